@@ -12,13 +12,14 @@ mod arguments;
 pub mod ast;
 mod bind;
 mod change;
-mod dispatch;
 mod elementwise;
 mod exclude;
 mod fill;
 mod filter;
 mod forecasting;
 mod format;
+mod function_table;
+mod function_traits;
 mod functions;
 mod global;
 mod graphite;
@@ -37,6 +38,7 @@ mod parse;
 mod plan;
 mod points;
 mod quantiles;
+mod random_variates;
 mod random_walk;
 mod rank;
 mod rates;
@@ -55,6 +57,8 @@ mod window;
 mod zone;
 
 #[cfg(test)]
+mod example;
+#[cfg(test)]
 mod test_kernel;
 #[cfg(test)]
 mod tests;
@@ -65,12 +69,12 @@ pub use ast::{
     Operator,
 };
 pub use bind::{BoundExpr, BoundKind, REGEXES_MAX, StreamKind, bind};
-pub use functions::FIND_LIMIT_MAX;
 pub use kernel::LABEL;
 pub use parse::parse;
 pub(crate) use plan::plan;
 pub use signature::Signature;
-pub(crate) use stage::{PlanStage, set_names};
+pub use sources::FIND_LIMIT_MAX;
+pub(crate) use stage::set_names;
 
 /// Bytes of an expression at the most: some thousands of calls.
 pub const EXPRESSION_BYTES_MAX: usize = 256 << 10;

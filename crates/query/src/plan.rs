@@ -1,19 +1,24 @@
 //! Query plan shared by both languages.
 //!
-//! A node gives streams: numbers or distributions at each step. Only [`Op::Ranged`] gives readings as they came,
-//! and only functions over time take those.
+//! A node gives streams: numbers or distributions at each step. Only [`PlanOp::RangeSelection`]
+//! gives readings as they came, and only functions over time take those.
 
+mod call;
+mod metric_query;
 mod operation;
 mod selection;
+mod stage;
 
+pub(crate) use call::RangeFunctionCall;
+pub(crate) use metric_query::{MetricQuery, MetricStatistic};
 pub(crate) use operation::{Aggregation, BinaryOperation, Grouping, OperandKind};
 pub(crate) use selection::{
     ExactRange, RangeExtension, RangeSelection, RangeSource, SeriesFetch, TimeShift,
 };
+pub(crate) use stage::{CallStage, PlanStage, StageKind};
 
-use crate::caql;
 use crate::error::SourceSpan;
-use crate::eval::{call, range_functions};
+use crate::promql::PromqlFunction;
 
 /// Node of a query plan.
 #[derive(Clone, Debug)]
@@ -39,14 +44,14 @@ pub(crate) enum PlanOp {
     Once(Box<PlanNode>),
     Negate(Box<PlanNode>),
     /// A function of readings over time.
-    RangeFunction(Box<range_functions::RangeFunctionCall>),
+    RangeFunction(Box<RangeFunctionCall>),
     /// A function of what is there at each step.
     Call {
-        function: &'static call::InstantFunction,
+        function: &'static PromqlFunction,
         args: Vec<PlanNode>,
     },
     Aggregate(Box<Aggregation>),
     Binary(Box<BinaryOperation>),
     /// A function of CAQL.
-    Stage(Box<caql::PlanStage>),
+    Stage(Box<PlanStage>),
 }

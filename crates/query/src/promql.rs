@@ -1,5 +1,6 @@
 //! PromQL, as of Prometheus 3.15.
 
+mod aggregate_op;
 mod ast;
 mod check;
 mod duration;
@@ -14,22 +15,27 @@ mod plan;
 pub mod quantile;
 mod quantiles;
 mod quote;
+mod signature;
 #[cfg(test)]
 mod tests;
 mod token;
 
+pub use aggregate_op::AggregateOp;
 pub use ast::{
     AtModifier, BinaryOp, Expr, ExprKind, MatchCardinality, ValueType, VectorMatching,
     VectorSelector,
 };
 pub use duration::{DurationExpr, DurationKind, DurationOp, DurationValue};
-pub use functions::{AggregateOp, FUNCTIONS, PromqlFunction, Variadic, function};
+pub(crate) use functions::{PromqlKernel, kernel, names_with_extension};
+pub use functions::{function, functions};
 pub(crate) use matcher::labels_from_matchers;
 pub use matcher::{MatchOp, Matcher, REGEX_SIZE_MAX, anchored_regex, is_label_name};
 pub use number::{parse_duration, parse_number, show_duration};
 pub use parse::{parse, parse_series_labels};
 pub(crate) use plan::plan;
 pub use plan::selector_of;
+pub use signature::{PromqlFunction, Variadic};
+pub(crate) use signature::{StepDependence, UnitRule};
 
 /// Bytes of an expression at the most.
 pub const LENGTH_MAX: usize = 256 << 10;

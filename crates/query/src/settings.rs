@@ -11,7 +11,8 @@ pub struct Settings {
     pub lookback: i64,
     /// Step of subqueries that name none, in nanoseconds. Prometheus' default, 1 minute.
     pub subquery_step: i64,
-    /// A metric's name goes at the end, not with the first function that makes it untrue; so labels made of it stay.
+    /// A metric's name goes at the end, not with the first function that makes it untrue; so labels
+    /// made of it stay.
     pub delayed_name_removal: bool,
     /// Series have labels `__type__` and `__unit__`.
     pub type_and_unit_labels: bool,

@@ -4,7 +4,7 @@
 use crate::error::Result;
 use crate::eval::Evaluation;
 use crate::plan::{PlanNode, PlanOp, RangeSelection, RangeSource, SeriesFetch};
-use crate::promql::{AggregateOp, BinaryOp};
+use crate::promql::{AggregateOp, BinaryOp, UnitRule};
 
 /// Unit of a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -68,16 +68,15 @@ impl Evaluation<'_> {
             PlanOp::Once(inner) | PlanOp::Negate(inner) => self.unit(inner)?,
             PlanOp::RangeFunction(over) => {
                 let unit = self.unit_of_ranged(&over.input)?;
-                match over.function.name {
-                    "rate" | "irate" | "deriv" => unit.map_numbers(|unit| format!("{unit}/s")),
-                    "stdvar_over_time" => unit.map_numbers(|unit| format!("{unit}²")),
-                    "count_over_time" | "changes" | "resets" | "present_over_time"
-                    | "absent_over_time" => ValueUnit::Unknown,
-                    name if name.starts_with("ts_of_") => ValueUnit::from_name("s"),
-                    _ => unit,
+                match over.function.unit {
+                    UnitRule::Readings => unit,
+                    UnitRule::PerSecond => unit.map_numbers(|unit| format!("{unit}/s")),
+                    UnitRule::Squared => unit.map_numbers(|unit| format!("{unit}²")),
+                    UnitRule::Named(name) => ValueUnit::from_name(name),
+                    _ => ValueUnit::Unknown,
                 }
             }
-            PlanOp::Call { function, args } => self.unit_of_call(function.name, args)?,
+            PlanOp::Call { function, args } => self.unit_of_call(function.unit, args)?,
             PlanOp::Aggregate(aggregate) => {
                 let unit = self.unit(&aggregate.input)?;
                 match aggregate.op {
@@ -108,33 +107,18 @@ impl Evaluation<'_> {
         })
     }
 
-    fn unit_of_call(&mut self, name: &str, args: &[PlanNode]) -> Result<ValueUnit> {
+    fn unit_of_call(&mut self, rule: UnitRule, args: &[PlanNode]) -> Result<ValueUnit> {
         let of_arg = |evaluation: &mut Evaluation<'_>, at: usize| match args.get(at) {
             Some(arg) => evaluation.unit(arg),
             None => Ok(ValueUnit::Unknown),
         };
-        let own = |unit: &str| unit.to_owned();
-        Ok(match name {
-            "time" | "timestamp" | "start_timestamp" => ValueUnit::from_name("s"),
-            "histogram_count" => ValueUnit::from_name("values"),
-            "histogram_count_above" | "histogram_count_below" | "histogram_count_between" => {
-                ValueUnit::from_name("values")
+        Ok(match rule {
+            UnitRule::Named(name) => ValueUnit::from_name(name),
+            UnitRule::Argument(at) => of_arg(self, at)?,
+            UnitRule::ValuesOf(at) => of_arg(self, at)?.map_distributions(str::to_owned),
+            UnitRule::SquaredValuesOf(at) => {
+                of_arg(self, at)?.map_distributions(|unit| format!("{unit}²"))
             }
-            "users_affected" => ValueUnit::from_name("users"),
-            "histogram_fraction" | "histogram_inverse_quantile" => {
-                ValueUnit::from_name("share, 0 to 1")
-            }
-            "histogram_quantile" => of_arg(self, 1)?.map_distributions(own),
-            "histogram_quantiles"
-            | "histogram_sum"
-            | "histogram_avg"
-            | "histogram_stddev"
-            | "histogram_max"
-            | "histogram_min" => of_arg(self, 0)?.map_distributions(own),
-            "histogram_stdvar" => of_arg(self, 0)?.map_distributions(|unit| format!("{unit}²")),
-            "abs" | "ceil" | "floor" | "round" | "clamp" | "clamp_min" | "clamp_max" | "sort"
-            | "sort_desc" | "sort_by_label" | "sort_by_label_desc" | "label_replace"
-            | "label_join" | "scalar" | "vector" | "info" | "running_total" => of_arg(self, 0)?,
             _ => ValueUnit::Unknown,
         })
     }

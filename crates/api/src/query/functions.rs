@@ -31,15 +31,14 @@ fn promql() -> Vec<Json> {
         let written = format!("{} by (label) ({parameter}instant vector)", op.text());
         function(op.text(), written, op.is_experimental())
     });
-    let functions = promql::FUNCTIONS
-        .iter()
-        .map(|one| function(one.name, one.to_string(), one.is_experimental));
+    let functions =
+        promql::functions().map(|one| function(one.name, one.to_string(), one.is_experimental));
     aggregations.chain(functions).collect()
 }
 
 /// Those that one should use.
 fn caql() -> Vec<Json> {
-    let current = Signature::all().iter().filter(|one| one.stability == Stability::Current);
+    let current = Signature::all().filter(|one| one.stability == Stability::Current);
     current.map(|one| function(&one.name, one.to_string(), false)).collect()
 }
 

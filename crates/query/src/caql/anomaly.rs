@@ -19,8 +19,12 @@
 
 use super::arguments::Arguments;
 use super::forecasting::{Smoothing, slots_per_season};
+use super::function_table::{FunctionTable, PERCENT};
 use super::kernel::{Kernel, KernelInput};
 use super::points::{numbers, stream};
+use super::signature::ArgumentType::{DurationOr, DurationOrMinutes, OneOf};
+use super::signature::DefaultValue;
+use super::signature::InputKind::Numbers;
 use crate::error::Result;
 use crate::stream::{StepGrid, Stream};
 
@@ -39,10 +43,17 @@ const ERROR_MAX: f64 = 3.0;
 const ALLOWANCE: f64 = 0.5;
 const THRESHOLD: f64 = 5.0;
 
-/// What works out this function.
-pub(crate) fn kernel(name: &str) -> Option<Kernel> {
-    (name == "anomaly_detection").then_some(Kernel { reach, run: work })
+/// Adds this function.
+pub(super) fn add_functions(table: &mut FunctionTable) {
+    table
+        .add_map("anomaly_detection", Numbers, Kernel { reach, run: work })
+        .optional("sensitivity", PERCENT, DefaultValue::Number(50.0))
+        .option("model", OneOf(&MODELS), DefaultValue::Text("constant"))
+        .option("model_period", DurationOrMinutes, DefaultValue::Duration(DAY_NS))
+        .option("prefill_period", DurationOr("auto"), DefaultValue::Text("auto"));
 }
+
+const MODELS: [&str; 5] = ["constant", "trending", "periodic", "periodic daily", "periodic weekly"];
 
 /// How long a season is, if the model has one.
 fn period(arguments: &Arguments) -> Option<i64> {

@@ -1,18 +1,18 @@
 //! How a stream differs from its slot before: `counter` and `derivative` per second, `diff` per minute.
 
-use super::kernel::{Kernel, KernelInput};
+use super::function_table::FunctionTable;
+use super::kernel::{Kernel, KernelFn, KernelInput};
 use super::points::{number, point};
+use super::signature::InputKind::Numbers;
 use crate::error::Result;
 use crate::stream::{Stream, seconds};
 
-pub(super) fn kernel(name: &str) -> Option<Kernel> {
-    let work: fn(KernelInput<'_>) -> Result<Vec<Stream>> = match name {
-        "counter" => |work| changes(work, 1.0, true),
-        "derivative" => |work| changes(work, 1.0, false),
-        "diff" => |work| changes(work, 60.0, false),
-        _ => return None,
-    };
-    Some(Kernel { reach: |_, _| (1, 0), run: work })
+/// Adds the functions of this package.
+pub(super) fn add_functions(table: &mut FunctionTable) {
+    let kernel = |run: KernelFn| Kernel { reach: |_, _| (1, 0), run };
+    table.add_map("counter", Numbers, kernel(|work| changes(work, 1.0, true)));
+    table.add_map("derivative", Numbers, kernel(|work| changes(work, 1.0, false)));
+    table.add_map("diff", Numbers, kernel(|work| changes(work, 60.0, false)));
 }
 
 fn changes(work: KernelInput<'_>, per: f64, only_up: bool) -> Result<Vec<Stream>> {

@@ -1,29 +1,48 @@
 //! `each:*`: elementwise operation with a constant.
 
+use super::function_table::StreamUnitRule::{Sources, Unknown};
+use super::function_table::{FunctionTable, QuantileRule};
 use super::kernel::{Kernel, KernelInput};
 use super::operators::{pair, with_bounds};
 use super::points::point;
+use super::signature::ArgumentType::Number;
+use super::signature::InputKind::Numbers;
 use crate::error::Result;
 use crate::stream::Stream;
 use crate::value::StepValue;
 
-pub(super) fn kernel(name: &str) -> Option<Kernel> {
-    let work: fn(KernelInput<'_>) -> Result<Vec<Stream>> = match name.strip_prefix("each:")? {
-        "add" => |work| each(work, "add"),
-        "sub" => |work| each(work, "sub"),
-        "mul" => |work| each(work, "mul"),
-        "div" => |work| each(work, "div"),
-        "mod" => |work| each(work, "mod"),
-        "exp" => |work| each(work, "exp"),
-        "eq" => |work| each(work, "eq"),
-        "geq" => |work| each(work, "geq"),
-        "gt" => |work| each(work, "gt"),
-        "leq" => |work| each(work, "leq"),
-        "lt" => |work| each(work, "lt"),
-        "coalesce" => |work| Ok(coalesce(work, "x")),
-        _ => return None,
-    };
-    Some(Kernel::slotwise(work))
+/// Adds the functions of this package.
+pub(super) fn add_functions(table: &mut FunctionTable) {
+    let with_number: [(&str, Kernel); 11] = [
+        ("add", Kernel::slotwise(|work| each(work, "add"))),
+        ("sub", Kernel::slotwise(|work| each(work, "sub"))),
+        ("mul", Kernel::slotwise(|work| each(work, "mul"))),
+        ("div", Kernel::slotwise(|work| each(work, "div"))),
+        ("mod", Kernel::slotwise(|work| each(work, "mod"))),
+        ("exp", Kernel::slotwise(|work| each(work, "exp"))),
+        ("eq", Kernel::slotwise(|work| each(work, "eq"))),
+        ("geq", Kernel::slotwise(|work| each(work, "geq"))),
+        ("gt", Kernel::slotwise(|work| each(work, "gt"))),
+        ("leq", Kernel::slotwise(|work| each(work, "leq"))),
+        ("lt", Kernel::slotwise(|work| each(work, "lt"))),
+    ];
+    for (name, kernel) in with_number {
+        let keeps_unit = matches!(name, "add" | "sub");
+        let is_scale = matches!(name, "add" | "sub" | "mul" | "div");
+        table
+            .add_map(format!("each:{name}"), Numbers, kernel)
+            .required("x", Number)
+            .unit(if keeps_unit { Sources } else { Unknown })
+            .quantiles(if is_scale { QuantileRule::Kept } else { QuantileRule::Other });
+    }
+    table
+        .add_map("each:coalesce", Numbers, Kernel::slotwise(|work| Ok(coalesce(work, "x"))))
+        .required("x", Number)
+        .unit(Sources)
+        .quantiles(QuantileRule::Kept);
+    table.add_removed("each:sum", "each:add");
+    table.add_removed("each:prod", "each:mul");
+    table.add_removed("each:neq", "each:eq(x) | op:not()");
 }
 
 fn each(work: KernelInput<'_>, word: &str) -> Result<Vec<Stream>> {

@@ -2,17 +2,27 @@
 
 use model::{Series, SeriesKind};
 
+use super::function_table::{FunctionTable, QuantileRule, StreamUnitRule};
 use super::kernel::{Kernel, KernelInput};
 use super::names::{legend, tags};
+use super::signature::ArgumentType::{Regex, Search};
+use super::signature::InputKind::Either;
 use crate::error::Result;
 use crate::stream::Stream;
 
-pub(super) fn kernel(name: &str) -> Option<Kernel> {
-    match name {
-        "exclude:tags" => Some(Kernel::slotwise(by_tags)),
-        "exclude:label" => Some(Kernel::slotwise(by_legend)),
-        _ => None,
-    }
+/// Adds the functions of this package.
+pub(super) fn add_functions(table: &mut FunctionTable) {
+    table
+        .add_choice("exclude:tags", Either, Kernel::slotwise(by_tags))
+        .required("tag_query", Search)
+        .unit(StreamUnitRule::Sources)
+        .quantiles(QuantileRule::Kept);
+    table.add_alias("exclude", "exclude:tags");
+    table
+        .add_choice("exclude:label", Either, Kernel::slotwise(by_legend))
+        .required("regex", Regex)
+        .unit(StreamUnitRule::Sources)
+        .quantiles(QuantileRule::Kept);
 }
 
 fn by_tags(work: KernelInput<'_>) -> Result<Vec<Stream>> {

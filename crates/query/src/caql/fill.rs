@@ -1,18 +1,31 @@
 //! `fill` and `fill:forward`: something where nothing is.
 
 use super::arguments::Arguments;
+use super::function_table::{FunctionTable, QuantileRule, StreamUnitRule};
 use super::kernel::{Kernel, KernelInput};
+use super::signature::ArgumentType::{Duration, Number};
+use super::signature::DefaultValue::Absent;
+use super::signature::InputKind::Numbers;
 use crate::error::Result;
 use crate::stream::{StepGrid, Stream};
 
-pub(super) fn kernel(name: &str) -> Option<Kernel> {
-    match name {
-        "fill" => Some(Kernel::slotwise(|work| Ok(super::elementwise::coalesce(work, "value")))),
-        "fill:forward" => {
-            Some(Kernel { reach: |arguments, steps| (reach(arguments, steps), 0), run: forward })
-        }
-        _ => None,
-    }
+/// Adds the functions of this package.
+pub(super) fn add_functions(table: &mut FunctionTable) {
+    table
+        .add_map(
+            "fill",
+            Numbers,
+            Kernel::slotwise(|work| Ok(super::elementwise::coalesce(work, "value"))),
+        )
+        .required("value", Number)
+        .unit(StreamUnitRule::Sources)
+        .quantiles(QuantileRule::Kept);
+    let kernel = Kernel { reach: |arguments, steps| (reach(arguments, steps), 0), run: forward };
+    table
+        .add_map("fill:forward", Numbers, kernel)
+        .option("limit", Duration, Absent)
+        .unit(StreamUnitRule::Sources)
+        .quantiles(QuantileRule::Kept);
 }
 
 /// Slots before the range that are looked at where no limit is set.

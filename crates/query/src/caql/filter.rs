@@ -6,33 +6,96 @@
 use std::collections::HashSet;
 
 use super::arguments::{ArgumentValue, Arguments};
+use super::function_table::{
+    COUNT, CaqlFunctionRow, FunctionTable, PERCENT, QuantileRule, SHARE, StreamUnitRule,
+};
 use super::kernel::{Kernel, KernelInput};
 use super::names::legend;
 use super::operators::compare;
 use super::points::numbers;
+use super::signature::ArgumentType::{Duration, Number, Regex, Time};
+use super::signature::DefaultValue::Absent;
+use super::signature::InputKind::{Either, Numbers};
 use super::stats::percentile;
 use crate::error::Result;
 use crate::stream::{StepGrid, Stream, seconds};
 
-pub(super) fn kernel(name: &str) -> Option<Kernel> {
-    let FilterName { mode, .. } = parse_filter_name(name)?;
-    Some(match mode {
-        "latest" => {
-            Kernel { reach: |arguments, steps| (lookback_slots(arguments, steps), 0), run: streams }
+/// Adds the functions of this package.
+pub(super) fn add_functions(table: &mut FunctionTable) {
+    let some = Kernel::slotwise(streams);
+    let latest =
+        Kernel { reach: |arguments, steps| (lookback_slots(arguments, steps), 0), run: streams };
+    for outer in ["", "not:"] {
+        for mode in ["any", "all"] {
+            for inner in ["", "not:"] {
+                for condition in CONDITIONS {
+                    let name = format!("filter:{outer}{mode}:{inner}{condition}");
+                    add_filter(table.add_choice(name, Numbers, some).required("x", Number));
+                }
+                add_filter(table.add_choice(
+                    format!("filter:{outer}{mode}:{inner}missing"),
+                    Either,
+                    some,
+                ));
+            }
         }
-        "values" => Kernel::slotwise(values),
-        "limit" => Kernel::slotwise(|mut work| {
-            work.inputs.truncate(work.arguments.number("n").unwrap_or(0.0) as usize);
-            Ok(work.inputs)
-        }),
-        "unique" => Kernel::slotwise(|mut work| {
-            let mut seen = HashSet::new();
-            work.inputs.retain(|stream| seen.insert(legend(&stream.labels)));
-            Ok(work.inputs)
-        }),
-        "whence" => Kernel::slotwise(by_time),
-        _ => Kernel::slotwise(streams),
-    })
+        for condition in CONDITIONS {
+            for mode in ["mean", "min", "max"] {
+                let name = format!("filter:{outer}{mode}:{condition}");
+                add_filter(
+                    table.add_choice(name, Numbers, some).required("x", Number).not_serial(),
+                );
+            }
+            let name = format!("filter:{outer}latest:{condition}");
+            let row = table.add_choice(name, Numbers, latest).required("x", Number);
+            add_filter(row.option("lookback", Duration, Absent));
+        }
+        let name = format!("filter:{outer}label");
+        add_filter(table.add_choice(name, Either, some).required("regex", Regex));
+    }
+    add_value_filters(table);
+    for condition in CONDITIONS {
+        let name = format!("filter:sum:{condition}");
+        add_filter(table.add_choice(name, Numbers, some).required("x", Number).not_serial());
+    }
+    table.add_alias("filter:label:matches", "filter:label");
+    let unique = Kernel::slotwise(|mut work| {
+        let mut seen = HashSet::new();
+        work.inputs.retain(|stream| seen.insert(legend(&stream.labels)));
+        Ok(work.inputs)
+    });
+    add_filter(table.add_choice("filter:label:unique", Either, unique));
+    let limit = Kernel::slotwise(|mut work| {
+        work.inputs.truncate(work.arguments.number("n").unwrap_or(0.0) as usize);
+        Ok(work.inputs)
+    });
+    add_filter(table.add_choice("filter:limit", Either, limit).required("n", COUNT));
+    let row = table.add_map("filter:whence", Either, Kernel::slotwise(by_time));
+    add_filter(row.option("start", Time, Absent).option("end", Time, Absent));
+}
+
+const CONDITIONS: [&str; 6] = ["lt", "leq", "eq", "neq", "geq", "gt"];
+
+/// What all filters have in common: they leave numbers as they are.
+fn add_filter(row: &mut CaqlFunctionRow) {
+    row.unit(StreamUnitRule::Sources).quantiles(QuantileRule::Kept);
+}
+
+fn add_value_filters(table: &mut FunctionTable) {
+    let kernel = Kernel::slotwise(values);
+    for inner in ["", "not:"] {
+        for condition in CONDITIONS {
+            let name = format!("filter:values:{inner}{condition}");
+            add_filter(table.add_map(name, Numbers, kernel).required("x", Number));
+        }
+        for condition in ["gt", "geq", "eq", "lt", "leq"] {
+            for (statistic, wants) in [("percentile", PERCENT), ("quantile", SHARE)] {
+                let name = format!("filter:values:{inner}{statistic}:{condition}");
+                let row = table.add_map(name, Numbers, kernel).required(statistic, wants);
+                add_filter(row.not_serial());
+            }
+        }
+    }
 }
 
 /// Parsed name of a filter function.

@@ -10,20 +10,58 @@ mod smooth;
 mod tests;
 
 use super::arguments::Arguments;
+use super::function_table::StreamUnitRule::Sources;
+use super::function_table::{DAY_NS, FunctionTable, MINUTE_NS, SHARE};
 use super::kernel::Kernel;
+use super::signature::ArgumentType::{self, DurationOrMinutes, OneOf};
+use super::signature::DefaultValue;
+use super::signature::InputKind::Numbers;
 use crate::stream::StepGrid;
 
 pub(super) use smooth::{Smoothing, slots_per_season};
 
-/// What works out a function of this package.
-pub(crate) fn kernel(name: &str) -> Option<Kernel> {
-    Some(match name.strip_prefix("forecasting:")? {
-        "auto" => Kernel { reach: line::reach, run: line::regression },
-        "regression" => Kernel { reach: line::reach, run: line::regression },
-        "slope" => Kernel { reach: line::reach, run: line::slope },
-        "ewma" | "dewma" | "holt_winters" => Kernel { reach: smooth::reach, run: smooth::work },
-        _ => return None,
-    })
+/// Adds the functions of this package.
+pub(super) fn add_functions(table: &mut FunctionTable) {
+    const FILL: ArgumentType = ArgumentType::IntegerWithin(1.0, 2.0);
+    const ONE: DefaultValue = DefaultValue::Number(1.0);
+    const ZERO: DefaultValue = DefaultValue::Duration(0);
+    let regression = Kernel { reach: line::reach, run: line::regression };
+    let slope = Kernel { reach: line::reach, run: line::slope };
+    let smoothing = Kernel { reach: smooth::reach, run: smooth::work };
+    table
+        .add_map("forecasting:auto", Numbers, regression)
+        .required("forecast_duration", DurationOrMinutes)
+        .unit(Sources);
+    for (name, kernel) in [("regression", regression), ("slope", slope)] {
+        table
+            .add_map(format!("forecasting:{name}"), Numbers, kernel)
+            .required("forecast_duration", DurationOrMinutes)
+            .optional("model_duration", DurationOrMinutes, DefaultValue::Duration(10 * MINUTE_NS))
+            .option("step", DurationOrMinutes, DefaultValue::Duration(MINUTE_NS))
+            .option("model", OneOf(&["linear", "exp"]), DefaultValue::Text("linear"))
+            .unit(Sources);
+    }
+    table
+        .add_map("forecasting:ewma", Numbers, smoothing)
+        .required("alpha", SHARE)
+        .option("fill", FILL, ONE)
+        .unit(Sources);
+    table
+        .add_map("forecasting:dewma", Numbers, smoothing)
+        .required("alpha", SHARE)
+        .required("beta", SHARE)
+        .option("fill", FILL, ONE)
+        .option("forecast_duration", DurationOrMinutes, ZERO)
+        .unit(Sources);
+    table
+        .add_map("forecasting:holt_winters", Numbers, smoothing)
+        .required("alpha", SHARE)
+        .required("beta", SHARE)
+        .required("gamma", SHARE)
+        .option("forecast_duration", DurationOrMinutes, ZERO)
+        .option("fill", FILL, ONE)
+        .option("period", DurationOrMinutes, DefaultValue::Duration(DAY_NS))
+        .unit(Sources);
 }
 
 /// So many slots a duration is, with parts of them.

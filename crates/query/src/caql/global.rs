@@ -1,28 +1,47 @@
 //! Functions without a package: `pass`, `coalesce`, `count`, `if`, `is_missing`, `normalize`, `wait`.
 
+use super::function_table::StreamUnitRule::{Named, Sources};
+use super::function_table::{CaqlKernel, FunctionTable, QuantileRule};
 use super::kernel::{Kernel, KernelInput};
 use super::names::common_labels;
 use super::points::{bool_to_number, number, numbers, point, stream};
+use super::signature::ArgumentType::{Duration, Number};
+use super::signature::InputKind::{Either, Numbers};
+use super::signature::{DefaultValue, InputArity, OutputKind, OutputShape};
 use crate::error::Result;
 use crate::labels::LabelSet;
 use crate::stream::{StepGrid, Stream};
 
 use super::arguments::Arguments;
 
-pub(super) fn kernel(name: &str) -> Option<Kernel> {
-    Some(match name {
-        "pass" => Kernel::slotwise(|work| Ok(work.inputs)),
-        "coalesce" => Kernel::slotwise(coalesce),
-        "count" => Kernel::slotwise(super::stats::count_present),
-        "if" => Kernel::slotwise(choose),
-        "is_missing" => Kernel::slotwise(is_missing),
-        "normalize" => Kernel::slotwise(normalize),
-        "wait" => Kernel {
-            reach: |arguments, steps| (required_slots(arguments, steps) - 1, 0),
-            run: wait,
-        },
-        _ => return None,
-    })
+/// Adds the functions of this package.
+pub(super) fn add_functions(table: &mut FunctionTable) {
+    table
+        .add_map("pass", Either, Kernel::slotwise(|work| Ok(work.inputs)))
+        .unit(Sources)
+        .quantiles(QuantileRule::Kept);
+    table
+        .add_fold("coalesce", Numbers, Kernel::slotwise(coalesce))
+        .unit(Sources)
+        .quantiles(QuantileRule::Kept);
+    table
+        .add_fold("count", Either, Kernel::slotwise(super::stats::count_present))
+        .output(OutputKind::Numbers)
+        .unit(Named("streams"));
+    table
+        .add_map("delay", Either, CaqlKernel::Delay)
+        .variadic("delay", Duration)
+        .shape(OutputShape::EachPerArgument)
+        .quantiles(QuantileRule::Kept);
+    table.add_fold("if", Numbers, Kernel::slotwise(choose)).inputs(InputArity::Exactly(3));
+    table.add_map("is_missing", Either, Kernel::slotwise(is_missing)).output(OutputKind::Numbers);
+    table
+        .add_map("normalize", Numbers, Kernel::slotwise(normalize))
+        .option("scale", Number, DefaultValue::Number(1.0))
+        .option("default", Number, DefaultValue::Number(0.5));
+    let wait =
+        Kernel { reach: |arguments, steps| (required_slots(arguments, steps) - 1, 0), run: wait };
+    table.add_map("wait", Numbers, wait).required("duration", Duration);
 }
 
 fn labels_of(inputs: &[Stream]) -> LabelSet {

@@ -3,49 +3,84 @@
 use model::Selector;
 use model::selector::{NAME, Pattern, Regex};
 
+use super::function_table::{FunctionTable, INTEGER, PERCENT};
 use super::kernel::{Kernel, KernelInput, LABEL};
 use super::names::{common_labels, legend};
 use super::points::{number, numbers, point};
 use super::rank::mean;
 use super::seasons;
+use super::signature::ArgumentType::{self, Text};
+use super::signature::DefaultValue::{self, Absent};
+use super::signature::InputKind::{Either, Numbers};
+use super::signature::OutputShape;
 use super::stats::{percentile, rows};
 use crate::error::{Error, Result};
 use crate::labels::NAME as NAME_LABEL;
 use crate::stream::{Stream, seconds};
 
-pub(super) fn kernel(name: &str) -> Option<Kernel> {
-    let work: fn(KernelInput<'_>) -> Result<Vec<Stream>> = match name.strip_prefix("graphite:")? {
-        "aliasbynode" => alias_by_node,
-        "aliassub" => alias_sub,
-        "aliasbytags" => alias_by_tags,
-        "removenode" => remove_node,
-        "tagbynode" => tag_by_node,
-        "substr" => substr,
-        "averageoutsidepercentile" => outside_percentiles,
-        "removebetweenpercentile" => remove_between,
-        "interpolate" => interpolate,
-        "integralbyinterval" => integral,
-        "linearregression" => regression,
-        "offsettozero" => offset,
-        "rangeofseries" => |work| {
-            let KernelInput { inputs, steps, .. } = work;
-            let mut points = Vec::with_capacity(steps.count);
-            rows(&inputs, None, steps.count, |row| {
-                let least = row.iter().flatten().copied().reduce(f64::min);
-                let most = row.iter().flatten().copied().reduce(f64::max);
-                points.push(point(most.zip(least).map(|(most, least)| most - least)));
-            });
-            Ok(vec![Stream::new(common_labels(inputs.iter().map(|stream| &stream.labels)), points)])
-        },
-        "holtwintersforecast" | "holtwintersconfidencebands" | "holtwintersaberration" => {
-            return Some(Kernel {
-                reach: |_, steps| (seasons::reach(steps), 0),
-                run: seasons::work,
-            });
-        }
-        _ => return None,
-    };
-    Some(Kernel::slotwise(work))
+/// Adds the functions of this package.
+pub(super) fn add_functions(table: &mut FunctionTable) {
+    let renames: [(&str, Kernel, ArgumentType); 3] = [
+        ("aliasbynode", Kernel::slotwise(alias_by_node), INTEGER),
+        ("removenode", Kernel::slotwise(remove_node), INTEGER),
+        ("aliasbytags", Kernel::slotwise(alias_by_tags), Text),
+    ];
+    for (name, kernel, wants) in renames {
+        let parameter = if name == "aliasbytags" { "tag" } else { "node" };
+        table.add_map(format!("graphite:{name}"), Either, kernel).variadic(parameter, wants);
+    }
+    table
+        .add_map("graphite:aliassub", Either, Kernel::slotwise(alias_sub))
+        .required("search", ArgumentType::Regex)
+        .required("replace", Text);
+    table
+        .add_map("graphite:tagbynode", Either, Kernel::slotwise(tag_by_node))
+        .required("key", Text)
+        .variadic("node", INTEGER);
+    let by_percentile: [(&str, Kernel); 2] = [
+        ("averageoutsidepercentile", Kernel::slotwise(outside_percentiles)),
+        ("removebetweenpercentile", Kernel::slotwise(remove_between)),
+    ];
+    for (name, kernel) in by_percentile {
+        table
+            .add_choice(format!("graphite:{name}"), Numbers, kernel)
+            .required("lower_percentile", PERCENT)
+            .not_serial();
+    }
+    table
+        .add_map("graphite:substr", Either, Kernel::slotwise(substr))
+        .optional("start", INTEGER, DefaultValue::Number(0.0))
+        .optional("stop", INTEGER, DefaultValue::Number(0.0));
+    table.add_map("graphite:interpolate", Numbers, Kernel::slotwise(interpolate)).optional(
+        "limit",
+        ArgumentType::Number,
+        Absent,
+    );
+    table
+        .add_map("graphite:integralbyinterval", Numbers, Kernel::slotwise(integral))
+        .required("interval", ArgumentType::Span);
+    table
+        .add_map("graphite:linearregression", Numbers, Kernel::slotwise(regression))
+        .optional("bootstrap", ArgumentType::Duration, Absent)
+        .not_serial();
+    table.add_map("graphite:offsettozero", Numbers, Kernel::slotwise(offset)).not_serial();
+    table.add_fold("graphite:rangeofseries", Numbers, Kernel::slotwise(range_of_series));
+    let seasonal = Kernel { reach: |_, steps| (seasons::reach(steps), 0), run: seasons::work };
+    for name in ["forecast", "confidencebands", "aberration"] {
+        let name = format!("graphite:holtwinters{name}");
+        table.add_map(name, Numbers, seasonal).shape(OutputShape::Other);
+    }
+}
+
+fn range_of_series(work: KernelInput<'_>) -> Result<Vec<Stream>> {
+    let KernelInput { inputs, steps, .. } = work;
+    let mut points = Vec::with_capacity(steps.count);
+    rows(&inputs, None, steps.count, |row| {
+        let least = row.iter().flatten().copied().reduce(f64::min);
+        let most = row.iter().flatten().copied().reduce(f64::max);
+        points.push(point(most.zip(least).map(|(most, least)| most - least)));
+    });
+    Ok(vec![Stream::new(common_labels(inputs.iter().map(|stream| &stream.labels)), points)])
 }
 
 /// A path: `*` and `?` stay within a node, `**` does not, `{a,b}` is either.

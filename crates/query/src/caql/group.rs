@@ -5,22 +5,41 @@ use std::sync::Arc;
 
 use hist::Mixture;
 
+use super::function_table::{AverageOver, FunctionTable, MergeRule, QuantileRule, StreamUnitRule};
 use super::kernel::{Kernel, KernelInput};
 use super::names::common_labels;
 use super::points::point;
+use super::signature::ArgumentType::Text;
+use super::signature::InputKind::{Histograms, Numbers};
+use super::signature::OutputShape;
 use super::stats::{reduce, rows};
 use crate::error::{Error, Result};
 use crate::stream::Stream;
 use crate::value::StepValue;
 
-pub(super) fn kernel(name: &str) -> Option<Kernel> {
-    match name.strip_prefix("group_by:")? {
-        "merge" => Some(Kernel::slotwise(merge)),
-        "count" | "sum" | "mean" | "max" | "min" | "stddev" | "popvar" | "alwaysone" | "prod" => {
-            Some(Kernel::slotwise(numbers))
+/// Adds the functions of this package.
+pub(super) fn add_functions(table: &mut FunctionTable) {
+    for name in ["count", "sum", "mean", "max", "min", "stddev", "popvar", "alwaysone", "prod"] {
+        let unit = match name {
+            "count" => StreamUnitRule::Named("streams"),
+            "popvar" | "alwaysone" | "prod" => StreamUnitRule::Unknown,
+            _ => StreamUnitRule::Sources,
+        };
+        let row = table
+            .add_fold(format!("group_by:{name}"), Numbers, Kernel::slotwise(numbers))
+            .variadic("category", Text)
+            .shape(OutputShape::Groups)
+            .unit(unit);
+        if name == "mean" {
+            row.quantiles(QuantileRule::Average(AverageOver::Groups));
         }
-        _ => None,
     }
+    table
+        .add_fold("group_by:merge", Histograms, Kernel::slotwise(merge))
+        .variadic("category", Text)
+        .shape(OutputShape::Groups)
+        .unit(StreamUnitRule::Sources)
+        .merges(MergeRule::ByTags);
 }
 
 /// By the values of the tags that are asked for; streams without a tag are a group too.

@@ -9,7 +9,6 @@
 mod count;
 mod make;
 mod random;
-mod random_variates;
 mod statistic;
 #[cfg(test)]
 mod tests;
@@ -19,17 +18,26 @@ use std::sync::Arc;
 use hist::{Bracket, Histogram, Mixture, Scheme};
 
 use super::arguments::ArgumentValue;
+use super::function_table::{CaqlFunctionRow, FunctionTable};
 use super::kernel::{Kernel, KernelInput, LABEL};
 use super::names::legend;
+use super::signature::InputKind::Histograms;
+use super::signature::OutputKind;
 use crate::error::Result;
 use crate::stream::{StepGrid, Stream};
 use crate::value::StepValue;
 
-/// What works out a function of this package.
-pub(crate) fn kernel(name: &str) -> Option<Kernel> {
-    let name = name.strip_prefix("histogram:")?;
-    let made = make::kernel(name).or_else(|| count::kernel(name));
-    made.or_else(|| statistic::kernel(name)).or_else(|| random::kernel(name))
+/// Adds the functions of this package.
+pub(super) fn add_functions(table: &mut FunctionTable) {
+    make::add_functions(table);
+    count::add_functions(table);
+    statistic::add_functions(table);
+    random::add_functions(table);
+}
+
+/// A function of histograms that gives numbers.
+fn add<'a>(table: &'a mut FunctionTable, name: &str, kernel: Kernel) -> &'a mut CaqlFunctionRow {
+    table.add_map(format!("histogram:{name}"), Histograms, kernel).output(OutputKind::Numbers)
 }
 
 /// The distribution of one number; `None` of what is none.
@@ -104,6 +112,11 @@ fn for_each_distribution(
         }
     }
     Ok(streams)
+}
+
+/// Asks each distribution once.
+fn of_all(mut work: KernelInput<'_>, ask: StatisticFn) -> Result<Vec<Stream>> {
+    for_each_distribution(&mut work, |_| None, ask)
 }
 
 /// An estimate within what is known.

@@ -7,18 +7,32 @@
 
 use hist::CompensatedSum;
 
+use super::function_table::FunctionTable;
 use super::kernel::{Kernel, KernelInput};
 use super::points::{numbers, stream};
+use super::signature::ArgumentType::{Number, OneOf};
+use super::signature::DefaultValue::{self, Absent};
+use super::signature::InputKind::Numbers;
+use super::signature::{InputArity, OutputShape};
 use crate::error::Result;
 use crate::stream::Stream;
 
-/// What works out a function of this package.
-pub(crate) fn kernel(name: &str) -> Option<Kernel> {
-    Some(Kernel::slotwise(match name {
-        "integrate" => integrate,
-        "integrate:while" => integrate_while,
-        _ => return None,
-    }))
+/// Adds the functions of this package.
+pub(super) fn add_functions(table: &mut FunctionTable) {
+    table
+        .add_map("integrate", Numbers, Kernel::slotwise(integrate))
+        .optional("base", Number, Absent)
+        .counts_from(0);
+    table
+        .add_map("integrate:while", Numbers, Kernel::slotwise(integrate_while))
+        .optional(
+            "condition",
+            OneOf(&["constant", "rising", "falling"]),
+            DefaultValue::Text("constant"),
+        )
+        .inputs(InputArity::AtLeast(2))
+        .shape(OutputShape::Other)
+        .counts_from(1);
 }
 
 fn integrate(work: KernelInput<'_>) -> Result<Vec<Stream>> {

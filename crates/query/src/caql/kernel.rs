@@ -11,17 +11,21 @@ use crate::stream::{StepGrid, Stream};
 /// Under which label a stream's legend stands, once something has set it.
 pub const LABEL: &str = "__label__";
 
+/// What a kernel does.
+pub(crate) type KernelFn = fn(KernelInput<'_>) -> Result<Vec<Stream>>;
+
 /// CAQL kernel: computes a function from input streams.
+#[derive(Clone, Copy)]
 pub(crate) struct Kernel {
     /// How many slots of its inputs it looks at before the first slot that is asked for, and after the last.
     pub(crate) reach: fn(&Arguments, StepGrid) -> (usize, usize),
     /// What it makes of them.
-    pub(crate) run: fn(KernelInput<'_>) -> Result<Vec<Stream>>,
+    pub(crate) run: KernelFn,
 }
 
 impl Kernel {
     /// One that looks at each slot alone.
-    pub(crate) fn slotwise(work: fn(KernelInput<'_>) -> Result<Vec<Stream>>) -> Kernel {
+    pub(crate) fn slotwise(work: KernelFn) -> Kernel {
         Kernel { reach: |_, _| (0, 0), run: work }
     }
 }

@@ -1,23 +1,56 @@
 //! `label:*` and `tag:*`: what streams are called.
 
+use super::function_table::StreamUnitRule::Sources;
+use super::function_table::{FunctionTable, QuantileRule};
 use super::kernel::{Kernel, KernelInput, LABEL};
 use super::label::LabelFormat;
 use super::names::{NamedStreams, is_tag};
+use super::signature::ArgumentType::{Format, Regex, Text};
+use super::signature::DefaultValue::Absent;
+use super::signature::InputKind::Either;
 use crate::error::{Error, Result};
 use crate::labels::{LabelSet, NAME};
 use crate::stream::Stream;
 
-pub(super) fn kernel(name: &str) -> Option<Kernel> {
-    let work: fn(KernelInput<'_>) -> Result<Vec<Stream>> = match name {
-        "label" => |work| set_labels(work, |labels, text| labels.with(LABEL, text)),
-        "label:name" => |work| set_labels(work, rename),
-        "label:replace" => replace,
-        "tag:add" => add,
-        "tag:remove" => remove,
-        "tag:synth" => synth,
-        _ => return None,
-    };
-    Some(Kernel::slotwise(work))
+/// Adds the functions of this package.
+pub(super) fn add_functions(table: &mut FunctionTable) {
+    let label = Kernel::slotwise(|work| set_labels(work, |labels, text| labels.with(LABEL, text)));
+    for (name, kernel) in
+        [("label", label), ("label:name", Kernel::slotwise(|work| set_labels(work, rename)))]
+    {
+        table
+            .add_map(name, Either, kernel)
+            .variadic("format", Format)
+            .unit(Sources)
+            .quantiles(QuantileRule::Kept);
+    }
+    table
+        .add_map("label:replace", Either, Kernel::slotwise(replace))
+        .required("format", Format)
+        .required("regex", Regex)
+        .required("replacement", Text)
+        .unit(Sources)
+        .quantiles(QuantileRule::Kept);
+    table
+        .add_map("tag:add", Either, Kernel::slotwise(add))
+        .variadic("tag", Text)
+        .unit(Sources)
+        .quantiles(QuantileRule::Kept);
+    table.add_alias("tag", "tag:add");
+    table
+        .add_map("tag:remove", Either, Kernel::slotwise(remove))
+        .required("category", Text)
+        .optional("value", Text, Absent)
+        .unit(Sources)
+        .quantiles(QuantileRule::Kept);
+    table
+        .add_map("tag:synth", Either, Kernel::slotwise(synth))
+        .required("format", Format)
+        .required("regex", Regex)
+        .required("category", Text)
+        .required("value", Text)
+        .unit(Sources)
+        .quantiles(QuantileRule::Kept);
 }
 
 /// The i-th format is for the i-th stream.

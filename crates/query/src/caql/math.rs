@@ -2,48 +2,79 @@
 
 use std::f64::consts::{E, PI};
 
+use super::function_table::StreamUnitRule::Sources;
+use super::function_table::{FunctionTable, QuantileRule};
 use super::kernel::{Kernel, KernelInput};
 use super::points::{map, stream};
+use super::signature::ArgumentType::Number;
+use super::signature::InputKind::Numbers;
+use super::signature::{DefaultValue, OutputKind};
 use crate::error::Result;
 use crate::labels::LabelSet;
 use crate::stream::Stream;
 
-pub(super) fn kernel(name: &str) -> Option<Kernel> {
-    let work: fn(KernelInput<'_>) -> Result<Vec<Stream>> = match name.strip_prefix("math:")? {
-        "pi" => |work| constant(work, PI),
-        "e" => |work| constant(work, E),
-        "abs" => |work| plain(work, f64::abs),
-        "sgn" => |work| plain(work, |x| if x == 0.0 { 0.0 } else { x.signum() }),
-        "ceil" => |work| plain(work, f64::ceil),
-        "floor" => |work| plain(work, f64::floor),
-        "round" => |work| plain(work, |x| nearest(x, 1.0)),
-        "sqrt" => |work| plain(work, f64::sqrt),
-        "exp" => |work| plain(work, f64::exp),
-        "ln" => |work| plain(work, f64::ln),
-        "log2" => |work| plain(work, f64::log2),
-        "log10" => |work| plain(work, f64::log10),
-        "deg" => |work| plain(work, f64::to_degrees),
-        "rad" => |work| plain(work, f64::to_radians),
-        "sin" => |work| plain(work, f64::sin),
-        "cos" => |work| plain(work, f64::cos),
-        "tan" => |work| plain(work, f64::tan),
-        "asin" => |work| plain(work, f64::asin),
-        "acos" => |work| plain(work, f64::acos),
-        "atan" => |work| plain(work, f64::atan),
-        "sinh" => |work| plain(work, f64::sinh),
-        "cosh" => |work| plain(work, f64::cosh),
-        "tanh" => |work| plain(work, f64::tanh),
-        "asinh" => |work| plain(work, f64::asinh),
-        "acosh" => |work| plain(work, f64::acosh),
-        "atanh" => |work| plain(work, f64::atanh),
-        "logit" => |work| plain(work, |x| (x / (1.0 - x)).ln()),
-        "sigmoid" => |work| plain(work, |x| 1.0 / (1.0 + (-x).exp())),
-        "log" => |work| with(work, "base", |x, base| x.log(base)),
-        "pow" => |work| with(work, "exponent", f64::powf),
-        "roundx" => |work| with(work, "step", nearest),
-        _ => return None,
-    };
-    Some(Kernel::slotwise(work))
+/// Adds the functions of this package.
+pub(super) fn add_functions(table: &mut FunctionTable) {
+    for (name, kernel) in [
+        ("pi", Kernel::slotwise(|work| constant(work, PI))),
+        ("e", Kernel::slotwise(|work| constant(work, E))),
+    ] {
+        table.add_source(format!("math:{name}"), OutputKind::Numbers, kernel.into());
+    }
+    // What only rounds a number or takes its size leaves its unit.
+    let with_unit: [(&str, Kernel); 4] = [
+        ("abs", Kernel::slotwise(|work| plain(work, f64::abs))),
+        ("ceil", Kernel::slotwise(|work| plain(work, f64::ceil))),
+        ("floor", Kernel::slotwise(|work| plain(work, f64::floor))),
+        ("round", Kernel::slotwise(|work| plain(work, |x| nearest(x, 1.0)))),
+    ];
+    for (name, kernel) in with_unit {
+        let row = table.add_map(format!("math:{name}"), Numbers, kernel);
+        row.unit(Sources).quantiles(QuantileRule::Kept);
+    }
+    let plain_numbers: [(&str, Kernel); 22] = [
+        ("sgn", Kernel::slotwise(|work| plain(work, |x| if x == 0.0 { 0.0 } else { x.signum() }))),
+        ("sqrt", Kernel::slotwise(|work| plain(work, f64::sqrt))),
+        ("exp", Kernel::slotwise(|work| plain(work, f64::exp))),
+        ("ln", Kernel::slotwise(|work| plain(work, f64::ln))),
+        ("log2", Kernel::slotwise(|work| plain(work, f64::log2))),
+        ("log10", Kernel::slotwise(|work| plain(work, f64::log10))),
+        ("deg", Kernel::slotwise(|work| plain(work, f64::to_degrees))),
+        ("rad", Kernel::slotwise(|work| plain(work, f64::to_radians))),
+        ("sin", Kernel::slotwise(|work| plain(work, f64::sin))),
+        ("cos", Kernel::slotwise(|work| plain(work, f64::cos))),
+        ("tan", Kernel::slotwise(|work| plain(work, f64::tan))),
+        ("asin", Kernel::slotwise(|work| plain(work, f64::asin))),
+        ("acos", Kernel::slotwise(|work| plain(work, f64::acos))),
+        ("atan", Kernel::slotwise(|work| plain(work, f64::atan))),
+        ("sinh", Kernel::slotwise(|work| plain(work, f64::sinh))),
+        ("cosh", Kernel::slotwise(|work| plain(work, f64::cosh))),
+        ("tanh", Kernel::slotwise(|work| plain(work, f64::tanh))),
+        ("asinh", Kernel::slotwise(|work| plain(work, f64::asinh))),
+        ("acosh", Kernel::slotwise(|work| plain(work, f64::acosh))),
+        ("atanh", Kernel::slotwise(|work| plain(work, f64::atanh))),
+        ("logit", Kernel::slotwise(|work| plain(work, |x| (x / (1.0 - x)).ln()))),
+        ("sigmoid", Kernel::slotwise(|work| plain(work, |x| 1.0 / (1.0 + (-x).exp())))),
+    ];
+    for (name, kernel) in plain_numbers {
+        table.add_map(format!("math:{name}"), Numbers, kernel);
+    }
+    table
+        .add_map(
+            "math:log",
+            Numbers,
+            Kernel::slotwise(|work| with(work, "base", |x, base| x.log(base))),
+        )
+        .optional("base", Number, DefaultValue::Number(10.0));
+    table
+        .add_map("math:pow", Numbers, Kernel::slotwise(|work| with(work, "exponent", f64::powf)))
+        .required("exponent", Number);
+    table
+        .add_map("math:roundx", Numbers, Kernel::slotwise(|work| with(work, "step", nearest)))
+        .optional("step", Number, DefaultValue::Number(1.0))
+        .unit(Sources)
+        .quantiles(QuantileRule::Kept);
+    table.add_removed("math:neg", "op:neg");
 }
 
 /// The nearest multiple; of two as near, the greater.

@@ -2,9 +2,15 @@
 
 use hist::Bracket;
 
+use super::function_table::StreamUnitRule::{Sources, Unknown};
+use super::function_table::{FunctionTable, QuantileRule};
 use super::kernel::{Kernel, KernelInput};
 use super::names::common_labels;
 use super::points::{bool_to_number, map};
+use super::signature::ArgumentType::Number;
+use super::signature::DefaultValue::Absent;
+use super::signature::InputArity;
+use super::signature::InputKind::Numbers;
 use super::stats::rows;
 use crate::error::Result;
 use crate::eval::binary::{bounds, negate_value};
@@ -12,32 +18,64 @@ use crate::promql::BinaryOp;
 use crate::stream::Stream;
 use crate::value::StepValue;
 
-pub(super) fn kernel(name: &str) -> Option<Kernel> {
-    let work: fn(KernelInput<'_>) -> Result<Vec<Stream>> = match name.strip_prefix("op:")? {
-        "neg" => |mut work| {
-            for value in work.inputs.iter_mut().flat_map(|stream| &mut stream.points).flatten() {
-                *value = negate_value(value);
-            }
-            Ok(work.inputs)
-        },
-        "not" => |work| Ok(map(work.inputs, |number| bool_to_number(number == 0.0))),
-        "sum" => |work| all(work, |row| row.iter().sum::<f64>() + 0.0),
-        "sub" => |work| all(work, |row| fold(row, |left, right| left - right)),
-        "prod" => |work| all(work, |row| row.iter().product()),
-        "div" => |work| all(work, |row| row[0] / row[1..].iter().product::<f64>()),
-        "or" => |work| all(work, |row| bool_to_number(row.iter().any(|number| *number != 0.0))),
-        "and" => |work| all(work, |row| bool_to_number(row.iter().all(|number| *number != 0.0))),
-        "div2" => |work| all(work, |row| fold(row, |left, right| pair("div", left, right))),
-        "mod" => |work| all(work, |row| fold(row, |left, right| pair("mod", left, right))),
-        "exp" => |work| all(work, |row| fold(row, |left, right| pair("exp", left, right))),
-        "eq" => |work| all(work, |row| fold(row, |left, right| pair("eq", left, right))),
-        "geq" => |work| all(work, |row| fold(row, |left, right| pair("geq", left, right))),
-        "gt" => |work| all(work, |row| fold(row, |left, right| pair("gt", left, right))),
-        "leq" => |work| all(work, |row| fold(row, |left, right| pair("leq", left, right))),
-        "lt" => |work| all(work, |row| fold(row, |left, right| pair("lt", left, right))),
-        _ => return None,
-    };
-    Some(Kernel::slotwise(work))
+/// Adds the functions of this package.
+pub(super) fn add_functions(table: &mut FunctionTable) {
+    let negate = Kernel::slotwise(|mut work| {
+        for value in work.inputs.iter_mut().flat_map(|stream| &mut stream.points).flatten() {
+            *value = negate_value(value);
+        }
+        Ok(work.inputs)
+    });
+    table.add_map("op:neg", Numbers, negate).unit(Sources).quantiles(QuantileRule::Kept);
+    let not = Kernel::slotwise(|work| Ok(map(work.inputs, |x| bool_to_number(x == 0.0))));
+    table.add_map("op:not", Numbers, not);
+    let arithmetic: [(&str, Kernel); 4] = [
+        ("sum", Kernel::slotwise(|work| all(work, |row| row.iter().sum::<f64>() + 0.0))),
+        ("sub", Kernel::slotwise(|work| all(work, |row| fold(row, |left, right| left - right)))),
+        ("prod", Kernel::slotwise(|work| all(work, |row| row.iter().product()))),
+        (
+            "div",
+            Kernel::slotwise(|work| all(work, |row| row[0] / row[1..].iter().product::<f64>())),
+        ),
+    ];
+    for (name, kernel) in arithmetic {
+        let keeps_unit = matches!(name, "sum" | "sub");
+        table
+            .add_fold(format!("op:{name}"), Numbers, kernel)
+            .optional("x", Number, Absent)
+            .unit(if keeps_unit { Sources } else { Unknown })
+            .quantiles(QuantileRule::KeptWithConstants);
+    }
+    let pairwise: [(&str, Kernel); 8] = [
+        ("div2", Kernel::slotwise(|work| all(work, |row| fold(row, |l, r| pair("div", l, r))))),
+        ("mod", Kernel::slotwise(|work| all(work, |row| fold(row, |l, r| pair("mod", l, r))))),
+        ("exp", Kernel::slotwise(|work| all(work, |row| fold(row, |l, r| pair("exp", l, r))))),
+        ("eq", Kernel::slotwise(|work| all(work, |row| fold(row, |l, r| pair("eq", l, r))))),
+        ("geq", Kernel::slotwise(|work| all(work, |row| fold(row, |l, r| pair("geq", l, r))))),
+        ("gt", Kernel::slotwise(|work| all(work, |row| fold(row, |l, r| pair("gt", l, r))))),
+        ("leq", Kernel::slotwise(|work| all(work, |row| fold(row, |l, r| pair("leq", l, r))))),
+        ("lt", Kernel::slotwise(|work| all(work, |row| fold(row, |l, r| pair("lt", l, r))))),
+    ];
+    for (name, kernel) in pairwise {
+        let row = table
+            .add_fold(format!("op:{name}"), Numbers, kernel)
+            .optional("x", Number, Absent)
+            .inputs(InputArity::Exactly(2));
+        if name == "div2" {
+            row.quantiles(QuantileRule::KeptWithConstants);
+        }
+    }
+    let or = Kernel::slotwise(|work| {
+        all(work, |row| bool_to_number(row.iter().any(|number| *number != 0.0)))
+    });
+    table.add_fold("op:or", Numbers, or);
+    let and = Kernel::slotwise(|work| {
+        all(work, |row| bool_to_number(row.iter().all(|number| *number != 0.0)))
+    });
+    table.add_fold("op:and", Numbers, and);
+    table.add_alias("op:add", "op:sum").deprecated("op:sum");
+    table.add_removed("op:mul", "op:prod");
+    table.add_removed("op:neq", "not (a == b)");
 }
 
 /// Of two numbers, by the word for it, which `op` and `each` share.

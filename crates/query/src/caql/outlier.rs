@@ -6,22 +6,39 @@
 //! distance (B. Iglewicz and D. Hoaglin, How to detect and handle outliers, 1993). A sensitivity of 50 allows three
 //! deviations, 0 six, 100 none.
 
+use super::function_table::{COUNT, FunctionTable, PERCENT, SWITCH};
 use super::kernel::{Kernel, KernelInput, LABEL};
 use super::names::common_labels;
 use super::points::{number, stream};
 use super::running_variance::RunningVariance;
+use super::signature::InputKind::Numbers;
+use super::signature::{ArgumentType, DefaultValue, OutputShape};
 use crate::error::Result;
 use crate::stream::Stream;
 
-/// What works out a function of this package.
-pub(crate) fn kernel(name: &str) -> Option<Kernel> {
-    Some(Kernel::slotwise(match name.strip_prefix("outlier:")? {
-        "cluster_score" => cluster_score,
-        "count" => count,
-        "normal_range" => normal_range,
-        "std_score" => std_score,
-        _ => return None,
-    }))
+/// Adds the functions of this package.
+pub(super) fn add_functions(table: &mut FunctionTable) {
+    const NORMALIZE: ArgumentType = ArgumentType::IntegerWithin(0.0, 2.0);
+    const ZERO: DefaultValue = DefaultValue::Number(0.0);
+    table.add_map("outlier:cluster_score", Numbers, Kernel::slotwise(cluster_score)).option(
+        "normalize",
+        NORMALIZE,
+        ZERO,
+    );
+    table.add_fold("outlier:count", Numbers, Kernel::slotwise(count)).option(
+        "sensitivity",
+        PERCENT,
+        DefaultValue::Number(50.0),
+    );
+    table
+        .add_fold("outlier:normal_range", Numbers, Kernel::slotwise(normal_range))
+        .option("sensitivity", PERCENT, DefaultValue::Number(50.0))
+        .shape(OutputShape::Other);
+    table
+        .add_fold("outlier:std_score", Numbers, Kernel::slotwise(std_score))
+        .option("trim", COUNT, ZERO)
+        .option("show_model", SWITCH, ZERO)
+        .option("normalize", NORMALIZE, ZERO);
 }
 
 /// How far each number lies above the mean of the others.

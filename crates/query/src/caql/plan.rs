@@ -5,13 +5,13 @@ use std::collections::HashMap;
 use super::arguments::{Arguments, CaqlContext};
 use super::ast::{Body, Directives, Operator};
 use super::bind::{BoundExpr, BoundKind, bind};
-use super::parse;
-use super::quantiles;
+use super::function_table::{CaqlKernel, MergeRule};
 use super::signature::Signature;
-use super::sources::{MetricQuery, MetricStatistic};
-use super::stage::{CallStage, PlanStage, StageKind};
+use super::{functions, parse, quantiles};
 use crate::error::{Error, Result, SourceSpan};
-use crate::plan::{PlanNode, PlanOp};
+use crate::plan::{
+    CallStage, MetricQuery, MetricStatistic, PlanNode, PlanOp, PlanStage, StageKind,
+};
 use crate::promql;
 use crate::query_warnings::QueryWarnings;
 use crate::request::QueryRequest;
@@ -153,7 +153,7 @@ impl Planner {
         let own = match &bound.bound_kind {
             BoundKind::Constant(number) => format!("{number:?}"),
             // Two of them are not the same walk.
-            BoundKind::Call { function, .. } if function.computes == "randomwalk" => {
+            BoundKind::Call { function, .. } if function.traits.is_random => {
                 format!("{}", bound.span)
             }
             BoundKind::Call { function, arguments, .. } => {
@@ -202,8 +202,8 @@ impl Planner {
                 stage(self.operation(*operator, sources, place))
             }
             BoundKind::Call { function, arguments, sources, name_span: name_place } => {
-                let computes = function.computes.as_str();
-                if let Some(what) = MetricStatistic::from_function(computes) {
+                let kernel = functions::kernel(function);
+                if let CaqlKernel::Find(what) = kernel {
                     return stage(StageKind::Find(self.find(
                         what,
                         function,
@@ -211,11 +211,11 @@ impl Planner {
                         *name_place,
                     )?));
                 }
-                if let Some(merge) = self.merge(computes, arguments, sources)? {
+                if let Some(merge) = self.merge(function, arguments, sources)? {
                     return stage(merge);
                 }
                 let sources = self.nodes(sources, &counted.sources, depth + 1)?;
-                if computes == "delay" {
+                if let CaqlKernel::Delay = kernel {
                     let delays = arguments.variadic().iter().filter_map(|given| given.duration());
                     let delays = delays.map(|delay| delay - delay % self.least).collect();
                     return stage(StageKind::Delay { delays, sources });
@@ -277,17 +277,17 @@ impl Planner {
     /// Histograms that are found only to be merged are read together: a store adds them up faster.
     fn merge(
         &self,
-        computes: &str,
+        function: &Signature,
         arguments: &Arguments,
         sources: &[BoundExpr],
     ) -> Result<Option<StageKind>> {
-        let by = match computes {
-            "histogram:merge" => None,
-            "group_by:merge" => {
+        let by = match function.traits.merges {
+            MergeRule::All => None,
+            MergeRule::ByTags => {
                 let texts = arguments.variadic().iter().filter_map(|given| given.text());
                 Some(texts.map(str::to_owned).collect())
             }
-            _ => return Ok(None),
+            MergeRule::Not => return Ok(None),
         };
         let [
             BoundExpr {
@@ -298,8 +298,8 @@ impl Planner {
         else {
             return Ok(None);
         };
-        match MetricStatistic::from_function(&function.computes) {
-            Some(what @ MetricStatistic::Histogram) => {
+        match functions::kernel(function) {
+            CaqlKernel::Find(what @ MetricStatistic::Histogram) => {
                 let find = self.find(what, function, arguments, *name_place)?;
                 Ok(Some(StageKind::Merge { find, by }))
             }

@@ -3,6 +3,8 @@
 use super::arguments::{ArgumentValue, Arguments};
 use super::ast::Literal;
 use super::bind::{BoundExpr, BoundKind};
+use super::function_table::{AverageOver, QuantileRule};
+use super::signature::Signature;
 use crate::error::{Error, Result};
 
 /// An error where a query averages quantiles, over streams or over time. Recursive, as deep as the tree.
@@ -13,19 +15,16 @@ pub(super) fn reject_averages(bound: &BoundExpr, text: &str) -> Result<()> {
     else {
         return Ok(());
     };
-    let (over, merge) = match function.computes.as_str() {
-        "stats:mean" => ("streams", "histogram:merge()".to_owned()),
-        "group_by:mean" => ("streams", format!("group_by:merge({})", texts(arguments))),
-        name @ ("window:mean" | "rolling:mean") => {
-            let package = name.split(':').next().unwrap_or_default();
-            let length = arguments.duration("window_duration").unwrap_or(0);
-            ("time", format!("{package}:merge({})", Literal::Duration(length)))
+    let QuantileRule::Average(average) = function.traits.quantiles else { return Ok(()) };
+    let length = |name: &str| Literal::Duration(arguments.duration(name).unwrap_or(0));
+    let (over, merge) = match average {
+        AverageOver::Streams => ("streams", "histogram:merge()".to_owned()),
+        AverageOver::Groups => ("streams", format!("group_by:merge({})", texts(arguments))),
+        AverageOver::Windows => {
+            let package = function.computes.split(':').next().unwrap_or_default();
+            ("time", format!("{package}:merge({})", length("window_duration")))
         }
-        "aggregate:mean" => {
-            let length = arguments.duration("period").unwrap_or(0);
-            ("time", format!("window:merge({})", Literal::Duration(length)))
-        }
-        _ => return Ok(()),
+        AverageOver::Period => ("time", format!("window:merge({})", length("period"))),
     };
     let mut quantiles = Vec::new();
     sources.iter().for_each(|source| find(source, &mut quantiles));
@@ -50,38 +49,24 @@ fn input_sources(bound: &BoundExpr) -> &[BoundExpr] {
 
 /// Adds the quantiles that a node gives, but for their scale or name. Recursive, as deep as the tree.
 fn find<'a>(bound: &'a BoundExpr, found: &mut Vec<&'a BoundExpr>) {
-    let keeps = match &bound.bound_kind {
-        BoundKind::Constant(_) => false,
-        BoundKind::Call { function, .. } => {
-            let name = function.computes.as_str();
-            if matches!(name, "histogram:percentile" | "histogram:median") {
-                found.push(bound);
-                return;
-            }
-            let package = name.split(':').next().unwrap_or_default();
-            let is_label = matches!(package, "label" | "tag" | "fill" | "filter" | "exclude");
-            let is_choice =
-                matches!(package, "sort" | "top" | "bottom" | "pass" | "delay" | "vector");
-            let is_scale = matches!(name, "each:add" | "each:sub" | "each:mul" | "each:div")
-                || matches!(name, "each:coalesce" | "op:neg" | "stats:clamp" | "coalesce")
-                || matches!(
-                    name,
-                    "math:abs" | "math:ceil" | "math:floor" | "math:round" | "math:roundx"
-                );
-            is_label || is_choice || is_scale || is_arithmetic(name) && has_constant(bound)
+    let rule = match &bound.bound_kind {
+        BoundKind::Constant(_) => QuantileRule::Other,
+        BoundKind::Call { function, .. } => function.traits.quantiles,
+        BoundKind::Operation { operator, .. } => Signature::find(operator.function())
+            .map_or(QuantileRule::Other, |function| function.traits.quantiles),
+    };
+    let keeps = match rule {
+        QuantileRule::Quantile => {
+            found.push(bound);
+            return;
         }
-        BoundKind::Operation { operator, .. } => {
-            operator.function() == "op:neg"
-                || is_arithmetic(operator.function()) && has_constant(bound)
-        }
+        QuantileRule::Kept => true,
+        QuantileRule::KeptWithConstants => has_constant(bound),
+        QuantileRule::Other | QuantileRule::Average(_) => false,
     };
     if keeps {
         input_sources(bound).iter().for_each(|source| find(source, found));
     }
-}
-
-fn is_arithmetic(name: &str) -> bool {
-    matches!(name, "op:sum" | "op:sub" | "op:prod" | "op:div" | "op:div2")
 }
 
 /// Whether a node puts one stream together with constants alone.

@@ -1,13 +1,24 @@
 //! `randomwalk`: a stream to try things with.
 
+use super::function_table::FunctionTable;
 use super::kernel::{Kernel, KernelInput};
 use super::points::stream;
+use super::random_variates::RandomVariates;
+use super::signature::ArgumentType::Number;
+use super::signature::{DefaultValue, OutputKind};
 use crate::error::Result;
 use crate::labels::LabelSet;
 use crate::stream::Stream;
 
-pub(super) fn kernel(name: &str) -> Option<Kernel> {
-    (name == "randomwalk").then(|| Kernel::slotwise(walk))
+/// Adds this function.
+pub(super) fn add_functions(table: &mut FunctionTable) {
+    table
+        .add_source("randomwalk", OutputKind::Numbers, Kernel::slotwise(walk).into())
+        .optional("max", Number, DefaultValue::Number(100.0))
+        .optional("min", Number, DefaultValue::Number(0.0))
+        .optional("change", Number, DefaultValue::Number(0.0))
+        .option("seed", Number, DefaultValue::Number(-1.0))
+        .random();
 }
 
 /// Steps up and down between the bounds. The same seed, and the same place in a query, walks the same way.
@@ -24,20 +35,11 @@ fn walk(work: KernelInput<'_>) -> Result<Vec<Stream>> {
         seed if seed < 0.0 => place.start as u64 ^ steps.start as u64,
         seed => seed.to_bits(),
     };
-    let mut state = seed;
+    let mut random = RandomVariates::new(seed);
     let mut at = f64::midpoint(least, most);
     let walked = (0..steps.count).map(|_| {
-        at = (at + (unit_interval(&mut state) * 2.0 - 1.0) * change).clamp(least, most);
+        at = (at + (random.unit_interval() * 2.0 - 1.0) * change).clamp(least, most);
         Some(at)
     });
     Ok(vec![stream(LabelSet::default(), walked)])
-}
-
-/// A number from 0 to 1 (SplitMix64; Steele, Lea and Flood, 2014).
-fn unit_interval(state: &mut u64) -> f64 {
-    *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let mut mixed = *state;
-    mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    ((mixed ^ (mixed >> 31)) >> 11) as f64 / (1u64 << 53) as f64
 }

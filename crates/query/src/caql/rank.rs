@@ -1,20 +1,43 @@
 //! `top`, `bottom` and `sort:*`: streams in another order, by what they are over the whole range.
 
+use super::function_table::{FunctionTable, POSITION, QuantileRule, SWITCH, StreamUnitRule};
 use super::kernel::{Kernel, KernelInput};
 use super::names::{canonical, legend};
 use super::points::numbers;
+use super::signature::ArgumentType::OneOf;
+use super::signature::DefaultValue;
+use super::signature::InputKind::{Either, Numbers};
 use crate::error::Result;
 use crate::stream::Stream;
 
-pub(super) fn kernel(name: &str) -> Option<Kernel> {
-    let work: fn(KernelInput<'_>) -> Result<Vec<Stream>> = match name {
-        "top" | "bottom" => pick_streams,
-        "sort:label" => |work| by_text(work, |stream| legend(&stream.labels)),
-        "sort:name" => |work| by_text(work, |stream| canonical(&stream.labels)),
-        "sort:mean" | "sort:min" | "sort:max" => by_number,
-        _ => return None,
-    };
-    Some(Kernel::slotwise(work))
+/// Adds the functions of this package.
+pub(super) fn add_functions(table: &mut FunctionTable) {
+    for name in ["top", "bottom"] {
+        table
+            .add_choice(name, Numbers, Kernel::slotwise(pick_streams))
+            .required("k", POSITION)
+            .option("method", OneOf(&["mean", "max", "min"]), DefaultValue::Text("mean"))
+            .not_serial()
+            .unit(StreamUnitRule::Sources)
+            .quantiles(QuantileRule::Kept);
+    }
+    let by_legend = Kernel::slotwise(|work| by_text(work, |stream| legend(&stream.labels)));
+    let by_name = Kernel::slotwise(|work| by_text(work, |stream| canonical(&stream.labels)));
+    for (name, kernel) in [("sort:label", by_legend), ("sort:name", by_name)] {
+        table
+            .add_choice(name, Either, kernel)
+            .option("reverse", SWITCH, DefaultValue::Number(0.0))
+            .unit(StreamUnitRule::Sources)
+            .quantiles(QuantileRule::Kept);
+    }
+    for name in ["sort:mean", "sort:min", "sort:max"] {
+        table
+            .add_choice(name, Numbers, Kernel::slotwise(by_number))
+            .option("reverse", SWITCH, DefaultValue::Number(0.0))
+            .not_serial()
+            .unit(StreamUnitRule::Sources)
+            .quantiles(QuantileRule::Kept);
+    }
 }
 
 pub(super) fn mean(stream: &Stream) -> Option<f64> {

@@ -3,7 +3,7 @@
 use store::TimeGrid;
 
 use super::points::point;
-use super::sources::MetricStatistic;
+use crate::plan::MetricStatistic;
 use crate::stream::{SeriesPoint, seconds};
 use crate::value::{StepValue, is_stale};
 

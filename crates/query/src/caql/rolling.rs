@@ -1,9 +1,9 @@
 //! `rolling:*`: a window that ends with each slot.
 
-use super::kernel::Kernel;
-use super::window::{RollingPackage, window_kernel};
+use super::function_table::FunctionTable;
+use super::window::{RollingPackage, add_package};
 
-/// What works out a function of this package.
-pub(crate) fn kernel(name: &str) -> Option<Kernel> {
-    window_kernel::<RollingPackage>(name.strip_prefix("rolling:")?)
+/// Adds the functions of this package.
+pub(super) fn add_functions(table: &mut FunctionTable) {
+    add_package::<RollingPackage>(table, "rolling");
 }

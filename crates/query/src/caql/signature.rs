@@ -4,10 +4,9 @@
 //! given by name. The table of all functions is in `functions.rs`.
 
 use std::fmt::{Display, Formatter};
-use std::sync::LazyLock;
 
 use super::ast::{Constant, Literal};
-use super::functions;
+use super::function_traits::FunctionTraits;
 
 /// Signature of a CAQL function.
 #[derive(Clone, Debug, PartialEq)]
@@ -34,6 +33,7 @@ pub struct Signature {
     pub is_serial: bool,
     /// Whether it should be used.
     pub stability: Stability,
+    pub(crate) traits: FunctionTraits,
 }
 
 /// Parameter of a function.
@@ -170,36 +170,6 @@ pub enum Stability {
     Deprecated(&'static str),
     /// It cannot be: what to use instead.
     Removed(&'static str),
-}
-
-static TABLE: LazyLock<Vec<Signature>> = LazyLock::new(|| {
-    let mut table = functions::table();
-    table.sort_by(|a, b| a.name.cmp(&b.name));
-    table
-});
-
-impl Signature {
-    /// All of them, by name.
-    pub fn all() -> &'static [Signature] {
-        &TABLE
-    }
-
-    /// That of a function.
-    pub fn find(name: &str) -> Option<&'static Signature> {
-        let at = TABLE.binary_search_by(|signature| signature.name.as_str().cmp(name)).ok()?;
-        Some(&TABLE[at])
-    }
-
-    /// Names that may be meant by one that there is not: those one can take for it, else those of other packages.
-    pub fn nearest(name: &str) -> Vec<&'static str> {
-        let known = || TABLE.iter().filter(|known| known.stability == Stability::Current);
-        if let Some(near) = nearest_name(name, known().map(|known| known.name.as_str())) {
-            return vec![near];
-        }
-        let word = name.rsplit(':').next();
-        let same = known().filter(|known| known.name.rsplit(':').next() == word);
-        same.map(|known| known.name.as_str()).collect()
-    }
 }
 
 /// The one of some names that another may be a misspelling of.

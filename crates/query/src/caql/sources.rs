@@ -15,68 +15,75 @@ use model::{Selector, SeriesKind};
 use store::TimeGrid;
 
 use super::arguments::{ArgumentValue, Arguments};
+use super::function_table::{CaqlFunctionRow, CaqlKernel, FunctionTable};
 use super::names::canonical;
 use super::points::point;
 use super::rates;
-use super::signature::Signature;
+use super::signature::ArgumentType::{IntegerWithin, Name, Number, Search, Shift, Text, Uuid};
+use super::signature::DefaultValue::{self, Absent};
+use super::signature::{OutputKind, Signature};
 use crate::error::{Error, Result, SourceSpan};
 use crate::estimate::CostEstimate;
 use crate::eval::Evaluation;
 use crate::labels::LabelSet;
-use crate::plan::{RangeExtension, SeriesFetch, TimeShift};
+use crate::plan::{MetricQuery, MetricStatistic, RangeExtension, SeriesFetch, TimeShift};
 use crate::source::SeriesHandle;
 use crate::stream::{SeriesPoint, StepGrid, Stream, seconds};
 use crate::value::StepValue;
 
-/// Statistic read of a metric.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum MetricStatistic {
-    Average,
-    Count,
-    Sum,
-    Stddev,
-    /// What was added, per second.
-    Counter,
-    CounterStddev,
-    /// The change per second.
-    Derivative,
-    DerivativeStddev,
-    Histogram,
-}
+/// Streams that one find gives at the most.
+pub const FIND_LIMIT_MAX: f64 = 3000.0;
 
-impl MetricStatistic {
-    /// What a function of this name reads.
-    pub(super) fn from_function(name: &str) -> Option<MetricStatistic> {
-        let kind = ["find:", "metric:", "graphite:find:"]
-            .into_iter()
-            .find_map(|package| name.strip_prefix(package))?;
-        Some(match kind {
-            "average" => MetricStatistic::Average,
-            "count" => MetricStatistic::Count,
-            "sum" => MetricStatistic::Sum,
-            "stddev" => MetricStatistic::Stddev,
-            "counter" => MetricStatistic::Counter,
-            "counter_stddev" => MetricStatistic::CounterStddev,
-            "derivative" => MetricStatistic::Derivative,
-            "derivative_stddev" => MetricStatistic::DerivativeStddev,
-            "histogram" | "histogram_cum" => MetricStatistic::Histogram,
-            _ => return None,
-        })
+/// Statistics by the last part of a function's name.
+const STATISTICS: [(&str, MetricStatistic); 8] = [
+    ("average", MetricStatistic::Average),
+    ("count", MetricStatistic::Count),
+    ("stddev", MetricStatistic::Stddev),
+    ("counter", MetricStatistic::Counter),
+    ("counter_stddev", MetricStatistic::CounterStddev),
+    ("derivative", MetricStatistic::Derivative),
+    ("derivative_stddev", MetricStatistic::DerivativeStddev),
+    ("histogram", MetricStatistic::Histogram),
+];
+
+/// Adds the functions that read what is stored.
+pub(super) fn add_functions(table: &mut FunctionTable) {
+    for (kind, statistic) in STATISTICS {
+        add_source(table, format!("metric:{kind}"), statistic)
+            .required("check_uuid", Uuid)
+            .required("name", Text);
+        table.add_removed(format!("search:metric:{kind}"), "find, with a tag search");
     }
+    let more = [("sum", MetricStatistic::Sum), ("histogram_cum", MetricStatistic::Histogram)];
+    for (package, wants) in [("find", Name), ("graphite:find", Text)] {
+        for (kind, statistic) in STATISTICS.into_iter().chain(more) {
+            add_source(table, format!("{package}:{kind}"), statistic)
+                .required("name", wants)
+                .optional("tag_query", Search, Absent)
+                .option("limit", IntegerWithin(1.0, FIND_LIMIT_MAX), DefaultValue::Number(1000.0))
+                .option("start_time_override", Number, Absent)
+                .option("start_time_offset", Shift, Absent);
+        }
+    }
+    table.add_alias("find", "find:average");
+    table.add_alias("graphite:find", "graphite:find:average");
+    table.add_alias("metric", "metric:average");
+    table.add_alias("find:deriv", "find:derivative").deprecated("find:derivative");
+    table.add_removed("search:metric", "find, with a tag search");
+    table.add_removed("metriccluster", "find, with a tag search");
+    table.add_removed("hf:find", "find, with #min_period before the expression");
 }
 
-/// Metric selection and statistic.
-#[derive(Clone, Debug)]
-pub(super) struct MetricQuery {
-    pub(super) statistic: MetricStatistic,
-    selector: Selector,
-    /// How many metrics at the most.
-    limit: usize,
-    /// How long before its slot it is read.
-    delay: i64,
-    /// The one metric that is meant.
-    metric: Option<String>,
-    span: SourceSpan,
+fn add_source(
+    table: &mut FunctionTable,
+    name: String,
+    statistic: MetricStatistic,
+) -> &mut CaqlFunctionRow {
+    let gives = match statistic {
+        MetricStatistic::Histogram => OutputKind::Histograms,
+        _ => OutputKind::Numbers,
+    };
+    table.add_source(name, gives, CaqlKernel::Find(statistic))
 }
 
 impl MetricQuery {
@@ -153,7 +160,7 @@ impl MetricQuery {
         found.sort_by(|a, b| a.0.cmp(&b.0));
         if found.len() > self.limit && self.metric.is_none() {
             let (count, limit) = (found.len(), self.limit);
-            let raise = match count as f64 <= super::FIND_LIMIT_MAX {
+            let raise = match count as f64 <= FIND_LIMIT_MAX {
                 true => format!(", or set limit={count}"),
                 false => String::new(),
             };

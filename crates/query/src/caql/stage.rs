@@ -1,51 +1,18 @@
-//! Plan stage of CAQL.
+//! Evaluation of the stages of a CAQL plan.
 
 use std::sync::Arc;
 
-use super::arguments::{Arguments, CaqlContext};
+use super::function_table::CaqlKernel;
 use super::kernel::{KernelInput, LABEL};
 use super::names::{legend, tags};
 use super::signature::{InputArity, OutputShape, Signature};
-use super::sources::MetricQuery;
-use super::{dispatch, resample, units, vector};
+use super::{functions, resample, units, vector};
 use crate::error::{Error, Result, SourceSpan};
 use crate::estimate::CostEstimate;
 use crate::eval::Evaluation;
 use crate::labels::LabelSet;
-use crate::plan::PlanNode;
+use crate::plan::{CallStage, PlanNode, PlanStage, StageKind};
 use crate::stream::{StepGrid, Stream};
-
-/// Plan stage: function and inputs.
-#[derive(Clone, Debug)]
-pub(crate) struct PlanStage {
-    pub(super) kind: StageKind,
-    /// Under which number its streams are kept, if they are needed more than once.
-    pub(super) shared: Option<usize>,
-    pub(super) context: CaqlContext,
-}
-
-#[derive(Clone, Debug)]
-pub(super) enum StageKind {
-    /// A stream without values.
-    Null,
-    /// What is found.
-    Find(Box<MetricQuery>),
-    /// Histograms that are found, merged: all, or those whose tags of these categories agree.
-    Merge { find: Box<MetricQuery>, by: Option<Vec<String>> },
-    /// What was so long before, once for each length.
-    Delay { delays: Vec<i64>, sources: Vec<PlanNode> },
-    /// A function of other streams.
-    Call(Box<CallStage>),
-}
-
-#[derive(Clone, Debug)]
-pub(super) struct CallStage {
-    pub(super) function: &'static Signature,
-    pub(super) arguments: Arguments,
-    pub(super) sources: Vec<PlanNode>,
-    /// Where its name stands.
-    pub(super) span: SourceSpan,
-}
 
 impl PlanStage {
     pub(crate) fn streams(
@@ -111,9 +78,8 @@ impl PlanStage {
         steps: StepGrid,
     ) -> Result<Vec<Stream>> {
         let CallStage { function, arguments, .. } = call;
-        let Some(kernel) = dispatch::kernel(&function.computes) else {
-            let message = format!("{} cannot be worked out yet", function.name);
-            return Err(Error::Parse { span: call.span, message });
+        let CaqlKernel::Kernel(kernel) = functions::kernel(function) else {
+            panic!("BUG: {} is planned as something else than a call", function.name);
         };
         let (before, after) = (kernel.reach)(arguments, steps);
         let back = (before as i64).saturating_mul(steps.step);
@@ -131,12 +97,11 @@ impl PlanStage {
             _ => 1,
         };
         evaluation.check_fits(inputs.len().max(1).saturating_mul(copies), wide)?;
-        let are_counts = match function.computes.as_str() {
-            "integrate" => units::are_counts(&call.sources, evaluation)?,
-            "integrate:while" => {
-                units::are_counts(call.sources.get(1..).unwrap_or_default(), evaluation)?
+        let are_counts = match function.traits.counts_from {
+            Some(first) => {
+                units::are_counts(call.sources.get(first..).unwrap_or_default(), evaluation)?
             }
-            _ => false,
+            None => false,
         };
         let held: u64 = inputs.iter().map(Stream::samples).sum();
         let mut notes = std::mem::take(&mut evaluation.warnings);

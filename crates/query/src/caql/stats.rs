@@ -2,36 +2,85 @@
 
 use std::collections::HashMap;
 
+use super::function_table::StreamUnitRule::{Named, Sources, Unknown};
+use super::function_table::{AverageOver, COUNT, FunctionTable, PERCENT, POSITION, QuantileRule};
 use super::kernel::{Kernel, KernelInput, LABEL};
 use super::names::{NamedStreams, common_labels};
 use super::points::{number, numbers, point, stream};
 use super::rates::{deviation, variance};
+use super::signature::ArgumentType::{Format, Number, Text};
+use super::signature::DefaultValue::{self, Absent};
+use super::signature::InputKind::{Either, Numbers};
+use super::signature::{OutputKind, OutputShape};
 use crate::error::{Error, Result};
 use crate::stream::Stream;
 
-pub(super) fn kernel(name: &str) -> Option<Kernel> {
-    let work: fn(KernelInput<'_>) -> Result<Vec<Stream>> = match name.strip_prefix("stats:")? {
-        "count" => count_present,
-        "absent" => |work| map_presence(work, |any| if any { None } else { Some(1.0) }),
-        "alwaysone" => |work| map_presence(work, |any| any.then_some(1.0)),
-        "percentile" => percentiles,
-        "ratio" => ratio,
-        "clamp" => clamp,
-        "trim" => trim,
-        "select" => select,
-        "sum" => |work| across(work, |row| reduce("sum", row)),
-        "sub" => |work| across(work, |row| reduce("sub", row)),
-        "prod" => |work| across(work, |row| reduce("prod", row)),
-        "div" => |work| across(work, |row| reduce("div", row)),
-        "mean" => |work| across(work, |row| reduce("mean", row)),
-        "max" => |work| across(work, |row| reduce("max", row)),
-        "min" => |work| across(work, |row| reduce("min", row)),
-        "stddev" => |work| across(work, |row| reduce("stddev", row)),
-        "var" => |work| across(work, |row| reduce("var", row)),
-        "popvar" => |work| across(work, |row| reduce("popvar", row)),
-        _ => return None,
-    };
-    Some(Kernel::slotwise(work))
+/// Adds the functions of this package.
+pub(super) fn add_functions(table: &mut FunctionTable) {
+    type Kernels<const N: usize> = [(&'static str, Kernel); N];
+    let with_number: Kernels<6> = [
+        ("sum", Kernel::slotwise(|work| across(work, |row| reduce("sum", row)))),
+        ("sub", Kernel::slotwise(|work| across(work, |row| reduce("sub", row)))),
+        ("prod", Kernel::slotwise(|work| across(work, |row| reduce("prod", row)))),
+        ("div", Kernel::slotwise(|work| across(work, |row| reduce("div", row)))),
+        ("max", Kernel::slotwise(|work| across(work, |row| reduce("max", row)))),
+        ("min", Kernel::slotwise(|work| across(work, |row| reduce("min", row)))),
+    ];
+    for (name, kernel) in with_number {
+        let has_unit = !matches!(name, "prod" | "div");
+        table
+            .add_fold(format!("stats:{name}"), Numbers, kernel)
+            .optional("x", Number, Absent)
+            .unit(if has_unit { Sources } else { Unknown });
+    }
+    let plain: Kernels<4> = [
+        ("mean", Kernel::slotwise(|work| across(work, |row| reduce("mean", row)))),
+        ("stddev", Kernel::slotwise(|work| across(work, |row| reduce("stddev", row)))),
+        ("var", Kernel::slotwise(|work| across(work, |row| reduce("var", row)))),
+        ("popvar", Kernel::slotwise(|work| across(work, |row| reduce("popvar", row)))),
+    ];
+    for (name, kernel) in plain {
+        let row = table.add_fold(format!("stats:{name}"), Numbers, kernel);
+        match name {
+            "mean" => row.unit(Sources).quantiles(QuantileRule::Average(AverageOver::Streams)),
+            "stddev" => row.unit(Sources),
+            _ => row.unit(Unknown),
+        };
+    }
+    table
+        .add_fold("stats:count", Either, Kernel::slotwise(count_present))
+        .output(OutputKind::Numbers)
+        .unit(Named("streams"));
+    let any_present = Kernel::slotwise(|work| map_presence(work, |any| any.then_some(1.0)));
+    table.add_fold("stats:alwaysone", Either, any_present).output(OutputKind::Numbers);
+    let none_present =
+        Kernel::slotwise(|work| map_presence(work, |any| if any { None } else { Some(1.0) }));
+    table.add_fold("stats:absent", Either, none_present).output(OutputKind::Numbers);
+    table
+        .add_fold("stats:percentile", Numbers, Kernel::slotwise(percentiles))
+        .variadic("percentile", PERCENT)
+        .shape(OutputShape::OnePerArgument)
+        .unit(Sources);
+    table
+        .add_map("stats:ratio", Numbers, Kernel::slotwise(ratio))
+        .option("partition_fmt", Format, Absent)
+        .option("partition", Text, Absent)
+        .option("of", Number, DefaultValue::Number(1.0));
+    table
+        .add_map("stats:clamp", Numbers, Kernel::slotwise(clamp))
+        .required("min", Number)
+        .required("max", Number)
+        .unit(Sources)
+        .quantiles(QuantileRule::Kept);
+    table
+        .add_map("stats:trim", Numbers, Kernel::slotwise(trim))
+        .required("n", COUNT)
+        .shape(OutputShape::Other)
+        .unit(Sources);
+    table
+        .add_fold("stats:select", Numbers, Kernel::slotwise(select))
+        .required("n", POSITION)
+        .unit(Sources);
 }
 
 /// One number of a slot's numbers.

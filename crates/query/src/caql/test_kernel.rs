@@ -6,9 +6,9 @@ use hist::{Histogram, HistogramParts, Mixture, Scheme, TrackedValue};
 
 use super::arguments::CaqlContext;
 use super::bind::{BoundKind, bind};
-use super::kernel::{Kernel, KernelInput};
-use super::{Body, aggregate, anomaly, forecasting, histogram, integrate, outlier, parse};
-use super::{rolling, window};
+use super::function_table::CaqlKernel;
+use super::kernel::KernelInput;
+use super::{Body, functions, parse};
 use crate::error::Result;
 use crate::labels::LabelSet;
 use crate::query_warnings::QueryWarnings;
@@ -58,7 +58,9 @@ pub(super) fn run_kernel_serial(
     let BoundKind::Call { function, arguments, .. } = query.bound_kind else {
         panic!("BUG: a call")
     };
-    let kernel = kernel(&function.computes).unwrap_or_else(|| panic!("no {}", function.computes));
+    let CaqlKernel::Kernel(kernel) = functions::kernel(function) else {
+        panic!("no kernel of {}", function.computes)
+    };
     let (before, after) = (kernel.reach)(&arguments, steps);
     let streams = made.iter().enumerate().map(|(number, made)| {
         let first = steps.start.saturating_sub(before as i64 * steps.step);
@@ -79,20 +81,6 @@ pub(super) fn run_kernel_serial(
         span: query.span,
         warnings: &mut QueryWarnings::default(),
     })
-}
-
-fn kernel(name: &str) -> Option<Kernel> {
-    let packages = [
-        window::kernel,
-        rolling::kernel,
-        aggregate::kernel,
-        histogram::kernel,
-        integrate::kernel,
-        forecasting::kernel,
-        outlier::kernel,
-        anomaly::kernel,
-    ];
-    packages.into_iter().find_map(|kernel| kernel(name))
 }
 
 /// Numbers from [`T0`] on, a dot where there is none.

@@ -1,19 +1,29 @@
 //! `time:*`: when a slot begins.
 
+use super::function_table::{FunctionTable, StreamUnitRule};
 use super::kernel::{Kernel, KernelInput};
 use super::points::stream;
+use super::signature::ArgumentType::{OneOf, Text};
+use super::signature::OutputKind;
 use super::zone::Zone;
 use crate::error::{Error, Result};
 use crate::labels::LabelSet;
 use crate::stream::{Stream, seconds};
 
-pub(super) fn kernel(name: &str) -> Option<Kernel> {
-    match name {
-        "time:epoch" => Some(Kernel::slotwise(epoch)),
-        "time:tz" => Some(Kernel::slotwise(field)),
-        _ => None,
-    }
+/// Adds the functions of this package.
+pub(super) fn add_functions(table: &mut FunctionTable) {
+    let epoch = Kernel::slotwise(epoch);
+    table
+        .add_source("time:epoch", OutputKind::Numbers, epoch.into())
+        .unit(StreamUnitRule::Named("s"));
+    table
+        .add_source("time:tz", OutputKind::Numbers, Kernel::slotwise(field).into())
+        .required("timezone", Text)
+        .required("field", OneOf(&FIELDS));
 }
+
+const FIELDS: [&str; 8] =
+    ["second", "minute", "hour", "monthday", "month", "weekday", "yearday", "year"];
 
 fn epoch(work: KernelInput<'_>) -> Result<Vec<Stream>> {
     Ok(vec![stream(LabelSet::default(), work.steps.times().map(|time| Some(seconds(time))))])

@@ -1,10 +1,9 @@
 //! Units of CAQL results.
 
-use super::sources::{MetricQuery, MetricStatistic};
-use super::stage::{CallStage, PlanStage, StageKind};
+use super::function_table::StreamUnitRule;
 use crate::error::Result;
 use crate::eval::Evaluation;
-use crate::plan::PlanNode;
+use crate::plan::{CallStage, MetricQuery, MetricStatistic, PlanNode, PlanStage, StageKind};
 use crate::unit::ValueUnit;
 
 impl PlanStage {
@@ -51,58 +50,25 @@ fn common_unit(sources: &[PlanNode], evaluation: &mut Evaluation<'_>) -> Result<
 }
 
 fn unit_of_call(call: &CallStage, evaluation: &mut Evaluation<'_>) -> Result<ValueUnit> {
-    let (package, word) = match call.function.computes.split_once(':') {
-        Some((package, word)) => (package, word),
-        None => ("", call.function.computes.as_str()),
-    };
-    let named = |unit: &str| Ok(ValueUnit::Numbers(unit.to_owned()));
-    let all = |evaluation: &mut Evaluation<'_>| common_unit(&call.sources, evaluation);
     // The values of distributions, or numbers put into them.
     let values = |unit| match unit {
         ValueUnit::Distributions(unit) | ValueUnit::Numbers(unit) if !unit.is_empty() => Some(unit),
         _ => None,
     };
-    match (package, word) {
-        ("histogram", "count" | "count_above" | "count_below" | "count_between" | "count_bin") => {
-            named("values")
-        }
-        ("histogram", "rate" | "rate_above" | "rate_below" | "rate_bin") => {
-            match call.arguments.duration("period") {
-                None | Some(store::SECOND) => named("values/s"),
-                Some(_) => Ok(ValueUnit::Unknown),
-            }
-        }
-        ("histogram", "ratio_above" | "ratio_below" | "ratio_between") => named("share, 0 to 1"),
-        ("histogram" | "window" | "rolling", "inverse_percentile") => named("percent"),
-        (
-            "histogram",
-            "percentile" | "median" | "min" | "max" | "mean" | "stddev" | "sum" | "IQR",
-        ) => Ok(values(all(evaluation)?).map_or(ValueUnit::Unknown, ValueUnit::Numbers)),
-        ("histogram" | "window" | "rolling" | "aggregate", "create" | "histogram") => {
-            Ok(values(all(evaluation)?).map_or(ValueUnit::Unknown, ValueUnit::Distributions))
-        }
-        ("histogram", "merge" | "subtract") => all(evaluation),
-        ("time", "epoch") => named("s"),
-        (
-            "stats" | "group_by",
-            "var" | "popvar" | "prod" | "div" | "ratio" | "alwaysone" | "absent",
-        ) => Ok(ValueUnit::Unknown),
-        ("stats" | "group_by", "count") | ("", "count") => named("streams"),
-        ("window" | "rolling" | "aggregate", word) => match word {
-            "count" | "popvar" | "changes" | "resets" | "present" | "absent" => {
-                Ok(ValueUnit::Unknown)
-            }
-            _ => all(evaluation),
+    let all = |evaluation: &mut Evaluation<'_>| common_unit(&call.sources, evaluation);
+    Ok(match call.function.traits.unit {
+        StreamUnitRule::Unknown => ValueUnit::Unknown,
+        StreamUnitRule::Named(unit) => ValueUnit::Numbers(unit.to_owned()),
+        StreamUnitRule::Sources => all(evaluation)?,
+        StreamUnitRule::Rate => match call.arguments.duration("period") {
+            None | Some(store::SECOND) => ValueUnit::Numbers("values/s".to_owned()),
+            Some(_) => ValueUnit::Unknown,
         },
-        ("op" | "each", "sum" | "sub" | "add" | "neg" | "coalesce") => all(evaluation),
-        (
-            "stats" | "group_by" | "label" | "tag" | "fill" | "filter" | "exclude" | "sort"
-            | "vector",
-            _,
-        ) => all(evaluation),
-        ("math", "abs" | "ceil" | "floor" | "round" | "roundx") => all(evaluation),
-        ("forecasting", _) => all(evaluation),
-        ("", "pass" | "coalesce" | "top" | "bottom" | "label" | "fill") => all(evaluation),
-        _ => Ok(ValueUnit::Unknown),
-    }
+        StreamUnitRule::Values => {
+            values(all(evaluation)?).map_or(ValueUnit::Unknown, ValueUnit::Numbers)
+        }
+        StreamUnitRule::Distributions => {
+            values(all(evaluation)?).map_or(ValueUnit::Unknown, ValueUnit::Distributions)
+        }
+    })
 }

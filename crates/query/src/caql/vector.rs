@@ -6,21 +6,37 @@
 
 use std::collections::HashSet;
 
+use super::function_table::{FunctionTable, QuantileRule, SWITCH, StreamUnitRule};
 use super::kernel::{Kernel, KernelInput, LABEL};
 use super::names::{KEY, NamedStreams, VECTOR};
-use super::signature::{OutputShape, Signature};
+use super::signature::ArgumentType::{Format, Text};
+use super::signature::InputKind::Either;
+use super::signature::{DefaultValue, InputArity, OutputShape, Signature};
 use crate::error::{Error, Result};
 use crate::labels::LabelSet;
 use crate::stream::Stream;
 
-pub(super) fn kernel(name: &str) -> Option<Kernel> {
-    let work: fn(KernelInput<'_>) -> Result<Vec<Stream>> = match name {
-        "vector:pack" => pack,
-        "vector:unpack" => unpack,
-        "vector:drop" => drop_keys,
-        _ => return None,
-    };
-    Some(Kernel::slotwise(work))
+/// Adds the functions of this package.
+pub(super) fn add_functions(table: &mut FunctionTable) {
+    table
+        .add_fold("vector:pack", Either, Kernel::slotwise(pack))
+        .required("format", Format)
+        .option("sloppy", SWITCH, DefaultValue::Number(0.0))
+        .option("meta", SWITCH, DefaultValue::Number(1.0))
+        .unit(StreamUnitRule::Sources)
+        .quantiles(QuantileRule::Kept);
+    table.add_alias("vector", "vector:pack");
+    table
+        .add_map("vector:unpack", Either, Kernel::slotwise(unpack))
+        .inputs(InputArity::Exactly(1))
+        .shape(OutputShape::Other)
+        .unit(StreamUnitRule::Sources)
+        .quantiles(QuantileRule::Kept);
+    table
+        .add_map("vector:drop", Either, Kernel::slotwise(drop_keys))
+        .variadic("key", Text)
+        .unit(StreamUnitRule::Sources)
+        .quantiles(QuantileRule::Kept);
 }
 
 fn pack(work: KernelInput<'_>) -> Result<Vec<Stream>> {

@@ -26,17 +26,25 @@ use fold::{
 };
 
 use super::arguments::Arguments;
-use super::kernel::{Kernel, KernelInput};
+use super::ast::Constant;
+use super::function_table::StreamUnitRule::{Distributions, Named, Sources, Unknown};
+use super::function_table::{
+    AverageOver, CaqlFunctionRow, FunctionTable, PERCENT, QuantileRule, ResampleRule,
+};
+use super::kernel::{Kernel, KernelFn, KernelInput};
 use super::points::point;
+use super::signature::ArgumentType::{Number, OneOf, ShiftOrZone, Span};
+use super::signature::InputKind::{Either, Histograms, Numbers};
+use super::signature::{DefaultValue, InputKind, OutputKind};
 use super::zone::Zone;
 use crate::error::{Error, Result};
 use crate::sliding::sliding_sums;
 use crate::stream::{StepGrid, Stream};
 use crate::value::StepValue;
 
-/// What works out a function of this package.
-pub(crate) fn kernel(name: &str) -> Option<Kernel> {
-    window_kernel::<FixedPackage>(name.strip_prefix("window:")?)
+/// Adds the functions of this package.
+pub(super) fn add_functions(table: &mut FunctionTable) {
+    add_package::<FixedPackage>(table, "window");
 }
 
 /// Window package: fixed or rolling.
@@ -58,40 +66,104 @@ impl WindowPackage for RollingPackage {
     const IS_ROLLING: bool = true;
 }
 
-/// What works out a function of either package, by its name without that of the package.
-pub(crate) fn window_kernel<P: WindowPackage>(suffix: &str) -> Option<Kernel> {
-    let work = match suffix {
-        "sum" => fold_windows::<WindowSum, P>,
-        "mean" => fold_windows::<WindowMean, P>,
-        "max" => fold_windows::<Max, P>,
-        "min" => fold_windows::<Min, P>,
-        "count" => fold_windows::<WindowCount, P>,
-        "stddev" => fold_windows::<WindowVariance<true>, P>,
-        "popvar" => fold_windows::<WindowVariance<false>, P>,
-        "delta" => fold_windows::<Delta, P>,
-        "changes" => fold_windows::<Added<Changes>, P>,
-        "resets" => fold_windows::<Added<CounterResets>, P>,
-        "increase" => fold_windows::<Added<CounterIncrease>, P>,
-        "first" => fold_windows::<FirstValue, P>,
-        "last" => fold_windows::<LastValue, P>,
-        "present" => fold_windows::<AnyPresent, P>,
-        "absent" => fold_windows::<AllAbsent, P>,
-        "percentile" => sorted_window::percentile::<P>,
-        "inverse_percentile" => sorted_window::inverse_percentile::<P>,
-        "histogram" => merged::histogram::<P>,
-        "merge" => merged::merge::<P>,
-        _ => return None,
-    };
-    Some(Kernel { reach: reach::<P>, run: work })
+/// Adds the functions of a package of windows, `window` or `rolling`.
+pub(super) fn add_package<P: WindowPackage>(table: &mut FunctionTable, package: &str) {
+    for (suffix, run) in numeric::<P>() {
+        let unit = match suffix {
+            "count" | "popvar" | "changes" | "resets" | "present" | "absent" => Unknown,
+            _ => Sources,
+        };
+        let row = add_window::<P>(table, package, suffix, Numbers, run).unit(unit);
+        if suffix == "mean" {
+            row.quantiles(QuantileRule::Average(AverageOver::Windows));
+        }
+    }
+    add_window::<P>(table, package, "percentile", Numbers, sorted_window::percentile::<P>)
+        .required("percentile", PERCENT)
+        .unit(Sources);
+    let inverse = sorted_window::inverse_percentile::<P>;
+    add_window::<P>(table, package, "inverse_percentile", Numbers, inverse)
+        .required("threshold", Number)
+        .unit(Named("percent"));
+    add_window::<P>(table, package, "histogram", Numbers, merged::histogram::<P>)
+        .output(OutputKind::Histograms)
+        .unit(Distributions);
+    add_window::<P>(table, package, "merge", Histograms, merged::merge::<P>).unit(Sources);
+    let (alias, name) = (format!("histogram:{package}"), format!("{package}:merge"));
+    let instead = if P::IS_ROLLING { "rolling:merge" } else { "window:merge" };
+    table.add_alias(&alias, &name).deprecated(instead);
 }
 
-/// What works out a function of `aggregate:*`: a window that is as long as its period.
-pub(super) fn aggregate_kernel<P: WindowPackage>(suffix: &str) -> Option<Kernel> {
-    match suffix {
-        "histogram" => Some(Kernel { reach: reach::<P>, run: merged::merge_mixed::<P> }),
-        "count" | "max" | "mean" | "min" | "sum" => window_kernel::<P>(suffix),
-        _ => None,
+/// One function of a package of windows.
+fn add_window<'a, P: WindowPackage>(
+    table: &'a mut FunctionTable,
+    package: &str,
+    suffix: &str,
+    takes: InputKind,
+    run: KernelFn,
+) -> &'a mut CaqlFunctionRow {
+    let skip = match P::IS_ROLLING {
+        true => DefaultValue::Duration(MINUTE_NS),
+        false => DefaultValue::As("window_duration"),
+    };
+    let align = if P::IS_ROLLING { "end" } else { "start" };
+    table
+        .add_map(format!("{package}:{suffix}"), takes, Kernel { reach: reach::<P>, run })
+        .required("window_duration", Span)
+        .option("skip", Span, skip)
+        .option("offset", ShiftOrZone, DefaultValue::Duration(0))
+        .option("align", OneOf(&["start", "end"]), DefaultValue::Text(align))
+        .option("period", Span, DefaultValue::Constant(Constant::ViewPeriod))
+        .resample(if P::IS_ROLLING { ResampleRule::Rolling } else { ResampleRule::First })
+}
+
+/// Functions that fold the numbers of each window, by what follows the package in their names.
+fn numeric<P: WindowPackage>() -> [(&'static str, KernelFn); 15] {
+    [
+        ("sum", fold_windows::<WindowSum, P>),
+        ("mean", fold_windows::<WindowMean, P>),
+        ("max", fold_windows::<Max, P>),
+        ("min", fold_windows::<Min, P>),
+        ("count", fold_windows::<WindowCount, P>),
+        ("stddev", fold_windows::<WindowVariance<true>, P>),
+        ("popvar", fold_windows::<WindowVariance<false>, P>),
+        ("delta", fold_windows::<Delta, P>),
+        ("changes", fold_windows::<Added<Changes>, P>),
+        ("resets", fold_windows::<Added<CounterResets>, P>),
+        ("increase", fold_windows::<Added<CounterIncrease>, P>),
+        ("last", fold_windows::<LastValue, P>),
+        ("first", fold_windows::<FirstValue, P>),
+        ("present", fold_windows::<AnyPresent, P>),
+        ("absent", fold_windows::<AllAbsent, P>),
+    ]
+}
+
+/// Adds the functions that fold what is finer than a slot.
+pub(super) fn add_aggregates<P: WindowPackage>(table: &mut FunctionTable) {
+    const MINUTE: DefaultValue = DefaultValue::Duration(MINUTE_NS);
+    for (suffix, run) in numeric::<P>() {
+        // Counts and sums of the parts of a slot add up.
+        let fold = match suffix {
+            "count" | "sum" => "sum",
+            "max" | "min" | "mean" => suffix,
+            _ => continue,
+        };
+        let row = table
+            .add_map(format!("aggregate:{suffix}"), Numbers, Kernel { reach: reach::<P>, run })
+            .optional("period", Span, MINUTE)
+            .unit(if suffix == "count" { Unknown } else { Sources })
+            .resample(ResampleRule::Numbers(fold));
+        if suffix == "mean" {
+            row.quantiles(QuantileRule::Average(AverageOver::Period));
+        }
     }
+    let merge = Kernel { reach: reach::<P>, run: merged::merge_mixed::<P> };
+    table
+        .add_map("aggregate:histogram", Either, merge)
+        .output(OutputKind::Histograms)
+        .optional("period", Span, MINUTE)
+        .unit(Distributions)
+        .resample(ResampleRule::Merged);
 }
 
 fn fold_windows<F: WindowAggregate, P: WindowPackage>(

@@ -1,19 +1,23 @@
 //! The streams of a plan node: each kind of node is handed to what evaluates it.
 //!
-//! Only this file knows all kinds. What it calls asks for the streams of its own nodes by [`Evaluation::streams`].
+//! Only this file knows all kinds. What it calls asks for the streams of its own nodes by
+//! [`Evaluation::streams`].
 
-use crate::error::{Result, SourceSpan};
+use crate::error::{Error, Result, SourceSpan};
 use crate::eval::Evaluation;
 use crate::labels::LabelSet;
-use crate::plan::{PlanNode, PlanOp, RangeExtension, RangeSelection};
+use crate::plan::{PlanNode, PlanOp, RangeExtension, RangeFunctionCall, RangeSelection};
+use crate::promql::{self, PromqlKernel};
 use crate::stream::{SeriesPoints, StepGrid, Stream};
 use crate::value::StepValue;
 
+use super::call::FunctionCall;
+use super::range_functions::RangeKernel;
 use super::{binary, range_functions};
 
 impl Evaluation<'_> {
-    /// The streams of a node. What they hold is counted against the limits; whoever drops them says so
-    /// with [`Evaluation::release`].
+    /// The streams of a node. What they hold is counted against the limits; whoever drops them says
+    /// so with [`Evaluation::release`].
     pub(crate) fn streams(&mut self, node: &PlanNode, steps: StepGrid) -> Result<Vec<Stream>> {
         self.budget.check_deadline()?;
         if steps.count == 0 {
@@ -27,8 +31,16 @@ impl Evaluation<'_> {
             PlanOp::Exact(exact) => self.exact(exact, steps),
             PlanOp::Once(inner) => self.once(inner, steps),
             PlanOp::Negate(inner) => self.negate(inner, steps),
-            PlanOp::RangeFunction(over) => self.range_function(over, node.span, steps),
-            PlanOp::Call { function, args } => self.call(function, args, node.span, steps),
+            PlanOp::RangeFunction(over) => {
+                let kernel = range_kernel(over, node.span)?;
+                self.range_function(over, kernel, node.span, steps)
+            }
+            PlanOp::Call { function, args } => match promql::kernel(function) {
+                PromqlKernel::Instant(kernel) => {
+                    kernel(self, &FunctionCall { args, span: node.span, steps })
+                }
+                _ => panic!("BUG: {} is no function of streams", function.name),
+            },
             PlanOp::Aggregate(aggregate) => self.aggregate(aggregate, node.span, steps),
             PlanOp::Binary(binary) => self.binary(binary, node.span, steps),
             PlanOp::Stage(stage) => stage.streams(self, steps),
@@ -116,4 +128,23 @@ impl Evaluation<'_> {
         }
         self.merge_equal_labels(streams, SourceSpan::default())
     }
+}
+
+/// The kernel of a function over time, if it takes ranges that are extended as the call's is.
+fn range_kernel(call: &RangeFunctionCall, place: SourceSpan) -> Result<&'static RangeKernel> {
+    let name = call.function.name;
+    let PromqlKernel::Range(kernel) = promql::kernel(call.function) else {
+        panic!("BUG: {name} is no function over time");
+    };
+    let extension = call.input.extension();
+    if kernel.takes(extension) {
+        return Ok(kernel);
+    }
+    let word = match extension {
+        RangeExtension::Anchored => "anchored",
+        _ => "smoothed",
+    };
+    let names = promql::names_with_extension(extension).join(", ");
+    let message = format!("{word} modifier can only be used with: {names} - not with {name}");
+    Err(Error::Execution { span: place, message })
 }

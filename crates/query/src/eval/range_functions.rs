@@ -3,15 +3,15 @@
 //! Numbers come out bit for bit as Prometheus 3.15 has them where times are whole milliseconds: operations are
 //! done in its order, with times in its units.
 
-mod adjacent;
+pub(crate) mod adjacent;
 mod extend;
-mod passthrough;
-mod rate;
-mod regression;
+pub(crate) mod passthrough;
+pub(crate) mod rate;
+pub(crate) mod regression;
 mod series_warnings;
 mod smoothed;
-mod statistics;
-mod sum;
+pub(crate) mod statistics;
+pub(crate) mod sum;
 mod window;
 
 pub(crate) use smoothed::interpolate_at_ends;
@@ -19,26 +19,23 @@ pub(crate) use smoothed::interpolate_at_ends;
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use crate::error::{Error, Result, SourceSpan};
+use crate::error::{Result, SourceSpan};
 use crate::eval::{Evaluation, duplicate_labels_error};
 use crate::labels::{LabelSet, TYPE};
-use crate::plan::{PlanNode, RangeExtension, RangeSelection, RangeSource};
-use crate::promql::labels_from_matchers;
+use crate::plan::{RangeExtension, RangeFunctionCall, RangeSelection, RangeSource};
+use crate::promql::{StepDependence, labels_from_matchers};
 use crate::stream::{SeriesPoint, SeriesPoints, StepGrid, Stream};
 use crate::value::StepValue;
 
 use series_warnings::{SeriesWarning, SeriesWarnings};
 use window::{RangeWindow, SeriesReadings, WindowCursors};
 
-/// PromQL range function.
+/// Kernel of a function of readings over time.
 #[derive(Debug)]
-pub(crate) struct RangeFunction {
-    pub(crate) name: &'static str,
+pub(crate) struct RangeKernel {
     work: WindowFn,
     /// What it gives is still what the metric's name says.
     keeps_name: bool,
-    /// It depends on the step itself, not only on the readings.
-    depends_on_step: bool,
     /// Begins of counting say something to it.
     uses_starts: bool,
     /// Which it takes beside plain ranges.
@@ -58,129 +55,51 @@ enum WindowFn {
     Absent,
 }
 
-impl RangeFunction {
-    const fn pointwise(name: &'static str, work: fn(&[SeriesPoint]) -> StepValue) -> RangeFunction {
-        RangeFunction::new(name, WindowFn::Points(work))
+impl RangeKernel {
+    pub(crate) const ABSENT: RangeKernel = RangeKernel::new(WindowFn::Absent);
+
+    pub(crate) const fn points(work: fn(&[SeriesPoint]) -> StepValue) -> RangeKernel {
+        RangeKernel::new(WindowFn::Points(work))
     }
 
-    const fn windowed(
-        name: &'static str,
+    pub(crate) const fn window(
         work: fn(&RangeWindow<'_>, &mut SeriesWarnings) -> Result<Option<StepValue>>,
-    ) -> RangeFunction {
-        RangeFunction::new(name, WindowFn::Window(work))
+    ) -> RangeKernel {
+        RangeKernel::new(WindowFn::Window(work))
     }
 
-    const fn new(name: &'static str, work: WindowFn) -> RangeFunction {
-        RangeFunction {
-            name,
+    const fn new(work: WindowFn) -> RangeKernel {
+        RangeKernel {
             work,
             keeps_name: false,
-            depends_on_step: false,
             uses_starts: false,
             extensions: &[],
             is_for_counters: false,
         }
     }
 
-    const fn with_name(self) -> RangeFunction {
-        RangeFunction { keeps_name: true, ..self }
+    pub(crate) const fn with_name(self) -> RangeKernel {
+        RangeKernel { keeps_name: true, ..self }
     }
 
-    const fn with_step(self) -> RangeFunction {
-        RangeFunction { depends_on_step: true, ..self }
+    pub(crate) const fn with_starts(self) -> RangeKernel {
+        RangeKernel { uses_starts: true, ..self }
     }
 
-    const fn with_starts(self) -> RangeFunction {
-        RangeFunction { uses_starts: true, ..self }
+    pub(crate) const fn with_extensions(
+        self,
+        extensions: &'static [RangeExtension],
+    ) -> RangeKernel {
+        RangeKernel { extensions, ..self }
     }
 
-    const fn with_extensions(self, extensions: &'static [RangeExtension]) -> RangeFunction {
-        RangeFunction { extensions, ..self }
+    pub(crate) const fn for_counters(self) -> RangeKernel {
+        RangeKernel { is_for_counters: true, ..self }
     }
 
-    const fn for_counters(self) -> RangeFunction {
-        RangeFunction { is_for_counters: true, ..self }
-    }
-}
-
-const BOTH: &[RangeExtension] = &[RangeExtension::Anchored, RangeExtension::Smoothed];
-
-/// All of them, by name.
-static FUNCTIONS: [RangeFunction; 27] = [
-    RangeFunction::new("absent_over_time", WindowFn::Absent),
-    RangeFunction::windowed("avg_over_time", sum::avg),
-    RangeFunction::windowed("changes", adjacent::changes)
-        .with_extensions(&[RangeExtension::Anchored]),
-    RangeFunction::pointwise("count_over_time", passthrough::count),
-    RangeFunction::windowed("delta", rate::delta).with_extensions(BOTH),
-    RangeFunction::windowed("deriv", regression::deriv),
-    RangeFunction::windowed("double_exponential_smoothing", regression::holt_smoothing),
-    RangeFunction::pointwise("first_over_time", passthrough::first).with_name(),
-    RangeFunction::windowed("idelta", adjacent::idelta),
-    RangeFunction::windowed("increase", rate::increase)
-        .with_starts()
-        .with_extensions(BOTH)
-        .for_counters(),
-    RangeFunction::windowed("irate", adjacent::irate).with_starts(),
-    RangeFunction::pointwise("last_over_time", passthrough::last).with_name(),
-    RangeFunction::windowed("mad_over_time", statistics::mad),
-    RangeFunction::windowed("max_over_time", statistics::max),
-    RangeFunction::windowed("min_over_time", statistics::min),
-    RangeFunction::windowed("predict_linear", regression::predict_linear).with_step(),
-    RangeFunction::pointwise("present_over_time", passthrough::present),
-    RangeFunction::windowed("quantile_over_time", statistics::quantile),
-    RangeFunction::windowed("rate", rate::rate).with_starts().with_extensions(BOTH).for_counters(),
-    RangeFunction::windowed("resets", adjacent::resets)
-        .with_starts()
-        .with_extensions(&[RangeExtension::Anchored]),
-    RangeFunction::windowed("stddev_over_time", statistics::stddev),
-    RangeFunction::windowed("stdvar_over_time", statistics::stdvar),
-    RangeFunction::windowed("sum_over_time", sum::sum),
-    RangeFunction::pointwise("ts_of_first_over_time", passthrough::time_of_first),
-    RangeFunction::pointwise("ts_of_last_over_time", passthrough::time_of_last),
-    RangeFunction::windowed("ts_of_max_over_time", statistics::time_of_max),
-    RangeFunction::windowed("ts_of_min_over_time", statistics::time_of_min),
-];
-
-/// The function of that name.
-pub(crate) fn function(name: &str) -> Option<&'static RangeFunction> {
-    FUNCTIONS.iter().find(|function| function.name == name)
-}
-
-/// Call of a range function.
-#[derive(Clone, Debug)]
-pub(crate) struct RangeFunctionCall {
-    pub(crate) function: &'static RangeFunction,
-    /// The readings.
-    pub(crate) input: RangeSelection,
-    /// Numbers, in the order of the arguments without the readings.
-    pub(crate) args: Vec<PlanNode>,
-}
-
-impl RangeFunctionCall {
-    /// The first argument: remarks are about that, also where it is a number.
-    fn first_span(&self) -> SourceSpan {
-        let places = self.args.iter().map(|arg| arg.span).chain([self.input.span]);
-        places.min_by_key(|place| place.start).unwrap_or(self.input.span)
-    }
-
-    fn check_extension(&self, place: SourceSpan) -> Result<()> {
-        let (extension, word) = match self.input.extension() {
-            RangeExtension::None => return Ok(()),
-            extension @ RangeExtension::Anchored => (extension, "anchored"),
-            extension @ RangeExtension::Smoothed => (extension, "smoothed"),
-        };
-        if self.function.extensions.contains(&extension) {
-            return Ok(());
-        }
-        let takes = |function: &&RangeFunction| function.extensions.contains(&extension);
-        let names: Vec<&str> = FUNCTIONS.iter().filter(takes).map(|one| one.name).collect();
-        let message = format!(
-            "{word} modifier can only be used with: {} - not with {}",
-            names.join(", "),
-            self.function.name
-        );
-        Err(Error::Execution { span: place, message })
+    /// Whether it takes ranges that are extended so.
+    pub(crate) fn takes(&self, extension: RangeExtension) -> bool {
+        extension == RangeExtension::None || self.extensions.contains(&extension)
     }
 }
 
@@ -188,19 +107,20 @@ impl Evaluation<'_> {
     pub(crate) fn range_function(
         &mut self,
         over: &RangeFunctionCall,
+        kernel: &RangeKernel,
         place: SourceSpan,
         steps: StepGrid,
     ) -> Result<Vec<Stream>> {
-        over.check_extension(place)?;
         let mut numbers = Vec::with_capacity(over.args.len());
         for arg in &over.args {
             numbers.push(self.scalar(arg, steps)?);
         }
-        if matches!(over.function.work, WindowFn::Absent) {
+        if matches!(kernel.work, WindowFn::Absent) {
             return self.absent(&over.input, steps);
         }
         let apply = RangeFunctionEval {
             call: over,
+            kernel,
             span: place,
             steps,
             numbers,
@@ -260,6 +180,7 @@ impl Evaluation<'_> {
 /// Evaluation of a range function call, series by series.
 struct RangeFunctionEval<'a> {
     call: &'a RangeFunctionCall,
+    kernel: &'a RangeKernel,
     span: SourceSpan,
     steps: StepGrid,
     /// The arguments that are numbers, each at each step.
@@ -277,7 +198,7 @@ impl RangeFunctionEval<'_> {
         evaluation: &mut Evaluation<'_>,
         mut readings: SeriesPoints,
     ) -> Result<Option<Stream>> {
-        let function = self.call.function;
+        let function = self.kernel;
         let labels = std::mem::take(&mut readings.labels);
         let drops_name = readings.drops_name;
         let series = match function.work {
@@ -313,7 +234,8 @@ impl RangeFunctionEval<'_> {
     ) -> Result<Vec<Option<StepValue>>> {
         let shift = self.call.input.shift();
         // Of a fixed stretch all steps see the same; but arguments may differ from step to step.
-        let is_fixed = shift.at.is_some() && !self.call.function.depends_on_step;
+        let depends_on_step = self.call.function.step_dependence == StepDependence::Step;
+        let is_fixed = shift.at.is_some() && !depends_on_step;
         let mut cursors = WindowCursors::default();
         let mut points: Vec<Option<StepValue>> = Vec::with_capacity(self.steps.count);
         let mut args: Vec<f64> = vec![0.0; self.numbers.len()];
@@ -358,7 +280,7 @@ impl RangeFunctionEval<'_> {
         if readings.is_empty() && floats.is_empty() && histograms.is_empty() {
             return Ok(None);
         }
-        match self.call.function.work {
+        match self.kernel.work {
             WindowFn::Points(work) => Ok(Some(work(readings))),
             WindowFn::Window(work) => {
                 let (place, range) = (self.span, of.range);

@@ -15,8 +15,9 @@ pub(crate) struct SeriesFetch {
     pub(crate) matchers: Vec<Matcher>,
     pub(crate) shift: TimeShift,
     pub(crate) extension: RangeExtension,
-    /// Each histogram is told whether its counter began anew after the one before. Prometheus does so where nothing
-    /// but counts and sums is asked for, and remarks on sums of counters depend on it.
+    /// Each histogram is told whether its counter began anew after the one before. Prometheus does
+    /// so where nothing but counts and sums is asked for, and remarks on sums of counters depend on
+    /// it.
     pub(crate) detects_resets: bool,
     pub(crate) span: SourceSpan,
 }
@@ -91,7 +92,7 @@ pub(crate) struct ExactRange {
     pub(crate) is_rate: bool,
     /// Series whose labels agree are put together.
     pub(crate) grouping: Option<Grouping>,
-    /// What the expression says in standard PromQL: the same only for distributions that are deltas, and done
-    /// where something else was selected.
+    /// What the expression says in standard PromQL: the same only for distributions that are
+    /// deltas, and done where something else was selected.
     pub(crate) standard_expr: Option<PlanNode>,
 }

@@ -5,9 +5,10 @@
 
 use crate::error::SourceSpan;
 
+use super::aggregate_op::AggregateOp;
 use super::duration::DurationValue;
-use super::functions::{AggregateOp, PromqlFunction};
 use super::matcher::Matcher;
+use super::signature::PromqlFunction;
 
 /// An expression and where it stands.
 #[derive(Clone, Debug, PartialEq)]

@@ -4,11 +4,11 @@ use std::collections::HashSet;
 
 use crate::error::{Result, SourceSpan};
 
-use super::ast::{Expr, ExprKind, MatchCardinality, ValueType, VectorMatching, VectorSelector};
-use super::functions::{PromqlFunction, Variadic};
+use super::ast::{Expr, ExprKind, MatchCardinality, VectorMatching, ValueType, VectorSelector};
 use super::lexer::is_blank;
 use super::parse::error;
 use super::quote::quote_text;
+use super::signature::{PromqlFunction, Variadic};
 
 /// Checks an expression that was read from a text, innermost first.
 pub(super) fn check(expr: &mut Expr, text: &str) -> Result<ValueType> {
@@ -114,8 +114,7 @@ fn check_call(
         return Err(error(place, message));
     }
     let context = format!("call to function {name}");
-    let is_info = function.name == "info";
-    if is_info && let Some(labels) = args.get(1) {
+    if let Some(labels) = function.label_matchers_arg.and_then(|at| args.get(at)) {
         let found = labels.value_type();
         if found != ValueType::Vector {
             return Err(wrong_type(place, ValueType::Vector, &context, found));
@@ -130,7 +129,7 @@ fn check_call(
         }
     }
     for (index, arg) in args.iter_mut().enumerate() {
-        let found = check_in(arg, text, is_info && index == 1)?;
+        let found = check_in(arg, text, function.label_matchers_arg == Some(index))?;
         let wanted = function.args.get(index).or(function.args.last());
         if let Some(wanted) = wanted.filter(|wanted| **wanted != found) {
             return Err(wrong_type(arg.span, *wanted, &context, found));

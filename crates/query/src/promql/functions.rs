@@ -1,285 +1,450 @@
-//! Which functions and aggregations there are, and what they take.
+//! Table of the functions of PromQL: one row for each, with its signature and its kernel.
+//!
+//! Parser, planner, evaluator, units, `/v1/functions` and the test of `docs/query.md` read this
+//! table. A new function is a kernel in `eval/call/` or `eval/range_functions/` and a row here.
 
-use std::fmt::{Display, Formatter};
+use crate::eval::Evaluation;
+#[cfg(test)]
+use crate::eval::call::example;
+use crate::eval::call::{
+    FunctionCall, absent, histogram, info, label, math, running_total, scalar, sort, time,
+};
+use crate::eval::range_functions::{
+    RangeKernel, adjacent, passthrough, rate, regression, statistics, sum,
+};
+use crate::plan::RangeExtension;
+use crate::stream::{Stream, seconds};
 
 use super::ast::ValueType;
+use super::signature::{
+    BucketUse, CallPlan, PromqlFunction, QuantileUse, QueryTimes, StepDependence, UnitRule,
+    Variadic,
+};
+use BucketUse::{All, CountAndSum};
+use QuantileUse::{Average, Count, Kept, Quantile, Sum};
+use UnitRule::{Argument, Named, PerSecond, Squared, SquaredValuesOf, Unknown, ValuesOf};
 use ValueType::{Matrix, Scalar, Text, Vector};
+use math::Monotonicity::{Any, Falling, FromZero, Rising};
 
-/// A function, as far as reading goes.
-#[derive(Debug, PartialEq, Eq)]
-pub struct PromqlFunction {
-    /// Its name.
-    pub name: &'static str,
-    /// The types of its arguments; the last stands for all that follow.
-    pub args: &'static [ValueType],
-    /// Whether the last argument may be left out, or come again.
-    pub variadic: Variadic,
-    /// What it gives.
-    pub returns: ValueType,
-    /// Whether it has to be switched on.
-    pub is_experimental: bool,
-    /// Whether it is topdeck's own; Prometheus has no function of this name.
-    pub is_topdeck_only: bool,
+/// A function: its signature, and what works it out.
+pub(crate) struct PromqlFunctionRow {
+    pub(crate) signature: PromqlFunction,
+    pub(crate) kernel: PromqlKernel,
 }
 
-/// Whether the last argument may be left out, or come again.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Variadic {
-    /// Neither.
-    No,
-    /// Left out, or up to this often.
-    UpTo(usize),
-    /// Left out, or as often as one likes.
-    Any,
+/// What works out a function.
+pub(crate) enum PromqlKernel {
+    /// Streams of the arguments' streams.
+    Instant(InstantKernel),
+    /// Values of readings over time.
+    Range(RangeKernel),
+    /// None: the plan has something else than a call.
+    Planned,
 }
+
+/// Kernel of a function of streams.
+pub(crate) type InstantKernel =
+    fn(&mut Evaluation<'_>, &FunctionCall<'_>) -> crate::error::Result<Vec<Stream>>;
 
 /// The function of a name, whether switched on or not.
 pub fn function(name: &str) -> Option<&'static PromqlFunction> {
-    FUNCTIONS.binary_search_by_key(&name, |function| function.name).ok().map(|at| &FUNCTIONS[at])
+    find_row(name).map(|row| &row.signature)
 }
 
 /// All functions, by name.
-pub static FUNCTIONS: &[PromqlFunction] = &[
-    define("abs", &[Vector], Vector),
-    define("absent", &[Vector], Vector),
-    define("absent_over_time", &[Matrix], Vector),
-    define("acos", &[Vector], Vector),
-    define("acosh", &[Vector], Vector),
-    define("asin", &[Vector], Vector),
-    define("asinh", &[Vector], Vector),
-    define("atan", &[Vector], Vector),
-    define("atanh", &[Vector], Vector),
-    define("avg_over_time", &[Matrix], Vector),
-    define("ceil", &[Vector], Vector),
-    define("changes", &[Matrix], Vector),
-    define("clamp", &[Vector, Scalar, Scalar], Vector),
-    define("clamp_max", &[Vector, Scalar], Vector),
-    define("clamp_min", &[Vector, Scalar], Vector),
-    define("cos", &[Vector], Vector),
-    define("cosh", &[Vector], Vector),
-    define("count_over_time", &[Matrix], Vector),
-    define("day_of_month", &[Vector], Vector).up_to(1),
-    define("day_of_week", &[Vector], Vector).up_to(1),
-    define("day_of_year", &[Vector], Vector).up_to(1),
-    define("days_in_month", &[Vector], Vector).up_to(1),
-    define("deg", &[Vector], Vector),
-    define("delta", &[Matrix], Vector),
-    define("deriv", &[Matrix], Vector),
-    define("double_exponential_smoothing", &[Matrix, Scalar, Scalar], Vector).experimental(),
-    define("end", &[], Scalar).experimental(),
-    define("exact_increase", &[Matrix], Vector).topdeck_only(),
-    define("exact_rate", &[Matrix], Vector).topdeck_only(),
-    define("exp", &[Vector], Vector),
-    define("first_over_time", &[Matrix], Vector),
-    define("floor", &[Vector], Vector),
-    define("histogram_avg", &[Vector], Vector),
-    define("histogram_count", &[Vector], Vector),
-    define("histogram_count_above", &[Scalar, Vector], Vector).topdeck_only(),
-    define("histogram_count_below", &[Scalar, Vector], Vector).topdeck_only(),
-    define("histogram_count_between", &[Scalar, Scalar, Vector], Vector).topdeck_only(),
-    define("histogram_fraction", &[Scalar, Scalar, Vector], Vector),
-    define("histogram_inverse_quantile", &[Scalar, Vector], Vector).topdeck_only(),
-    define("histogram_max", &[Vector], Vector).topdeck_only(),
-    define("histogram_min", &[Vector], Vector).topdeck_only(),
-    define("histogram_quantile", &[Scalar, Vector], Vector),
-    define("histogram_quantiles", &[Vector, Text, Scalar, Scalar], Vector).up_to(9).experimental(),
-    define("histogram_stddev", &[Vector], Vector),
-    define("histogram_stdvar", &[Vector], Vector),
-    define("histogram_sum", &[Vector], Vector),
-    define("hour", &[Vector], Vector).up_to(1),
-    define("idelta", &[Matrix], Vector),
-    define("increase", &[Matrix], Vector),
-    define("info", &[Vector, Vector], Vector).up_to(1).experimental(),
-    define("irate", &[Matrix], Vector),
-    define("label_join", &[Vector, Text, Text, Text], Vector).variadic(),
-    define("label_replace", &[Vector, Text, Text, Text, Text], Vector),
-    define("last_over_time", &[Matrix], Vector),
-    define("ln", &[Vector], Vector),
-    define("log10", &[Vector], Vector),
-    define("log2", &[Vector], Vector),
-    define("mad_over_time", &[Matrix], Vector).experimental(),
-    define("max_of", &[Scalar, Scalar], Scalar).experimental(),
-    define("max_over_time", &[Matrix], Vector),
-    define("min_of", &[Scalar, Scalar], Scalar).experimental(),
-    define("min_over_time", &[Matrix], Vector),
-    define("minute", &[Vector], Vector).up_to(1),
-    define("month", &[Vector], Vector).up_to(1),
-    define("pi", &[], Scalar),
-    define("predict_linear", &[Matrix, Scalar], Vector),
-    define("present_over_time", &[Matrix], Vector),
-    define("quantile_over_time", &[Scalar, Matrix], Vector),
-    define("rad", &[Vector], Vector),
-    define("range", &[], Scalar).experimental(),
-    define("rate", &[Matrix], Vector),
-    define("resets", &[Matrix], Vector),
-    define("round", &[Vector, Scalar], Vector).up_to(1),
-    define("running_total", &[Vector], Vector).topdeck_only(),
-    define("scalar", &[Vector], Scalar),
-    define("sgn", &[Vector], Vector),
-    define("sin", &[Vector], Vector),
-    define("sinh", &[Vector], Vector),
-    define("sort", &[Vector], Vector),
-    define("sort_by_label", &[Vector, Text], Vector).variadic().experimental(),
-    define("sort_by_label_desc", &[Vector, Text], Vector).variadic().experimental(),
-    define("sort_desc", &[Vector], Vector),
-    define("sqrt", &[Vector], Vector),
-    define("start", &[], Scalar).experimental(),
-    define("start_timestamp", &[Vector], Vector).experimental(),
-    define("stddev_over_time", &[Matrix], Vector),
-    define("stdvar_over_time", &[Matrix], Vector),
-    define("step", &[], Scalar).experimental(),
-    define("sum_over_time", &[Matrix], Vector),
-    define("tan", &[Vector], Vector),
-    define("tanh", &[Vector], Vector),
-    define("time", &[], Scalar),
-    define("timestamp", &[Vector], Vector),
-    define("ts_of_first_over_time", &[Matrix], Vector).experimental(),
-    define("ts_of_last_over_time", &[Matrix], Vector).experimental(),
-    define("ts_of_max_over_time", &[Matrix], Vector).experimental(),
-    define("ts_of_min_over_time", &[Matrix], Vector).experimental(),
-    define("users_affected", &[Scalar, Scalar, Vector], Vector).topdeck_only(),
-    define("vector", &[Scalar], Vector),
-    define("year", &[Vector], Vector).up_to(1),
+pub fn functions() -> impl Iterator<Item = &'static PromqlFunction> {
+    TABLE.iter().map(|row| &row.signature)
+}
+
+/// The kernel of a function. It is looked up once for each node of a plan, not for each step.
+pub(crate) fn kernel(function: &PromqlFunction) -> &'static PromqlKernel {
+    let row = find_row(function.name).expect("BUG: a signature is that of a row");
+    &row.kernel
+}
+
+/// Functions over time that take ranges which are extended so, by name.
+pub(crate) fn names_with_extension(extension: RangeExtension) -> Vec<&'static str> {
+    let takes = |row: &&PromqlFunctionRow| match &row.kernel {
+        PromqlKernel::Range(kernel) => kernel.takes(extension),
+        _ => false,
+    };
+    TABLE.iter().filter(takes).map(|row| row.signature.name).collect()
+}
+
+fn find_row(name: &str) -> Option<&'static PromqlFunctionRow> {
+    let at = TABLE.binary_search_by(|row| row.signature.name.cmp(name)).ok()?;
+    Some(&TABLE[at])
+}
+
+const ANCHORED: &[RangeExtension] = &[RangeExtension::Anchored];
+const BOTH: &[RangeExtension] = &[RangeExtension::Anchored, RangeExtension::Smoothed];
+
+/// All functions, by name.
+static TABLE: &[PromqlFunctionRow] = &[
+    instant("abs", &[Vector], Vector, |e, call| math::map(e, call, FromZero, f64::abs))
+        .unit(Argument(0))
+        .quantiles(Kept),
+    instant("absent", &[Vector], Vector, absent::absent),
+    range("absent_over_time", &[Matrix], RangeKernel::ABSENT).unit(Unknown),
+    instant("acos", &[Vector], Vector, |e, call| math::map(e, call, Falling, f64::acos)),
+    instant("acosh", &[Vector], Vector, |e, call| math::map(e, call, Rising, math::acosh)),
+    instant("asin", &[Vector], Vector, |e, call| math::map(e, call, Rising, f64::asin)),
+    instant("asinh", &[Vector], Vector, |e, call| math::map(e, call, Rising, math::asinh)),
+    instant("atan", &[Vector], Vector, |e, call| math::map(e, call, Rising, f64::atan)),
+    instant("atanh", &[Vector], Vector, |e, call| math::map(e, call, Rising, f64::atanh)),
+    range("avg_over_time", &[Matrix], RangeKernel::window(sum::avg)).quantiles(Average),
+    instant("ceil", &[Vector], Vector, |e, call| math::map(e, call, Rising, f64::ceil))
+        .unit(Argument(0))
+        .quantiles(Kept),
+    range("changes", &[Matrix], RangeKernel::window(adjacent::changes).with_extensions(ANCHORED))
+        .unit(Unknown),
+    instant("clamp", &[Vector, Scalar, Scalar], Vector, math::clamp)
+        .unit(Argument(0))
+        .quantiles(Kept),
+    instant("clamp_max", &[Vector, Scalar], Vector, math::clamp_max)
+        .unit(Argument(0))
+        .quantiles(Kept),
+    instant("clamp_min", &[Vector, Scalar], Vector, math::clamp_min)
+        .unit(Argument(0))
+        .quantiles(Kept),
+    instant("cos", &[Vector], Vector, |e, call| math::map(e, call, Any, f64::cos)),
+    instant("cosh", &[Vector], Vector, |e, call| math::map(e, call, FromZero, f64::cosh)),
+    range("count_over_time", &[Matrix], RangeKernel::points(passthrough::count))
+        .unit(Unknown)
+        .quantiles(Count),
+    instant("day_of_month", &[Vector], Vector, |e, call| time::date(e, call, |date| date.day))
+        .up_to(1)
+        .depends_on_step(),
+    instant("day_of_week", &[Vector], Vector, |e, call| time::date(e, call, |date| date.weekday))
+        .up_to(1)
+        .depends_on_step(),
+    instant("day_of_year", &[Vector], Vector, |e, call| {
+        time::date(e, call, |date| date.day_of_year)
+    })
+    .up_to(1)
+    .depends_on_step(),
+    instant("days_in_month", &[Vector], Vector, |e, call| {
+        time::date(e, call, |date| date.days_in_month)
+    })
+    .up_to(1)
+    .depends_on_step(),
+    instant("deg", &[Vector], Vector, |e, call| {
+        math::map(e, call, Rising, |x| x * 180.0 / std::f64::consts::PI)
+    }),
+    range("delta", &[Matrix], RangeKernel::window(rate::delta).with_extensions(BOTH)),
+    range("deriv", &[Matrix], RangeKernel::window(regression::deriv)).unit(PerSecond),
+    range(
+        "double_exponential_smoothing",
+        &[Matrix, Scalar, Scalar],
+        RangeKernel::window(regression::holt_smoothing),
+    )
+    .experimental(),
+    request_number("end", |times| seconds(times.end)).experimental(),
+    exact("exact_increase", false).topdeck_only(),
+    exact("exact_rate", true).topdeck_only(),
+    #[cfg(test)]
+    instant("example_cube", &[Vector], Vector, example::cube).topdeck_only(),
+    instant("exp", &[Vector], Vector, |e, call| math::map(e, call, Rising, f64::exp)),
+    range("first_over_time", &[Matrix], RangeKernel::points(passthrough::first).with_name())
+        .quantiles(Kept),
+    instant("floor", &[Vector], Vector, |e, call| math::map(e, call, Rising, f64::floor))
+        .unit(Argument(0))
+        .quantiles(Kept),
+    instant("histogram_avg", &[Vector], Vector, histogram::avg)
+        .unit(ValuesOf(0))
+        .buckets(CountAndSum),
+    instant("histogram_count", &[Vector], Vector, histogram::count)
+        .unit(Named("values"))
+        .buckets(CountAndSum),
+    instant("histogram_count_above", &[Scalar, Vector], Vector, histogram::count_above)
+        .topdeck_only()
+        .unit(Named("values")),
+    instant("histogram_count_below", &[Scalar, Vector], Vector, histogram::count_below)
+        .topdeck_only()
+        .unit(Named("values")),
+    instant("histogram_count_between", &[Scalar, Scalar, Vector], Vector, histogram::count_between)
+        .topdeck_only()
+        .unit(Named("values")),
+    instant("histogram_fraction", &[Scalar, Scalar, Vector], Vector, histogram::fraction)
+        .unit(Named("share, 0 to 1"))
+        .buckets(All),
+    instant("histogram_inverse_quantile", &[Scalar, Vector], Vector, histogram::inverse_quantile)
+        .topdeck_only()
+        .unit(Named("share, 0 to 1")),
+    instant("histogram_max", &[Vector], Vector, histogram::max).topdeck_only().unit(ValuesOf(0)),
+    instant("histogram_min", &[Vector], Vector, histogram::min).topdeck_only().unit(ValuesOf(0)),
+    instant("histogram_quantile", &[Scalar, Vector], Vector, histogram::quantile)
+        .unit(ValuesOf(1))
+        .buckets(All)
+        .quantiles(Quantile),
+    instant("histogram_quantiles", &[Vector, Text, Scalar, Scalar], Vector, histogram::quantiles)
+        .up_to(9)
+        .experimental()
+        .unit(ValuesOf(0))
+        .buckets(All)
+        .quantiles(Quantile),
+    instant("histogram_stddev", &[Vector], Vector, histogram::stddev)
+        .unit(ValuesOf(0))
+        .buckets(All),
+    instant("histogram_stdvar", &[Vector], Vector, histogram::stdvar)
+        .unit(SquaredValuesOf(0))
+        .buckets(All),
+    instant("histogram_sum", &[Vector], Vector, histogram::sum)
+        .unit(ValuesOf(0))
+        .buckets(CountAndSum),
+    instant("hour", &[Vector], Vector, |e, call| time::date(e, call, |date| date.hour))
+        .up_to(1)
+        .depends_on_step(),
+    range("idelta", &[Matrix], RangeKernel::window(adjacent::idelta)),
+    range(
+        "increase",
+        &[Matrix],
+        RangeKernel::window(rate::increase).with_starts().with_extensions(BOTH).for_counters(),
+    )
+    .reads_totals(),
+    instant("info", &[Vector, Vector], Vector, info::info)
+        .up_to(1)
+        .experimental()
+        .unit(Argument(0))
+        .depends_on_step()
+        .label_matchers(1),
+    range("irate", &[Matrix], RangeKernel::window(adjacent::irate).with_starts())
+        .unit(PerSecond)
+        .reads_totals(),
+    instant("label_join", &[Vector, Text, Text, Text], Vector, label::join)
+        .variadic()
+        .unit(Argument(0))
+        .quantiles(Kept),
+    instant("label_replace", &[Vector, Text, Text, Text, Text], Vector, label::replace)
+        .unit(Argument(0))
+        .quantiles(Kept),
+    range("last_over_time", &[Matrix], RangeKernel::points(passthrough::last).with_name())
+        .quantiles(Kept),
+    instant("ln", &[Vector], Vector, |e, call| math::map(e, call, Rising, f64::ln)),
+    instant("log10", &[Vector], Vector, |e, call| math::map(e, call, Rising, f64::log10)),
+    instant("log2", &[Vector], Vector, |e, call| math::map(e, call, Rising, f64::log2)),
+    range("mad_over_time", &[Matrix], RangeKernel::window(statistics::mad)).experimental(),
+    instant("max_of", &[Scalar, Scalar], Scalar, |e, call| {
+        scalar::combine_scalars(e, call, math::greater)
+    })
+    .experimental(),
+    range("max_over_time", &[Matrix], RangeKernel::window(statistics::max)),
+    instant("min_of", &[Scalar, Scalar], Scalar, |e, call| {
+        scalar::combine_scalars(e, call, math::lesser)
+    })
+    .experimental(),
+    range("min_over_time", &[Matrix], RangeKernel::window(statistics::min)),
+    instant("minute", &[Vector], Vector, |e, call| time::date(e, call, |date| date.minute))
+        .up_to(1)
+        .depends_on_step(),
+    instant("month", &[Vector], Vector, |e, call| time::date(e, call, |date| date.month))
+        .up_to(1)
+        .depends_on_step(),
+    instant("pi", &[], Scalar, scalar::pi),
+    range("predict_linear", &[Matrix, Scalar], RangeKernel::window(regression::predict_linear))
+        .depends_on_step(),
+    range("present_over_time", &[Matrix], RangeKernel::points(passthrough::present)).unit(Unknown),
+    range("quantile_over_time", &[Scalar, Matrix], RangeKernel::window(statistics::quantile))
+        .quantiles(Quantile),
+    instant("rad", &[Vector], Vector, |e, call| {
+        math::map(e, call, Rising, |x| x * std::f64::consts::PI / 180.0)
+    }),
+    request_number("range", |times| seconds(times.end.saturating_sub(times.start))).experimental(),
+    range(
+        "rate",
+        &[Matrix],
+        RangeKernel::window(rate::rate).with_starts().with_extensions(BOTH).for_counters(),
+    )
+    .unit(PerSecond)
+    .reads_totals(),
+    range(
+        "resets",
+        &[Matrix],
+        RangeKernel::window(adjacent::resets).with_starts().with_extensions(ANCHORED),
+    )
+    .unit(Unknown),
+    instant("round", &[Vector, Scalar], Vector, math::round)
+        .up_to(1)
+        .unit(Argument(0))
+        .quantiles(Kept),
+    instant("running_total", &[Vector], Vector, running_total::running_total)
+        .topdeck_only()
+        .unit(Argument(0))
+        .depends_on_step()
+        .quantiles(Kept),
+    instant("scalar", &[Vector], Scalar, scalar::scalar).unit(Argument(0)),
+    instant("sgn", &[Vector], Vector, |e, call| math::map(e, call, Rising, math::sign)),
+    instant("sin", &[Vector], Vector, |e, call| math::map(e, call, Any, f64::sin)),
+    instant("sinh", &[Vector], Vector, |e, call| math::map(e, call, Rising, f64::sinh)),
+    instant("sort", &[Vector], Vector, sort::by_value).unit(Argument(0)).quantiles(Kept),
+    instant("sort_by_label", &[Vector, Text], Vector, sort::by_label)
+        .variadic()
+        .experimental()
+        .unit(Argument(0))
+        .quantiles(Kept),
+    instant("sort_by_label_desc", &[Vector, Text], Vector, sort::by_label_desc)
+        .variadic()
+        .experimental()
+        .unit(Argument(0))
+        .quantiles(Kept),
+    instant("sort_desc", &[Vector], Vector, sort::by_value_desc).unit(Argument(0)).quantiles(Kept),
+    instant("sqrt", &[Vector], Vector, |e, call| math::map(e, call, Rising, f64::sqrt)),
+    request_number("start", |times| seconds(times.start)).experimental(),
+    instant("start_timestamp", &[Vector], Vector, time::start_timestamp)
+        .experimental()
+        .unit(Named("s"))
+        .depends_on_step(),
+    range("stddev_over_time", &[Matrix], RangeKernel::window(statistics::stddev)),
+    range("stdvar_over_time", &[Matrix], RangeKernel::window(statistics::stdvar)).unit(Squared),
+    request_number("step", |times| seconds(times.step)).experimental(),
+    range("sum_over_time", &[Matrix], RangeKernel::window(sum::sum))
+        .quantiles(Sum)
+        .exact_where_possible(),
+    instant("tan", &[Vector], Vector, |e, call| math::map(e, call, Any, f64::tan)),
+    instant("tanh", &[Vector], Vector, |e, call| math::map(e, call, Rising, f64::tanh)),
+    instant("time", &[], Scalar, time::time).unit(Named("s")).depends_on_step(),
+    instant("timestamp", &[Vector], Vector, time::timestamp)
+        .unit(Named("s"))
+        .depends_on_step_unless_selector(),
+    range("ts_of_first_over_time", &[Matrix], RangeKernel::points(passthrough::time_of_first))
+        .experimental()
+        .unit(Named("s")),
+    range("ts_of_last_over_time", &[Matrix], RangeKernel::points(passthrough::time_of_last))
+        .experimental()
+        .unit(Named("s")),
+    range("ts_of_max_over_time", &[Matrix], RangeKernel::window(statistics::time_of_max))
+        .experimental()
+        .unit(Named("s")),
+    range("ts_of_min_over_time", &[Matrix], RangeKernel::window(statistics::time_of_min))
+        .experimental()
+        .unit(Named("s")),
+    instant("users_affected", &[Scalar, Scalar, Vector], Vector, histogram::users_affected)
+        .topdeck_only()
+        .unit(Named("users")),
+    instant("vector", &[Scalar], Vector, scalar::vector).unit(Argument(0)),
+    instant("year", &[Vector], Vector, |e, call| time::date(e, call, |date| date.year))
+        .up_to(1)
+        .depends_on_step(),
 ];
 
-const fn define(
+// How rows are written.
+
+const fn row(
     name: &'static str,
     args: &'static [ValueType],
     returns: ValueType,
-) -> PromqlFunction {
-    PromqlFunction {
+    kernel: PromqlKernel,
+) -> PromqlFunctionRow {
+    let signature = PromqlFunction {
         name,
         args,
         variadic: Variadic::No,
         returns,
         is_experimental: false,
         is_topdeck_only: false,
-    }
-}
-
-impl PromqlFunction {
-    const fn up_to(self, times: usize) -> PromqlFunction {
-        PromqlFunction { variadic: Variadic::UpTo(times), ..self }
-    }
-
-    const fn variadic(self) -> PromqlFunction {
-        PromqlFunction { variadic: Variadic::Any, ..self }
-    }
-
-    const fn experimental(self) -> PromqlFunction {
-        PromqlFunction { is_experimental: true, ..self }
-    }
-
-    const fn topdeck_only(self) -> PromqlFunction {
-        PromqlFunction { is_topdeck_only: true, ..self }
-    }
-
-    /// How many arguments there must be at least.
-    pub fn args_min(&self) -> usize {
-        self.args.len() - usize::from(self.variadic != Variadic::No)
-    }
-
-    /// How many arguments there may be at most, if there is a limit.
-    pub fn args_max(&self) -> Option<usize> {
-        match self.variadic {
-            Variadic::No => Some(self.args.len()),
-            Variadic::UpTo(times) => Some(self.args_min() + times),
-            Variadic::Any => None,
-        }
-    }
-}
-
-/// As one writes a call of it, with the types of its arguments; those in brackets may be left out.
-impl Display for PromqlFunction {
-    fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}(", self.name)?;
-        let many = if self.variadic == Variadic::Any { ", …" } else { "" };
-        for (at, of) in self.args.iter().enumerate() {
-            let comma = if at > 0 { ", " } else { "" };
-            match at < self.args_min() {
-                true => write!(f, "{comma}{}", of.documented())?,
-                false => write!(f, "[{comma}{}{many}]", of.documented())?,
-            }
-        }
-        f.write_str(")")
-    }
-}
-
-/// Operators over many series.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[expect(missing_docs, reason = "the names say it; `text` has how they are written")]
-pub enum AggregateOp {
-    Avg,
-    BottomK,
-    Count,
-    CountValues,
-    Group,
-    LimitK,
-    LimitRatio,
-    Max,
-    Min,
-    Quantile,
-    Stddev,
-    Stdvar,
-    Sum,
-    TopK,
-}
-
-impl AggregateOp {
-    /// All of them.
-    pub const ALL: [AggregateOp; 14] = {
-        use AggregateOp::*;
-        [
-            Avg,
-            BottomK,
-            Count,
-            CountValues,
-            Group,
-            LimitK,
-            LimitRatio,
-            Max,
-            Min,
-            Quantile,
-            Stddev,
-            Stdvar,
-            Sum,
-            TopK,
-        ]
+        call_plan: CallPlan::Evaluate,
+        step_dependence: StepDependence::Arguments,
+        bucket_use: BucketUse::Unchanged,
+        quantile_use: QuantileUse::Other,
+        unit: Unknown,
+        reads_totals: false,
+        label_matchers_arg: None,
     };
+    PromqlFunctionRow { signature, kernel }
+}
 
-    /// As it is written.
-    pub fn text(self) -> &'static str {
-        match self {
-            AggregateOp::Avg => "avg",
-            AggregateOp::BottomK => "bottomk",
-            AggregateOp::Count => "count",
-            AggregateOp::CountValues => "count_values",
-            AggregateOp::Group => "group",
-            AggregateOp::LimitK => "limitk",
-            AggregateOp::LimitRatio => "limit_ratio",
-            AggregateOp::Max => "max",
-            AggregateOp::Min => "min",
-            AggregateOp::Quantile => "quantile",
-            AggregateOp::Stddev => "stddev",
-            AggregateOp::Stdvar => "stdvar",
-            AggregateOp::Sum => "sum",
-            AggregateOp::TopK => "topk",
-        }
+/// A function of streams. Its unit is unknown unless the row says it.
+const fn instant(
+    name: &'static str,
+    args: &'static [ValueType],
+    returns: ValueType,
+    kernel: InstantKernel,
+) -> PromqlFunctionRow {
+    row(name, args, returns, PromqlKernel::Instant(kernel))
+}
+
+/// A function of readings over time. Its unit is theirs unless the row says another.
+const fn range(
+    name: &'static str,
+    args: &'static [ValueType],
+    kernel: RangeKernel,
+) -> PromqlFunctionRow {
+    row(name, args, Vector, PromqlKernel::Range(kernel)).unit(UnitRule::Readings)
+}
+
+/// Exact deltas out of the store.
+const fn exact(name: &'static str, is_rate: bool) -> PromqlFunctionRow {
+    let mut row = row(name, &[Matrix], Vector, PromqlKernel::Planned);
+    row.signature.call_plan = CallPlan::Exact { is_rate };
+    row
+}
+
+/// A number that the request gives.
+const fn request_number(name: &'static str, number: fn(QueryTimes) -> f64) -> PromqlFunctionRow {
+    let mut row = row(name, &[], Scalar, PromqlKernel::Planned);
+    row.signature.call_plan = CallPlan::RequestNumber(number);
+    row
+}
+
+impl PromqlFunctionRow {
+    const fn up_to(mut self, times: usize) -> PromqlFunctionRow {
+        self.signature.variadic = Variadic::UpTo(times);
+        self
     }
 
-    /// The type of its parameter, if it has one.
-    pub fn param(self) -> Option<ValueType> {
-        use AggregateOp::*;
-        match self {
-            CountValues => Some(Text),
-            BottomK | LimitK | LimitRatio | Quantile | TopK => Some(Scalar),
-            _ => None,
-        }
+    const fn variadic(mut self) -> PromqlFunctionRow {
+        self.signature.variadic = Variadic::Any;
+        self
     }
 
-    /// Whether it has to be switched on.
-    pub fn is_experimental(self) -> bool {
-        matches!(self, AggregateOp::LimitK | AggregateOp::LimitRatio)
+    const fn experimental(mut self) -> PromqlFunctionRow {
+        self.signature.is_experimental = true;
+        self
+    }
+
+    const fn topdeck_only(mut self) -> PromqlFunctionRow {
+        self.signature.is_topdeck_only = true;
+        self
+    }
+
+    const fn unit(mut self, unit: UnitRule) -> PromqlFunctionRow {
+        self.signature.unit = unit;
+        self
+    }
+
+    const fn depends_on_step(mut self) -> PromqlFunctionRow {
+        self.signature.step_dependence = StepDependence::Step;
+        self
+    }
+
+    const fn depends_on_step_unless_selector(mut self) -> PromqlFunctionRow {
+        self.signature.step_dependence = StepDependence::UnlessSelector;
+        self
+    }
+
+    const fn buckets(mut self, bucket_use: BucketUse) -> PromqlFunctionRow {
+        self.signature.bucket_use = bucket_use;
+        self
+    }
+
+    const fn quantiles(mut self, quantile_use: QuantileUse) -> PromqlFunctionRow {
+        self.signature.quantile_use = quantile_use;
+        self
+    }
+
+    const fn reads_totals(mut self) -> PromqlFunctionRow {
+        self.signature.reads_totals = true;
+        self
+    }
+
+    const fn label_matchers(mut self, arg: usize) -> PromqlFunctionRow {
+        self.signature.label_matchers_arg = Some(arg);
+        self
+    }
+
+    const fn exact_where_possible(mut self) -> PromqlFunctionRow {
+        self.signature.call_plan = CallPlan::EvaluateOrExact;
+        self
     }
 }
 
@@ -289,9 +454,10 @@ mod tests {
 
     #[test]
     fn functions_are_in_order() {
-        assert!(FUNCTIONS.is_sorted_by(|a, b| a.name < b.name));
-        let own = FUNCTIONS.iter().filter(|function| function.is_topdeck_only).count();
-        assert_eq!((FUNCTIONS.len() - own, own), (90, 10));
+        assert!(functions().is_sorted_by(|a, b| a.name < b.name));
+        let own = functions().filter(|function| function.is_topdeck_only).count();
+        let example = functions().filter(|function| function.name.starts_with("example_")).count();
+        assert_eq!((functions().count() - own, own - example), (90, 10));
     }
 
     #[test]

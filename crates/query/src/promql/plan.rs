@@ -1,5 +1,5 @@
-//! From an expression to what has to be done: durations are worked out, what is the same at each step is done
-//! once, and sums of what happened are read out of rollups.
+//! From an expression to what has to be done: durations are worked out, what is the same at each
+//! step is done once, and sums of what happened are read out of rollups.
 
 use std::cell::Cell;
 
@@ -7,21 +7,19 @@ use model::Selector;
 use model::selector::Pattern;
 
 use crate::error::{Error, Result, SourceSpan};
-use crate::eval::range_functions::RangeFunctionCall;
-use crate::eval::{call, range_functions};
 use crate::plan::{
     Aggregation, BinaryOperation, ExactRange, Grouping, OperandKind, PlanNode, PlanOp,
-    RangeExtension, RangeSelection, RangeSource, SeriesFetch, TimeShift,
+    RangeExtension, RangeFunctionCall, RangeSelection, RangeSource, SeriesFetch, TimeShift,
 };
 use crate::request::QueryRequest;
 use crate::settings::Settings;
-use crate::stream::seconds;
 
+use super::aggregate_op::AggregateOp;
 use super::ast::{AtModifier, BinaryOp, Expr, ExprKind, ValueType, VectorSelector};
-use super::functions::AggregateOp;
 use super::matcher::{MatchOp, Matcher};
 use super::pattern;
 use super::quantiles;
+use super::signature::{BucketUse, CallPlan, PromqlFunction, QueryTimes, StepDependence};
 
 /// What an expression gives, and what has to be done for it.
 pub(crate) fn plan(
@@ -163,98 +161,103 @@ impl Planner {
                 of(PlanOp::Aggregate(Box::new(aggregate)), is_same)
             }
             ExprKind::Call { function, args } => self.plan_child(
-                |above| match function.name {
-                    "histogram_count" | "histogram_sum" | "histogram_avg" => {
-                        above.needs_no_buckets = true;
-                    }
-                    "histogram_quantile"
-                    | "histogram_quantiles"
-                    | "histogram_fraction"
-                    | "histogram_stddev"
-                    | "histogram_stdvar" => above.needs_buckets = true,
-                    _ => {}
+                |above| match function.bucket_use {
+                    BucketUse::CountAndSum => above.needs_no_buckets = true,
+                    BucketUse::All => above.needs_buckets = true,
+                    BucketUse::Unchanged => {}
                 },
-                || self.call(function.name, args, place),
+                || self.call(function, args, place),
             ),
             ExprKind::Paren(_) => panic!("BUG: parentheses were taken off"),
         }
     }
 
-    fn call(&self, name: &str, args: &[Expr], place: SourceSpan) -> Result<PlannedNode> {
-        let of = |op: PlanOp, is_same: bool| {
-            Ok(PlannedNode { node: PlanNode { op, span: place }, is_constant: is_same })
-        };
-        let is_instant = self.step == 0;
-        match name {
-            "start" => return of(PlanOp::Number(seconds(self.start)), true),
-            "end" => return of(PlanOp::Number(seconds(self.end)), true),
-            "range" => {
-                return of(PlanOp::Number(seconds(self.end.saturating_sub(self.start))), true);
-            }
-            "step" if is_instant => return of(PlanOp::Number(0.0), true),
-            "step" => return of(PlanOp::Number(seconds(self.step)), true),
-            _ => {}
+    fn call(
+        &self,
+        function: &'static PromqlFunction,
+        args: &[Expr],
+        place: SourceSpan,
+    ) -> Result<PlannedNode> {
+        if let CallPlan::RequestNumber(number) = function.call_plan {
+            let Planner { start, end, step, .. } = *self;
+            let op = PlanOp::Number(number(QueryTimes { start, end, step }));
+            return Ok(PlannedNode { node: PlanNode { op, span: place }, is_constant: true });
         }
         let is_ranged = |arg: &Expr| arg.value_type() == ValueType::Matrix;
-        let Some(at) = args.iter().position(is_ranged) else {
-            let args: Vec<PlannedNode> =
-                args.iter().map(|arg| self.node(arg)).collect::<Result<_>>()?;
-            let function = call::function(name).ok_or_else(|| unknown_function(name, place))?;
-            let is_same =
-                !DEPENDS_ON_STEP.contains(&name) && args.iter().all(|arg| arg.is_constant);
-            // The time of a reading does not depend on when it is asked for, if the reading does not.
-            let is_same = is_same
-                || name == "timestamp"
-                    && args
-                        .iter()
-                        .all(|arg| arg.is_constant && matches!(arg.node.op, PlanOp::Latest(_)));
-            let selects = |at: usize| name == "info" && at == 1;
-            let own = |(at, planned): (usize, PlannedNode)| {
-                if is_same || selects(at) { planned.node } else { planned.once() }
+        match args.iter().position(is_ranged) {
+            Some(at) => self.call_over_time(function, args, at, place),
+            None => self.call_of_streams(function, args, place),
+        }
+    }
+
+    fn call_of_streams(
+        &self,
+        function: &'static PromqlFunction,
+        args: &[Expr],
+        place: SourceSpan,
+    ) -> Result<PlannedNode> {
+        let args: Vec<PlannedNode> =
+            args.iter().map(|arg| self.node(arg)).collect::<Result<_>>()?;
+        let is_constant = args.iter().all(|arg| arg.is_constant)
+            && match function.step_dependence {
+                StepDependence::Arguments => true,
+                StepDependence::Step => false,
+                // The time of a reading does not depend on when it is asked for, if the reading
+                // does not.
+                StepDependence::UnlessSelector => {
+                    args.iter().all(|arg| matches!(arg.node.op, PlanOp::Latest(_)))
+                }
             };
-            let args = args.into_iter().enumerate().map(own).collect();
-            return of(PlanOp::Call { function, args }, is_same);
+        let own = |(at, planned): (usize, PlannedNode)| {
+            let selects = function.label_matchers_arg == Some(at);
+            if is_constant || selects { planned.node } else { planned.once() }
         };
+        let args = args.into_iter().enumerate().map(own).collect();
+        let op = PlanOp::Call { function, args };
+        Ok(PlannedNode { node: PlanNode { op, span: place }, is_constant })
+    }
+
+    /// A call whose argument `at` is a range of readings.
+    fn call_over_time(
+        &self,
+        function: &'static PromqlFunction,
+        args: &[Expr],
+        at: usize,
+        place: SourceSpan,
+    ) -> Result<PlannedNode> {
         let (mut ranged, is_fixed) = self.ranged(args[at].unwrap_parens())?;
-        ranged.is_for_counters = COUNTER_FUNCTIONS.contains(&name);
+        ranged.is_for_counters = function.reads_totals;
         let others = args.iter().enumerate().filter(|(other, _)| *other != at);
         let others: Vec<PlannedNode> =
             others.map(|(_, arg)| self.node(arg)).collect::<Result<_>>()?;
-        let is_same = is_fixed
-            && !DEPENDS_ON_STEP.contains(&name)
+        let is_constant = is_fixed
+            && function.step_dependence == StepDependence::Arguments
             && others.iter().all(|other| other.is_constant);
-        let exact = |is_rate: bool, standard: Option<PlanNode>| match &ranged.source {
-            RangeSource::Series(fetch) if fetch.extension == RangeExtension::None => {
-                let (fetch, range) = (fetch.clone(), ranged.range);
-                Some(ExactRange { fetch, range, is_rate, grouping: None, standard_expr: standard })
-            }
-            _ => None,
-        };
-        if let "exact_increase" | "exact_rate" = name {
-            return match exact(name == "exact_rate", None) {
-                Some(exact) => of(PlanOp::Exact(Box::new(exact)), is_same),
+        let node = |op: PlanOp| PlannedNode { node: PlanNode { op, span: place }, is_constant };
+        if let CallPlan::Exact { is_rate } = function.call_plan {
+            return match exact_range(&ranged, is_rate, None) {
+                Some(exact) => Ok(node(PlanOp::Exact(Box::new(exact)))),
                 None => {
                     let message = format!(
-                        "{name} reads what happened out of the store: give it a selector with a range, \
-                         not a subquery, and neither anchored nor smoothed"
+                        "{} reads what happened out of the store: give it a selector with a range, \
+                         not a subquery, and neither anchored nor smoothed",
+                        function.name
                     );
                     Err(Error::Parse { span: ranged.span, message })
                 }
             };
         }
-        let function =
-            range_functions::function(name).ok_or_else(|| unknown_function(name, place))?;
-        let own = |planned: PlannedNode| if is_same { planned.node } else { planned.once() };
+        let own = |planned: PlannedNode| if is_constant { planned.node } else { planned.once() };
         let args = others.into_iter().map(own).collect();
         let over = RangeFunctionCall { function, input: ranged.clone(), args };
         let standard = PlanOp::RangeFunction(Box::new(over));
-        if name == "sum_over_time" {
+        if let CallPlan::EvaluateOrExact = function.call_plan {
             let standard = PlanNode { op: standard.clone(), span: place };
-            if let Some(exact) = exact(false, Some(standard)) {
-                return of(PlanOp::Exact(Box::new(exact)), is_same);
+            if let Some(exact) = exact_range(&ranged, false, Some(standard)) {
+                return Ok(node(PlanOp::Exact(Box::new(exact))));
             }
         }
-        of(standard, is_same)
+        Ok(node(standard))
     }
 
     /// Readings of stretches of time, and whether they are the same at each step.
@@ -319,26 +322,20 @@ impl Planner {
     }
 }
 
-/// Functions of what only grows.
-const COUNTER_FUNCTIONS: [&str; 3] = ["increase", "irate", "rate"];
-
-/// Functions whose value depends on the step itself, not only on what they are applied to.
-const DEPENDS_ON_STEP: [&str; 14] = [
-    "day_of_month",
-    "day_of_week",
-    "day_of_year",
-    "days_in_month",
-    "hour",
-    "minute",
-    "month",
-    "predict_linear",
-    "running_total",
-    "start_timestamp",
-    "time",
-    "timestamp",
-    "year",
-    "info",
-];
+/// What happened in a range, where the store can be asked for it.
+fn exact_range(
+    ranged: &RangeSelection,
+    is_rate: bool,
+    standard_expr: Option<PlanNode>,
+) -> Option<ExactRange> {
+    match &ranged.source {
+        RangeSource::Series(fetch) if fetch.extension == RangeExtension::None => {
+            let (fetch, range) = (fetch.clone(), ranged.range);
+            Some(ExactRange { fetch, range, is_rate, grouping: None, standard_expr })
+        }
+        _ => None,
+    }
+}
 
 /// A sum of what happened, where series can be put together while they are read.
 fn exact_sum(
@@ -362,8 +359,8 @@ fn exact_sum(
     Some(exact)
 }
 
-/// The series that a selector of an expression picks, as a store is asked for them. Where the expression shifts it in
-/// time is not part of it.
+/// The series that a selector of an expression picks, as a store is asked for them. Where the
+/// expression shifts it in time is not part of it.
 pub fn selector_of(selector: &VectorSelector) -> Result<Selector> {
     selector_from_matchers(&selector.matchers, selector.span)
 }
@@ -394,9 +391,4 @@ pub(crate) fn selector_from_matchers(matchers: &[Matcher], place: SourceSpan) ->
         })
     };
     Ok(Selector::and(matchers.iter().map(of).collect::<Result<_>>()?))
-}
-
-fn unknown_function(name: &str, place: SourceSpan) -> Error {
-    let message = format!("unknown function with name {name:?}");
-    Error::Parse { span: place, message }
 }

@@ -2,10 +2,11 @@
 
 use crate::error::{Error, Result};
 
+use super::aggregate_op::AggregateOp;
 use super::ast::BinaryOp;
 use super::ast::{Expr, ExprKind, ValueType};
 use super::duration::DurationValue;
-use super::functions::AggregateOp;
+use super::signature::QuantileUse;
 
 /// An error where an expression averages quantiles, over series or over time.
 pub(crate) fn reject_averages(expr: &Expr) -> Result<()> {
@@ -17,7 +18,7 @@ pub(crate) fn reject_averages(expr: &Expr) -> Result<()> {
         ExprKind::Aggregate { op: AggregateOp::Avg, expr: inner, .. } => {
             (quantile_in(inner), "series")
         }
-        ExprKind::Call { function, args } if function.name == "avg_over_time" => {
+        ExprKind::Call { function, args } if function.quantile_use == QuantileUse::Average => {
             (quantile_in(&args[0]), "time")
         }
         // As an average is written out.
@@ -32,7 +33,9 @@ pub(crate) fn reject_averages(expr: &Expr) -> Result<()> {
                 (
                     ExprKind::Call { function: sum, args },
                     ExprKind::Call { function: count, .. },
-                ) if (sum.name, count.name) == ("sum_over_time", "count_over_time") => {
+                ) if (sum.quantile_use, count.quantile_use)
+                    == (QuantileUse::Sum, QuantileUse::Count) =>
+                {
                     (quantile_in(&args[0]), "time")
                 }
                 _ => (None, ""),
@@ -62,13 +65,9 @@ pub(crate) fn reject_averages(expr: &Expr) -> Result<()> {
 fn quantile_in(expr: &Expr) -> Option<&Expr> {
     let expr = expr.unwrap_parens();
     match &expr.kind {
-        ExprKind::Call { function, args } => match function.name {
-            "histogram_quantile" | "histogram_quantiles" | "quantile_over_time" => Some(expr),
-            "abs" | "ceil" | "floor" | "round" | "clamp" | "clamp_min" | "clamp_max"
-            | "label_replace" | "label_join" | "sort" | "sort_desc" | "sort_by_label"
-            | "sort_by_label_desc" | "first_over_time" | "last_over_time" | "running_total" => {
-                args.iter().find_map(quantile_in)
-            }
+        ExprKind::Call { function, args } => match function.quantile_use {
+            QuantileUse::Quantile => Some(expr),
+            QuantileUse::Kept => args.iter().find_map(quantile_in),
             _ => None,
         },
         ExprKind::Aggregate { op: AggregateOp::Quantile, .. } => Some(expr),

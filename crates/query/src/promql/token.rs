@@ -2,8 +2,8 @@
 
 use crate::error::SourceSpan;
 
+use super::aggregate_op::AggregateOp;
 use super::ast::BinaryOp;
-use super::functions::AggregateOp;
 use super::quote::quote_text;
 
 /// A word and where it stands.

@@ -6,12 +6,14 @@ mod checks;
 mod classic;
 mod compare;
 mod compliance;
+mod documented_functions;
 mod fuzz_regressions;
 mod memory;
 #[path = "../../../store/tests/it/memory_storage.rs"]
 mod memory_storage;
 mod notation;
 mod oracle;
+mod plan_imports;
 mod run;
 mod script;
 mod staleness;

@@ -67,7 +67,7 @@ fn signature(
     fits: impl Fn(&&Signature) -> bool,
 ) -> &'static Signature {
     let is_there = |one: &&Signature| !matches!(one.stability, Stability::Removed(_));
-    let all: Vec<&Signature> = Signature::all().iter().filter(is_there).filter(fits).collect();
+    let all: Vec<&Signature> = Signature::all().filter(is_there).filter(fits).collect();
     choice.pick_one(&all)
 }
 

@@ -1,6 +1,6 @@
 //! Expressions of PromQL out of choices: well typed, with all functions, operators and modifiers.
 
-use query::promql::{AggregateOp, BinaryOp, FUNCTIONS, PromqlFunction, ValueType};
+use query::promql::{AggregateOp, BinaryOp, PromqlFunction, ValueType, functions};
 
 use super::choice::ByteChoices;
 
@@ -141,8 +141,7 @@ fn matrix(choice: &mut ByteChoices<'_>, depth: u32) -> String {
 }
 
 fn function_call(choice: &mut ByteChoices<'_>, returns: ValueType, depth: u32) -> String {
-    let fits: Vec<&PromqlFunction> =
-        FUNCTIONS.iter().filter(|one| one.returns == returns).collect();
+    let fits: Vec<&PromqlFunction> = functions().filter(|one| one.returns == returns).collect();
     let function = choice.pick_one(&fits);
     let most = function.args_max().unwrap_or(function.args_min() + 2);
     let count = function.args_min() + choice.below((most - function.args_min()).min(3) + 1);

@@ -6,63 +6,93 @@
 
 use hist::{Bracket, LimitInclusion, Mixture};
 
-use super::super::kernel::Kernel;
-use super::{StatisticQuery, for_each_distribution, scale};
+use super::super::function_table::{CaqlFunctionRow, FunctionTable, SECOND_NS, StreamUnitRule};
+use super::super::kernel::{Kernel, KernelInput};
+use super::super::signature::ArgumentType::{Number, Span};
+use super::super::signature::{DefaultValue, OutputShape};
+use super::{StatisticFn, StatisticQuery, add, for_each_distribution, of_all, scale};
+use crate::error::Result;
+use crate::stream::Stream;
 
-pub(super) fn kernel(name: &str) -> Option<Kernel> {
-    Some(Kernel::slotwise(match name {
-        "count" => {
-            |mut work| for_each_distribution(&mut work, |_| None, |mixture, _| Some(all(mixture)))
-        }
-        "rate" => |mut work| {
-            for_each_distribution(
-                &mut work,
-                |_| None,
-                |mixture, asked| Some(rate(all(mixture), asked)),
-            )
-        },
-        "count_above" => |mut work| {
-            for_each_distribution(&mut work, threshold_name, |m, asked| Some(above(m, asked)))
-        },
-        "count_below" => |mut work| {
-            for_each_distribution(&mut work, threshold_name, |m, asked| {
-                Some(below(m, asked.argument))
-            })
-        },
-        "count_bin" => |mut work| {
-            for_each_distribution(&mut work, threshold_name, |m, asked| Some(bin(m, asked)))
-        },
-        "count_between" => |mut work| {
-            for_each_distribution(&mut work, |_| None, |m, asked| Some(between(m, asked)))
-        },
-        "rate_above" => |mut work| {
-            for_each_distribution(&mut work, threshold_name, |m, asked| {
-                Some(rate(above(m, asked), asked))
-            })
-        },
-        "rate_below" => |mut work| {
-            for_each_distribution(&mut work, threshold_name, |m, asked| {
-                Some(rate(below(m, asked.argument), asked))
-            })
-        },
-        "rate_bin" => |mut work| {
-            for_each_distribution(&mut work, threshold_name, |m, asked| {
-                Some(rate(bin(m, asked), asked))
-            })
-        },
-        "ratio_above" => |mut work| {
-            for_each_distribution(&mut work, threshold_name, |m, asked| ratio(above(m, asked), m))
-        },
-        "ratio_below" => |mut work| {
-            for_each_distribution(&mut work, threshold_name, |m, asked| {
-                ratio(below(m, asked.argument), m)
-            })
-        },
-        "ratio_between" => |mut work| {
-            for_each_distribution(&mut work, |_| None, |m, asked| ratio(between(m, asked), m))
-        },
-        _ => return None,
-    }))
+/// Adds the functions that count values.
+pub(super) fn add_functions(table: &mut FunctionTable) {
+    add_counts(table);
+    add_rates(table);
+    add_ratios(table);
+}
+
+fn add_counts(table: &mut FunctionTable) {
+    let count = Kernel::slotwise(|work| of_all(work, |m, _| Some(all(m))));
+    add(table, "count", count).unit(VALUES);
+    let kernels: [(&str, Kernel); 3] = [
+        (
+            "count_above",
+            Kernel::slotwise(|work| by_threshold(work, |m, asked| Some(above(m, asked)))),
+        ),
+        (
+            "count_below",
+            Kernel::slotwise(|work| by_threshold(work, |m, asked| Some(below(m, asked.argument)))),
+        ),
+        ("count_bin", Kernel::slotwise(|work| by_threshold(work, |m, asked| Some(bin(m, asked))))),
+    ];
+    for (name, kernel) in kernels {
+        with_thresholds(add(table, name, kernel)).unit(VALUES);
+    }
+    let between = Kernel::slotwise(|work| of_all(work, |m, asked| Some(between(m, asked))));
+    add(table, "count_between", between)
+        .required("lower", Number)
+        .required("upper", Number)
+        .unit(VALUES);
+    table
+        .add_alias("histogram:count_bucket", "histogram:count_bin")
+        .deprecated("histogram:count_bin");
+}
+
+fn add_rates(table: &mut FunctionTable) {
+    let all_values = Kernel::slotwise(|work| of_all(work, |m, asked| Some(rate(all(m), asked))));
+    add(table, "rate", all_values).option("period", Span, SECOND).unit(StreamUnitRule::Rate);
+    let above_threshold =
+        Kernel::slotwise(|work| by_threshold(work, |m, asked| Some(rate(above(m, asked), asked))));
+    let below_threshold = Kernel::slotwise(|work| {
+        by_threshold(work, |m, asked| Some(rate(below(m, asked.argument), asked)))
+    });
+    for (name, kernel) in [("rate_above", above_threshold), ("rate_below", below_threshold)] {
+        with_thresholds(add(table, name, kernel))
+            .option("period", Span, SECOND)
+            .unit(StreamUnitRule::Rate);
+    }
+    let in_bin =
+        Kernel::slotwise(|work| by_threshold(work, |m, asked| Some(rate(bin(m, asked), asked))));
+    with_thresholds(add(table, "rate_bin", in_bin)).unit(StreamUnitRule::Rate);
+    table.add_alias("histogram:rate_bucket", "histogram:rate_bin").deprecated("histogram:rate_bin");
+}
+
+fn add_ratios(table: &mut FunctionTable) {
+    let above_threshold =
+        Kernel::slotwise(|work| by_threshold(work, |m, asked| ratio(above(m, asked), m)));
+    let below_threshold =
+        Kernel::slotwise(|work| by_threshold(work, |m, asked| ratio(below(m, asked.argument), m)));
+    for (name, kernel) in [("ratio_above", above_threshold), ("ratio_below", below_threshold)] {
+        with_thresholds(add(table, name, kernel)).unit(SHARE_UNIT);
+    }
+    let between = Kernel::slotwise(|work| of_all(work, |m, asked| ratio(between(m, asked), m)));
+    add(table, "ratio_between", between)
+        .required("lower", Number)
+        .required("upper", Number)
+        .unit(SHARE_UNIT);
+}
+
+const SECOND: DefaultValue = DefaultValue::Duration(SECOND_NS);
+const VALUES: StreamUnitRule = StreamUnitRule::Named("values");
+const SHARE_UNIT: StreamUnitRule = StreamUnitRule::Named("share, 0 to 1");
+
+/// One stream for each of some thresholds.
+pub(super) fn with_thresholds(row: &mut CaqlFunctionRow) -> &mut CaqlFunctionRow {
+    row.variadic("threshold", Number).shape(OutputShape::EachPerArgument)
+}
+
+fn by_threshold(mut work: KernelInput<'_>, ask: StatisticFn) -> Result<Vec<Stream>> {
+    for_each_distribution(&mut work, threshold_name, ask)
 }
 
 fn threshold_name(threshold: f64) -> Option<String> {

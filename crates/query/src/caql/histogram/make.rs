@@ -4,21 +4,31 @@ use std::sync::Arc;
 
 use hist::{Histogram, MergeError, Mixture, Scheme};
 
+use super::super::function_table::{FunctionTable, MergeRule, StreamUnitRule};
 use super::super::kernel::{Kernel, KernelInput};
 use super::super::names::common_labels;
 use super::super::points::number;
+use super::super::signature::InputKind::{Histograms, Numbers};
+use super::super::signature::OutputKind;
 use super::from_value;
 use crate::error::{Error, Result};
 use crate::stream::Stream;
 use crate::value::StepValue;
 
-pub(super) fn kernel(name: &str) -> Option<Kernel> {
-    Some(Kernel::slotwise(match name {
-        "create" => create,
-        "merge" => merge,
-        "subtract" => subtract,
-        _ => return None,
-    }))
+/// Adds the functions that make histograms.
+pub(super) fn add_functions(table: &mut FunctionTable) {
+    table
+        .add_fold("histogram:create", Numbers, Kernel::slotwise(create))
+        .output(OutputKind::Histograms)
+        .unit(StreamUnitRule::Distributions);
+    table.add_alias("histogram", "histogram:create");
+    table
+        .add_fold("histogram:merge", Histograms, Kernel::slotwise(merge))
+        .unit(StreamUnitRule::Sources)
+        .merges(MergeRule::All);
+    table
+        .add_fold("histogram:subtract", Histograms, Kernel::slotwise(subtract))
+        .unit(StreamUnitRule::Sources);
 }
 
 /// The numbers of a slot, on circllhist's grid.

@@ -8,9 +8,13 @@ use std::sync::Arc;
 use hist::{Histogram, Mixture, Scheme};
 
 use super::super::arguments::Arguments;
+use super::super::function_table::{CaqlFunctionRow, FunctionTable};
 use super::super::kernel::{Kernel, KernelInput};
 use super::super::points::number;
-use super::random_variates::RandomVariates;
+use super::super::random_variates::RandomVariates;
+use super::super::signature::ArgumentType::{Number, OneOf};
+use super::super::signature::InputKind::Numbers;
+use super::super::signature::{DefaultValue, InputArity, OutputKind};
 use crate::error::{Error, Result};
 use crate::stream::Stream;
 use crate::value::StepValue;
@@ -18,25 +22,62 @@ use crate::value::StepValue;
 /// So many values are drawn for one call at the most: about a second's work.
 const VALUES_MAX: u64 = 10_000_000;
 
-pub(super) fn kernel(name: &str) -> Option<Kernel> {
-    Some(Kernel::slotwise(match name {
-        "random" => |work| {
-            let method = work.arguments.text("method").unwrap_or("normal").to_owned();
-            random(work, &method)
-        },
-        "random:normal" => |work| random(work, "normal"),
-        "random:uniform" => |work| random(work, "uniform"),
-        "random:exponential" => |work| random(work, "exponential"),
-        "random:beta" => |work| random(work, "beta"),
-        "random:gamma" => |work| random(work, "gamma"),
-        "random:binomial" => |work| random(work, "binomial"),
-        "random:negative_binomial" => |work| random(work, "negative_binomial"),
-        "random:poisson" => |work| random(work, "poisson"),
-        "random:chisq" => |work| random(work, "chisq"),
-        "random:f" => |work| random(work, "f"),
-        "random:t" => |work| random(work, "t"),
-        _ => return None,
-    }))
+/// Adds the functions that draw random values.
+pub(super) fn add_functions(table: &mut FunctionTable) {
+    let by_option = Kernel::slotwise(|work| {
+        let method = work.arguments.text("method").unwrap_or("normal").to_owned();
+        random(work, &method)
+    });
+    add_random(table, "histogram:random".to_owned(), by_option).option(
+        "method",
+        OneOf(&DISTRIBUTIONS),
+        DefaultValue::Text("normal"),
+    );
+    let by_name: [(&str, Kernel); 11] = [
+        ("normal", Kernel::slotwise(|work| random(work, "normal"))),
+        ("uniform", Kernel::slotwise(|work| random(work, "uniform"))),
+        ("exponential", Kernel::slotwise(|work| random(work, "exponential"))),
+        ("beta", Kernel::slotwise(|work| random(work, "beta"))),
+        ("gamma", Kernel::slotwise(|work| random(work, "gamma"))),
+        ("binomial", Kernel::slotwise(|work| random(work, "binomial"))),
+        ("negative_binomial", Kernel::slotwise(|work| random(work, "negative_binomial"))),
+        ("poisson", Kernel::slotwise(|work| random(work, "poisson"))),
+        ("chisq", Kernel::slotwise(|work| random(work, "chisq"))),
+        ("f", Kernel::slotwise(|work| random(work, "f"))),
+        ("t", Kernel::slotwise(|work| random(work, "t"))),
+    ];
+    for (name, kernel) in by_name {
+        add_random(table, format!("histogram:random:{name}"), kernel);
+    }
+}
+
+/// The reference names their parameters, not them; these are those that the parameters are of.
+const DISTRIBUTIONS: [&str; 11] = [
+    "normal",
+    "uniform",
+    "exponential",
+    "beta",
+    "gamma",
+    "binomial",
+    "negative_binomial",
+    "poisson",
+    "chisq",
+    "f",
+    "t",
+];
+
+fn add_random(table: &mut FunctionTable, name: String, kernel: Kernel) -> &mut CaqlFunctionRow {
+    let mut row = table
+        .add_fold(name, Numbers, kernel)
+        .output(OutputKind::Histograms)
+        .inputs(InputArity::Exactly(1))
+        .option("samples", Number, DefaultValue::Number(1.0))
+        .option("seed", Number, DefaultValue::Number(-1.0));
+    let parameters = ["mean", "sd", "min", "max", "alpha", "beta", "rate", "p", "n", "df"];
+    for parameter in parameters.into_iter().chain(["dfn", "dfd", "xnonc"]) {
+        row = row.option(parameter, Number, DefaultValue::Absent);
+    }
+    row
 }
 
 fn random(work: KernelInput<'_>, method: &str) -> Result<Vec<Stream>> {

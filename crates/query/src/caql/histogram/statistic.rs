@@ -2,34 +2,51 @@
 
 use hist::{Bracket, Histogram, LimitInclusion, Mixture, QuantileMethod};
 
+use super::super::function_table::{FunctionTable, PERCENT, QuantileRule, StreamUnitRule};
 use super::super::kernel::Kernel;
-use super::{StatisticQuery, bins, circllhist, for_each_distribution, scale, with_estimate};
+use super::super::signature::ArgumentType::Span;
+use super::super::signature::{DefaultValue, OutputShape};
+use super::count::with_thresholds;
+use super::{
+    StatisticQuery, add, bins, circllhist, for_each_distribution, of_all, scale, with_estimate,
+};
 
-pub(super) fn kernel(name: &str) -> Option<Kernel> {
-    Some(Kernel::slotwise(match name {
-        "percentile" => |mut work| {
-            let named = |percent: f64| Some(format!("p{percent}"));
-            for_each_distribution(&mut work, named, |m, asked| percentile(m, asked.argument))
-        },
-        "inverse_percentile" => |mut work| {
-            let named = |threshold: f64| Some(threshold.to_string());
-            for_each_distribution(&mut work, named, |m, asked| inverse(m, asked.argument))
-        },
-        "median" => {
-            |mut work| for_each_distribution(&mut work, |_| None, |m, _| percentile(m, 50.0))
-        }
-        "min" => |mut work| for_each_distribution(&mut work, |_| None, |m, _| percentile(m, 0.0)),
-        "max" => |mut work| for_each_distribution(&mut work, |_| None, |m, _| percentile(m, 100.0)),
-        "mean" => |mut work| for_each_distribution(&mut work, |_| None, |m, _| mean(m)),
-        "stddev" => |mut work| for_each_distribution(&mut work, |_| None, |m, _| stddev(m)),
-        "sum" => {
-            |mut work| for_each_distribution(&mut work, |_| None, |m, asked| Some(sum(m, asked)))
-        }
-        "IQR" => |mut work| {
-            for_each_distribution(&mut work, |_| None, |m, asked| span(m, asked.number("range")))
-        },
-        _ => return None,
-    }))
+/// Adds the functions that give a statistic.
+pub(super) fn add_functions(table: &mut FunctionTable) {
+    let plain: [(&str, Kernel); 4] = [
+        ("min", Kernel::slotwise(|work| of_all(work, |m, _| percentile(m, 0.0)))),
+        ("max", Kernel::slotwise(|work| of_all(work, |m, _| percentile(m, 100.0)))),
+        ("mean", Kernel::slotwise(|work| of_all(work, |m, _| mean(m)))),
+        ("stddev", Kernel::slotwise(|work| of_all(work, |m, _| stddev(m)))),
+    ];
+    for (name, kernel) in plain {
+        add(table, name, kernel).unit(StreamUnitRule::Values);
+    }
+    let median = Kernel::slotwise(|work| of_all(work, |m, _| percentile(m, 50.0)));
+    add(table, "median", median).unit(StreamUnitRule::Values).quantiles(QuantileRule::Quantile);
+    let sum = Kernel::slotwise(|work| of_all(work, |m, asked| Some(sum(m, asked))));
+    add(table, "sum", sum)
+        .option("period", Span, DefaultValue::Absent)
+        .unit(StreamUnitRule::Values);
+    let range = Kernel::slotwise(|work| of_all(work, |m, asked| span(m, asked.number("range"))));
+    add(table, "IQR", range)
+        .optional("range", PERCENT, DefaultValue::Number(50.0))
+        .unit(StreamUnitRule::Values);
+    let inverse_percentile = Kernel::slotwise(|mut work| {
+        let named = |threshold: f64| Some(threshold.to_string());
+        for_each_distribution(&mut work, named, |m, asked| inverse(m, asked.argument))
+    });
+    with_thresholds(add(table, "inverse_percentile", inverse_percentile))
+        .unit(StreamUnitRule::Named("percent"));
+    let percentile = Kernel::slotwise(|mut work| {
+        let named = |percent: f64| Some(format!("p{percent}"));
+        for_each_distribution(&mut work, named, |m, asked| percentile(m, asked.argument))
+    });
+    add(table, "percentile", percentile)
+        .variadic("percentile", PERCENT)
+        .shape(OutputShape::EachPerArgument)
+        .unit(StreamUnitRule::Values)
+        .quantiles(QuantileRule::Quantile);
 }
 
 /// The value of rank ⌈pn⌉, in a bin of m values the k-th at k/(m + 1) of the way between the edges.

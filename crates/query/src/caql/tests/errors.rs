@@ -388,11 +388,10 @@ fn deprecated_names_are_warned_about() {
 
 #[test]
 fn function_table_is_consistent() {
-    let all = Signature::all();
-    for pair in all.windows(2) {
-        assert!(pair[0].name < pair[1].name, "{} is there twice", pair[1].name);
+    for (before, next) in Signature::all().zip(Signature::all().skip(1)) {
+        assert!(before.name < next.name, "{} is there twice", next.name);
     }
-    for function in all {
+    for function in Signature::all() {
         let computes = Signature::find(&function.computes).expect(&function.computes);
         assert_eq!(computes.computes, computes.name);
         let mut names: Vec<_> =

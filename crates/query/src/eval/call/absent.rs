@@ -10,7 +10,7 @@ use crate::value::StepValue;
 
 use super::{FunctionCall, unwrap_once};
 
-pub(super) fn absent(
+pub(crate) fn absent(
     evaluation: &mut Evaluation<'_>,
     call: &FunctionCall<'_>,
 ) -> Result<Vec<Stream>> {

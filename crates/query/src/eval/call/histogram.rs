@@ -19,29 +19,29 @@ use crate::value::StepValue;
 use super::{FunctionCall, text_argument};
 use histogram_series::{HistogramSeries, HistogramSeriesList};
 
-pub(super) fn count(
+pub(crate) fn count(
     evaluation: &mut Evaluation<'_>,
     call: &FunctionCall<'_>,
 ) -> Result<Vec<Stream>> {
     native_statistic(evaluation, call, statistic::count)
 }
 
-pub(super) fn sum(evaluation: &mut Evaluation<'_>, call: &FunctionCall<'_>) -> Result<Vec<Stream>> {
+pub(crate) fn sum(evaluation: &mut Evaluation<'_>, call: &FunctionCall<'_>) -> Result<Vec<Stream>> {
     native_statistic(evaluation, call, statistic::sum)
 }
 
-pub(super) fn avg(evaluation: &mut Evaluation<'_>, call: &FunctionCall<'_>) -> Result<Vec<Stream>> {
+pub(crate) fn avg(evaluation: &mut Evaluation<'_>, call: &FunctionCall<'_>) -> Result<Vec<Stream>> {
     native_statistic(evaluation, call, statistic::avg)
 }
 
-pub(super) fn stddev(
+pub(crate) fn stddev(
     evaluation: &mut Evaluation<'_>,
     call: &FunctionCall<'_>,
 ) -> Result<Vec<Stream>> {
     native_statistic(evaluation, call, statistic::stddev)
 }
 
-pub(super) fn stdvar(
+pub(crate) fn stdvar(
     evaluation: &mut Evaluation<'_>,
     call: &FunctionCall<'_>,
 ) -> Result<Vec<Stream>> {
@@ -71,7 +71,7 @@ fn native_statistic(
     evaluation.merge_equal_labels(streams, call.span)
 }
 
-pub(super) fn quantile(
+pub(crate) fn quantile(
     evaluation: &mut Evaluation<'_>,
     call: &FunctionCall<'_>,
 ) -> Result<Vec<Stream>> {
@@ -89,7 +89,7 @@ pub(super) fn quantile(
 }
 
 /// Several quantiles, told apart by a label.
-pub(super) fn quantiles(
+pub(crate) fn quantiles(
     evaluation: &mut Evaluation<'_>,
     call: &FunctionCall<'_>,
 ) -> Result<Vec<Stream>> {
@@ -170,7 +170,7 @@ fn quantile_stream(
     })
 }
 
-pub(super) fn fraction(
+pub(crate) fn fraction(
     evaluation: &mut Evaluation<'_>,
     call: &FunctionCall<'_>,
 ) -> Result<Vec<Stream>> {
@@ -196,7 +196,7 @@ pub(super) fn fraction(
 }
 
 /// How many values are greater than a limit.
-pub(super) fn count_above(
+pub(crate) fn count_above(
     evaluation: &mut Evaluation<'_>,
     call: &FunctionCall<'_>,
 ) -> Result<Vec<Stream>> {
@@ -206,7 +206,7 @@ pub(super) fn count_above(
 }
 
 /// How many values are at most a limit.
-pub(super) fn count_below(
+pub(crate) fn count_below(
     evaluation: &mut Evaluation<'_>,
     call: &FunctionCall<'_>,
 ) -> Result<Vec<Stream>> {
@@ -216,7 +216,7 @@ pub(super) fn count_below(
 }
 
 /// How many values are greater than one limit and at most another.
-pub(super) fn count_between(
+pub(crate) fn count_between(
     evaluation: &mut Evaluation<'_>,
     call: &FunctionCall<'_>,
 ) -> Result<Vec<Stream>> {
@@ -226,7 +226,7 @@ pub(super) fn count_between(
 }
 
 /// The share of values that are at most a limit.
-pub(super) fn inverse_quantile(
+pub(crate) fn inverse_quantile(
     evaluation: &mut Evaluation<'_>,
     call: &FunctionCall<'_>,
 ) -> Result<Vec<Stream>> {
@@ -236,7 +236,7 @@ pub(super) fn inverse_quantile(
 }
 
 /// Of how many, who are as many as are said, the values are greater than a limit.
-pub(super) fn users_affected(
+pub(crate) fn users_affected(
     evaluation: &mut Evaluation<'_>,
     call: &FunctionCall<'_>,
 ) -> Result<Vec<Stream>> {
@@ -246,11 +246,11 @@ pub(super) fn users_affected(
     })
 }
 
-pub(super) fn max(evaluation: &mut Evaluation<'_>, call: &FunctionCall<'_>) -> Result<Vec<Stream>> {
+pub(crate) fn max(evaluation: &mut Evaluation<'_>, call: &FunctionCall<'_>) -> Result<Vec<Stream>> {
     distribution_statistic(evaluation, call, |_, shape| statistic::extreme(shape, true))
 }
 
-pub(super) fn min(evaluation: &mut Evaluation<'_>, call: &FunctionCall<'_>) -> Result<Vec<Stream>> {
+pub(crate) fn min(evaluation: &mut Evaluation<'_>, call: &FunctionCall<'_>) -> Result<Vec<Stream>> {
     distribution_statistic(evaluation, call, |_, shape| statistic::extreme(shape, false))
 }
 

@@ -15,7 +15,7 @@ use crate::labels::{LabelSet, NAME};
 use crate::plan::{
     OperandKind, PlanNode, PlanOp, RangeExtension, RangeSource, SeriesFetch, TimeShift,
 };
-use crate::promql::{MatchOp, Matcher};
+use crate::promql::{MatchOp, Matcher, ValueType};
 use crate::stream::{StepGrid, Stream};
 
 use super::{FunctionCall, unwrap_once};
@@ -27,7 +27,7 @@ const TARGET_INFO: &str = "target_info";
 /// How many values of a label a selector names, at most: of more, all are read and picked by their labels.
 const VALUES_MAX: usize = 64;
 
-pub(super) fn info(
+pub(crate) fn info(
     evaluation: &mut Evaluation<'_>,
     call: &FunctionCall<'_>,
 ) -> Result<Vec<Stream>> {
@@ -304,7 +304,7 @@ impl ShiftSearch {
                     found
                 }
             },
-            PlanOp::Call { function, args } if function.name == "info" => {
+            PlanOp::Call { function, args } if function.label_matchers_arg.is_some() => {
                 return self.inspect(&args[0], subqueries);
             }
             PlanOp::Call { args, .. } => self.any(args.iter(), subqueries),
@@ -355,9 +355,7 @@ fn is_scalar(node: &PlanNode) -> bool {
     match &node.op {
         PlanOp::Number(_) | PlanOp::Text(_) => true,
         PlanOp::Once(inner) | PlanOp::Negate(inner) => is_scalar(inner),
-        PlanOp::Call { function, .. } => {
-            matches!(function.name, "max_of" | "min_of" | "pi" | "scalar" | "time")
-        }
+        PlanOp::Call { function, .. } => function.returns == ValueType::Scalar,
         PlanOp::Binary(binary) => {
             matches!((binary.left.0, binary.right.0), (OperandKind::Scalar, OperandKind::Scalar))
         }

@@ -11,7 +11,7 @@ use crate::stream::Stream;
 
 use super::{FunctionCall, text_argument};
 
-pub(super) fn replace(
+pub(crate) fn replace(
     evaluation: &mut Evaluation<'_>,
     call: &FunctionCall<'_>,
 ) -> Result<Vec<Stream>> {
@@ -34,7 +34,7 @@ pub(super) fn replace(
     })
 }
 
-pub(super) fn join(
+pub(crate) fn join(
     evaluation: &mut Evaluation<'_>,
     call: &FunctionCall<'_>,
 ) -> Result<Vec<Stream>> {

@@ -11,7 +11,7 @@ use super::{FunctionCall, bracket_widened};
 
 /// Monotonicity of a function; determines how bounds map.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Monotonicity {
+pub(crate) enum Monotonicity {
     /// It never falls.
     Rising,
     /// It never rises.
@@ -23,7 +23,7 @@ pub(super) enum Monotonicity {
 }
 
 /// A function of each number.
-pub(super) fn map(
+pub(crate) fn map(
     evaluation: &mut Evaluation<'_>,
     call: &FunctionCall<'_>,
     trend: Monotonicity,
@@ -55,12 +55,12 @@ fn apply(value: &StepValue, trend: Monotonicity, f: impl Fn(f64) -> f64) -> Opti
 const SQUARE_DOMINATES: f64 = (1u64 << 28) as f64;
 
 /// `f64::acosh` is infinite where the square of the number is.
-pub(super) fn acosh(x: f64) -> f64 {
+pub(crate) fn acosh(x: f64) -> f64 {
     if x > SQUARE_DOMINATES { x.ln() + std::f64::consts::LN_2 } else { x.acosh() }
 }
 
 /// `f64::asinh` is infinite where the square of the number is.
-pub(super) fn asinh(x: f64) -> f64 {
+pub(crate) fn asinh(x: f64) -> f64 {
     let size = x.abs();
     if size > SQUARE_DOMINATES {
         (size.ln() + std::f64::consts::LN_2).copysign(x)
@@ -69,7 +69,7 @@ pub(super) fn asinh(x: f64) -> f64 {
     }
 }
 
-pub(super) fn clamp(
+pub(crate) fn clamp(
     evaluation: &mut Evaluation<'_>,
     call: &FunctionCall<'_>,
 ) -> Result<Vec<Stream>> {
@@ -78,7 +78,7 @@ pub(super) fn clamp(
     evaluation.map_points(call, 0, |step, value| clamp_value(value, min[step], max[step]))
 }
 
-pub(super) fn clamp_max(
+pub(crate) fn clamp_max(
     evaluation: &mut Evaluation<'_>,
     call: &FunctionCall<'_>,
 ) -> Result<Vec<Stream>> {
@@ -86,7 +86,7 @@ pub(super) fn clamp_max(
     evaluation.map_points(call, 0, |step, value| clamp_value(value, f64::NEG_INFINITY, max[step]))
 }
 
-pub(super) fn clamp_min(
+pub(crate) fn clamp_min(
     evaluation: &mut Evaluation<'_>,
     call: &FunctionCall<'_>,
 ) -> Result<Vec<Stream>> {
@@ -102,7 +102,7 @@ fn clamp_value(value: &StepValue, min: f64, max: f64) -> Option<StepValue> {
 }
 
 /// To the nearest multiple; halves upwards.
-pub(super) fn round(
+pub(crate) fn round(
     evaluation: &mut Evaluation<'_>,
     call: &FunctionCall<'_>,
 ) -> Result<Vec<Stream>> {
@@ -118,7 +118,7 @@ pub(super) fn round(
 }
 
 /// −1, 0 or 1; NaN of NaN.
-pub(super) fn sign(x: f64) -> f64 {
+pub(crate) fn sign(x: f64) -> f64 {
     match x {
         x if x < 0.0 => -1.0,
         x if x > 0.0 => 1.0,
@@ -127,7 +127,7 @@ pub(super) fn sign(x: f64) -> f64 {
 }
 
 /// The greater of two. NaN if either is, unless the other is the greatest of all.
-pub(super) fn greater(a: f64, b: f64) -> f64 {
+pub(crate) fn greater(a: f64, b: f64) -> f64 {
     match (a, b) {
         (a, b) if a == f64::INFINITY || b == f64::INFINITY => f64::INFINITY,
         (a, b) if a.is_nan() || b.is_nan() => f64::NAN,
@@ -138,7 +138,7 @@ pub(super) fn greater(a: f64, b: f64) -> f64 {
 }
 
 /// The lesser of two. NaN if either is, unless the other is the least of all.
-pub(super) fn lesser(a: f64, b: f64) -> f64 {
+pub(crate) fn lesser(a: f64, b: f64) -> f64 {
     -greater(-a, -b)
 }
 

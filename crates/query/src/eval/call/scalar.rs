@@ -9,7 +9,7 @@ use crate::value::StepValue;
 use super::FunctionCall;
 
 /// The number of the only stream that has one; else NaN.
-pub(super) fn scalar(
+pub(crate) fn scalar(
     evaluation: &mut Evaluation<'_>,
     call: &FunctionCall<'_>,
 ) -> Result<Vec<Stream>> {
@@ -30,19 +30,19 @@ pub(super) fn scalar(
 }
 
 /// A number as a stream without labels: it is one already.
-pub(super) fn vector(
+pub(crate) fn vector(
     evaluation: &mut Evaluation<'_>,
     call: &FunctionCall<'_>,
 ) -> Result<Vec<Stream>> {
     evaluation.streams(&call.args[0], call.steps)
 }
 
-pub(super) fn pi(evaluation: &mut Evaluation<'_>, call: &FunctionCall<'_>) -> Result<Vec<Stream>> {
+pub(crate) fn pi(evaluation: &mut Evaluation<'_>, call: &FunctionCall<'_>) -> Result<Vec<Stream>> {
     evaluation.constant(std::f64::consts::PI, call.steps)
 }
 
 /// One number out of two.
-pub(super) fn combine_scalars(
+pub(crate) fn combine_scalars(
     evaluation: &mut Evaluation<'_>,
     call: &FunctionCall<'_>,
     f: fn(f64, f64) -> f64,

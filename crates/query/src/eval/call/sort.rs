@@ -10,28 +10,28 @@ use crate::value::StepValue;
 
 use super::{FunctionCall, text_argument};
 
-pub(super) fn by_value(
+pub(crate) fn by_value(
     evaluation: &mut Evaluation<'_>,
     call: &FunctionCall<'_>,
 ) -> Result<Vec<Stream>> {
     sort_by_value(evaluation, call, |a, b| a.total_cmp(&b))
 }
 
-pub(super) fn by_value_desc(
+pub(crate) fn by_value_desc(
     evaluation: &mut Evaluation<'_>,
     call: &FunctionCall<'_>,
 ) -> Result<Vec<Stream>> {
     sort_by_value(evaluation, call, |a, b| b.total_cmp(&a))
 }
 
-pub(super) fn by_label(
+pub(crate) fn by_label(
     evaluation: &mut Evaluation<'_>,
     call: &FunctionCall<'_>,
 ) -> Result<Vec<Stream>> {
     sort_by_label(evaluation, call, |order| order)
 }
 
-pub(super) fn by_label_desc(
+pub(crate) fn by_label_desc(
     evaluation: &mut Evaluation<'_>,
     call: &FunctionCall<'_>,
 ) -> Result<Vec<Stream>> {

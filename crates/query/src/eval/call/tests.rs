@@ -11,6 +11,7 @@ use store::{NumberSummary, TimeGrid};
 use super::*;
 use crate::labels::{LabelSet, NAME};
 use crate::plan::{RangeExtension, SeriesFetch, TimeShift};
+use crate::promql;
 use crate::settings::Settings;
 use crate::source::{ColumnRead, SeriesHandle, Source};
 use crate::stream::SeriesPoint;
@@ -74,7 +75,7 @@ fn latencies() -> PlanNode {
 }
 
 fn latency_call(name: &str, numbers: &[f64]) -> PlanNode {
-    let function = function(name).unwrap();
+    let function = promql::function(name).unwrap();
     let numbers = numbers.iter().map(|number| node(PlanOp::Number(*number)));
     let args = numbers.chain([latencies()]).collect();
     node(PlanOp::Call { function, args })
@@ -122,8 +123,10 @@ fn at_edges_of_buckets_counts_are_exact() {
 #[test]
 fn running_totals_accumulate() {
     let harmed = latency_call("histogram_count_above", &[8.0]);
-    let total =
-        node(PlanOp::Call { function: function("running_total").unwrap(), args: vec![harmed] });
+    let total = node(PlanOp::Call {
+        function: promql::function("running_total").unwrap(),
+        args: vec![harmed],
+    });
     check(&total, [[2.0; 3], [14.0; 3], [36.0; 3]]);
 }
 
@@ -133,20 +136,15 @@ fn bounds_add_up() {
     let doubtful = latency_call("histogram_count_above", &[9.1]);
     let settings = Settings::default();
     let mut evaluation = Evaluation::new(&LatencySource, &settings, &|| false);
-    let total =
-        node(PlanOp::Call { function: function("running_total").unwrap(), args: vec![doubtful] });
+    let total = node(PlanOp::Call {
+        function: promql::function("running_total").unwrap(),
+        args: vec![doubtful],
+    });
     let streams =
         evaluation.streams(&total, StepGrid::covering(MINUTE, 3 * MINUTE, MINUTE)).unwrap();
     let truth = [1.0, 12.0, 33.0];
     for (point, truth) in streams[0].points.iter().zip(truth) {
         let bracket = point.as_ref().and_then(StepValue::bracket).unwrap();
         assert!(bracket.contains(truth) && !bracket.is_exact(), "{bracket:?} of {truth}");
-    }
-}
-
-#[test]
-fn every_function_has_one_name() {
-    for (at, function) in FUNCTIONS.iter().enumerate() {
-        assert!(FUNCTIONS[..at].iter().all(|before| before.name < function.name), "{function:?}");
     }
 }

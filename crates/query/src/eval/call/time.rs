@@ -10,7 +10,7 @@ use crate::value::StepValue;
 use super::{FunctionCall, unwrap_once};
 
 /// The moment of each step, in seconds since the Unix epoch.
-pub(super) fn time(
+pub(crate) fn time(
     evaluation: &mut Evaluation<'_>,
     call: &FunctionCall<'_>,
 ) -> Result<Vec<Stream>> {
@@ -18,7 +18,7 @@ pub(super) fn time(
 }
 
 /// When readings were made; of what is no selector, the moment of the step.
-pub(super) fn timestamp(
+pub(crate) fn timestamp(
     evaluation: &mut Evaluation<'_>,
     call: &FunctionCall<'_>,
 ) -> Result<Vec<Stream>> {
@@ -33,7 +33,7 @@ pub(super) fn timestamp(
 }
 
 /// Since when readings count. Only selectors know, and only if the setting says so.
-pub(super) fn start_timestamp(
+pub(crate) fn start_timestamp(
     evaluation: &mut Evaluation<'_>,
     call: &FunctionCall<'_>,
 ) -> Result<Vec<Stream>> {
@@ -76,7 +76,7 @@ fn map_steps(
 
 /// Something of the date that numbers of seconds mean, or of the steps where no numbers are given. What is no
 /// moment, NaN and what a 64-bit number of seconds does not hold, has no date: NaN.
-pub(super) fn date(
+pub(crate) fn date(
     evaluation: &mut Evaluation<'_>,
     call: &FunctionCall<'_>,
     f: fn(CivilDate) -> i64,
@@ -107,19 +107,19 @@ pub(super) fn text(time: i64) -> String {
 
 /// Calendar date and time (proleptic Gregorian).
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct CivilDate {
-    pub(super) year: i64,
+pub(crate) struct CivilDate {
+    pub(crate) year: i64,
     /// 1 to 12.
-    pub(super) month: i64,
+    pub(crate) month: i64,
     /// 1 to 31.
-    pub(super) day: i64,
+    pub(crate) day: i64,
     /// Sunday is 0.
-    pub(super) weekday: i64,
+    pub(crate) weekday: i64,
     /// 1 to 366.
-    pub(super) day_of_year: i64,
-    pub(super) days_in_month: i64,
-    pub(super) hour: i64,
-    pub(super) minute: i64,
+    pub(crate) day_of_year: i64,
+    pub(crate) days_in_month: i64,
+    pub(crate) hour: i64,
+    pub(crate) minute: i64,
 }
 
 /// Days of 400 years, after which the calendar repeats.

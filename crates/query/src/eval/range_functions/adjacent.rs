@@ -12,14 +12,14 @@ use super::rate;
 use super::series_warnings::{SeriesWarning, SeriesWarnings};
 use super::window::{FloatPoint, HistogramPoint, RangeWindow, count_until};
 
-pub(super) fn irate(
+pub(crate) fn irate(
     window: &RangeWindow<'_>,
     remarks: &mut SeriesWarnings,
 ) -> Result<Option<StepValue>> {
     Ok(last_two(window, true, remarks))
 }
 
-pub(super) fn idelta(
+pub(crate) fn idelta(
     window: &RangeWindow<'_>,
     remarks: &mut SeriesWarnings,
 ) -> Result<Option<StepValue>> {
@@ -93,7 +93,7 @@ fn is_reset(earlier: &HistogramPoint, later: &HistogramPoint) -> bool {
     later.is_restart_after(earlier) || later.value.detect_reset(&earlier.value)
 }
 
-pub(super) fn changes(
+pub(crate) fn changes(
     window: &RangeWindow<'_>,
     _: &mut SeriesWarnings,
 ) -> Result<Option<StepValue>> {
@@ -109,7 +109,7 @@ pub(super) fn changes(
     }))
 }
 
-pub(super) fn resets(
+pub(crate) fn resets(
     window: &RangeWindow<'_>,
     _: &mut SeriesWarnings,
 ) -> Result<Option<StepValue>> {

@@ -12,21 +12,21 @@ use super::extend;
 use super::series_warnings::{HistogramOperation, SeriesWarning, SeriesWarnings};
 use super::window::{HasTime, HistogramPoint, RangeWindow};
 
-pub(super) fn rate(
+pub(crate) fn rate(
     window: &RangeWindow<'_>,
     remarks: &mut SeriesWarnings,
 ) -> Result<Option<StepValue>> {
     Ok(compute_growth(window, Growth { is_counter: true, is_rate: true }, remarks))
 }
 
-pub(super) fn increase(
+pub(crate) fn increase(
     window: &RangeWindow<'_>,
     remarks: &mut SeriesWarnings,
 ) -> Result<Option<StepValue>> {
     Ok(compute_growth(window, Growth { is_counter: true, is_rate: false }, remarks))
 }
 
-pub(super) fn delta(
+pub(crate) fn delta(
     window: &RangeWindow<'_>,
     remarks: &mut SeriesWarnings,
 ) -> Result<Option<StepValue>> {

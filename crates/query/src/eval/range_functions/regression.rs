@@ -8,7 +8,7 @@ use crate::value::StepValue;
 use super::series_warnings::{SeriesWarning, SeriesWarnings};
 use super::window::{FloatPoint, RangeWindow};
 
-pub(super) fn deriv(
+pub(crate) fn deriv(
     window: &RangeWindow<'_>,
     remarks: &mut SeriesWarnings,
 ) -> Result<Option<StepValue>> {
@@ -18,7 +18,7 @@ pub(super) fn deriv(
     Ok(Some(StepValue::Number(line.slope)))
 }
 
-pub(super) fn predict_linear(
+pub(crate) fn predict_linear(
     window: &RangeWindow<'_>,
     remarks: &mut SeriesWarnings,
 ) -> Result<Option<StepValue>> {
@@ -72,7 +72,7 @@ impl RegressionLine {
 }
 
 /// A moving average that leans on its own trend (Holt's linear method).
-pub(super) fn holt_smoothing(
+pub(crate) fn holt_smoothing(
     window: &RangeWindow<'_>,
     remarks: &mut SeriesWarnings,
 ) -> Result<Option<StepValue>> {

@@ -54,7 +54,7 @@ impl From<IncompatibleHistograms> for SeriesWarning {
 
 /// Deduplicated warnings of one series.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct SeriesWarnings(BTreeSet<SeriesWarning>);
+pub(crate) struct SeriesWarnings(BTreeSet<SeriesWarning>);
 
 impl SeriesWarnings {
     pub(super) fn add(&mut self, remark: SeriesWarning) {

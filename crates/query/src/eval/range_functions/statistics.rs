@@ -8,7 +8,7 @@ use crate::value::StepValue;
 use super::series_warnings::{SeriesWarning, SeriesWarnings};
 use super::window::{FloatPoint, RangeWindow};
 
-pub(super) fn max(
+pub(crate) fn max(
     window: &RangeWindow<'_>,
     remarks: &mut SeriesWarnings,
 ) -> Result<Option<StepValue>> {
@@ -16,7 +16,7 @@ pub(super) fn max(
         .map(|float| StepValue::Number(float.value)))
 }
 
-pub(super) fn min(
+pub(crate) fn min(
     window: &RangeWindow<'_>,
     remarks: &mut SeriesWarnings,
 ) -> Result<Option<StepValue>> {
@@ -25,7 +25,7 @@ pub(super) fn min(
 }
 
 /// When the greatest was read last.
-pub(super) fn time_of_max(
+pub(crate) fn time_of_max(
     window: &RangeWindow<'_>,
     remarks: &mut SeriesWarnings,
 ) -> Result<Option<StepValue>> {
@@ -34,7 +34,7 @@ pub(super) fn time_of_max(
 }
 
 /// When the least was read last.
-pub(super) fn time_of_min(
+pub(crate) fn time_of_min(
     window: &RangeWindow<'_>,
     remarks: &mut SeriesWarnings,
 ) -> Result<Option<StepValue>> {
@@ -68,14 +68,14 @@ fn float_points<'a>(
     (!window.floats.is_empty()).then_some(window.floats)
 }
 
-pub(super) fn stddev(
+pub(crate) fn stddev(
     window: &RangeWindow<'_>,
     remarks: &mut SeriesWarnings,
 ) -> Result<Option<StepValue>> {
     Ok(variance(window, remarks).map(|variance| StepValue::Number(variance.sqrt())))
 }
 
-pub(super) fn stdvar(
+pub(crate) fn stdvar(
     window: &RangeWindow<'_>,
     remarks: &mut SeriesWarnings,
 ) -> Result<Option<StepValue>> {
@@ -97,7 +97,7 @@ fn variance(window: &RangeWindow<'_>, remarks: &mut SeriesWarnings) -> Option<f6
 }
 
 /// Median of the distances from the median.
-pub(super) fn mad(
+pub(crate) fn mad(
     window: &RangeWindow<'_>,
     remarks: &mut SeriesWarnings,
 ) -> Result<Option<StepValue>> {
@@ -113,7 +113,7 @@ pub(super) fn mad(
     Ok(Some(StepValue::Number(quantile_of(0.5, &mut values))))
 }
 
-pub(super) fn quantile(
+pub(crate) fn quantile(
     window: &RangeWindow<'_>,
     remarks: &mut SeriesWarnings,
 ) -> Result<Option<StepValue>> {

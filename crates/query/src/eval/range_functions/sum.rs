@@ -12,14 +12,14 @@ use crate::value::StepValue;
 use super::series_warnings::{HistogramOperation, SeriesWarning, SeriesWarnings};
 use super::window::{FloatPoint, HistogramPoint, RangeWindow};
 
-pub(super) fn sum(
+pub(crate) fn sum(
     window: &RangeWindow<'_>,
     remarks: &mut SeriesWarnings,
 ) -> Result<Option<StepValue>> {
     Ok(combine_window(window, remarks, sum_of_floats, sum_of_histograms))
 }
 
-pub(super) fn avg(
+pub(crate) fn avg(
     window: &RangeWindow<'_>,
     remarks: &mut SeriesWarnings,
 ) -> Result<Option<StepValue>> {

@@ -135,11 +135,15 @@ fn check_error(memory: &MemorySource, text: &str, expected: &str) {
 }
 
 #[test]
-fn all_functions_of_ranges_are_there() {
-    let of_ranges =
-        promql::FUNCTIONS.iter().filter(|one| one.args.contains(&promql::ValueType::Matrix));
-    for function in of_ranges.filter(|one| !one.name.starts_with("exact_")) {
-        assert!(super::function(function.name).is_some(), "{}", function.name);
+fn kernels_fit_signatures() {
+    for function in promql::functions() {
+        let is_of_ranges = function.args.contains(&promql::ValueType::Matrix);
+        let is_over_time = match promql::kernel(function) {
+            promql::PromqlKernel::Instant(_) => false,
+            promql::PromqlKernel::Range(_) => true,
+            promql::PromqlKernel::Planned => continue,
+        };
+        assert_eq!(is_over_time, is_of_ranges, "{}", function.name);
     }
 }
 

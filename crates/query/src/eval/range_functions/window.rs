@@ -134,7 +134,7 @@ impl WindowCursors {
 }
 
 /// Window of a range function at a step.
-pub(super) struct RangeWindow<'a> {
+pub(crate) struct RangeWindow<'a> {
     /// Of the function in the expression.
     pub(super) span: SourceSpan,
     /// The step.

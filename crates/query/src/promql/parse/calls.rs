@@ -2,9 +2,11 @@
 
 use crate::error::{Result, SourceSpan};
 
+use super::super::aggregate_op::AggregateOp;
 use super::super::ast::{Expr, ExprKind};
-use super::super::functions::{AggregateOp, FUNCTIONS, PromqlFunction, function};
+use super::super::functions::{function, functions};
 use super::super::quote::quote_text;
+use super::super::signature::PromqlFunction;
 use super::super::token::{Keyword, PromqlToken, TokenKind};
 use super::{ParsedExpr, Parser, node, starts_expr};
 
@@ -112,7 +114,7 @@ fn nearest_function(name: &str) -> Option<&'static str> {
     if name.len() > LENGTH_MAX {
         return None;
     }
-    let near = FUNCTIONS.iter().map(|function| (edit_distance(name, function.name), function.name));
+    let near = functions().map(|function| (edit_distance(name, function.name), function.name));
     let (distance, name) = near.min()?;
     (distance <= DISTANCE_MAX && distance < name.len()).then_some(name)
 }

@@ -2,7 +2,7 @@
 
 use std::f64::consts::TAU;
 
-/// Random variates (SplitMix64). Vigna).
+/// Random variates (SplitMix64; Steele, Lea and Flood, 2014).
 pub(super) struct RandomVariates {
     state: u64,
 }

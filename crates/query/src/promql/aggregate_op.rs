@@ -1,0 +1,81 @@
+//! Operators over many series.
+
+use super::ast::ValueType;
+
+/// Operators over many series.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[expect(missing_docs, reason = "the names say it; `text` has how they are written")]
+pub enum AggregateOp {
+    Avg,
+    BottomK,
+    Count,
+    CountValues,
+    Group,
+    LimitK,
+    LimitRatio,
+    Max,
+    Min,
+    Quantile,
+    Stddev,
+    Stdvar,
+    Sum,
+    TopK,
+}
+
+impl AggregateOp {
+    /// All of them.
+    pub const ALL: [AggregateOp; 14] = {
+        use AggregateOp::*;
+        [
+            Avg,
+            BottomK,
+            Count,
+            CountValues,
+            Group,
+            LimitK,
+            LimitRatio,
+            Max,
+            Min,
+            Quantile,
+            Stddev,
+            Stdvar,
+            Sum,
+            TopK,
+        ]
+    };
+
+    /// As it is written.
+    pub fn text(self) -> &'static str {
+        match self {
+            AggregateOp::Avg => "avg",
+            AggregateOp::BottomK => "bottomk",
+            AggregateOp::Count => "count",
+            AggregateOp::CountValues => "count_values",
+            AggregateOp::Group => "group",
+            AggregateOp::LimitK => "limitk",
+            AggregateOp::LimitRatio => "limit_ratio",
+            AggregateOp::Max => "max",
+            AggregateOp::Min => "min",
+            AggregateOp::Quantile => "quantile",
+            AggregateOp::Stddev => "stddev",
+            AggregateOp::Stdvar => "stdvar",
+            AggregateOp::Sum => "sum",
+            AggregateOp::TopK => "topk",
+        }
+    }
+
+    /// The type of its parameter, if it has one.
+    pub fn param(self) -> Option<ValueType> {
+        use AggregateOp::*;
+        match self {
+            CountValues => Some(ValueType::Text),
+            BottomK | LimitK | LimitRatio | Quantile | TopK => Some(ValueType::Scalar),
+            _ => None,
+        }
+    }
+
+    /// Whether it has to be switched on.
+    pub fn is_experimental(self) -> bool {
+        matches!(self, AggregateOp::LimitK | AggregateOp::LimitRatio)
+    }
+}
