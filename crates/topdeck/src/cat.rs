@@ -6,11 +6,12 @@ use std::process::ExitCode;
 
 use anyhow::{Result, bail};
 
-use crate::command::{escape_control, print_stdout};
+use crate::command::print_stdout;
 use crate::processes::find::{self, MatchPreference};
 use crate::processes::metric_patterns::MetricPatterns;
 use crate::processes::reference_time::ReferenceTime;
 use crate::processes::{listing, report};
+use render::text::escape_control;
 
 /// Show all metrics of a process
 ///

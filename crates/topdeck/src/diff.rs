@@ -6,14 +6,15 @@ use std::process::ExitCode;
 use anyhow::{Result, bail};
 use shm::snapshot::{MetricValue, ProcessMetric};
 
-use crate::command::{escape_control, print_message, print_stdout};
-use crate::hist::value_formatter::count;
-use crate::journal::format::{format_ns, format_table};
+use crate::command::{print_message, print_stdout};
 use crate::processes::find::{self, MatchPreference, MatchedProcess};
 use crate::processes::process_waiter::{self, ProcessWaiter, WakeReason};
 use crate::processes::reference_time::{self, ReferenceTime};
 use crate::processes::value_change::{self, ValueChange};
 use crate::processes::{report, values};
+use render::text::escape_control;
+use render::value_formatter::count;
+use render::{table::format_table, time::format_ns};
 
 /// Show what changed in a process between two moments
 ///

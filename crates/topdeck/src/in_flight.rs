@@ -6,12 +6,13 @@ use anyhow::{Result, bail};
 use api::document::labels;
 use api::json::Json::{self, List, Null, Object, Text};
 use api::json::integer;
+use render::text::escape_control;
 
-use crate::command::{escape_control, print_message, print_stdout};
-use crate::hist::value_formatter::count;
+use crate::command::{print_message, print_stdout};
 use crate::processes::find::{self, MatchPreference, MatchedProcess};
 use crate::processes::operations::Operations;
 use crate::processes::reference_time::{self, ReferenceTime};
+use render::value_formatter::count;
 
 /// Show the operations that have begun and have not ended
 ///

@@ -37,13 +37,13 @@ use signal_hook::iterator::Signals;
 
 use crate::background;
 use crate::command::{print_message, print_stderr, print_stdout};
-use crate::hist::terminal::Terminal;
 pub(crate) use crate::load::options::Options;
 use crate::load::options::{Command, RunOptions};
 use crate::load::push_sink::PushSink;
 use crate::load::run_observer::RunObserver;
 use crate::load::run_plan::RunPlan;
 use crate::load::run_report::{RequirementResult, RunReport};
+use render::terminal::Terminal;
 
 /// Exit status: the result is invalid.
 const INVALID_RESULT: u8 = 3;

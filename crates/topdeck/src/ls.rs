@@ -5,11 +5,12 @@ use std::process::ExitCode;
 use anyhow::Result;
 use shm::ProcessState;
 
-use crate::command::{escape_control, print_message, print_stdout};
-use crate::hist::value_formatter::count;
-use crate::journal::format::format_table;
+use crate::command::{print_message, print_stdout};
 use crate::processes::find::{self, MatchedProcess};
 use crate::processes::listing;
+use render::table::format_table;
+use render::text::escape_control;
+use render::value_formatter::count;
 
 /// List the processes that show metrics in shared memory
 ///

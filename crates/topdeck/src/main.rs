@@ -33,7 +33,6 @@ mod server_client;
 mod settings;
 mod snapshot;
 mod store;
-mod svg;
 mod time;
 mod token;
 mod top;

@@ -5,15 +5,16 @@ use std::process::ExitCode;
 use anyhow::{Result, bail};
 use shm::ProcessState;
 
-use crate::command::{escape_control, print_message, print_stdout};
-use crate::hist::value_formatter::count;
+use crate::command::{print_message, print_stdout};
 use crate::in_flight::LISTED_MAX;
-use crate::journal::format::format_table;
 use crate::processes::find::{self, MatchPreference, MatchedProcess};
 use crate::processes::metric_patterns::MetricPatterns;
 use crate::processes::operations::Operations;
 use crate::processes::reference_time::{self, ReferenceTime};
 use crate::processes::{listing, report};
+use render::table::format_table;
+use render::text::escape_control;
+use render::value_formatter::count;
 
 /// Tell what a process that died was doing
 ///

@@ -5,14 +5,15 @@ use std::process::ExitCode;
 use anyhow::{Result, bail};
 use shm::snapshot::ProcessMetric;
 
-use crate::command::{escape_control, print_stdout};
-use crate::hist::value_formatter::count;
-use crate::journal::format::{format_ns, format_table};
+use crate::command::print_stdout;
 use crate::processes::find::{self, MatchPreference};
 use crate::processes::metric_patterns::MetricPatterns;
 use crate::processes::process_waiter::{self, ProcessWaiter, WakeReason};
 use crate::processes::{reference_time, report, value_change};
-use crate::store;
+use render::text::escape_control;
+use render::text::plural;
+use render::value_formatter::count;
+use render::{table::format_table, time::format_ns};
 
 /// Show what changes in a process, interval by interval
 ///
@@ -148,7 +149,7 @@ fn change_lines(rows: &[[String; 4]], over_ns: u64, late: u64) -> String {
 }
 
 fn summary_text(why: &str, seen: &WatchSummary) -> String {
-    let mut text = format!("{why}: {}", store::plural(seen.intervals, "interval", "intervals"));
+    let mut text = format!("{why}: {}", plural(seen.intervals, "interval", "intervals"));
     if seen.unchanged > 0 {
         text.push_str(&format!(", nothing changed in {}", count(seen.unchanged)));
     }

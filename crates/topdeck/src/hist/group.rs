@@ -7,7 +7,7 @@ use collect::{DecodedSample, Unit};
 use hist::Histogram;
 
 use crate::hist::heat;
-use crate::hist::merged_distribution::MergedDistribution;
+use render::merged_distribution::MergedDistribution;
 
 /// Tags are named in a note only while they are few.
 const TAGS_KEPT_MAX: usize = 20;
@@ -83,6 +83,6 @@ impl DistributionGroup {
         row.end = row.end.max(reading.end);
         let reaches = |end: i64| end.saturating_sub(row_start) > row_ns;
         row.reach_past += u64::from(reading.end.is_some_and(reaches));
-        row.distribution.add(histogram)
+        Ok(row.distribution.add(histogram)?)
     }
 }

@@ -14,10 +14,10 @@ use collect::{
 use crate::hist::group::{DistributionGroup, GroupKey};
 use crate::hist::heat;
 use crate::hist::intervals;
-use crate::hist::merged_distribution::NumberRecorder;
+use crate::hist::number_recorder::NumberRecorder;
 use crate::hist::options::Options;
 use crate::hist::threshold_count;
-use crate::hist::value_formatter;
+use render::value_formatter;
 
 /// Enough of an input to tell its format, and to read numbers without waiting for the kernel.
 pub(crate) const HEAD_BYTES: u64 = 1 << 20;

@@ -10,12 +10,13 @@ use hist::{CompensatedSum, TrackedValue};
 
 use crate::hist::group::DistributionGroup;
 use crate::hist::input::{self, CollectedInput};
-use crate::hist::merged_distribution::MergedDistribution;
 use crate::hist::options::Options;
-use crate::hist::value_formatter::ValueFormatter;
-use crate::hist::{compare, decades, intervals, threshold_count};
+use crate::hist::{compare, intervals, threshold_count};
 use api::json::Json::{self, Bool, List, Null, Object, Text};
 use api::json::{integer, number};
+use render::decades;
+use render::merged_distribution::MergedDistribution;
+use render::value_formatter::ValueFormatter;
 
 const SCHEMA: u64 = 1;
 
@@ -63,16 +64,16 @@ fn group_json(options: &Options, group: &DistributionGroup) -> Result<Json> {
     ];
     fields.extend(distribution_json(options, &group.distribution));
     let limits = threshold_count::count_all(options, group)?;
-    let above = limits.iter().map(|above| {
+    let above = options.above.iter().zip(&limits).map(|(written, above)| {
         Object(vec![
-            ("written", Text(above.quantity.to_string())),
+            ("written", Text(written.to_string())),
             ("limit", number(above.threshold)),
             ("count", count(above.count)),
             ("share", bracket(above.count.fraction_of(group.distribution.count()))),
         ])
     });
     fields.push(("above", List(above.collect())));
-    let decades = decades::split_decades(group, &show).into_iter().map(|decade| {
+    let decades = decades::split_decades(&group.distribution, &show).into_iter().map(|decade| {
         Object(vec![
             ("from", number(decade.from)),
             ("below", number(decade.below)),

@@ -6,12 +6,13 @@ use std::fmt::Write as _;
 use anyhow::Result;
 use collect::Unit;
 
-use crate::heatmap::{self, Heatmap, HeatmapColumn};
-use crate::hist::merged_distribution::MergedDistribution;
 use crate::load::run_report::{RunReport, invalid_heading, run_conditions};
 use crate::load::statistics::{self, StatisticsTable};
 use crate::load::{sessions, spectra};
-use crate::svg::{self, escape};
+use render::chart::heatmap::{Heatmap, HeatmapColumn};
+use render::merged_distribution::MergedDistribution;
+use render::svg::heatmap as svg_heatmap;
+use render::svg::{self, escape};
 
 const STYLE: &str = "\
 :root{color-scheme:light dark}\
@@ -59,7 +60,7 @@ pub(crate) fn to_html(report: &RunReport) -> Result<String> {
         let _ = writeln!(body, "<figure>{picture}</figure>");
     }
     if let Some(map) = heatmap_of(report)? {
-        let picture = heatmap::element("heatmap-", &[map])?;
+        let picture = svg_heatmap::element("heatmap-", &[map])?;
         let _ = writeln!(body, "<figure>{picture}</figure>");
     }
     if run.per_request.len() > 1 {
@@ -87,7 +88,7 @@ pub(crate) fn to_html(report: &RunReport) -> Result<String> {
         let _ = writeln!(body, "<p class=\"quiet\">{}</p>", escape(&push.text()));
     }
     let title = escape(&format!("{} – topdeck load", plan.target));
-    let styles = [svg::STYLE, &heatmap::style(), spectra::STYLE, STYLE].concat();
+    let styles = [svg::STYLE, &svg_heatmap::style(), spectra::STYLE, STYLE].concat();
     Ok(format!(
         "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
          <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">\n\

@@ -18,10 +18,10 @@ use net::Endpoint;
 use net::dial::{DialTimeouts, Dialer, HttpConnection, ResponseLimits};
 use net::tls::ClientTls;
 
-use crate::hist::value_formatter::count;
-use crate::journal::format::format_time;
 use crate::load::options::RunOptions;
 use crate::load::run_plan::RunPlan;
+use render::time::format_time;
+use render::value_formatter::count;
 
 /// Ingest endpoint.
 const PATH: &str = "/v1/import?format=frames";

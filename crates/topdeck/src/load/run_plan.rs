@@ -11,10 +11,9 @@ use load::{
     Settings, Target, Template, format_rate,
 };
 
-use crate::hist::intervals;
-use crate::hist::value_formatter::count;
 use crate::load::machine_info::MachineInfo;
 use crate::load::options::RunOptions;
+use render::value_formatter::count;
 
 /// Settings and description of a run.
 pub(crate) struct RunPlan {
@@ -216,7 +215,7 @@ fn schedule_text(options: &RunOptions, schedule: &Schedule) -> String {
 
 /// Formats a duration.
 pub(crate) fn format_duration(ns: u64) -> String {
-    intervals::duration_text(i64::try_from(ns).unwrap_or(i64::MAX))
+    render::time::duration_text(i64::try_from(ns).unwrap_or(i64::MAX))
 }
 
 fn requests(options: &RunOptions, path: &str) -> Result<Requests> {

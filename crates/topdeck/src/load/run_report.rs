@@ -8,16 +8,16 @@ use load::{
     ValidityWarning, format_rate,
 };
 
-use crate::command::escape_control;
-use crate::compare::report::wrap_text;
-use crate::hist::terminal::{Terminal, TextStyle};
-use crate::hist::value_formatter::count;
-use crate::journal::format::{format_ns, format_time};
 use crate::load::push_sink::PushSummary;
 use crate::load::run_plan::{self, RunPlan};
 use crate::load::sessions;
 use crate::load::statistics::{self, StatisticsTable, numbers};
-use crate::query::text_table::TextTable;
+use render::table::TextTable;
+use render::terminal::{Terminal, TextStyle};
+use render::text::escape_control;
+use render::text::wrap_text;
+use render::time::{format_ns, format_time};
+use render::value_formatter::count;
 
 /// Everything that reports of a run contain.
 pub(crate) struct RunReport {
@@ -249,8 +249,8 @@ fn grid(text: &mut String, grid: &StatisticsTable, terminal: &Terminal) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::hist::terminal::ColourDepth;
     use crate::load::stored_run::tests::report;
+    use render::terminal::ColourDepth;
 
     /// The table splits rows that exceed the width of the terminal.
     #[test]

@@ -13,10 +13,6 @@ use load::{
     ValidityWarning, format_rate,
 };
 
-use crate::command::escape_control;
-use crate::hist::terminal::{Terminal, TextStyle};
-use crate::hist::value_formatter::count;
-use crate::journal::format::format_time;
 use crate::load::options::RunOptions;
 use crate::load::run_plan::{RunPlan, format_duration};
 use crate::load::run_report::{
@@ -24,7 +20,11 @@ use crate::load::run_report::{
 };
 use crate::load::statistics::{at, numbers};
 use crate::load::write_text;
-use crate::query::text_table::TextTable;
+use render::table::TextTable;
+use render::terminal::{Terminal, TextStyle};
+use render::text::escape_control;
+use render::time::format_time;
+use render::value_formatter::count;
 
 /// Everything that reports of a search contain.
 pub(crate) struct SearchReport {

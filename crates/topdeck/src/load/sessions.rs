@@ -7,10 +7,10 @@ use hist::Histogram;
 use load::Sessions;
 
 use crate::command::print_stdout;
-use crate::hist::terminal::{Terminal, TextStyle};
-use crate::hist::value_formatter::{count, quantile_name};
 use crate::load::statistics::{at, numbers, share_name};
-use crate::query::text_table::TextTable;
+use render::table::TextTable;
+use render::terminal::{Terminal, TextStyle};
+use render::value_formatter::{count, quantile_name};
 
 /// Share of sessions that hit a slow response
 ///
@@ -134,7 +134,7 @@ mod tests {
     use expect_test::expect;
 
     use super::*;
-    use crate::hist::terminal::ColourDepth;
+    use render::terminal::ColourDepth;
 
     #[test]
     fn most_sessions_exceed_p99() {

@@ -6,12 +6,12 @@ use std::fmt::Write as _;
 use hist::Histogram;
 use load::Tally;
 
-use crate::hist::axis::{Axis, PercentileAxis};
-use crate::hist::curve::CurveFrame;
-use crate::hist::merged_distribution::MergedDistribution;
-use crate::hist::percentile_spectrum::PercentileSpectrum;
 use crate::load::statistics::{at, share_name, show};
-use crate::svg::{self, CHAR_WIDTH, LEFT, PLOT, TextAnchor, line, text};
+use render::chart::axis::{Axis, PercentileAxis};
+use render::chart::percentile_spectrum::PercentileSpectrum;
+use render::merged_distribution::MergedDistribution;
+use render::svg::curve::CurveFrame;
+use render::svg::{self, CHAR_WIDTH, LEFT, PLOT, TextAnchor, line, text};
 
 /// Height above the plot: title and legend.
 const HEAD: f64 = 96.0;

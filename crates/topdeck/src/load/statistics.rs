@@ -4,9 +4,9 @@ use collect::Unit;
 use hist::{Bracket, Histogram};
 use load::{Failure, RunResult, Tally, format_rate};
 
-use crate::hist::value_formatter::{self, ValueFormatter, count};
 use crate::load::run_plan::RunPlan;
-use crate::query::number_formatter::{EstimateNote, NumberFormatter};
+use render::number_formatter::{EstimateNote, NumberFormatter};
+use render::value_formatter::{self, ValueFormatter, count};
 
 /// Percentiles in reports, followed by maximum and mean.
 pub(crate) const SHARES: [f64; 6] = [0.5, 0.9, 0.99, 0.999, 0.9999, 1.0];

@@ -3,8 +3,8 @@
 use shm::MetricRole;
 use shm::snapshot::{MetricValue, NumericValue, ProcessMetric};
 
-use crate::hist::value_formatter::{count, share};
 use crate::processes::values;
+use render::value_formatter::{count, share};
 
 /// What follows for a metric from those it is linked to; empty where nothing does.
 pub(crate) fn derived_remark(metrics: &[ProcessMetric], at: usize) -> String {

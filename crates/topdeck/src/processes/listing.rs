@@ -3,15 +3,16 @@
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 
-use crate::hist::value_formatter::count;
-use crate::journal::format;
 use crate::processes::find::MatchedProcess;
-use crate::time;
+use render::bytes::format_bytes;
+use render::time::format_time;
+use render::time::precise_time_text;
+use render::value_formatter::count;
 
 /// Since when it shows metrics; of formats that do not say, unknown.
 pub(crate) fn start_text(process: &MatchedProcess) -> String {
     match process.attached.reader() {
-        Some(reader) => format::format_time(reader.process().created_unix_ns),
+        Some(reader) => format_time(reader.process().created_unix_ns),
         None => "unknown".to_owned(),
     }
 }
@@ -34,7 +35,7 @@ pub(crate) fn owner_name(process: &MatchedProcess) -> String {
 /// What its file takes of memory.
 pub(crate) fn memory_text(process: &MatchedProcess) -> String {
     let found = fs::metadata(&process.attached.metrics_file().path);
-    found.map_or_else(|_| "unknown".to_owned(), |found| format::format_bytes(found.blocks() * 512))
+    found.map_or_else(|_| "unknown".to_owned(), |found| format_bytes(found.blocks() * 512))
 }
 
 /// How many series it shows.
@@ -59,7 +60,7 @@ pub(crate) fn heading_lines(process: &MatchedProcess) -> Vec<String> {
     let of = reader.process();
     lines.push(format!(
         "  since    {}",
-        time::time_text(of.created_unix_ns / 1_000_000 * 1_000_000)
+        precise_time_text(of.created_unix_ns / 1_000_000 * 1_000_000)
     ));
     let missing = [
         (of.lost_records, "records found no room and are missing"),

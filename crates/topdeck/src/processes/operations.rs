@@ -2,10 +2,10 @@
 
 use shm::snapshot::{MetricValue, ProcessMetric};
 
-use crate::command::escape_control;
-use crate::hist::value_formatter::count;
-use crate::journal::format::{format_ns, format_table};
 use crate::processes::reference_time::ReferenceTime;
+use render::text::escape_control;
+use render::value_formatter::count;
+use render::{table::format_table, time::format_ns};
 
 /// An operation of some process.
 #[derive(Clone, Debug)]

@@ -3,10 +3,10 @@
 
 use shm::snapshot::{MetricValue, ProcessMetric};
 
-use crate::journal::format::format_ns;
 use crate::processes::find::MatchedProcess;
 use crate::processes::values;
 use crate::time;
+use render::time::format_ns;
 
 /// Reference time and its source.
 #[derive(Clone, Debug)]
@@ -69,7 +69,7 @@ impl ReferenceTime {
 
 /// A time to the millisecond.
 pub(crate) fn time_ms_text(unix_ns: i64) -> String {
-    crate::hist::intervals::time_text(unix_ns, 1_000_000)
+    render::time::time_text(unix_ns, 1_000_000)
 }
 
 /// A moment of a process since 1970, by the time at which its file was made.

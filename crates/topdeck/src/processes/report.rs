@@ -3,13 +3,13 @@
 use collect::Unit;
 use shm::snapshot::ProcessMetric;
 
-use crate::command::escape_control;
-use crate::hist::value_formatter::count;
-use crate::journal::format::format_table;
 use crate::processes::metric_patterns::MetricPatterns;
 use crate::processes::reference_time::ReferenceTime;
 use crate::processes::value_change::ValueChange;
 use crate::processes::{derived, values};
+use render::table::format_table;
+use render::text::escape_control;
+use render::value_formatter::count;
 
 /// One row for each metric that is wanted: its name, its value and what follows from it and others.
 pub(crate) fn metrics_table(

@@ -6,9 +6,9 @@ use shm::snapshot::{
     HeartbeatSnapshot, InFlightSnapshot, MetricValue, NumericValue, ProcessMetric,
 };
 
-use crate::hist::value_formatter::{ValueFormatter, count};
-use crate::journal::format::format_ns;
 use crate::processes::reference_time::ReferenceTime;
+use render::time::format_ns;
+use render::value_formatter::{ValueFormatter, count};
 
 /// `name{label="value"}`.
 pub(crate) fn series_name(metric: &ProcessMetric) -> String {

@@ -5,16 +5,18 @@ use collect::Unit;
 use hist::Bracket;
 use query::{QueryResult, ResultData, StepValue, Stream};
 
-use crate::command::escape_control;
-use crate::heatmap::{self, Heatmap, HeatmapColumn, time_axis};
-use crate::hist::merged_distribution::MergedDistribution;
-use crate::hist::plot::{GUTTER, axis_lines};
-use crate::hist::terminal::{Terminal, TextStyle};
 use crate::store::stat::gap_text;
+use render::chart::heatmap::{Heatmap, HeatmapColumn};
+use render::chart::time_axis;
+use render::merged_distribution::MergedDistribution;
+use render::terminal::heatmap as terminal_heatmap;
+use render::terminal::plot::{GUTTER, axis_lines};
+use render::terminal::{Terminal, TextStyle};
+use render::text::escape_control;
 
-use super::number_formatter::{NumberFormatter, number_bracket};
-use super::result_page::{self, NO_RESULT, StreamNames};
+use super::result_page::{self, NO_RESULT, StreamNames, number_bracket};
 use api::maxima::Maxima;
+use render::number_formatter::NumberFormatter;
 
 /// Lines of a picture, without its axis.
 const ROWS: usize = 16;
@@ -140,7 +142,7 @@ fn heatmap_text(
         thresholds: Vec::new(),
         warnings: note.into_iter().collect(),
     };
-    heatmap::heatmap_text(&map, terminal)
+    Ok(terminal_heatmap::heatmap_text(&map, terminal)?)
 }
 
 /// Lines in one picture. A column of it is one step, or several, or a part of one.

@@ -2,8 +2,8 @@
 
 use ratatui_core::text::Span;
 
-use crate::hist::terminal::TextStyle;
 use crate::top::sparkline::Sparkline;
+use render::terminal::TextStyle;
 
 /// A column.
 #[derive(Clone, Debug)]

@@ -5,13 +5,13 @@ use hist::Bracket;
 use shm::ProcessState;
 use shm::snapshot::MetricValue;
 
-use crate::hist::terminal::TextStyle;
-use crate::hist::value_formatter::{self, ValueFormatter};
 use crate::processes::values;
 use crate::top::column_table::{ColumnHeading, TableCell};
 use crate::top::process_history::{PendingOperations, ProcessHistory, pending_in};
 use crate::top::series_history::SeriesHistory;
 use crate::top::sparkline::{self, Sparkline};
+use render::terminal::TextStyle;
+use render::value_formatter::{self, ValueFormatter};
 
 /// A column of either table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -217,7 +217,7 @@ fn value_text(series: &SeriesHistory, now_ns: u64) -> String {
             MetricValue::Counter(number) | MetricValue::Gauge(number) => {
                 values::format_number(unit, *number)
             }
-            MetricValue::Text(text) => crate::command::escape_control(text),
+            MetricValue::Text(text) => render::text::escape_control(text),
             MetricValue::InFlight(table) => {
                 match pending_text(pending_in(table, now_ns)).as_str() {
                     "0" => "none in flight".into(),

@@ -3,18 +3,18 @@
 
 use hist::Bracket;
 
-use crate::heatmap::{self, Heatmap, HeatmapColumn};
-use crate::hist::group::{DistributionGroup, GroupKey};
-use crate::hist::merged_distribution::MergedDistribution;
-use crate::hist::plot;
-use crate::hist::terminal::{Terminal, TextStyle};
-use crate::hist::value_formatter::{self, ValueFormatter};
 use crate::processes::values;
 use crate::top::app_state::{AppState, HistogramWindow, SampleTime};
 use crate::top::column_table::{ColumnHeading, ColumnTable, TableCell};
 use crate::top::columns::age_text;
 use crate::top::metric_interval::IntervalChange;
 use crate::top::series_history::SeriesHistory;
+use render::chart::heatmap::{Heatmap, HeatmapColumn};
+use render::merged_distribution::MergedDistribution;
+use render::terminal::heatmap as terminal_heatmap;
+use render::terminal::plot;
+use render::terminal::{Terminal, TextStyle};
+use render::value_formatter::{self, ValueFormatter};
 
 /// Narrower, nothing can be drawn; what is beyond the screen is cut off.
 const WIDTH_MIN: usize = 30;
@@ -44,7 +44,7 @@ pub(crate) fn page_lines(
     let mut lines = statistics_table(series, &windows).text(screen.width);
     lines.push(String::new());
     if let Some(moment) = board.last_sample.filter(|_| !series.points.is_empty()) {
-        match heatmap::heatmap_text(&series_heatmap(series, moment), screen) {
+        match terminal_heatmap::heatmap_text(&series_heatmap(series, moment), screen) {
             Ok(text) => lines.extend(text.lines().map(str::to_owned)),
             Err(error) => lines.push(format!("  no heatmap: {error}")),
         }
@@ -53,11 +53,8 @@ pub(crate) fn page_lines(
     }
     let shown = windows.into_iter().find(|(window, ..)| *window == board.window);
     let Some((window, whole, _)) = shown else { return lines };
-    let key = GroupKey { file: None, metric: String::new(), by: None, unit: series.unit.clone() };
-    let mut group = DistributionGroup::new(key);
-    group.distribution = whole;
     let name = window_name(window);
-    if group.distribution.count() == 0 {
+    if whole.count() == 0 {
         lines
             .extend([String::new(), format!("  No values in the {name}; w shows another window.")]);
         return lines;
@@ -72,13 +69,13 @@ pub(crate) fn page_lines(
         &format!("Distribution, {name}"),
         "share of the values by column; w: another window",
     ));
-    lines.extend(plot::distribution(&group, &show, screen));
+    lines.extend(plot::distribution(&whole, &show, screen));
     lines.push(String::new());
     lines.push(heading(
         &format!("Percentile spectrum, {name}"),
         "each step right is ten times rarer",
     ));
-    lines.extend(plot::spectrum(&group, &show, screen));
+    lines.extend(plot::spectrum(&whole, &show, screen));
     lines
 }
 

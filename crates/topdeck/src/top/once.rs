@@ -1,10 +1,9 @@
 //! `--once`: the table as text, for scripts and whoever has no terminal.
 
-use crate::hist::intervals;
-use crate::hist::value_formatter;
 use crate::top::app_state::AppState;
 use crate::top::column_table::{ColumnTable, TableCell};
 use crate::top::columns::{TableColumn, age_text, row_status};
+use render::value_formatter;
 
 /// What was seen between two looks.
 pub(crate) fn snapshot_text(board: &AppState) -> String {
@@ -43,7 +42,10 @@ fn summary_line(board: &AppState, rows: usize) -> String {
             let late = if moment.is_late { ", late" } else { "" };
             line.push_str(&format!(", the last {}{late}", age_text(length)));
         }
-        line.push_str(&format!(", {}", intervals::time_text(moment.unix_ns, intervals::NS_PER_S)));
+        line.push_str(&format!(
+            ", {}",
+            render::time::time_text(moment.unix_ns, render::time::NS_PER_S)
+        ));
     }
     line
 }

@@ -7,15 +7,14 @@ use ratatui_core::layout::Rect;
 use ratatui_core::style::{Color, Modifier, Style};
 use ratatui_core::text::{Line, Span};
 
-use crate::hist::intervals;
-use crate::hist::terminal::{ColourDepth, Terminal, TextStyle};
-use crate::hist::value_formatter;
 use crate::top::app_state::{AppPage, AppState};
 use crate::top::column_table::{ColumnTable, display_width, truncate};
 use crate::top::columns::{TableColumn, age_text, row_status};
 use crate::top::process_history::ProcessHistory;
 use crate::top::series_history::SeriesHistory;
 use crate::top::{ansi, distribution, keys};
+use render::terminal::{ColourDepth, Terminal, TextStyle};
+use render::value_formatter;
 use shm::snapshot::MetricValue;
 
 /// Fills the screen.
@@ -269,7 +268,7 @@ fn title_line(
     all.extend(parts.iter().map(|part| (part.clone(), None)));
     if let Some(moment) = board.last_sample {
         all.push((
-            intervals::time_text(moment.unix_ns, intervals::NS_PER_S),
+            render::time::time_text(moment.unix_ns, render::time::NS_PER_S),
             Some(TextStyle::Faint),
         ));
     }
@@ -295,7 +294,7 @@ fn process_status(board: &AppState, process: &ProcessHistory) -> (String, TextSt
         let more =
             if more.is_empty() { String::new() } else { format!(" (and {} more)", more.len()) };
         return (
-            format!("a file could not be read{more}: {}", crate::command::escape_control(problem)),
+            format!("a file could not be read{more}: {}", render::text::escape_control(problem)),
             TextStyle::Max,
         );
     }
@@ -316,7 +315,7 @@ fn series_status(series: &SeriesHistory, process: &ProcessHistory) -> (String, T
             oldest.tags.iter().map(|(name, value)| format!("{name}={value:?}")).collect();
         let age = age_text(process.sampled_ns.saturating_sub(oldest.start_ns));
         let text = format!("oldest: {age}, number {}, {}", oldest.number, tags.join(", "));
-        return (crate::command::escape_control(&text), TextStyle::Heading);
+        return (render::text::escape_control(&text), TextStyle::Heading);
     }
     if let Some(MetricValue::Unknown(why)) = series.value() {
         return (format!("? {why}"), TextStyle::Max);
@@ -342,7 +341,7 @@ fn filled_with_reason(
     }
     for problem in board.errors.iter().take(frame.rows.saturating_sub(4)) {
         lines.push(styled_line(
-            &format!("  {}", crate::command::escape_control(problem)),
+            &format!("  {}", render::text::escape_control(problem)),
             TextStyle::Max,
             colours,
         ));

@@ -7,10 +7,10 @@ use hist::Histogram;
 use shm::ProcessState;
 use shm::snapshot::{InFlightSnapshot, MetricRole, MetricValue};
 
-use crate::command::escape_control;
 use crate::top::partial_value::{PartialValue, SampledSeries};
 use crate::top::process_sample::ProcessSample;
 use crate::top::series_history::SeriesHistory;
+use render::text::escape_control;
 
 /// A row shows another metric only once that is so much busier: rows that change their metric every second cannot be read.
 const BUSIER_RATIO: f64 = 1.5;

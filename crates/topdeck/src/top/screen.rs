@@ -18,11 +18,11 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use crate::background;
-use crate::hist::terminal::Terminal;
 use crate::top::app_state::AppState;
 use crate::top::detail_selection::DetailSelection;
 use crate::top::process_monitor::ProcessMonitor;
 use crate::top::{keys, page_view};
+use render::terminal::Terminal;
 
 /// A signal is seen so late at the most.
 const WAIT_NS: u64 = 200_000_000;

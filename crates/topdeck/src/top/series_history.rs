@@ -6,10 +6,10 @@ use collect::Unit;
 use hist::Histogram;
 use shm::snapshot::{MetricRole, MetricValue, ProcessMetric};
 
-use crate::command::escape_control;
 use crate::processes::values;
 use crate::top::metric_interval::{IntervalChange, IntervalStats, MetricInterval, ONE_SAMPLE};
 use crate::top::partial_value::PartialValue;
+use render::text::escape_control;
 
 /// So much of the past is kept of what is followed.
 pub(crate) const POINTS_NS: u64 = 60_000_000_000;

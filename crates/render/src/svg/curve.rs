@@ -4,17 +4,20 @@ use std::fmt::Write as _;
 
 use hist::Bracket;
 
-use crate::hist::axis::{Axis, PercentileAxis};
-use crate::hist::value_formatter::ValueFormatter;
+use crate::chart::axis::{Axis, PercentileAxis};
 use crate::svg::{CHAR_WIDTH, LEFT, OccupiedSpans, PLOT, TextAnchor, line, text};
+use crate::value_formatter::ValueFormatter;
 
 /// Where curves are drawn.
-pub(crate) struct CurveFrame {
-    pub(crate) axis: Axis,
-    pub(crate) percentiles: PercentileAxis,
+pub struct CurveFrame {
+    /// Of the values.
+    pub axis: Axis,
+    /// Of the quantiles.
+    pub percentiles: PercentileAxis,
     /// From above.
-    pub(crate) top: f64,
-    pub(crate) height: f64,
+    pub top: f64,
+    /// Of the plot.
+    pub height: f64,
 }
 
 impl CurveFrame {
@@ -23,17 +26,17 @@ impl CurveFrame {
     }
 
     /// Height of a value, in the unit of pictures.
-    pub(crate) fn y(&self, base: f64) -> f64 {
+    pub fn y(&self, base: f64) -> f64 {
         self.bottom() - self.axis.position(base) * self.height
     }
 
     /// From the left, of a place from 0 to 1.
-    pub(crate) fn x(&self, place: f64) -> f64 {
+    pub fn x(&self, place: f64) -> f64 {
         LEFT + place * PLOT
     }
 
     /// Both axes with their names.
-    pub(crate) fn draw(&self, out: &mut String, show: &ValueFormatter) {
+    pub fn draw(&self, out: &mut String, show: &ValueFormatter) {
         let bottom = self.bottom();
         let (x, y) = (|place| self.x(place), |base| self.y(base));
         let mut room = OccupiedSpans::default();
@@ -58,7 +61,7 @@ impl CurveFrame {
     }
 
     /// A curve, with the classes of its bounds and of itself.
-    pub(crate) fn curve(&self, out: &mut String, columns: &[Bracket], [doubt, curve]: [&str; 2]) {
+    pub fn curve(&self, out: &mut String, columns: &[Bracket], [doubt, curve]: [&str; 2]) {
         let last = columns.len().saturating_sub(1).max(1) as f64;
         let point =
             |at: usize, base: f64| format!("{:.1} {:.1}", self.x(at as f64 / last), self.y(base));

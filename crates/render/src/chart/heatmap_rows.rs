@@ -6,9 +6,9 @@
 
 use hist::{Bracket, Cell};
 
-use crate::hist::axis::Axis;
-use crate::hist::merged_distribution::MergedDistribution;
-use crate::hist::value_formatter::ValueFormatter;
+use crate::chart::axis::Axis;
+use crate::merged_distribution::MergedDistribution;
+use crate::value_formatter::ValueFormatter;
 
 /// One row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

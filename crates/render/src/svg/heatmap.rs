@@ -5,16 +5,17 @@
 
 use std::fmt::Write as _;
 
-use anyhow::Result;
+use hist::MergeError;
 
-use crate::heatmap::colour_scale::{self, Background, ColourScale};
-use crate::heatmap::rows::{HeatmapRow, HeatmapRows};
-use crate::heatmap::{FittedColumns, Heatmap, HeatmapColumn, time_axis};
-use crate::hist::intervals;
-use crate::hist::value_formatter::{self, ValueFormatter};
+use crate::chart::colour_scale::{self, Background, ColourScale};
+use crate::chart::heatmap::{FittedColumns, Heatmap, HeatmapColumn};
+use crate::chart::heatmap_rows::{HeatmapRow, HeatmapRows};
+use crate::chart::time_axis;
 use crate::svg::{
     self, CHAR_WIDTH, LEFT, LINE, OccupiedSpans, PLOT, TextAnchor, WIDTH, line, text,
 };
+use crate::time;
+use crate::value_formatter::{self, ValueFormatter};
 
 /// From the top to the plot, without the lines for limits.
 const HEADER_HEIGHT: f64 = 118.0;
@@ -54,13 +55,13 @@ const HATCH: &str = "<defs><pattern id=\"hatch\" width=\"7\" height=\"7\" patter
 patternTransform=\"rotate(45)\"><path class=\"hatch\" d=\"M0 0V7\"/></pattern></defs>\n";
 
 /// One picture for each heatmap, below each other.
-pub(crate) fn document(maps: &[Heatmap]) -> Result<String> {
+pub fn document(maps: &[Heatmap]) -> Result<String, MergeError> {
     let drawn = SvgBody::new(maps)?;
     Ok(svg::document(&drawn.title, &drawn.description, drawn.height, &style(), &drawn.body))
 }
 
 /// The same as a part of a page that has [`svg::STYLE`] and [`style`].
-pub(crate) fn element(id: &str, maps: &[Heatmap]) -> Result<String> {
+pub fn element(id: &str, maps: &[Heatmap]) -> Result<String, MergeError> {
     let drawn = SvgBody::new(maps)?;
     Ok(svg::element(id, &drawn.title, &drawn.description, drawn.height, "", &drawn.body))
 }
@@ -73,7 +74,7 @@ struct SvgBody {
 }
 
 impl SvgBody {
-    fn new(maps: &[Heatmap]) -> Result<SvgBody> {
+    fn new(maps: &[Heatmap]) -> Result<SvgBody, MergeError> {
         let mut body = HATCH.to_owned();
         let (mut top, mut about) = (0.0, Vec::new());
         for map in maps {
@@ -95,7 +96,7 @@ impl SvgBody {
 }
 
 /// The common style of heatmaps, with the colours of the ramp.
-pub(crate) fn style() -> String {
+pub fn style() -> String {
     let colours = |ground| {
         (0..LEVELS).fold(String::new(), |mut style, level| {
             let [r, g, b] = colour_scale::colour(level as f64 / (LEVELS - 1) as f64, ground);
@@ -207,7 +208,7 @@ impl<'a> SvgHeatmap<'a> {
             (self.map.time_range(), self.fitted.description())
         {
             let first = &self.fitted.columns[0];
-            let time = |ns| intervals::time_text(ns, first.end.saturating_sub(first.start));
+            let time = |ns| time::time_text(ns, first.end.saturating_sub(first.start));
             let span = format!("{} to {}; {about}", time(start), time(end));
             text(out, (24.0, y), "faint", TextAnchor::Start, &span);
         }

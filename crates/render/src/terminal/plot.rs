@@ -1,15 +1,15 @@
 //! Character plots: bars, axes, labels.
 
-use crate::hist::density_shape::DensityShape;
-use crate::hist::group::DistributionGroup;
-use crate::hist::percentile_spectrum::PercentileSpectrum;
-use crate::hist::terminal::{Terminal, TextStyle};
-use crate::hist::value_formatter::{self, ValueFormatter};
+use crate::chart::density_shape::DensityShape;
+use crate::chart::percentile_spectrum::PercentileSpectrum;
+use crate::merged_distribution::MergedDistribution;
+use crate::terminal::{Terminal, TextStyle};
+use crate::value_formatter::{self, ValueFormatter};
 
 /// Lines of a picture, without its axis.
 const ROWS: usize = 9;
 /// Room for the marks of the vertical axis.
-pub(crate) const GUTTER: usize = 10;
+pub const GUTTER: usize = 10;
 /// Cells between two marks below an axis.
 const GAP: usize = 2;
 const EIGHTHS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
@@ -17,13 +17,13 @@ const EIGHTHS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇'
 const EIGHTHS_ASCII: [char; 9] = [' ', '.', '.', ':', ':', ':', '#', '#', '#'];
 
 /// The distribution: share of values by column.
-pub(crate) fn distribution(
-    group: &DistributionGroup,
+pub fn distribution(
+    whole: &MergedDistribution,
     show: &ValueFormatter,
     terminal: &Terminal,
 ) -> Vec<String> {
     let Some(width) = terminal.width.checked_sub(GUTTER + 1) else { return Vec::new() };
-    let Some(shape) = DensityShape::new(&group.distribution, show, width) else {
+    let Some(shape) = DensityShape::new(whole, show, width) else {
         return vec!["  (no values above zero to draw)".into()];
     };
     let peak = shape.peak();
@@ -54,14 +54,12 @@ pub(crate) fn distribution(
 
     let at = |value: f64| column(shape.axis.position(show.scale(value)), width);
     let mut marks = Vec::new();
-    if let Some(max) =
-        group.distribution.max().filter(|max| max.estimate.is_finite() && max.estimate > 0.0)
-    {
+    if let Some(max) = whole.max().filter(|max| max.estimate.is_finite() && max.estimate > 0.0) {
         marks.push((at(max.estimate), format!("max {}", show.value(max)), TextStyle::Max));
     }
     for q in [0.5, 0.99, 0.9, 0.999] {
         let drawn = |value: &hist::Bracket| value.estimate > 0.0 && value.estimate.is_finite();
-        if let Some(value) = group.distribution.quantile(q).filter(drawn) {
+        if let Some(value) = whole.quantile(q).filter(drawn) {
             marks.push((at(value.estimate), value_formatter::quantile_name(q), TextStyle::Faint));
         }
     }
@@ -71,13 +69,13 @@ pub(crate) fn distribution(
 }
 
 /// The value of every quantile, on an axis of nines.
-pub(crate) fn spectrum(
-    group: &DistributionGroup,
+pub fn spectrum(
+    whole: &MergedDistribution,
     show: &ValueFormatter,
     terminal: &Terminal,
 ) -> Vec<String> {
     let Some(width) = terminal.width.checked_sub(GUTTER + 1) else { return Vec::new() };
-    let Some(spectrum) = PercentileSpectrum::new(&group.distribution, show, width) else {
+    let Some(spectrum) = PercentileSpectrum::new(whole, show, width) else {
         return Vec::new();
     };
     let axis = spectrum.axis;
@@ -109,7 +107,7 @@ pub(crate) fn spectrum(
         .chain([(width - 1, "max".to_owned())])
         .collect();
     lines.extend(axis_lines(&ticks, width, terminal));
-    if let Some(max) = group.distribution.max() {
+    if let Some(max) = whole.max() {
         lines.push(mark_line(
             &[(width - 1, format!("max {}", show.value(max)), TextStyle::Max)],
             width,
@@ -169,11 +167,7 @@ fn right_aligned(text: &str, width: usize) -> String {
 }
 
 /// The axis with its ticks, and their names below as far as there is room; the last tick is always named.
-pub(crate) fn axis_lines(
-    ticks: &[(usize, String)],
-    width: usize,
-    terminal: &Terminal,
-) -> [String; 2] {
+pub fn axis_lines(ticks: &[(usize, String)], width: usize, terminal: &Terminal) -> [String; 2] {
     let (corner, line, cross) =
         if terminal.ascii { ('+', '-', '+') } else { ('└', '─', '┬') };
     let mut axis: Vec<char> = vec![line; width];

@@ -1,7 +1,9 @@
 //! Pictures of made-up services, and of the inputs that pictures break on.
 
 use super::*;
-use crate::hist::terminal::{ColourDepth, Terminal};
+use crate::svg::heatmap::document as svg;
+use crate::terminal::heatmap::heatmap_text;
+use crate::terminal::{ColourDepth, Terminal};
 use expect_test::{Expect, expect};
 use hist::{Histogram, Scheme};
 

@@ -1,16 +1,16 @@
 //! Tables in the terminal: columns as wide as their cells, and names on lines of their own where a row has no room.
 
-use crate::hist::terminal::{Terminal, TextStyle};
+use crate::terminal::{Terminal, TextStyle};
 
 /// Between two columns.
 const GAP: usize = 2;
 /// What the first column is called where it has times, which stay on the line of what was then.
-pub(crate) const TIME: &str = "time";
+pub const TIME: &str = "time";
 /// Before the first.
 const MARGIN: usize = 2;
 
 /// A table. Columns in which no row has a cell are not shown.
-pub(crate) struct TextTable {
+pub struct TextTable {
     head: Vec<String>,
     /// Which columns stand at their right edge: numbers.
     right: Vec<bool>,
@@ -25,7 +25,7 @@ enum TextRow {
 
 impl TextTable {
     /// With a name for each column, which may be empty, and whether it stands at its right edge.
-    pub(crate) fn new(columns: &[(&str, bool)]) -> TextTable {
+    pub fn new(columns: &[(&str, bool)]) -> TextTable {
         let head = columns.iter().map(|(name, _)| (*name).to_owned()).collect();
         TextTable {
             head,
@@ -35,16 +35,18 @@ impl TextTable {
     }
 
     /// Lets a column stand at its left edge after all: text.
-    pub(crate) fn left_align(&mut self, column: usize, is_text: bool) {
+    pub fn left_align(&mut self, column: usize, is_text: bool) {
         self.right[column] &= !is_text;
     }
 
-    pub(crate) fn row(&mut self, cells: Vec<String>) {
+    /// Adds a row with a cell for each column.
+    pub fn row(&mut self, cells: Vec<String>) {
         assert_eq!(cells.len(), self.right.len(), "BUG: a cell for each column");
         self.rows.push(TextRow::Cells(cells));
     }
 
-    pub(crate) fn remark(&mut self, text: String) {
+    /// Adds a line across all columns.
+    pub fn remark(&mut self, text: String) {
         self.rows.push(TextRow::Remark(text));
     }
 
@@ -65,13 +67,13 @@ impl TextTable {
     }
 
     /// How many characters a line has.
-    pub(crate) fn width(&self) -> usize {
+    pub fn width(&self) -> usize {
         let shown: Vec<usize> = self.widths().into_iter().filter(|width| *width > 0).collect();
         MARGIN + shown.iter().sum::<usize>() + GAP * shown.len().saturating_sub(1)
     }
 
     /// Its lines. What is wider than the terminal has its first column on lines of its own, if that helps.
-    pub(crate) fn text(&self, terminal: &Terminal) -> String {
+    pub fn text(&self, terminal: &Terminal) -> String {
         let widths = self.widths();
         let first = widths.first().copied().unwrap_or(0);
         let is_named = self.head.first().is_some_and(|head| head != TIME) && widths.len() > 1;
@@ -119,6 +121,22 @@ impl TextTable {
     }
 }
 
+/// Lines whose columns stand below each other; the last is not padded.
+pub fn format_table<const N: usize>(rows: &[[String; N]], right: [bool; N]) -> String {
+    let width = |at: usize| rows.iter().map(|row| row[at].chars().count()).max().unwrap_or(0);
+    let widths: [usize; N] = std::array::from_fn(width);
+    let mut text = String::new();
+    for row in rows {
+        let cells = row.iter().enumerate().map(|(at, cell)| match right[at] {
+            true => format!("{cell:>0$}", widths[at]),
+            false => format!("{cell:<0$}", widths[at]),
+        });
+        let line = cells.collect::<Vec<_>>().join("  ");
+        text.push_str(&format!("  {}\n", line.trim_end()));
+    }
+    text
+}
+
 /// How far the rest of a row stands to the right of its name.
 const INDENT: usize = 2;
 
@@ -127,7 +145,7 @@ mod tests {
     use expect_test::{Expect, expect};
 
     use super::*;
-    use crate::hist::terminal::ColourDepth;
+    use crate::terminal::ColourDepth;
 
     #[track_caller]
     fn check(width: usize, expected: Expect) {

@@ -2,22 +2,25 @@
 
 use hist::Bracket;
 
-use crate::hist::axis::{Axis, PercentileAxis};
-use crate::hist::density_shape::OPEN_RATIO;
-use crate::hist::merged_distribution::MergedDistribution;
-use crate::hist::value_formatter::ValueFormatter;
+use crate::chart::axis::{Axis, PercentileAxis};
+use crate::chart::density_shape::OPEN_RATIO;
+use crate::merged_distribution::MergedDistribution;
+use crate::value_formatter::ValueFormatter;
 
 /// The value of each column, in the unit of pictures.
 #[derive(Debug)]
-pub(crate) struct PercentileSpectrum {
-    pub(crate) percentiles: PercentileAxis,
-    pub(crate) axis: Axis,
-    pub(crate) columns: Vec<Bracket>,
+pub struct PercentileSpectrum {
+    /// The axis of quantiles.
+    pub percentiles: PercentileAxis,
+    /// The axis of values.
+    pub axis: Axis,
+    /// From the left: the value of each quantile.
+    pub columns: Vec<Bracket>,
 }
 
 impl PercentileSpectrum {
     /// `None` if no value above zero has bounds.
-    pub(crate) fn new(
+    pub fn new(
         whole: &MergedDistribution,
         show: &ValueFormatter,
         columns: usize,
@@ -26,7 +29,7 @@ impl PercentileSpectrum {
     }
 
     /// The same on the nines of another that has more values, so that both stand on the same axis.
-    pub(crate) fn on_axis(
+    pub fn on_axis(
         nines: PercentileAxis,
         whole: &MergedDistribution,
         show: &ValueFormatter,

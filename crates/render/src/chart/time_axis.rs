@@ -1,6 +1,6 @@
 //! Round times to mark on an axis, in UTC.
 
-use crate::hist::intervals::{self, NS_PER_S, S_PER_DAY};
+use crate::time::{self, NS_PER_S, S_PER_DAY};
 
 const NS_PER_MIN: i64 = 60 * NS_PER_S;
 const NS_PER_H: i64 = 60 * NS_PER_MIN;
@@ -29,7 +29,7 @@ const STEPS_NS: [i64; 18] = [
 ];
 
 /// At most about `most` round times from `start` to `end`, ascending, with their names.
-pub(crate) fn ticks(start: i64, end: i64, most: usize) -> Vec<(i64, String)> {
+pub fn ticks(start: i64, end: i64, most: usize) -> Vec<(i64, String)> {
     let span = i128::from(end) - i128::from(start);
     let rough = (span / most.max(1) as i128).max(1);
     let step = step(rough);
@@ -68,11 +68,11 @@ fn step(rough: i128) -> i128 {
 
 /// `15:24`, `15:24:39`, `2015-09-09` at midnight, `+12 s` of a log that does not know the date.
 fn tick_label(time: i64, step: i128) -> String {
-    if intervals::is_since_start(time) {
+    if time::is_since_start(time) {
         let seconds = time as f64 / NS_PER_S as f64;
         return format!("+{seconds} s");
     }
-    let written = intervals::time_text(time, NS_PER_S);
+    let written = time::time_text(time, NS_PER_S);
     let (date, clock) = written.trim_end_matches('Z').split_once(' ').unwrap_or((&written, ""));
     if time.rem_euclid(NS_PER_DAY) == 0 {
         return date.to_owned();

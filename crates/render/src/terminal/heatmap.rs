@@ -2,16 +2,17 @@
 
 use std::fmt::Write as _;
 
-use anyhow::Result;
+use hist::MergeError;
 
-use crate::command::escape_control;
-use crate::heatmap::colour_scale::{self, Background, ColourScale};
-use crate::heatmap::rows::{HeatmapRow, HeatmapRows, RowCounts};
-use crate::heatmap::{FittedColumns, Heatmap, HeatmapColumn, time_axis};
-use crate::hist::intervals;
-use crate::hist::plot::{self, GUTTER};
-use crate::hist::terminal::{ColourDepth, Terminal, TextStyle};
-use crate::hist::value_formatter::{self, ValueFormatter};
+use crate::chart::colour_scale::{self, Background, ColourScale};
+use crate::chart::heatmap::{FittedColumns, Heatmap, HeatmapColumn};
+use crate::chart::heatmap_rows::{HeatmapRow, HeatmapRows, RowCounts};
+use crate::chart::time_axis;
+use crate::terminal::plot::{self, GUTTER};
+use crate::terminal::{ColourDepth, Terminal, TextStyle};
+use crate::text::escape_control;
+use crate::time;
+use crate::value_formatter::{self, ValueFormatter};
 
 /// Lines beside the picture: title, totals, axis, legend, time, and the prompt.
 const RESERVED_LINES: usize = 9;
@@ -28,12 +29,12 @@ const MARKS: usize = 5;
 const MAX: TerminalColour = TerminalColour { rgb: [0xff, 0x55, 0x55], palette: 203 };
 
 /// How many columns there is room for.
-pub(crate) fn column_capacity(terminal: &Terminal) -> usize {
+pub fn column_capacity(terminal: &Terminal) -> usize {
     terminal.raw_width.saturating_sub(GUTTER + 1).max(1)
 }
 
 /// The picture, what stands beside it, and a line end.
-pub(crate) fn heatmap_text(map: &Heatmap, terminal: &Terminal) -> Result<String> {
+pub fn heatmap_text(map: &Heatmap, terminal: &Terminal) -> Result<String, MergeError> {
     let fitted = map.fit_columns(column_capacity(terminal))?;
     let show = map.formatter();
     let mut lines = vec![terminal.paint(TextStyle::Heading, &escape_control(&map.title))];
@@ -43,7 +44,7 @@ pub(crate) fn heatmap_text(map: &Heatmap, terminal: &Terminal) -> Result<String>
     if let Some((start, end)) = map.time_range() {
         lines.extend(TerminalHeatmap::new(&fitted, &show, terminal).lines(start, end));
         let step = fitted.columns.iter().map(|c| c.end.saturating_sub(c.start)).min().unwrap_or(0);
-        let time = |ns| intervals::time_text(ns, step);
+        let time = |ns| time::time_text(ns, step);
         let about = fitted.description().map_or(String::new(), |about| format!("; {about}"));
         let span = format!("  {} to {}{about}", time(start), time(end));
         lines.push(terminal.paint(TextStyle::Faint, &span));

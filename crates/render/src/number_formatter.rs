@@ -1,13 +1,12 @@
 //! Number formatting of results: unit and bounds.
 
+use collect::Unit;
 use hist::Bracket;
-use query::StepValue;
 
-use crate::hist::value_formatter::ValueFormatter;
-use crate::store::parse_unit;
+use crate::value_formatter::ValueFormatter;
 
 /// Number formatter.
-pub(crate) struct NumberFormatter {
+pub struct NumberFormatter {
     formatter: ValueFormatter,
     /// The unit where it is too long to stand after each number.
     separate_unit: Option<String>,
@@ -15,7 +14,7 @@ pub(crate) struct NumberFormatter {
 
 impl NumberFormatter {
     /// In a unit, if it is known.
-    pub(crate) fn new(name: Option<&str>) -> NumberFormatter {
+    pub fn new(name: Option<&str>) -> NumberFormatter {
         let name = name.unwrap_or("");
         // "share, 0 to 1".
         let is_apart = name.contains(',');
@@ -27,7 +26,7 @@ impl NumberFormatter {
     }
 
     /// What the table says about units in its first line; nothing where each number has one.
-    pub(crate) fn unit_note(&self, name: Option<&str>) -> Option<String> {
+    pub fn unit_note(&self, name: Option<&str>) -> Option<String> {
         match (&self.separate_unit, name) {
             (Some(apart), _) => Some(apart.clone()),
             (None, Some(_)) => None,
@@ -36,7 +35,7 @@ impl NumberFormatter {
     }
 
     /// The likeliest value.
-    pub(crate) fn value(&self, bracket: Bracket) -> String {
+    pub fn value(&self, bracket: Bracket) -> String {
         let text = self.formatter.value(bracket);
         // The units of counts are plurals.
         match text.strip_prefix("1 ") {
@@ -47,12 +46,12 @@ impl NumberFormatter {
     }
 
     /// A value that is known exactly.
-    pub(crate) fn exact(&self, value: f64) -> String {
+    pub fn exact(&self, value: f64) -> String {
         self.value(Bracket::exact(value))
     }
 
     /// Both bounds where there is width between them.
-    pub(crate) fn bounds(&self, bracket: Bracket) -> String {
+    pub fn bounds(&self, bracket: Bracket) -> String {
         if bracket.estimate.is_nan() || bracket.is_exact() {
             return String::new();
         }
@@ -65,7 +64,7 @@ impl NumberFormatter {
     }
 
     /// The value if it is exact, else its bounds: one cell that says no more than is known.
-    pub(crate) fn range(&self, bracket: Bracket) -> String {
+    pub fn range(&self, bracket: Bracket) -> String {
         match self.bounds(bracket) {
             bounds if bounds.is_empty() => self.value(bracket),
             bounds => bounds,
@@ -73,20 +72,20 @@ impl NumberFormatter {
     }
 
     /// The value, marked where it is an estimate.
-    pub(crate) fn value_with_mark(&self, bracket: Bracket) -> String {
+    pub fn value_with_mark(&self, bracket: Bracket) -> String {
         let mark = if bracket.is_exact() || bracket.estimate.is_nan() { "" } else { "~" };
         format!("{mark}{}", self.value(bracket))
     }
 
     /// How values become what axes are divided by.
-    pub(crate) fn formatter(&self) -> &ValueFormatter {
+    pub fn formatter(&self) -> &ValueFormatter {
         &self.formatter
     }
 }
 
 /// Note on the maximum error of marked estimates.
 #[derive(Default)]
-pub(crate) struct EstimateNote {
+pub struct EstimateNote {
     has_estimates: bool,
     is_unbounded: bool,
     max_error: f64,
@@ -94,7 +93,7 @@ pub(crate) struct EstimateNote {
 
 impl EstimateNote {
     /// Counts an estimate that is shown.
-    pub(crate) fn add(&mut self, bracket: Bracket) {
+    pub fn add(&mut self, bracket: Bracket) {
         if bracket.is_exact() || bracket.estimate.is_nan() {
             return;
         }
@@ -108,7 +107,7 @@ impl EstimateNote {
     }
 
     /// A line for below the table, with the name of what has the bounds of each; nothing where all is exact.
-    pub(crate) fn text(&self, bounds: &str) -> Option<String> {
+    pub fn text(&self, bounds: &str) -> Option<String> {
         let percent = (self.max_error * 1e4).ceil() / 100.0;
         match (self.has_estimates, self.is_unbounded || percent >= 100.0) {
             (false, _) => None,
@@ -120,9 +119,10 @@ impl EstimateNote {
     }
 }
 
-/// The bracket of a number; `None` of a distribution.
-pub(crate) fn number_bracket(value: &Option<StepValue>) -> Option<Bracket> {
-    value.as_ref().and_then(StepValue::bracket)
+/// The unit of a series by its name, as topdeck scales it where it knows how.
+pub fn parse_unit(name: &str) -> Option<Unit> {
+    let other = || Unit::Other(name.to_owned());
+    (!name.is_empty()).then(|| Unit::parse(name).unwrap_or_else(other))
 }
 
 #[cfg(test)]

@@ -3,18 +3,25 @@
 //! Lengths are in pixels of a picture 960 wide. Text widths are estimated: a character of the fonts named is at
 //! most [`CHAR_WIDTH`] wide on average, which keeps labels apart.
 
+pub mod curve;
+pub mod distribution;
+pub mod heatmap;
+
 use std::fmt::Write as _;
 
 pub(crate) const WIDTH: f64 = 960.0;
-pub(crate) const LEFT: f64 = 88.0;
+/// Where plots begin, from the left.
+pub const LEFT: f64 = 88.0;
 const RIGHT: f64 = 24.0;
-pub(crate) const PLOT: f64 = WIDTH - LEFT - RIGHT;
-pub(crate) const CHAR_WIDTH: f64 = 7.4;
+/// Width of a plot.
+pub const PLOT: f64 = WIDTH - LEFT - RIGHT;
+/// Estimated width of a character.
+pub const CHAR_WIDTH: f64 = 7.4;
 pub(crate) const CHAR_WIDTH_BOLD: f64 = 8.6;
 pub(crate) const LINE: f64 = 17.0;
 
 /// Classes that all pictures use.
-pub(crate) const STYLE: &str = "\
+pub const STYLE: &str = "\
 text{font:13px system-ui,-apple-system,'Segoe UI','DejaVu Sans',sans-serif;fill:#24292f}\
 .title{font-size:19px;font-weight:600}.heading{font-weight:600}.faint{fill:#57606a}\
 .paper{fill:#ffffff}.grid{stroke:#d8dee4;stroke-width:1}.axis{stroke:#8c959f;stroke-width:1}\
@@ -27,19 +34,12 @@ text{fill:#e6edf3}.faint{fill:#9da7b1}.paper{fill:#0d1117}.grid{stroke:#262c34}.
 .max{fill:#ffa657}.dot{fill:#ffa657}.maxline{stroke:#ffa657}}";
 
 /// The whole file. `style` is what this picture adds to the common one.
-pub(crate) fn document(title: &str, about: &str, height: f64, style: &str, body: &str) -> String {
+pub fn document(title: &str, about: &str, height: f64, style: &str, body: &str) -> String {
     element("", title, about, height, &format!("<style>{STYLE}{style}</style>\n"), body)
 }
 
 /// The same as a part of a page, where `id` tells it from others and the styles are the page's, or in `head`.
-pub(crate) fn element(
-    id: &str,
-    title: &str,
-    about: &str,
-    height: f64,
-    head: &str,
-    body: &str,
-) -> String {
+pub fn element(id: &str, title: &str, about: &str, height: f64, head: &str, body: &str) -> String {
     format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" width=\"{WIDTH}\" \
          height=\"{height}\" role=\"img\" aria-labelledby=\"{id}title {id}desc\">\n\
@@ -50,14 +50,19 @@ pub(crate) fn element(
     )
 }
 
+/// Which point of a text is at its position.
 #[derive(Clone, Copy, PartialEq)]
-pub(crate) enum TextAnchor {
+pub enum TextAnchor {
+    /// The start.
     Start,
+    /// The middle.
     Middle,
+    /// The end.
     End,
 }
 
-pub(crate) fn line(out: &mut String, class: &str, from: (f64, f64), to: (f64, f64)) {
+/// Writes a line.
+pub fn line(out: &mut String, class: &str, from: (f64, f64), to: (f64, f64)) {
     let _ = writeln!(
         out,
         "<line class=\"{class}\" x1=\"{:.1}\" y1=\"{:.1}\" x2=\"{:.1}\" y2=\"{:.1}\"/>",
@@ -65,7 +70,8 @@ pub(crate) fn line(out: &mut String, class: &str, from: (f64, f64), to: (f64, f6
     );
 }
 
-pub(crate) fn text(out: &mut String, at: (f64, f64), class: &str, anchor: TextAnchor, words: &str) {
+/// Writes a text at the position of its anchor; nothing if it is empty.
+pub fn text(out: &mut String, at: (f64, f64), class: &str, anchor: TextAnchor, words: &str) {
     if words.is_empty() {
         return;
     }
@@ -81,7 +87,7 @@ pub(crate) fn text(out: &mut String, at: (f64, f64), class: &str, anchor: TextAn
 }
 
 /// XML has no place for control characters, however they are written.
-pub(crate) fn escape(text: &str) -> String {
+pub fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for c in text.chars() {
         match c {
@@ -105,6 +111,7 @@ pub(crate) struct OccupiedSpans {
 }
 
 impl OccupiedSpans {
+    /// With one span that is occupied.
     pub(crate) fn new(from: f64, to: f64) -> OccupiedSpans {
         OccupiedSpans { spans: vec![(from, to)] }
     }

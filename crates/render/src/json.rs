@@ -1,6 +1,9 @@
 //! JSON as topdeck writes it: fields in the order they were given; for people with short objects on one line, for
 //! programs (`{:#}`) without a blank.
 
+pub mod heatmap;
+pub mod statistics;
+
 use std::fmt::{self, Write as _};
 
 use hist::Cell;

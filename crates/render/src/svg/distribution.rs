@@ -2,20 +2,16 @@
 
 use std::fmt::Write as _;
 
-use anyhow::Result;
-
-use crate::hist::axis::Axis;
-use crate::hist::curve::CurveFrame;
-use crate::hist::density_shape::DensityShape;
-use crate::hist::group::DistributionGroup;
-use crate::hist::options::Options;
-use crate::hist::percentile_spectrum::PercentileSpectrum;
-use crate::hist::report;
-use crate::hist::threshold_count::{self, ThresholdCount};
-use crate::hist::value_formatter::{self, ValueFormatter};
+use crate::chart::axis::Axis;
+use crate::chart::density_shape::DensityShape;
+use crate::chart::percentile_spectrum::PercentileSpectrum;
+use crate::merged_distribution::MergedDistribution;
+use crate::svg::curve::CurveFrame;
 use crate::svg::{
     self, CHAR_WIDTH, CHAR_WIDTH_BOLD, LEFT, LINE, OccupiedSpans, PLOT, TextAnchor, line, text,
 };
+use crate::threshold_count::ThresholdCount;
+use crate::value_formatter::{self, ValueFormatter};
 
 /// From the top of a group to its first plot.
 const HEADER_HEIGHT: f64 = 116.0;
@@ -29,44 +25,42 @@ const COLUMNS: usize = 282;
 /// Room for the name of a limit.
 const LIMIT_WIDTH: f64 = 92.0;
 
-/// One pair of pictures for each group, below each other.
-pub(crate) fn document(options: &Options, groups: &[DistributionGroup]) -> Result<String> {
-    let groups: Vec<&DistributionGroup> =
-        groups.iter().filter(|group| group.distribution.count() > 0).collect();
-    let height = GROUP_HEIGHT * groups.len().max(1) as f64;
+/// What is drawn of one distribution: its shape and its percentile spectrum.
+pub struct DistributionPicture<'a> {
+    /// Above the pictures.
+    pub title: String,
+    /// What is drawn.
+    pub distribution: &'a MergedDistribution,
+    /// In the unit of the distribution.
+    pub formatter: ValueFormatter,
+    /// Thresholds that are marked.
+    pub thresholds: Vec<ThresholdCount>,
+}
+
+/// A file with one pair of pictures for each distribution that has values, below each other.
+pub fn document(pictures: &[DistributionPicture<'_>]) -> String {
+    let pictures: Vec<&DistributionPicture<'_>> =
+        pictures.iter().filter(|picture| picture.distribution.count() > 0).collect();
+    let height = GROUP_HEIGHT * pictures.len().max(1) as f64;
     let mut body = String::new();
     let mut about = Vec::new();
-    for (at, group) in groups.iter().enumerate() {
-        let limits = threshold_count::count_all(options, group)?;
-        let picture = HistogramPicture {
-            title: report::title(options, group),
-            group,
-            formatter: ValueFormatter::new(group.key.unit.as_ref()),
-            thresholds: limits,
-        };
+    for (at, picture) in pictures.iter().enumerate() {
         about.push(picture.sentence());
         let _ = write!(body, "<g transform=\"translate(0 {})\">", at as f64 * GROUP_HEIGHT);
         body.push_str(&picture.draw());
         body.push_str("</g>\n");
     }
-    let title = match &groups[..] {
-        [one] => report::title(options, one),
+    let title = match &pictures[..] {
+        [one] => one.title.clone(),
         several => format!("{} distributions", several.len()),
     };
-    Ok(svg::document(&title, &about.join(" "), height, "", &body))
+    svg::document(&title, &about.join(" "), height, "", &body)
 }
 
-struct HistogramPicture<'a> {
-    title: String,
-    group: &'a DistributionGroup,
-    formatter: ValueFormatter,
-    thresholds: Vec<ThresholdCount<'a>>,
-}
-
-impl HistogramPicture<'_> {
+impl DistributionPicture<'_> {
     /// The picture in words, for those who do not see it.
     fn sentence(&self) -> String {
-        let whole = &self.group.distribution;
+        let whole = self.distribution;
         let mut parts = vec![format!("{} values", value_formatter::count(whole.count()))];
         for q in [0.5, 0.9, 0.99, 0.999] {
             if let Some(value) = whole.quantile(q) {
@@ -83,7 +77,7 @@ impl HistogramPicture<'_> {
         let limits = self
             .thresholds
             .iter()
-            .map(|a| format!(" {}.", threshold_count::sentence(a, self.group, &self.formatter)));
+            .map(|a| format!(" {}.", a.sentence(whole.count(), &self.formatter)));
         format!("{}: {}.{}", self.title, parts.join(", "), limits.collect::<String>())
     }
 
@@ -95,7 +89,7 @@ impl HistogramPicture<'_> {
         let facts = facts.split_once(". ").map_or(facts, |(first, _)| first).trim_end_matches('.');
         text(&mut out, (24.0, 58.0), "faint", TextAnchor::Start, facts);
         heading(&mut out, HEADER_HEIGHT - 24.0, "Distribution", "share of the values by column");
-        match DensityShape::new(&self.group.distribution, &self.formatter, COLUMNS) {
+        match DensityShape::new(self.distribution, &self.formatter, COLUMNS) {
             Some(shape) => self.shape(&mut out, &shape, HEADER_HEIGHT),
             None => text(
                 &mut out,
@@ -107,8 +101,7 @@ impl HistogramPicture<'_> {
         }
         let top = HEADER_HEIGHT + SHAPE_HEIGHT + PLOT_GAP;
         heading(&mut out, top - 24.0, "Percentile spectrum", "each step right is ten times rarer");
-        if let Some(spectrum) =
-            PercentileSpectrum::new(&self.group.distribution, &self.formatter, COLUMNS)
+        if let Some(spectrum) = PercentileSpectrum::new(self.distribution, &self.formatter, COLUMNS)
         {
             self.spectrum(&mut out, &spectrum, top);
         }
@@ -142,7 +135,7 @@ impl HistogramPicture<'_> {
         self.value_ticks(out, &axis, bottom);
 
         let limits = || {
-            let on_axis = |above: &&ThresholdCount<'_>| {
+            let on_axis = |above: &&ThresholdCount| {
                 (axis.low..=axis.high).contains(&self.formatter.scale(above.threshold))
             };
             self.thresholds.iter().filter(on_axis)
@@ -153,8 +146,7 @@ impl HistogramPicture<'_> {
         // Names stand over the lines of their neighbours, one below the other.
         for (at, above) in limits().enumerate() {
             let (x, y) = (x(above.threshold), top + 4.0 + at as f64 * LINE);
-            let share =
-                value_formatter::share(above.count.estimate, self.group.distribution.count());
+            let share = value_formatter::share(above.count.estimate, self.distribution.count());
             let about = if above.count.is_exact() { "" } else { "~" };
             let name = format!("{about}{share} above {}", self.formatter.exact(above.threshold));
             let room = name.chars().count() as f64 * CHAR_WIDTH;
@@ -185,7 +177,7 @@ impl HistogramPicture<'_> {
 
     /// The maximum, then quantiles where there is room, on a line below the names of the ticks.
     fn marks(&self, out: &mut String, x: &dyn Fn(f64) -> f64, bottom: f64) {
-        let whole = &self.group.distribution;
+        let whole = self.distribution;
         let mut room = OccupiedSpans::default();
         let max = whole.max().filter(|max| max.estimate > 0.0 && max.estimate.is_finite());
         let max = max.map(|max| (max, format!("max {}", self.formatter.value(max)), "max"));
@@ -248,7 +240,7 @@ impl HistogramPicture<'_> {
                 &self.formatter.exact(above.threshold),
             );
         }
-        if let Some(max) = self.group.distribution.max() {
+        if let Some(max) = self.distribution.max() {
             let at = y(self.formatter.scale(max.estimate));
             let _ = writeln!(
                 out,

@@ -2,9 +2,11 @@
 
 /// A stretch of values above zero, drawn by their logarithm.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Axis {
-    pub(crate) low: f64,
-    pub(crate) high: f64,
+pub struct Axis {
+    /// The low end.
+    pub low: f64,
+    /// The high end.
+    pub high: f64,
 }
 
 /// One value alone is drawn in the middle of this much.
@@ -14,7 +16,7 @@ const MARGIN: f64 = 1.02;
 
 impl Axis {
     /// Over `low..=high`, both above zero and finite, and wide enough to be drawn.
-    pub(crate) fn covering(low: f64, high: f64) -> Axis {
+    pub fn covering(low: f64, high: f64) -> Axis {
         // Squares and roots of the extremes stay finite this way.
         let (low, high) = (low.clamp(1e-300, 1e300), high.clamp(1e-300, 1e300));
         let widen = (RATIO_MIN / (high / low)).sqrt().max(MARGIN);
@@ -22,7 +24,7 @@ impl Axis {
     }
 
     /// Place of a value: 0 at the low end, 1 at the high one. Clamped.
-    pub(crate) fn position(&self, value: f64) -> f64 {
+    pub fn position(&self, value: f64) -> f64 {
         if value <= self.low {
             return 0.0;
         }
@@ -30,7 +32,7 @@ impl Axis {
     }
 
     /// Round values to mark, ascending: at most `most` of them, powers of ten if those are enough.
-    pub(crate) fn ticks(&self, most: usize) -> Vec<f64> {
+    pub fn ticks(&self, most: usize) -> Vec<f64> {
         let decades = (self.high / self.low).log10();
         let first = self.low.log10().floor() as i32;
         let last = self.high.log10().ceil() as i32;
@@ -77,24 +79,24 @@ impl Axis {
 
 /// The nines axis of the percentile spectrum: 0 %, 90 %, 99 %, 99.9 % … at even distances.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct PercentileAxis {
+pub struct PercentileAxis {
     /// How many nines the last value has: one in 10^nines.
-    pub(crate) nines: f64,
+    pub nines: f64,
 }
 
 impl PercentileAxis {
     /// For `n` values, the slowest of which is at the end.
-    pub(crate) fn for_count(n: u64) -> PercentileAxis {
+    pub fn for_count(n: u64) -> PercentileAxis {
         PercentileAxis { nines: (n as f64).log10().max(1.0) }
     }
 
     /// The share of values up to a place from 0 to 1.
-    pub(crate) fn quantile(&self, place: f64) -> f64 {
+    pub fn quantile(&self, place: f64) -> f64 {
         if place >= 1.0 { 1.0 } else { 1.0 - 10f64.powf(-place * self.nines) }
     }
 
     /// Place and name of each mark but the end.
-    pub(crate) fn ticks(&self) -> Vec<(f64, String)> {
+    pub fn ticks(&self) -> Vec<(f64, String)> {
         (0..=self.nines.floor() as usize)
             .map(|nines| (nines as f64 / self.nines, percentile_name(nines)))
             .filter(|&(place, _)| place < 1.0)

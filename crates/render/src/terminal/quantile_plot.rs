@@ -1,12 +1,13 @@
 //! The quantile–quantile picture: the value that a share of A lies below, against the value that the same share of B
 //! does. Alike sides are on the diagonal; above it B is the greater one.
 
-use query::compare::Comparison;
+use hist::Mixture;
 
-use crate::hist::axis::Axis;
-use crate::hist::plot::{GUTTER, axis_lines};
-use crate::hist::terminal::{Terminal, TextStyle};
-use crate::query::number_formatter::NumberFormatter;
+use crate::chart::axis::Axis;
+use crate::terminal::plot::{GUTTER, axis_lines};
+use crate::terminal::{Terminal, TextStyle};
+use crate::text::wrap_text;
+use crate::value_formatter::ValueFormatter;
 
 /// Lines of the picture.
 const ROWS: usize = 14;
@@ -19,20 +20,15 @@ const POINTS: i32 = 120;
 /// The odds of the last of them: one in a million.
 const ODDS_MAX: f64 = 13.8;
 
-pub(super) fn qq_plot(
-    comparison: &Comparison,
-    numbers: &NumberFormatter,
-    terminal: &Terminal,
-) -> String {
-    let [a, b] = &comparison.sides;
-    let show = numbers.formatter();
+/// The picture of two sides, with its axes in the unit of `show`.
+pub fn qq_plot([a, b]: [&Mixture; 2], show: &ValueFormatter, terminal: &Terminal) -> String {
     let share = |at: i32| 1.0 / (1.0 + (-f64::from(at) / f64::from(POINTS) * ODDS_MAX).exp());
     let pair = |share: f64| {
-        let [x, y] = [a.mixture.quantile(share)?, b.mixture.quantile(share)?];
+        let [x, y] = [a.quantile(share)?, b.quantile(share)?];
         Some([show.scale(x.estimate), show.scale(y.estimate)])
     };
     // Shares that the smaller side can tell.
-    let n = a.mixture.count().min(b.mixture.count()) as f64;
+    let n = a.count().min(b.count()) as f64;
     let is_told = |share: &f64| share.min(1.0 - share) * n >= 1.0;
     let drawable = |[x, y]: &[f64; 2]| *x > 0.0 && *y > 0.0 && x.is_finite() && y.is_finite();
     let shares = (-POINTS..=POINTS).map(share).filter(is_told);
@@ -89,7 +85,7 @@ pub(super) fn qq_plot(
     let about = format!(
         "  {dot} the same share of A and of B: above the diagonal B is slower or greater; 5 median, 9 p99, M maximum"
     );
-    for line in super::report::wrap_text(&about, terminal.width.saturating_sub(2)) {
+    for line in wrap_text(&about, terminal.width.saturating_sub(2)) {
         lines.push(terminal.paint(TextStyle::Faint, &format!("  {line}")));
     }
     lines.join("\n") + "\n"

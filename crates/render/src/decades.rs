@@ -2,21 +2,22 @@
 
 use hist::{Bracket, Scheme};
 
-use crate::hist::group::DistributionGroup;
-use crate::hist::terminal::{Terminal, TextStyle, column_widths};
-use crate::hist::value_formatter::{self, ValueFormatter};
+use crate::merged_distribution::MergedDistribution;
+use crate::terminal::{Terminal, TextStyle, column_widths};
+use crate::value_formatter::{self, ValueFormatter};
 
 /// The values from one power of ten to the next.
 #[derive(Debug)]
-pub(crate) struct Decade {
+pub struct Decade {
     /// In the unit of the values; minus infinity for what lies below zero.
-    pub(crate) from: f64,
+    pub from: f64,
     /// In the unit of the values; itself in the decade only if [`Self::closed`].
-    pub(crate) below: f64,
+    pub below: f64,
     /// Whether `below` belongs to this decade and `from` to the one before. So it is with explicit bounds,
     /// each of which belongs to the bucket below: 0.1 s is often a bound, and exact only this way.
-    pub(crate) closed: bool,
-    pub(crate) count: Bracket<u64>,
+    pub closed: bool,
+    /// Values in the decade.
+    pub count: Bracket<u64>,
 }
 
 /// More rows and the empty ones are left out.
@@ -24,8 +25,7 @@ const ROWS_MAX: usize = 16;
 const BAR_CELLS: usize = 24;
 
 /// All powers of ten that values lie between. What is at or below zero comes first.
-pub(crate) fn split_decades(group: &DistributionGroup, show: &ValueFormatter) -> Vec<Decade> {
-    let whole = &group.distribution;
+pub fn split_decades(whole: &MergedDistribution, show: &ValueFormatter) -> Vec<Decade> {
     let (mut least, mut greatest) = (f64::INFINITY, 0f64);
     for cell in whole.cells().filter(|cell| cell.upper > 0.0 && cell.lower < f64::INFINITY) {
         let lower = if cell.lower > 0.0 { cell.lower } else { cell.upper / 10.0 };
@@ -51,17 +51,17 @@ pub(crate) fn split_decades(group: &DistributionGroup, show: &ValueFormatter) ->
     let zero = count_to(0.0);
     // A bucket from minus infinity to above zero is no sign of values below zero.
     if whole.cells().any(|cell| cell.lower < 0.0 && (cell.upper <= 0.0 || cell.lower.is_finite())) {
-        decades.push(between(group, (from, 0.0, closed), below, zero));
+        decades.push(between(whole, (from, 0.0, closed), below, zero));
         (from, below) = (0.0, zero);
     }
     for edge in edges.into_iter().filter(|&edge| edge > 0.0) {
         let next = count_to(edge);
-        decades.push(between(group, (from, edge, closed), below, next));
+        decades.push(between(whole, (from, edge, closed), below, next));
         (from, below) = (edge, next);
     }
     let n = whole.count();
     if below.lower < n {
-        decades.push(between(group, (from, f64::INFINITY, closed), below, Bracket::exact(n)));
+        decades.push(between(whole, (from, f64::INFINITY, closed), below, Bracket::exact(n)));
     }
     let is_held = |decade: &Decade| decade.count.upper > 0;
     if decades.len() > ROWS_MAX {
@@ -80,13 +80,13 @@ fn power_of_ten(power: i32) -> f64 {
 }
 
 fn between(
-    group: &DistributionGroup,
+    whole: &MergedDistribution,
     (from, below, closed): (f64, f64, bool),
     first: Bracket<u64>,
     next: Bracket<u64>,
 ) -> Decade {
     let (mut lower, mut upper) = (0u64, 0u64);
-    for cell in group.distribution.cells() {
+    for cell in whole.cells() {
         // The last stretch has no end, and infinity is in it.
         let before_end =
             |value: f64| value < below || below == f64::INFINITY || closed && value == below;
@@ -107,13 +107,13 @@ fn between(
 }
 
 /// The table as lines.
-pub(crate) fn lines(
-    group: &DistributionGroup,
+pub fn lines(
+    whole: &MergedDistribution,
     show: &ValueFormatter,
     terminal: &Terminal,
 ) -> Vec<String> {
-    let n = group.distribution.count();
-    let decades = split_decades(group, show);
+    let n = whole.count();
+    let decades = split_decades(whole, show);
     let rows: Vec<[String; 4]> = decades
         .iter()
         .map(|decade| {

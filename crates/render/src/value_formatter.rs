@@ -14,7 +14,7 @@ const CONVERSION_ERROR: f64 = 1e-12;
 
 /// Value formatter of a group.
 #[derive(Clone, Debug)]
-pub(crate) struct ValueFormatter {
+pub struct ValueFormatter {
     unit: Option<Unit>,
     /// Nanoseconds in one of the unit, or 1.
     factor: f64,
@@ -31,33 +31,39 @@ const TIMES: [(f64, &str); 4] = [(1.0, "ns"), (1e3, "us"), (1e6, "ms"), (1e9, "s
 const SIZES: [(f64, &str); 5] = [(1.0, "B"), (1e3, "kB"), (1e6, "MB"), (1e9, "GB"), (1e12, "TB")];
 
 impl ValueFormatter {
-    pub(crate) fn new(unit: Option<&Unit>) -> ValueFormatter {
+    /// For values in a unit.
+    pub fn new(unit: Option<&Unit>) -> ValueFormatter {
         let factor = unit.and_then(Unit::in_nanoseconds).unwrap_or(1.0);
         ValueFormatter { unit: unit.cloned(), factor }
     }
 
+    /// Whether values are lengths of time.
+    pub fn is_time(&self) -> bool {
+        self.unit.as_ref().is_some_and(|unit| unit.in_nanoseconds().is_some())
+    }
+
     /// A value in the unit that pictures and powers of ten use: nanoseconds for times.
-    pub(crate) fn scale(&self, value: f64) -> f64 {
+    pub fn scale(&self, value: f64) -> f64 {
         value * self.factor
     }
 
-    /// Back from [`Self::base`].
-    pub(crate) fn unscale(&self, value: f64) -> f64 {
+    /// Back from [`Self::scale`].
+    pub fn unscale(&self, value: f64) -> f64 {
         value / self.factor
     }
 
     /// The likeliest value.
-    pub(crate) fn estimate(&self, value: f64) -> String {
+    pub fn estimate(&self, value: f64) -> String {
         self.text(value, DIGITS, RoundingMode::Nearest)
     }
 
     /// A value known exactly.
-    pub(crate) fn exact(&self, value: f64) -> String {
+    pub fn exact(&self, value: f64) -> String {
         self.trimmed(value, DIGITS_EXACT)
     }
 
     /// A round value, as on an axis.
-    pub(crate) fn tick(&self, base: f64) -> String {
+    pub fn tick(&self, base: f64) -> String {
         let value = self.unscale(base);
         if self.factor == 1.0 && self.unit.is_none() && value.abs() >= TICK_PLAIN_MAX {
             return plain_power(value, DIGITS, RoundingMode::Nearest);
@@ -66,7 +72,7 @@ impl ValueFormatter {
     }
 
     /// The estimate, or the exact value; `> 2.5 s` for what has no upper bound.
-    pub(crate) fn value(&self, bracket: Bracket) -> String {
+    pub fn value(&self, bracket: Bracket) -> String {
         if bracket.is_exact() {
             self.exact(bracket.estimate)
         } else if !bracket.estimate.is_finite() {
@@ -79,7 +85,7 @@ impl ValueFormatter {
     }
 
     /// Both bounds; nothing if the value is exact.
-    pub(crate) fn bounds(&self, bracket: Bracket) -> String {
+    pub fn bounds(&self, bracket: Bracket) -> String {
         if bracket.is_exact() {
             return String::new();
         }
@@ -209,23 +215,23 @@ fn thousands(digits: &str) -> String {
 }
 
 /// A count with marks between thousands.
-pub(crate) fn count(n: u64) -> String {
+pub fn count(n: u64) -> String {
     thousands(&n.to_string())
 }
 
 /// The estimate of a count, marked if it is one.
-pub(crate) fn count_estimate(n: Bracket<u64>) -> String {
+pub fn count_estimate(n: Bracket<u64>) -> String {
     let mark = if n.is_exact() { "" } else { "~" };
     format!("{mark}{}", count(n.estimate))
 }
 
 /// Both bounds of a count; nothing if it is exact.
-pub(crate) fn count_bounds(n: Bracket<u64>) -> String {
+pub fn count_bounds(n: Bracket<u64>) -> String {
     if n.is_exact() { String::new() } else { format!("{} to {}", count(n.lower), count(n.upper)) }
 }
 
 /// A share of a whole in percent. What is above nothing is not shown as 0 %, what is below all not as 100 %.
-pub(crate) fn share(part: u64, whole: u64) -> String {
+pub fn share(part: u64, whole: u64) -> String {
     if whole == 0 {
         return "-".into();
     }
@@ -254,7 +260,7 @@ fn plain_small(number: f64) -> String {
 }
 
 /// The name of a quantile: p99.9.
-pub(crate) fn quantile_name(q: f64) -> String {
+pub fn quantile_name(q: f64) -> String {
     // The decimal that was meant: 0.999 * 100 is 99.9 but 0.07 * 100 is 7.000000000000001.
     let percent = format!("{:.10}", q * 100.0);
     format!("p{}", percent.trim_end_matches('0').trim_end_matches('.'))

@@ -1,8 +1,8 @@
 //! Shares of values per column of a logarithmic axis.
 
-use crate::hist::axis::Axis;
-use crate::hist::merged_distribution::MergedDistribution;
-use crate::hist::value_formatter::{ValueFormatter, count};
+use crate::chart::axis::Axis;
+use crate::merged_distribution::MergedDistribution;
+use crate::value_formatter::{ValueFormatter, count};
 
 /// Shares by column.
 #[derive(Debug)]

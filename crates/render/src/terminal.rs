@@ -1,5 +1,9 @@
 //! Terminal capabilities.
 
+pub mod heatmap;
+pub mod plot;
+pub mod quantile_plot;
+
 use std::env;
 use std::io;
 use std::os::fd::AsFd;
@@ -14,19 +18,23 @@ const HEIGHT_DEFAULT: usize = 24;
 
 /// Width, characters, colours.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Terminal {
-    pub(crate) width: usize,
+pub struct Terminal {
+    /// Characters in a line of text.
+    pub width: usize,
     /// For pictures that use all there is.
-    pub(crate) raw_width: usize,
+    pub raw_width: usize,
     /// In lines.
-    pub(crate) height: usize,
-    pub(crate) ascii: bool,
-    pub(crate) colour_depth: ColourDepth,
+    pub height: usize,
+    /// Whether only ASCII is drawn.
+    pub ascii: bool,
+    /// Which colours are drawn.
+    pub colour_depth: ColourDepth,
 }
 
 /// Which colours there are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ColourDepth {
+pub enum ColourDepth {
+    /// No colours.
     None,
     /// The first eight or sixteen, by name.
     Ansi16,
@@ -38,21 +46,27 @@ pub(crate) enum ColourDepth {
 
 /// Semantic text style.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum TextStyle {
+pub enum TextStyle {
+    /// Names of sections.
     Heading,
+    /// Bars and cells.
     Bar,
+    /// What lies between bounds.
     Uncertain,
+    /// The maximum.
     Max,
+    /// Remarks.
     Faint,
 }
 
 impl Terminal {
     /// Of standard output.
-    pub(crate) fn new(ascii: bool) -> Terminal {
+    pub fn new(ascii: bool) -> Terminal {
         Terminal::for_stream(&io::stdout(), ascii)
     }
 
-    pub(crate) fn for_stream(stream: &(impl io::IsTerminal + AsFd), ascii: bool) -> Terminal {
+    /// Of a stream; without colours if it is no terminal.
+    pub fn for_stream(stream: &(impl io::IsTerminal + AsFd), ascii: bool) -> Terminal {
         let is_terminal = stream.is_terminal();
         let columns = env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
         let screen = if is_terminal { terminal_size::terminal_size_of(stream) } else { None };
@@ -73,7 +87,8 @@ impl Terminal {
         }
     }
 
-    pub(crate) fn paint(&self, paint: TextStyle, text: &str) -> String {
+    /// The text with the escape sequences of a style.
+    pub fn paint(&self, paint: TextStyle, text: &str) -> String {
         if self.colour_depth == ColourDepth::None || text.trim().is_empty() {
             return text.to_owned();
         }
@@ -103,7 +118,7 @@ fn detect_colour_depth() -> ColourDepth {
 }
 
 /// How many characters the widest cell of each column has.
-pub(crate) fn column_widths<const N: usize>(rows: &[[String; N]]) -> [usize; N] {
+pub fn column_widths<const N: usize>(rows: &[[String; N]]) -> [usize; N] {
     std::array::from_fn(|column| {
         rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0)
     })
