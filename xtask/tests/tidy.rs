@@ -74,7 +74,7 @@ const THREADS: &[(&str, usize, &str)] = &[
     ("crates/topdeck/src/journal/bench.rs", 1, "joined"),
     ("crates/topdeck/src/load.rs", 1, "fatal, by `background::spawn`"),
     ("crates/topdeck/src/load/push_sink.rs", 1, "joined: the report says so"),
-    ("crates/topdeck/src/processes/process_waiter.rs", 1, "fatal, by `background::spawn`"),
+    ("crates/topdeck/src/process_waiter.rs", 1, "fatal, by `background::spawn`"),
     ("crates/topdeck/src/top/screen.rs", 1, "fatal, by `background::spawn`"),
 ];
 

@@ -3,6 +3,7 @@
 pub mod heatmap;
 pub mod plot;
 pub mod quantile_plot;
+pub mod sparkline;
 
 use std::env;
 use std::io;

@@ -16,6 +16,11 @@ pub(crate) fn parse_duration(text: &str) -> Result<i64, String> {
     time_expr::length(text).ok_or_else(|| collect::LENGTH_EXPECTED.to_owned())
 }
 
+/// The same as a count of nanoseconds of `clock::now`.
+pub(crate) fn parse_interval(text: &str) -> Result<u64, String> {
+    parse_duration(text).map(i64::unsigned_abs)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -6,9 +6,9 @@ use collect::Unit;
 use hist::Histogram;
 use shm::snapshot::{MetricRole, MetricValue, ProcessMetric};
 
-use crate::processes::values;
 use crate::top::metric_interval::{IntervalChange, IntervalStats, MetricInterval, ONE_SAMPLE};
 use crate::top::partial_value::PartialValue;
+use crate::values;
 use render::text::escape_control;
 
 /// So much of the past is kept of what is followed.

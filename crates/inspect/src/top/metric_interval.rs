@@ -3,8 +3,8 @@
 use hist::{Bracket, Histogram};
 use shm::snapshot::{MetricValue, NumericValue};
 
-use crate::processes::value_change;
 use crate::top::partial_value::PartialValue;
+use crate::value_change;
 
 /// Change between two samples.
 #[derive(Clone, Debug, PartialEq)]
@@ -131,7 +131,7 @@ impl IntervalStats {
 }
 
 fn value_change(before: &MetricValue, now: &MetricValue) -> IntervalChange {
-    use crate::processes::value_change::ValueChange as Happened;
+    use crate::value_change::ValueChange as Happened;
     match (before, now) {
         // What was set, or said, is shown as it is.
         (_, MetricValue::Gauge(_) | MetricValue::Text(_)) => return IntervalChange::None,

@@ -3,7 +3,7 @@
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 
-use crate::processes::find::MatchedProcess;
+use crate::find::MatchedProcess;
 use render::bytes::format_bytes;
 use render::time::format_time;
 use render::time::precise_time_text;

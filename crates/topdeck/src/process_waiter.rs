@@ -11,7 +11,7 @@ use shm::ProcessState;
 use tokio::runtime;
 
 use crate::background;
-use crate::processes::find::MatchedProcess;
+use inspect::find::MatchedProcess;
 
 /// Reason of a wake-up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -6,7 +6,7 @@ use shm::snapshot::{
     HeartbeatSnapshot, InFlightSnapshot, MetricValue, NumericValue, ProcessMetric,
 };
 
-use crate::processes::reference_time::ReferenceTime;
+use crate::reference_time::ReferenceTime;
 use render::time::format_ns;
 use render::value_formatter::{ValueFormatter, count};
 
@@ -20,7 +20,7 @@ pub(crate) fn series_name(metric: &ProcessMetric) -> String {
 }
 
 /// A unit as UCUM writes it, as topdeck knows it; none where there is none. What is in braces is what is counted.
-pub(crate) fn parse_unit(text: &str) -> Option<Unit> {
+pub fn parse_unit(text: &str) -> Option<Unit> {
     match text {
         "" | "1" => None,
         "By" => Some(Unit::Bytes),

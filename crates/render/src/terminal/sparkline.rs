@@ -1,37 +1,33 @@
 //! Sparkline of a minute on a logarithmic scale.
 
-use crate::top::series_history::{POINTS_NS, SeriesHistory};
-
 /// Sparkline over time.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Sparkline {
+pub struct Sparkline {
     /// Beginning, end, value.
     points: Vec<(u64, u64, f64)>,
     end_ns: u64,
 }
 
+/// From the left end to the right one.
+const RANGE_NS: u64 = 60_000_000_000;
 /// Wider, a cell would be less than a second.
-pub(crate) const CELLS_MAX: usize = 60;
+pub const CELLS_MAX: usize = 60;
 const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 /// From the lowest bar to the highest at the least, so that noise does not look like a mountain.
 const RATIO_MIN: f64 = 10.0;
 
 impl Sparkline {
-    /// The 99th percentile of each interval of the last minute.
-    pub(crate) fn p99_of(series: &SeriesHistory) -> Sparkline {
-        let parts = series.points.iter().filter_map(|past| {
-            let p99 = past.p99.filter(|p99| p99.is_finite())?;
-            Some((past.interval.start_ns, past.interval.end_ns, p99))
-        });
-        Sparkline { points: parts.collect(), end_ns: series.last.as_ref().map_or(0, |last| last.0) }
+    /// Points as beginning, end and value; times in nanoseconds. The right end is `end_ns`.
+    pub fn new(points: Vec<(u64, u64, f64)>, end_ns: u64) -> Sparkline {
+        Sparkline { points, end_ns }
     }
 
     /// As wide as there is room; where nothing was recorded, or nobody looked, is nothing.
-    pub(crate) fn text(&self, room: usize) -> String {
+    pub fn text(&self, room: usize) -> String {
         let mut cells: Vec<Option<f64>> = vec![None; room];
         let place = |ns: u64| {
             // Newest at the right end; a minute and more ago is left of the line.
-            let age = self.end_ns.saturating_sub(ns) as f64 / POINTS_NS as f64;
+            let age = self.end_ns.saturating_sub(ns) as f64 / RANGE_NS as f64;
             (1.0 - age) * room as f64
         };
         for &(start, end, value) in &self.points {

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 /// Series to read in detail with the next sample.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct DetailSelection {
+pub struct DetailSelection {
     /// Everything.
     pub(crate) is_all: bool,
     /// All of this process: the one that is open, or that Enter would open.
@@ -17,7 +17,8 @@ pub(crate) struct DetailSelection {
 }
 
 impl DetailSelection {
-    pub(crate) fn all() -> DetailSelection {
+    /// All histograms.
+    pub fn all() -> DetailSelection {
         DetailSelection { is_all: true, ..DetailSelection::default() }
     }
 

@@ -2,7 +2,7 @@
 
 use shm::snapshot::{MetricValue, ProcessMetric};
 
-use crate::processes::reference_time::ReferenceTime;
+use crate::reference_time::ReferenceTime;
 use render::text::escape_control;
 use render::value_formatter::count;
 use render::{table::format_table, time::format_ns};
@@ -10,12 +10,15 @@ use render::{table::format_table, time::format_ns};
 /// An operation of some process.
 #[derive(Clone, Debug)]
 pub(crate) struct OpenOperation {
+    /// Name and pid.
     pub(crate) process: String,
+    /// Name of the metric that shows it.
     pub(crate) metric: String,
     /// The metric's labels, and after them the operation's tags.
     pub(crate) tags: Vec<(String, String)>,
     /// How many of `tags` are the metric's labels.
     pub(crate) labels: usize,
+    /// Its number in the table of its metric.
     pub(crate) number: u64,
     /// None where nothing says as of when.
     pub(crate) age_ns: Option<u64>,
@@ -39,13 +42,13 @@ impl OpenOperation {
 
 /// All that is in flight somewhere.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Operations {
+pub struct Operations {
     /// The oldest first.
     pub(crate) list: Vec<OpenOperation>,
     /// Those that are counted alone: their table was full when they began.
     pub(crate) unlisted: u64,
     /// How many tables there are.
-    pub(crate) tables: usize,
+    pub tables: usize,
     /// How many were left out because they are not old enough.
     pub(crate) too_young: u64,
 }
@@ -70,7 +73,7 @@ impl Operations {
     }
 
     /// Leaves out what is younger. What has no known age stays.
-    pub(crate) fn retain_older_than(&mut self, least_ns: u64) {
+    pub fn retain_older_than(&mut self, least_ns: u64) {
         let before = self.list.len();
         self.list.retain(|open| open.age_ns.is_none_or(|age| age >= least_ns));
         self.too_young += (before - self.list.len()) as u64;
@@ -167,7 +170,9 @@ impl Operations {
 /// Operations with one value of a tag.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct OperationGroup {
+    /// The value of the tag; `None` for operations without it.
     pub(crate) value: Option<String>,
+    /// Operations of the group.
     pub(crate) count: u64,
     pub(crate) p50_ns: Option<u64>,
     pub(crate) oldest_ns: Option<u64>,

@@ -3,10 +3,10 @@
 use collect::Unit;
 use shm::snapshot::ProcessMetric;
 
-use crate::processes::metric_patterns::MetricPatterns;
-use crate::processes::reference_time::ReferenceTime;
-use crate::processes::value_change::ValueChange;
-use crate::processes::{derived, values};
+use crate::metric_patterns::MetricPatterns;
+use crate::reference_time::ReferenceTime;
+use crate::value_change::ValueChange;
+use crate::{derived, values};
 use render::table::format_table;
 use render::text::escape_control;
 use render::value_formatter::count;

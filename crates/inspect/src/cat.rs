@@ -1,19 +1,37 @@
-//! What a process shows, as JSON. Schema: `docs/shm.md`. Fields are only ever added; a change of meaning is another `schema`.
+//! All metrics of a process, as text and as JSON. Schema: `docs/shm.md`. Fields are only ever added; a change of meaning is another `schema`.
 
-use api::document::{bracket, fields as bracket_fields, labels, statistic};
-use api::json::Json::{self, Integer, List, Null, Object, Text};
-use api::json::{integer, number};
+use render::json::Json::{self, Integer, List, Null, Object, Text};
+use render::json::statistics::{bracket, fields as bracket_fields, labels, statistic};
+use render::json::{integer, number};
 use shm::snapshot::{MetricValue, NumericValue, ProcessMetric};
 
-use crate::processes::find::MatchedProcess;
-use crate::processes::metric_patterns::MetricPatterns;
-use crate::processes::reference_time::ReferenceTime;
-use crate::processes::{derived, values};
+use crate::find::MatchedProcess;
+use crate::metric_patterns::MetricPatterns;
+use crate::reference_time::ReferenceTime;
+use crate::{derived, listing, report, values};
+use render::text::escape_control;
 
 const SCHEMA: u64 = 1;
 const QUANTILES: [f64; 5] = [0.5, 0.9, 0.99, 0.999, 0.9999];
 
-pub(super) fn to_json(
+/// Its heading, and a table of the metrics that are wanted.
+pub fn to_text(
+    process: &MatchedProcess,
+    metrics: &[ProcessMetric],
+    wanted: &MetricPatterns,
+    as_of: &ReferenceTime,
+) -> String {
+    let mut text = String::new();
+    for line in listing::heading_lines(process) {
+        text.push_str(&format!("{}\n", escape_control(&line)));
+    }
+    text.push_str(&format!("  {}\n\n", escape_control(&as_of.sentence())));
+    text.push_str(&report::metrics_table(metrics, wanted, as_of));
+    text
+}
+
+/// The metrics that are wanted, as JSON.
+pub fn to_json(
     process: &MatchedProcess,
     metrics: &[ProcessMetric],
     wanted: &MetricPatterns,

@@ -3,7 +3,7 @@
 use shm::MetricRole;
 use shm::snapshot::{MetricValue, NumericValue, ProcessMetric};
 
-use crate::processes::values;
+use crate::values;
 use render::value_formatter::{count, share};
 
 /// What follows for a metric from those it is linked to; empty where nothing does.

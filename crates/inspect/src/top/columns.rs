@@ -5,12 +5,12 @@ use hist::Bracket;
 use shm::ProcessState;
 use shm::snapshot::MetricValue;
 
-use crate::processes::values;
 use crate::top::column_table::{ColumnHeading, TableCell};
 use crate::top::process_history::{PendingOperations, ProcessHistory, pending_in};
 use crate::top::series_history::SeriesHistory;
-use crate::top::sparkline::{self, Sparkline};
+use crate::values;
 use render::terminal::TextStyle;
+use render::terminal::sparkline::{self, Sparkline};
 use render::value_formatter::{self, ValueFormatter};
 
 /// A column of either table.
@@ -155,7 +155,7 @@ impl TableColumn {
                 }
                 _ => quantile(|figures| figures.max),
             },
-            TableColumn::Spark => TableCell::Spark(Sparkline::p99_of(series)),
+            TableColumn::Spark => TableCell::Spark(p99_sparkline(series)),
             _ => TableCell::text(""),
         }
     }
@@ -257,6 +257,15 @@ pub(crate) fn row_status(process: &ProcessHistory) -> Option<String> {
     (process.state == ProcessState::Unknown).then(|| {
         "whether it runs cannot be seen: it is in another namespace of process ids".to_owned()
     })
+}
+
+/// The 99th percentile of each interval of the last minute.
+fn p99_sparkline(series: &SeriesHistory) -> Sparkline {
+    let points = series.points.iter().filter_map(|past| {
+        let p99 = past.p99.filter(|p99| p99.is_finite())?;
+        Some((past.interval.start_ns, past.interval.end_ns, p99))
+    });
+    Sparkline::new(points.collect(), series.last.as_ref().map_or(0, |last| last.0))
 }
 
 #[cfg(test)]

@@ -14,7 +14,7 @@ const SCAN_INTERVAL_NS: u64 = 1_000_000_000;
 
 /// Monitor of all processes.
 #[derive(Debug, Default)]
-pub(crate) struct ProcessMonitor {
+pub struct ProcessMonitor {
     /// Only those whose id this is, or whose program has it in its name.
     only: Option<String>,
     scanned_ns: Option<u64>,
@@ -22,7 +22,7 @@ pub(crate) struct ProcessMonitor {
     /// Files that are looked at no more: of those that are gone, or not asked for.
     ignored: HashSet<PathBuf>,
     /// What could not be looked at at the last scan.
-    pub(crate) errors: Vec<String>,
+    pub errors: Vec<String>,
 }
 
 /// A monitored process.
@@ -35,7 +35,8 @@ struct WatchedProcess {
 }
 
 impl ProcessMonitor {
-    pub(crate) fn new(only: Option<String>) -> ProcessMonitor {
+    /// Of all processes, or of those that match a part of the name or a pid.
+    pub fn new(only: Option<String>) -> ProcessMonitor {
         ProcessMonitor { only: only.map(|only| only.to_lowercase()), ..ProcessMonitor::default() }
     }
 

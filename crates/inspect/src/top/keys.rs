@@ -24,7 +24,7 @@ pub(crate) const HELP: [(&str, &str); 12] = [
 const PAGE_ROWS: isize = 10;
 
 /// What a key means; `None` if nothing.
-pub(crate) fn key_action(key: KeyEvent, is_editing: bool) -> Option<KeyAction> {
+pub fn key_action(key: KeyEvent, is_editing: bool) -> Option<KeyAction> {
     if key.kind == KeyEventKind::Release {
         return None;
     }

@@ -3,12 +3,12 @@
 
 use hist::Bracket;
 
-use crate::processes::values;
 use crate::top::app_state::{AppState, HistogramWindow, SampleTime};
 use crate::top::column_table::{ColumnHeading, ColumnTable, TableCell};
 use crate::top::columns::age_text;
 use crate::top::metric_interval::IntervalChange;
 use crate::top::series_history::SeriesHistory;
+use crate::values;
 use render::chart::heatmap::{Heatmap, HeatmapColumn};
 use render::merged_distribution::MergedDistribution;
 use render::terminal::heatmap as terminal_heatmap;

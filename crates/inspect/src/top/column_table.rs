@@ -2,8 +2,8 @@
 
 use ratatui_core::text::Span;
 
-use crate::top::sparkline::Sparkline;
 use render::terminal::TextStyle;
+use render::terminal::sparkline::Sparkline;
 
 /// A column.
 #[derive(Clone, Debug)]

@@ -18,7 +18,7 @@ use render::value_formatter;
 use shm::snapshot::MetricValue;
 
 /// Fills the screen.
-pub(crate) fn draw(board: &AppState, colours: ColourDepth, area: Rect, buffer: &mut Buffer) {
+pub fn draw(board: &AppState, colours: ColourDepth, area: Rect, buffer: &mut Buffer) {
     let (room, height) = (usize::from(area.width), usize::from(area.height));
     let lines = if board.is_helping {
         help_lines()

@@ -27,7 +27,7 @@ const LATE_NS: u64 = 20_000_000;
 
 /// All that is shown.
 #[derive(Debug)]
-pub(crate) struct AppState {
+pub struct AppState {
     pub(crate) processes: Vec<ProcessHistory>,
     pub(crate) page: AppPage,
     /// Sorted by, in the list of processes and in that of metrics.
@@ -36,14 +36,18 @@ pub(crate) struct AppState {
     /// What is shown, in the same two lists.
     pub(crate) filter: String,
     pub(crate) series_filter: String,
-    pub(crate) is_editing: bool,
-    pub(crate) is_paused: bool,
+    /// Whether keys are text of the filter.
+    pub is_editing: bool,
+    /// Whether no samples are taken.
+    pub is_paused: bool,
     pub(crate) is_helping: bool,
-    pub(crate) is_done: bool,
-    pub(crate) interval_ns: u64,
+    /// Whether the user wants to leave.
+    pub is_done: bool,
+    /// From one sample to the next, in nanoseconds.
+    pub interval_ns: u64,
     pub(crate) last_sample: Option<SampleTime>,
     /// What could not be looked at.
-    pub(crate) errors: Vec<String>,
+    pub errors: Vec<String>,
     process: Option<PathBuf>,
     series: Option<String>,
     pub(crate) window: HistogramWindow,
@@ -83,33 +87,50 @@ pub(crate) enum HistogramWindow {
 
 /// Action of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum KeyAction {
+pub enum KeyAction {
     /// So many rows down.
     Move(isize),
+    /// The first row.
     First,
+    /// The last row.
     Last,
+    /// Opens the selected row.
     Open,
+    /// Back to the page before.
     Back,
     /// Takes the filter away, or goes back.
     Escape,
+    /// Ends the program.
     Quit,
+    /// Sorts by the next column.
     Sort,
+    /// Reverses the order.
     Reverse,
+    /// Begins to edit the filter.
     Filter,
+    /// Pauses, or goes on.
     Pause,
+    /// A longer interval.
     Longer,
+    /// A shorter interval.
     Shorter,
+    /// Another window of a histogram.
     Window,
+    /// Shows the keys.
     Help,
     /// While a filter is written.
     Char(char),
+    /// Removes the last character of the filter.
     Erase,
+    /// Ends editing and keeps the filter.
     Accept,
+    /// Ends editing and removes the filter.
     Clear,
 }
 
 impl AppState {
-    pub(crate) fn new(interval_ns: u64) -> AppState {
+    /// No process, and an interval in nanoseconds.
+    pub fn new(interval_ns: u64) -> AppState {
         AppState {
             processes: Vec::new(),
             page: AppPage::Processes,
@@ -130,6 +151,11 @@ impl AppState {
             scroll: 0,
             scroll_max: Cell::new(0),
         }
+    }
+
+    /// Whether no process is known.
+    pub fn is_empty(&self) -> bool {
+        self.processes.is_empty()
     }
 
     /// Takes note of looks at all processes, made at this time.
@@ -169,7 +195,7 @@ impl AppState {
     }
 
     /// What the next look is to see closely: what the screen shows, and what the next key may open.
-    pub(crate) fn detail_selection(&self) -> DetailSelection {
+    pub fn detail_selection(&self) -> DetailSelection {
         let row = |process: &ProcessHistory| {
             Some((process.path.clone(), process.busiest_name()?.to_owned()))
         };
@@ -256,7 +282,7 @@ impl AppState {
     }
 
     /// Does what a key means.
-    pub(crate) fn apply(&mut self, action: KeyAction) {
+    pub fn apply(&mut self, action: KeyAction) {
         // Any key puts the help away.
         if std::mem::take(&mut self.is_helping) && action != KeyAction::Quit {
             return;

@@ -4,32 +4,31 @@ use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
-use anyhow::{Context as _, Result, bail};
 use shm::{AttachedProcess, MetricsFile, ProcessState};
 
-use crate::command::print_message;
-use crate::processes::listing;
+use crate::{InspectError, Result, listing};
 
 /// Candidates that a message lists.
 const LISTED_MAX: usize = 20;
 
 /// A matched process with its metrics.
 #[derive(Debug)]
-pub(crate) struct MatchedProcess {
-    pub(crate) attached: AttachedProcess,
+pub struct MatchedProcess {
+    /// Its metrics file.
+    pub attached: AttachedProcess,
     /// Its file is not the one it writes to, but was copied from that.
     pub(crate) is_copy: bool,
 }
 
 impl MatchedProcess {
     /// The name of its program.
-    pub(crate) fn program(&self) -> &str {
+    pub fn program(&self) -> &str {
         let program = self.attached.program();
         program.rsplit('/').next().unwrap_or(program)
     }
 
     /// Its id where it runs.
-    pub(crate) fn running_pid(&self) -> Option<u32> {
+    pub fn running_pid(&self) -> Option<u32> {
         match self.attached.metrics_file().state {
             ProcessState::Running { pid } if !self.is_copy => Some(pid),
             _ => None,
@@ -37,7 +36,7 @@ impl MatchedProcess {
     }
 
     /// What became of it, in a word or a few.
-    pub(crate) fn state_text(&self) -> &'static str {
+    pub fn state_text(&self) -> &'static str {
         match self.attached.metrics_file().state {
             ProcessState::Running { .. } if self.is_copy => "runs, this is a copy",
             fate => fate.name(),
@@ -45,14 +44,14 @@ impl MatchedProcess {
     }
 
     /// `sample (pid 1234)`.
-    pub(crate) fn name(&self) -> String {
+    pub fn name(&self) -> String {
         let program = if self.program().is_empty() { "unknown" } else { self.program() };
         format!("{program} (pid {})", self.attached.pid())
     }
 }
 
 /// All that show metrics, the latest first, and what could not be read.
-pub(crate) fn find_all() -> (Vec<MatchedProcess>, Vec<String>) {
+pub fn find_all() -> (Vec<MatchedProcess>, Vec<String>) {
     let (found, problems) = shm::list_metrics_files();
     let mut problems: Vec<String> = problems.iter().map(ToString::to_string).collect();
     (attach_all(found, &mut problems), problems)
@@ -78,45 +77,56 @@ fn is_removed(error: &shm::Error) -> bool {
 
 /// Which of several of one name is meant.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum MatchPreference {
+pub enum MatchPreference {
+    /// One that runs, if there is one.
     Running,
+    /// One that is gone.
     Exited,
 }
 
-/// The process that a person means.
-pub(crate) fn find_one(text: &str, prefer: MatchPreference) -> Result<MatchedProcess> {
+/// The process that a person means, and a remark if the choice is not obvious.
+pub fn find_one(text: &str, prefer: MatchPreference) -> Result<(MatchedProcess, Option<String>)> {
     if text.contains('/') {
-        return open_path(Path::new(text));
+        return Ok((open_path(Path::new(text))?, None));
     }
+    let no_process = |message: String| Err(InspectError::NoProcess(message));
     let Candidates { mut processes, others, errors: problems } = find_candidates(text);
     let fates: Vec<ProcessState> =
         processes.iter().map(|one| one.attached.metrics_file().state).collect();
+    let mut remark = None;
     let at = match choose(&fates, prefer) {
         ProcessChoice::Index(at) => at,
         ProcessChoice::Latest { at, of } => {
             let path = processes[at].attached.metrics_file().path.display();
-            print_message(format_args!(
-                "{of} that are gone are called {text:?}; this is the latest, {path}"
-            ));
+            remark =
+                Some(format!("{of} that are gone are called {text:?}; this is the latest, {path}"));
             at
         }
         ProcessChoice::Ambiguous(many) => {
             let list: Vec<String> = many.iter().map(|&at| process_line(&processes[at])).collect();
             let (count, lines) = (list.len(), bullet_lines(&list));
-            bail!("{count} processes are called {text:?}; say which, by its pid:{lines}")
+            return no_process(format!(
+                "{count} processes are called {text:?}; say which, by its pid:{lines}"
+            ));
         }
-        ProcessChoice::StillRunning(at) => bail!(
-            "{} runs; see it with `topdeck cat {text}` or `topdeck inflight {text}`",
-            processes[at].name()
-        ),
-        ProcessChoice::None if Path::new(text).exists() => return open_path(Path::new(text)),
-        ProcessChoice::None => bail!("{}", no_match_message(text, &others, prefer, &problems)),
+        ProcessChoice::StillRunning(at) => {
+            return no_process(format!(
+                "{} runs; see it with `topdeck cat {text}` or `topdeck inflight {text}`",
+                processes[at].name()
+            ));
+        }
+        ProcessChoice::None if Path::new(text).exists() => {
+            return Ok((open_path(Path::new(text))?, None));
+        }
+        ProcessChoice::None => {
+            return no_process(no_match_message(text, &others, prefer, &problems));
+        }
     };
-    Ok(processes.swap_remove(at))
+    Ok((processes.swap_remove(at), remark))
 }
 
 /// Whether anybody is meant by a text that is no path.
-pub(crate) fn matches_any(text: &str) -> bool {
+pub fn matches_any(text: &str) -> bool {
     !text.contains('/') && !find_candidates(text).processes.is_empty()
 }
 
@@ -220,7 +230,7 @@ fn no_match_message(
 }
 
 /// What to do where nobody shows anything.
-pub(crate) fn no_metrics_advice() -> String {
+pub fn no_metrics_advice() -> String {
     let folder = match std::env::var(shm::ENV_VARIABLE) {
         Ok(folder) if !folder.is_empty() && folder != "off" => {
             format!(" ({folder} was looked at, too)")
@@ -236,7 +246,8 @@ pub(crate) fn no_metrics_advice() -> String {
 
 fn open_path(path: &Path) -> Result<MatchedProcess> {
     let same = |a: &fs::Metadata, b: &fs::Metadata| (a.dev(), a.ino()) == (b.dev(), b.ino());
-    let here = fs::metadata(path).with_context(|| format!("cannot look at {}", path.display()))?;
+    let here =
+        fs::metadata(path).map_err(|cause| InspectError::Path { path: path.to_owned(), cause })?;
     let is_same =
         |found: &MetricsFile| fs::metadata(&found.path).is_ok_and(|there| same(&here, &there));
     if let Some(found) = shm::list_metrics_files().0.into_iter().find(is_same) {

@@ -6,7 +6,7 @@ use crate::top::columns::{TableColumn, age_text, row_status};
 use render::value_formatter;
 
 /// What was seen between two looks.
-pub(crate) fn snapshot_text(board: &AppState) -> String {
+pub fn snapshot_text(board: &AppState) -> String {
     let rows = board.visible_processes();
     let columns: Vec<TableColumn> = TableColumn::process_columns(&rows)
         .into_iter()

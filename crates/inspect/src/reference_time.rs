@@ -3,14 +3,13 @@
 
 use shm::snapshot::{MetricValue, ProcessMetric};
 
-use crate::processes::find::MatchedProcess;
-use crate::processes::values;
-use crate::time;
+use crate::find::MatchedProcess;
+use crate::values;
 use render::time::format_ns;
 
 /// Reference time and its source.
 #[derive(Clone, Debug)]
-pub(crate) struct ReferenceTime {
+pub struct ReferenceTime {
     /// Nanoseconds of the machine's CLOCK_MONOTONIC; none where nothing is known.
     pub(crate) ns: Option<u64>,
     /// How it is known, as a part of a sentence.
@@ -26,10 +25,7 @@ impl ReferenceTime {
     }
 
     /// As of when `metrics`, which were read just now, are.
-    pub(crate) fn for_process(
-        process: &MatchedProcess,
-        metrics: &[ProcessMetric],
-    ) -> ReferenceTime {
+    pub fn for_process(process: &MatchedProcess, metrics: &[ProcessMetric]) -> ReferenceTime {
         if process.running_pid().is_some() {
             let (ns, unix_ns) = (clock::now(), clock::wall().unix_ns);
             return ReferenceTime { ns: Some(ns), basis: "now".to_owned(), unix_ns: Some(unix_ns) };
@@ -118,9 +114,4 @@ pub(crate) fn exit_text(of: &shm::ProcessInfo) -> String {
 
 fn time_text(of: &shm::ProcessInfo, ns: u64) -> String {
     unix_ns(of, ns).map_or_else(|| "an unknown time".to_owned(), time_ms_text)
-}
-
-/// A length of time on the command line, in nanoseconds.
-pub(crate) fn parse_duration(text: &str) -> Result<u64, String> {
-    time::parse_duration(text).map(|ns| ns.unsigned_abs())
 }

@@ -2,19 +2,20 @@
 
 use shm::snapshot::ProcessMetric;
 
-use crate::processes::values;
+use crate::values;
 
 /// Patterns, any of which may fit; none at all means every metric.
 #[derive(Clone, Debug)]
-pub(crate) struct MetricPatterns(Vec<String>);
+pub struct MetricPatterns(Vec<String>);
 
 impl MetricPatterns {
-    pub(crate) fn new(patterns: &[String]) -> MetricPatterns {
+    /// Metrics whose names match one of the patterns; all metrics if there is none.
+    pub fn new(patterns: &[String]) -> MetricPatterns {
         MetricPatterns(patterns.to_vec())
     }
 
     /// Whether a metric is meant: by its name, or by name and labels as they are printed.
-    pub(crate) fn matches(&self, metric: &ProcessMetric) -> bool {
+    pub fn matches(&self, metric: &ProcessMetric) -> bool {
         let fits = |pattern: &String| {
             matches_glob(pattern, &metric.name)
                 || pattern.contains('{') && matches_glob(pattern, &values::series_name(metric))
@@ -23,7 +24,7 @@ impl MetricPatterns {
     }
 
     /// What to say where none fits.
-    pub(crate) fn no_match_message(&self, process: &str, metrics: &[ProcessMetric]) -> String {
+    pub fn no_match_message(&self, process: &str, metrics: &[ProcessMetric]) -> String {
         const NAMES_MAX: usize = 20;
         let mut names: Vec<&str> = metrics.iter().map(|metric| &metric.name[..]).collect();
         names.sort_unstable();
