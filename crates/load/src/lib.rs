@@ -21,6 +21,7 @@ mod process;
 mod protocol;
 mod recorder;
 mod replay;
+pub mod report;
 mod request;
 mod requests_file;
 mod requirement;

@@ -16,9 +16,9 @@ use render::text::{escape_control, wrap_text};
 
 use crate::command::print_stdout;
 use crate::compare::report;
-use crate::load::run_report::INVALID;
-use crate::load::statistics::numbers;
-use crate::load::stored_run::StoredRun;
+use load::report::run_report::INVALID;
+use load::report::statistics::numbers;
+use load::report::stored_run::StoredRun;
 use render::terminal::{Terminal, TextStyle};
 use render::time::format_time;
 use render::value_formatter::{count, share};

@@ -5,8 +5,8 @@ use std::io::{self, IsTerminal as _};
 use hist::Histogram;
 use load::{Arrivals, Tally, ValidityWarning, format_rate};
 
-use crate::load::run_plan::{RunPlan, format_duration};
-use crate::load::statistics::show;
+use load::report::run_plan::{RunPlan, format_duration};
+use load::report::statistics::show;
 use render::terminal::{ColourDepth, Terminal, TextStyle};
 use render::value_formatter::{ValueFormatter, count};
 

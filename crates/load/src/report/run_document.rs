@@ -3,23 +3,24 @@
 //! Fields are only ever added; a change of meaning or name is a new `version`. `stored_run.rs`
 //! reads it.
 
-use api::document::{bracket, fields, statistic};
-use api::json::Json::{self, Bool, Integer, List, Map, Null, Object, Text};
-use api::json::{integer, number};
+use crate::{Calibration, Failure, RequirementOutcome, Tally, ValidityWarning};
 use hist::Histogram;
 use hist::codec::frame::{self, SeriesMeta, Temporality, Unit};
-use load::{Calibration, Failure, RequirementOutcome, Tally, ValidityWarning};
+use render::json::Json::{self, Bool, Integer, List, Map, Null, Object, Text};
+use render::json::statistics::{bracket, fields, statistic};
+use render::json::{integer, number};
 
-use crate::load::run_plan::RunPlan;
-use crate::load::run_report::{RequirementResult, RunReport};
-use crate::load::statistics::{SHARES, at, times};
-use crate::load::{sessions, statistics};
+use crate::report::run_plan::RunPlan;
+use crate::report::run_report::{RequirementResult, RunReport};
+use crate::report::statistics::{SHARES, at, times};
+use crate::report::{sessions, statistics};
 
 /// Name of the format.
 pub(crate) const FORMAT: &str = "topdeck load run";
 pub(crate) const VERSION: u64 = 2;
 
-pub(crate) fn to_json(report: &RunReport) -> Json {
+/// The run as a document.
+pub fn to_json(report: &RunReport) -> Json {
     let run = &report.run;
     let text = |text: &str| Text(text.to_owned());
     let mut all = vec![("format", text(FORMAT)), ("version", integer(VERSION))];
@@ -151,7 +152,7 @@ fn account(tally: &Tally) -> Json {
     ])
 }
 
-fn files(files: &load::FileLimits) -> Json {
+fn files(files: &crate::FileLimits) -> Json {
     Object(vec![
         ("needed", integer(files.needed)),
         ("soft_limit", files.soft_limit.map_or(Null, integer)),
@@ -165,7 +166,7 @@ fn frame_of(of: &Histogram) -> Json {
 }
 
 /// Statistics in nanoseconds, and the complete histogram.
-pub(crate) fn time(of: &Histogram) -> Json {
+pub fn time(of: &Histogram) -> Json {
     let quantiles = SHARES.iter().filter(|share| **share < 1.0).filter_map(|&share| {
         let mut all = vec![("q", number(share))];
         all.extend(fields(at(of, share)?));
@@ -216,7 +217,7 @@ fn requirement(result: &RequirementResult) -> Json {
     ])
 }
 
-fn session(of: load::Sessions, times: &Histogram) -> Json {
+fn session(of: crate::Sessions, times: &Histogram) -> Json {
     let percentiles = sessions::SHARES.iter().map(|&q| {
         Object(vec![("q", number(q)), ("share_of_sessions_above", number(of.share_above(q)))])
     });

@@ -2,16 +2,16 @@
 
 use std::collections::BTreeMap;
 
-use hist::{Bracket, Histogram};
-use load::{
+use crate::{
     Calibration, Requirement, RequirementMetric, RequirementOutcome, RunResult, Sessions,
     ValidityWarning, format_rate,
 };
+use hist::{Bracket, Histogram};
 
-use crate::load::push_sink::PushSummary;
-use crate::load::run_plan::{self, RunPlan};
-use crate::load::sessions;
-use crate::load::statistics::{self, StatisticsTable, numbers};
+use crate::report::push_sink::PushSummary;
+use crate::report::run_plan::{self, RunPlan};
+use crate::report::sessions;
+use crate::report::statistics::{self, StatisticsTable, numbers};
 use render::table::TextTable;
 use render::terminal::{Terminal, TextStyle};
 use render::text::escape_control;
@@ -20,36 +20,46 @@ use render::time::{format_ns, format_time};
 use render::value_formatter::count;
 
 /// Everything that reports of a run contain.
-pub(crate) struct RunReport {
-    pub(crate) plan: RunPlan,
+pub struct RunReport {
+    /// What was to be done.
+    pub plan: RunPlan,
     /// Result of the calibration, if it was made.
-    pub(crate) calibration: Option<Calibration>,
-    pub(crate) run: RunResult,
-    pub(crate) requirements: Vec<RequirementResult>,
+    pub calibration: Option<Calibration>,
+    /// What was measured.
+    pub run: RunResult,
+    /// Requirements with their outcomes.
+    pub requirements: Vec<RequirementResult>,
     /// Service times by the second of the response.
-    pub(crate) services: BTreeMap<u64, Histogram>,
-    pub(crate) sessions: Option<Sessions>,
-    pub(crate) push: Option<PushSummary>,
+    pub services: BTreeMap<u64, Histogram>,
+    /// Sessions, if they were asked for.
+    pub sessions: Option<Sessions>,
+    /// Result of the push, if there was one.
+    pub push: Option<PushSummary>,
 }
 
 /// A requirement with its outcome.
-pub(crate) struct RequirementResult {
-    pub(crate) requirement: Requirement,
-    pub(crate) measured: Option<Bracket>,
+pub struct RequirementResult {
+    /// What was required.
+    pub requirement: Requirement,
+    /// The value, if it was measured.
+    pub measured: Option<Bracket>,
     pub(crate) outcome: RequirementOutcome,
 }
 
 impl RequirementResult {
-    pub(crate) fn new(requirement: &Requirement, run: &RunResult) -> RequirementResult {
+    /// Evaluates a requirement against a run.
+    pub fn new(requirement: &Requirement, run: &RunResult) -> RequirementResult {
         let (measured, outcome) = requirement.evaluate(run);
         RequirementResult { requirement: requirement.clone(), measured, outcome }
     }
 
-    pub(crate) fn is_met(&self) -> bool {
+    /// Whether it is met.
+    pub fn is_met(&self) -> bool {
         self.outcome == RequirementOutcome::Pass
     }
 
-    pub(crate) fn label(&self) -> &'static str {
+    /// The outcome in a word.
+    pub fn label(&self) -> &'static str {
         match self.outcome {
             RequirementOutcome::Pass => "PASS",
             RequirementOutcome::Fail => "FAIL",
@@ -58,7 +68,7 @@ impl RequirementResult {
     }
 
     /// The measured value, with its bounds where they matter.
-    pub(crate) fn text(&self) -> String {
+    pub fn text(&self) -> String {
         let Some(measured) = self.measured else { return "not measured".to_owned() };
         let text = match self.requirement.metric {
             RequirementMetric::Latency(..) if measured.lower == f64::INFINITY => {
@@ -92,7 +102,7 @@ fn significant(number: f64) -> String {
 }
 
 /// Heading of an invalid result.
-pub(crate) const INVALID: &str = "INVALID RESULT";
+pub const INVALID: &str = "INVALID RESULT";
 
 /// The same with the reason.
 pub(crate) fn invalid_heading(warnings: &[ValidityWarning]) -> String {
@@ -110,7 +120,8 @@ pub(crate) fn invalid_heading(warnings: &[ValidityWarning]) -> String {
     format!("{INVALID}: {why}")
 }
 
-pub(crate) fn text(report: &RunReport, terminal: &Terminal) -> String {
+/// The run as text.
+pub fn text(report: &RunReport, terminal: &Terminal) -> String {
     let (plan, run) = (&report.plan, &report.run);
     let mut text = String::new();
     if !run.warnings.is_empty() {
@@ -225,7 +236,7 @@ pub(crate) fn calibration_lines(found: Option<&Calibration>) -> Vec<String> {
 }
 
 /// Appends wrapped, indented text.
-pub(crate) fn paragraph(text: &mut String, content: &str, terminal: &Terminal) {
+pub fn paragraph(text: &mut String, content: &str, terminal: &Terminal) {
     for (at, line) in wrap_text(content, terminal.width.saturating_sub(4)).into_iter().enumerate() {
         let mark = if at == 0 { "- " } else { "  " };
         text.push_str(&format!("  {mark}{line}\n"));
@@ -249,7 +260,7 @@ fn grid(text: &mut String, grid: &StatisticsTable, terminal: &Terminal) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::load::stored_run::tests::report;
+    use crate::report::stored_run::tests::report;
     use render::terminal::ColourDepth;
 
     /// The table splits rows that exceed the width of the terminal.

@@ -1,16 +1,17 @@
 //! A search as JSON: `docs/formats/load-search.md`, checked by a test.
 
-use api::json::Json::{self, Bool, Integer, List, Null, Object, Text};
-use api::json::{integer, number};
-use load::{UpperBound, ValidityWarning};
+use crate::{UpperBound, ValidityWarning};
+use render::json::Json::{self, Bool, Integer, List, Null, Object, Text};
+use render::json::{integer, number};
 
-use crate::load::run_document::{calibration, settings_fields, time, validity_warnings};
-use crate::load::search::{SearchReport, purpose};
+use crate::report::run_document::{calibration, settings_fields, time, validity_warnings};
+use crate::report::search_report::{SearchReport, purpose};
 
 /// Version of the format.
 const VERSION: u64 = 2;
 
-pub(crate) fn to_json(report: &SearchReport) -> Json {
+/// The search as a document.
+pub fn to_json(report: &SearchReport) -> Json {
     let SearchReport { search, result, .. } = report;
     let text = |text: &str| Text(text.to_owned());
     let mut all = vec![("format", text("topdeck load search")), ("version", integer(VERSION))];
@@ -82,11 +83,11 @@ mod tests {
     use std::collections::BTreeSet;
     use std::convert::Infallible;
 
+    use crate::{CapacitySearch, SloCondition, TrialMeasurement};
     use hist::Histogram;
-    use load::{CapacitySearch, SloCondition, TrialMeasurement};
 
     use super::*;
-    use crate::load::stored_run::tests::{paths, report};
+    use crate::report::stored_run::tests::{paths, report};
 
     const PAGE: &str = include_str!("../../../../docs/formats/load-search.md");
 

@@ -2,18 +2,18 @@
 
 use std::collections::BTreeMap;
 
-use hist::Recorder;
-use load::{
+use crate::{
     ArrivalProcess, Calibration, CalibrationCheck, Failure, Request, Requests, RunResult, Schedule,
     Sessions, Settings, Tally, Target, ValidityWarning,
 };
+use hist::Recorder;
 
 use super::*;
-use crate::load::machine_info::MachineInfo;
-use crate::load::push_sink::PushSummary;
-use crate::load::run_document;
-use crate::load::run_plan::RunPlan;
-use crate::load::run_report::{RequirementResult, RunReport};
+use crate::report::machine_info::MachineInfo;
+use crate::report::push_sink::PushSummary;
+use crate::report::run_document;
+use crate::report::run_plan::RunPlan;
+use crate::report::run_report::{RequirementResult, RunReport};
 
 const PAGE: &str = include_str!("../../../../../docs/formats/load-run.md");
 const MS: u64 = 1_000_000;
@@ -25,7 +25,7 @@ fn histogram(times_ms: impl Iterator<Item = u64>) -> Histogram {
 }
 
 /// A run with all parts.
-pub(crate) fn report() -> RunReport {
+pub fn report() -> RunReport {
     let response = histogram(1..=99);
     let mut tally = Tally {
         scheduled: 104,
@@ -67,7 +67,7 @@ pub(crate) fn report() -> RunReport {
         is_interrupted: false,
         stalls: vec![(1_000 * MS, 1_030 * MS)],
         first_errors,
-        files: load::FileLimits { needed: 10_064, soft_limit: Some(20_000), hard_limit: None },
+        files: crate::FileLimits { needed: 10_064, soft_limit: Some(20_000), hard_limit: None },
         warnings: vec![warning],
     };
     let machine = MachineInfo {

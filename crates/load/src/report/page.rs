@@ -3,12 +3,12 @@
 
 use std::fmt::Write as _;
 
-use anyhow::Result;
 use collect::Unit;
 
-use crate::load::run_report::{RunReport, invalid_heading, run_conditions};
-use crate::load::statistics::{self, StatisticsTable};
-use crate::load::{sessions, spectra};
+use crate::report::error::{ReportError, Result};
+use crate::report::run_report::{RunReport, invalid_heading, run_conditions};
+use crate::report::statistics::{self, StatisticsTable};
+use crate::report::{sessions, spectra};
 use render::chart::heatmap::{Heatmap, HeatmapColumn};
 use render::merged_distribution::MergedDistribution;
 use render::svg::heatmap as svg_heatmap;
@@ -35,7 +35,8 @@ figure{margin:24px 0 0;overflow-x:auto}svg{display:block;max-width:100%;min-widt
 th,td{border-color:#262c34}.alarm{background:#2d1214;border-color:#f85149}.alarm strong{color:#ff7b72}\
 .pass{color:#3fb950}.fail{color:#ff7b72}}";
 
-pub(crate) fn to_html(report: &RunReport) -> Result<String> {
+/// The run as a page.
+pub fn to_html(report: &RunReport) -> Result<String> {
     let (plan, run) = (&report.plan, &report.run);
     let mut body = String::new();
     if !run.warnings.is_empty() {
@@ -60,7 +61,8 @@ pub(crate) fn to_html(report: &RunReport) -> Result<String> {
         let _ = writeln!(body, "<figure>{picture}</figure>");
     }
     if let Some(map) = heatmap_of(report)? {
-        let picture = svg_heatmap::element("heatmap-", &[map])?;
+        let picture = svg_heatmap::element("heatmap-", &[map])
+            .map_err(|error| ReportError::Unfit(error.to_string()))?;
         let _ = writeln!(body, "<figure>{picture}</figure>");
     }
     if run.per_request.len() > 1 {
@@ -173,7 +175,7 @@ fn heatmap_of(report: &RunReport) -> Result<Option<Heatmap>> {
     for second in 0..=last {
         let mut values = MergedDistribution::default();
         if let Some(of) = run.per_second.get(&second) {
-            values.add(of)?;
+            values.add(of).map_err(|error| ReportError::Unfit(error.to_string()))?;
         }
         let at = |second: u64| {
             let after = i64::try_from(second).unwrap_or(i64::MAX).saturating_mul(SECOND);

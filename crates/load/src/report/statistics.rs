@@ -1,10 +1,10 @@
 //! Statistics of a run, for text and HTML.
 
+use crate::{Failure, RunResult, Tally, format_rate};
 use collect::Unit;
 use hist::{Bracket, Histogram};
-use load::{Failure, RunResult, Tally, format_rate};
 
-use crate::load::run_plan::RunPlan;
+use crate::report::run_plan::RunPlan;
 use render::number_formatter::{EstimateNote, NumberFormatter};
 use render::value_formatter::{self, ValueFormatter, count};
 
@@ -12,16 +12,17 @@ use render::value_formatter::{self, ValueFormatter, count};
 pub(crate) const SHARES: [f64; 6] = [0.5, 0.9, 0.99, 0.999, 0.9999, 1.0];
 
 /// Format of times.
-pub(crate) fn show() -> ValueFormatter {
+pub fn show() -> ValueFormatter {
     ValueFormatter::new(Some(&Unit::Nanoseconds))
 }
 
-pub(crate) fn numbers() -> NumberFormatter {
+/// Format of times that may be estimates.
+pub fn numbers() -> NumberFormatter {
     NumberFormatter::new(Some("ns"))
 }
 
 /// Names, histograms and descriptions of all times.
-pub(crate) fn times(tally: &Tally) -> [(&'static str, &Histogram, &'static str); 5] {
+pub fn times(tally: &Tally) -> [(&'static str, &Histogram, &'static str); 5] {
     [
         ("response", &tally.response, "scheduled time to response"),
         ("service", &tally.service, "sent to response"),
@@ -36,11 +37,11 @@ pub(crate) struct StatisticsTable {
     pub(crate) head: Vec<String>,
     pub(crate) rows: Vec<Vec<String>>,
     /// Footnote.
-    pub(crate) note: Option<String>,
+    pub note: Option<String>,
 }
 
 /// The quantile; 1 is the maximum.
-pub(crate) fn at(of: &Histogram, share: f64) -> Option<Bracket> {
+pub fn at(of: &Histogram, share: f64) -> Option<Bracket> {
     if share >= 1.0 { of.max() } else { of.quantile(share) }
 }
 
@@ -49,7 +50,7 @@ pub(crate) fn share_name(share: f64) -> String {
 }
 
 /// Table of percentiles of all times. Time to failure is included if there are failures.
-pub(crate) fn percentiles(tally: &Tally) -> StatisticsTable {
+pub fn percentiles(tally: &Tally) -> StatisticsTable {
     let [measured @ .., failure] = times(tally);
     let times = measured.into_iter().chain((failure.1.count() > 0).then_some(failure));
     let times: Vec<_> = times.collect();

@@ -3,10 +3,10 @@
 
 use std::fmt::Write as _;
 
+use crate::Tally;
 use hist::Histogram;
-use load::Tally;
 
-use crate::load::statistics::{at, share_name, show};
+use crate::report::statistics::{at, share_name, show};
 use render::chart::axis::{Axis, PercentileAxis};
 use render::chart::percentile_spectrum::PercentileSpectrum;
 use render::merged_distribution::MergedDistribution;

@@ -5,21 +5,23 @@
 //! reported at the end.
 
 use std::collections::VecDeque;
+use std::error::Error;
+use std::fmt::Display;
+use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result, bail};
+use crate::{Failure, Tally};
 use bytes::Bytes;
 use collect::{DecodedSample, DecodedValue, SampleTemporality, Unit, frames};
 use http::{Method, Request, StatusCode, header};
-use load::{Failure, Tally};
 use net::Endpoint;
 use net::dial::{DialTimeouts, Dialer, HttpConnection, ResponseLimits};
 use net::tls::ClientTls;
 
-use crate::load::options::RunOptions;
-use crate::load::run_plan::RunPlan;
+use crate::report::error::{ReportError, Result};
+use crate::report::run_plan::RunPlan;
 use render::time::format_time;
 use render::value_formatter::count;
 
@@ -41,8 +43,25 @@ const FINAL_TIMEOUT: Duration = Duration::from_secs(5);
 const RETRY_PAUSE: Duration = Duration::from_millis(500);
 const ANSWER_BYTES: usize = 64 << 10;
 
+/// Where seconds go, and in whose name.
+#[derive(Debug)]
+pub struct PushTarget {
+    /// The server.
+    pub endpoint: Endpoint,
+    /// The label `run`; the time of the start, if there is none.
+    pub run_name: Option<String>,
+    /// File with the certificate authority of the server.
+    pub ca: Option<PathBuf>,
+    /// File with the bearer token.
+    pub token_file: Option<PathBuf>,
+    /// Random: without it, whoever shares the token could send in the name of this run.
+    pub secret: u128,
+    /// Gives the identity of a run by its name: concurrent runs with the same name stay separate.
+    pub producer_id: fn(&str) -> u64,
+}
+
 /// Sender of a run's seconds to a server.
-pub(crate) struct PushSink {
+pub struct PushSink {
     sender: SyncSender<PushBatch>,
     thread: JoinHandle<SenderResult>,
     labels: Vec<(String, String)>,
@@ -58,21 +77,22 @@ pub(crate) struct PushSink {
 
 /// Result of a push.
 #[derive(Clone, Debug)]
-pub(crate) struct PushSummary {
+pub struct PushSummary {
     pub(crate) url: String,
     /// The label `run`.
-    pub(crate) run: String,
+    pub run: String,
     /// Seconds of the run.
-    pub(crate) seconds: u64,
+    pub seconds: u64,
     pub(crate) delivered: u64,
     /// Seconds dropped because too many were pending.
-    pub(crate) dropped: u64,
+    pub dropped: u64,
     /// Last error of the undelivered seconds.
     pub(crate) last_error: Option<String>,
 }
 
 impl PushSummary {
-    pub(crate) fn text(&self) -> String {
+    /// How many seconds were delivered, in a sentence.
+    pub fn text(&self) -> String {
         let PushSummary { url, run, seconds, delivered, dropped, last_error } = self;
         let all = count(*seconds);
         if delivered == seconds {
@@ -113,37 +133,27 @@ struct SenderResult {
 }
 
 impl PushSink {
-    pub(crate) fn start(to: &Endpoint, options: &RunOptions, plan: &RunPlan) -> Result<PushSink> {
+    /// Starts the thread that sends.
+    pub fn start(push: PushTarget, plan: &RunPlan) -> Result<PushSink> {
+        let to = &push.endpoint;
         let now = clock::wall().unix_ns;
-        let name = options.run_name.clone().unwrap_or_else(|| format_time(now));
+        let name = push.run_name.unwrap_or_else(|| format_time(now));
         let limits =
             DialTimeouts { resolve: STEP_TIMEOUT, connect: STEP_TIMEOUT, tls: STEP_TIMEOUT };
-        let tls = ClientTls { ca: options.push_ca.clone(), ..ClientTls::default() };
-        let dialer = Dialer::for_target(to, &tls, &[], limits)?;
-        let token = options.push_token_file.as_ref().map(|file| {
-            let token = std::fs::read_to_string(file)
-                .with_context(|| format!("cannot read the token in {}", file.display()))?;
-            net::bearer(token.trim()).with_context(|| {
-                format!(
-                    "the token in {} contains characters that are invalid in a header",
-                    file.display()
-                )
-            })
-        });
-        let token = token.transpose()?;
+        let tls = ClientTls { ca: push.ca, ..ClientTls::default() };
+        let dialer = Dialer::for_target(to, &tls, &[], limits).map_err(failed)?;
+        let token = push.token_file.map(|path| read_token(&path)).transpose()?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-        let runtime = runtime.context("cannot start a runtime")?;
+        let runtime = runtime.map_err(at("cannot start a runtime"))?;
         let (sender, receiver) = sync_channel(QUEUE);
         let target = to.join(PATH);
-        let secret = format!("{:032x}", journal::random_id());
+        let secret = format!("{:032x}", push.secret);
         let mut push_sender = PushSender { target, dialer, token, secret, connection: None };
         let thread = thread::Builder::new()
             .name("push".to_owned())
             .spawn(move || deliver_all(&receiver, |batch| push_sender.deliver(batch, &runtime)))
-            .context("cannot start a thread")?;
-        // Each run is its own producer: concurrent runs with the same name stay separate.
-        let hash = blake3::hash(format!("topdeck load\0{name}\0{}", std::process::id()).as_bytes());
-        let producer = hash.as_bytes().first_chunk().map_or(1, |bytes| u64::from_le_bytes(*bytes));
+            .map_err(at("cannot start a thread"))?;
+        let producer = (push.producer_id)(&name);
         let label = |name: &str, value: &str| (name.to_owned(), value.to_owned());
         Ok(PushSink {
             sender,
@@ -163,11 +173,13 @@ impl PushSink {
         })
     }
 
-    pub(crate) fn run_started(&mut self, unix_ns: i64) {
+    /// Sets the start of the run, in nanoseconds since the Unix epoch.
+    pub fn run_started(&mut self, unix_ns: i64) {
         self.start_unix_ns = unix_ns;
     }
 
-    pub(crate) fn second_ended(&mut self, end_ns: u64, tally: &Tally) {
+    /// Sends a second, or drops it if too many are pending.
+    pub fn second_ended(&mut self, end_ns: u64, tally: &Tally) {
         self.sequence += 1;
         let at = |ns: u64| self.start_unix_ns.saturating_add(i64::try_from(ns).unwrap_or(i64::MAX));
         let times = (at(self.before_ns), at(end_ns.max(self.before_ns + 1)));
@@ -183,7 +195,8 @@ impl PushSink {
         }
     }
 
-    pub(crate) fn finish(self) -> PushSummary {
+    /// Waits until the pending seconds are delivered, for a few seconds.
+    pub fn finish(self) -> PushSummary {
         drop(self.sender);
         let outcome = self.thread.join().unwrap_or_else(|_| SenderResult {
             last_error: Some("the sending thread panicked (bug)".to_owned()),
@@ -198,6 +211,38 @@ impl PushSink {
             last_error: outcome.last_error,
         }
     }
+}
+
+fn push_error(error: impl Display) -> ReportError {
+    ReportError::Push(error.to_string())
+}
+
+/// An error with all its causes.
+fn failed(error: impl Error) -> ReportError {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text.push_str(&format!(": {error}"));
+        cause = error.source();
+    }
+    ReportError::Push(text)
+}
+
+/// An error with what was tried.
+fn at<E: Display>(action: &'static str) -> impl FnOnce(E) -> ReportError {
+    move |error| push_error(format_args!("{action}: {error}"))
+}
+
+fn read_token(path: &Path) -> Result<http::HeaderValue> {
+    let token = std::fs::read_to_string(path).map_err(|error| {
+        push_error(format_args!("cannot read the token in {}: {error}", path.display()))
+    })?;
+    net::bearer(token.trim()).map_err(|error| {
+        push_error(format_args!(
+            "the token in {} contains characters that are invalid in a header: {error}",
+            path.display()
+        ))
+    })
 }
 
 /// Encodes a second as frames.
@@ -296,7 +341,7 @@ fn deliver_all(
                 outcome.last_error = None;
                 pending.pop_front();
             }
-            Err(error) => outcome.last_error = Some(format!("{error:#}")),
+            Err(error) => outcome.last_error = Some(error.to_string()),
         }
     }
 }
@@ -313,7 +358,9 @@ impl PushSender {
     async fn send(&mut self, batch: &PushBatch) -> Result<()> {
         let connection = match &mut self.connection {
             Some(connection) if connection.is_open() => connection,
-            connection => connection.insert(self.dialer.dial(&self.target).await?.0),
+            connection => {
+                connection.insert(self.dialer.dial(&self.target).await.map_err(failed)?.0)
+            }
         };
         let mut request = Request::builder()
             .method(Method::POST)
@@ -324,13 +371,14 @@ impl PushSender {
         if let Some(token) = &self.token {
             request = request.header(header::AUTHORIZATION, token);
         }
-        let request = request.body(batch.body.clone())?;
+        let request = request.body(batch.body.clone()).map_err(failed)?;
         let allowed = ResponseLimits { timeout: STEP_TIMEOUT, max_bytes: ANSWER_BYTES };
-        let answer = connection.send(request, allowed).await?.response;
+        let answer = connection.send(request, allowed).await.map_err(failed)?.response;
         if answer.status() != StatusCode::OK {
             let json: Option<serde_json::Value> = serde_json::from_slice(answer.body()).ok();
             let why = json.as_ref().and_then(|json| json["error"].as_str());
-            bail!("{}: {}", answer.status(), why.unwrap_or("no reason given"));
+            let why = why.unwrap_or("no reason given");
+            return Err(push_error(format_args!("{}: {why}", answer.status())));
         }
         Ok(())
     }
@@ -361,7 +409,7 @@ mod tests {
                 let sent = sender.as_ref().map(|sender| sender.try_send(batch()));
                 refused += usize::from(sent.is_some_and(|sent| sent.is_err()));
             }
-            bail!("no answer")
+            Err(push_error("no answer"))
         });
         (outcome, refused)
     }

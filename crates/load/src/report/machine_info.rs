@@ -2,17 +2,18 @@
 
 /// Versions and CPUs.
 #[derive(Clone, Debug)]
-pub(crate) struct MachineInfo {
+pub struct MachineInfo {
     /// Version of topdeck.
-    pub(crate) version: String,
+    pub version: String,
     pub(crate) kernel: String,
     pub(crate) cpu_model: String,
     /// CPUs available to this process.
-    pub(crate) cpus: usize,
+    pub cpus: usize,
 }
 
 impl MachineInfo {
-    pub(crate) fn local() -> MachineInfo {
+    /// This machine.
+    pub fn local() -> MachineInfo {
         let read = |path: &str| {
             let text = std::fs::read_to_string(path).unwrap_or_default();
             text.trim().to_owned()
@@ -32,7 +33,7 @@ impl MachineInfo {
     }
 
     /// One line for reports.
-    pub(crate) fn text(&self) -> String {
+    pub fn text(&self) -> String {
         let MachineInfo { version, kernel, cpu_model, cpus } = self;
         let unit = if *cpus == 1 { "CPU" } else { "CPUs" };
         format!("topdeck {version}, {kernel}, {cpus} {unit} ({cpu_model})")

@@ -3,77 +3,89 @@
 //! Statistics in the document are for other readers; everything here comes from the frames.
 
 use std::collections::BTreeMap;
+use std::fmt::Display;
 use std::fs::File;
 use std::io::Read as _;
 use std::path::Path;
 
-use anyhow::{Context as _, Result, bail};
 use hist::Histogram;
 use hist::codec::frame::{self, Temporality, Unit};
 use serde::Deserialize;
 
-use crate::load::run_document::{FORMAT, VERSION};
+use crate::report::error::{ReportError, Result};
+use crate::report::run_document::{FORMAT, VERSION};
 
 /// The parts of a run that a comparison needs.
 #[derive(Debug)]
-pub(crate) struct StoredRun {
-    pub(crate) target: String,
-    pub(crate) schedule: String,
-    pub(crate) start_unix_ns: i64,
+pub struct StoredRun {
+    /// Target of the run.
+    pub target: String,
+    /// Description of the schedule.
+    pub schedule: String,
+    /// Start in nanoseconds since the Unix epoch.
+    pub start_unix_ns: i64,
     /// Why the run is invalid.
-    pub(crate) warnings: Vec<String>,
-    pub(crate) scheduled: u64,
-    pub(crate) completed: u64,
-    pub(crate) failed: u64,
-    pub(crate) unfinished: u64,
+    pub warnings: Vec<String>,
+    /// Requests scheduled.
+    pub scheduled: u64,
+    /// Requests completed.
+    pub completed: u64,
+    /// Requests failed.
+    pub failed: u64,
+    /// Requests without response at the end.
+    pub unfinished: u64,
     /// Response and service times of each second; complete.
-    pub(crate) seconds: Vec<[Histogram; 2]>,
+    pub seconds: Vec<[Histogram; 2]>,
 }
 
 /// A run of a day, with both times of each second, and a reserve.
 const BYTES_MAX: u64 = 512 << 20;
 
 impl StoredRun {
-    pub(crate) fn read(path: &Path) -> Result<StoredRun> {
-        let name = || path.display().to_string();
-        let file = File::open(path).with_context(|| format!("cannot read {}", name()))?;
+    /// Reads a file.
+    pub fn read(path: &Path) -> Result<StoredRun> {
+        let read_error = |cause| ReportError::Read { path: path.to_owned(), cause };
+        let file = File::open(path).map_err(read_error)?;
         let mut text = String::new();
-        let read = file.take(BYTES_MAX + 1).read_to_string(&mut text);
-        read.with_context(|| format!("cannot read {}", name()))?;
+        file.take(BYTES_MAX + 1).read_to_string(&mut text).map_err(read_error)?;
         if text.len() as u64 > BYTES_MAX {
-            bail!("{} exceeds {BYTES_MAX} bytes", name());
+            return Err(damaged(format!("{} exceeds {BYTES_MAX} bytes", path.display())));
         }
-        StoredRun::parse(&text).with_context(name)
+        StoredRun::parse(&text).map_err(error_in(path.display()))
     }
 
-    pub(crate) fn parse(text: &str) -> Result<StoredRun> {
+    /// Parses a document.
+    pub fn parse(text: &str) -> Result<StoredRun> {
         let head: HeaderDto = serde_json::from_str(text)
-            .context("expected a run as `topdeck load --json` writes it")?;
+            .map_err(error_in("expected a run as `topdeck load --json` writes it"))?;
         if head.format != FORMAT {
-            bail!("format is {:?}, expected {FORMAT:?}", head.format);
+            return Err(damaged(format!("format is {:?}, expected {FORMAT:?}", head.format)));
         }
         if !(1..=VERSION).contains(&head.version) {
-            bail!(
+            return Err(damaged(format!(
                 "version {} is not supported; this topdeck reads versions 1 to {VERSION}",
                 head.version
-            );
+            )));
         }
-        let run: RunDto = serde_json::from_str(text)?;
+        let run: RunDto = serde_json::from_str(text).map_err(|error| damaged(error.to_string()))?;
         let seconds = run.seconds.into_iter().map(|second| {
             let of = |frame: Option<String>| {
                 let read = frame.map(|frame| histogram(&frame)).transpose();
-                let read = read.with_context(|| format!("second {}", second.second))?;
-                Ok::<_, anyhow::Error>(read.unwrap_or_default())
+                let read = read.map_err(error_in(format_args!("second {}", second.second)))?;
+                Ok::<_, ReportError>(read.unwrap_or_default())
             };
             Ok([of(second.response)?, of(second.service)?])
         });
         let seconds: Vec<[Histogram; 2]> = seconds.collect::<Result<_>>()?;
         for (at, name) in ["response", "service"].into_iter().enumerate() {
-            let time = run.times.get(name).with_context(|| format!("no times.{name}"))?;
-            let total = histogram(&time.frame).with_context(|| format!("times.{name}"))?;
+            let time = run.times.get(name).ok_or_else(|| damaged(format!("no times.{name}")))?;
+            let total = histogram(&time.frame).map_err(error_in(format_args!("times.{name}")))?;
             let parts = seconds.iter().fold(0u64, |sum, both| sum.saturating_add(both[at].count()));
             if parts != total.count() {
-                bail!("times.{name} has {} values, but its seconds have {parts}", total.count());
+                let total = total.count();
+                let message =
+                    format!("times.{name} has {total} values, but its seconds have {parts}");
+                return Err(damaged(message));
             }
         }
         let account = run.account;
@@ -91,10 +103,20 @@ impl StoredRun {
     }
 }
 
+fn damaged(message: String) -> ReportError {
+    ReportError::Damaged(message)
+}
+
+/// Names the place of an error.
+fn error_in<E: Display>(place: impl Display) -> impl FnOnce(E) -> ReportError {
+    move |error| damaged(format!("{place}: {error}"))
+}
+
 fn histogram(text: &str) -> Result<Histogram> {
-    let (histogram, meaning) = frame::decode_base64(text)?;
+    let decoded = frame::decode_base64(text).map_err(|error| damaged(error.to_string()))?;
+    let (histogram, meaning) = decoded;
     if meaning.unit != Unit::Nanoseconds || meaning.temporality != Temporality::Delta {
-        bail!("expected a frame in nanoseconds of one interval");
+        return Err(damaged("expected a frame in nanoseconds of one interval".to_owned()));
     }
     Ok(histogram)
 }
@@ -148,4 +170,4 @@ struct SecondDto {
 }
 
 #[cfg(test)]
-pub(crate) mod tests;
+pub mod tests;
