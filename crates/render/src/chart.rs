@@ -10,4 +10,4 @@ pub(crate) mod density_shape;
 pub mod heatmap;
 pub(crate) mod heatmap_rows;
 pub mod percentile_spectrum;
-pub mod time_axis;
+pub(crate) mod time_axis;

@@ -1,6 +1,7 @@
 //! Terminal capabilities.
 
 pub mod heatmap;
+pub mod line_plot;
 pub mod plot;
 pub mod quantile_plot;
 pub mod sparkline;

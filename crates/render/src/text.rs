@@ -15,6 +15,11 @@ pub fn escape_control(text: &str) -> String {
 
 /// Words on lines of so many characters.
 pub fn wrap_text(text: &str, width: usize) -> Vec<String> {
+    wrap_indented(text, width, "")
+}
+
+/// The same, with `indent` before all lines but the first.
+pub(crate) fn wrap_indented(text: &str, width: usize, indent: &str) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for word in text.split_whitespace() {
         match lines.last_mut() {
@@ -22,7 +27,8 @@ pub fn wrap_text(text: &str, width: usize) -> Vec<String> {
                 line.push(' ');
                 line.push_str(word);
             }
-            _ => lines.push(word.to_owned()),
+            Some(_) => lines.push(format!("{indent}{word}")),
+            None => lines.push(word.to_owned()),
         }
     }
     lines

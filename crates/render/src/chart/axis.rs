@@ -61,20 +61,29 @@ impl Axis {
 
     /// Multiples of a round step, for an axis too short for powers of ten.
     fn even_ticks(&self, most: usize) -> Vec<f64> {
-        let rough = (self.high - self.low) / most as f64;
-        let power = 10f64.powf(rough.log10().floor());
-        let steps = [1.0, 2.0, 5.0, 10.0].map(|step| step * power);
-        let step = steps.into_iter().find(|&step| step >= rough).unwrap_or(10.0 * power);
-        let first = (self.low / step).ceil();
-        (0..=most)
-            .map(|k| {
-                // Through whole numbers, so that 0.30000000000000004 is not marked.
-                let n = first + k as f64;
-                if step >= 1.0 { n * step } else { n / (1.0 / step).round() }
-            })
-            .take_while(|&value| value <= self.high)
-            .collect()
+        linear_ticks(self.low, self.high, most)
     }
+}
+
+/// The least of 1, 2, 5 times a power of ten that is not below `rough`.
+pub(crate) fn round_step(rough: f64) -> f64 {
+    let power = 10f64.powf(rough.log10().floor());
+    let steps = [1.0, 2.0, 5.0, 10.0].map(|step| step * power);
+    steps.into_iter().find(|&step| step >= rough).unwrap_or(10.0 * power)
+}
+
+/// Multiples of a round step from `low` to `high`, ascending: at most one more than `most`.
+pub(crate) fn linear_ticks(low: f64, high: f64, most: usize) -> Vec<f64> {
+    let step = round_step((high - low) / most as f64);
+    let first = (low / step).ceil();
+    (0..=most)
+        .map(|k| {
+            // Through whole numbers, so that 0.30000000000000004 is not marked.
+            let n = first + k as f64;
+            if step >= 1.0 { n * step } else { n / (1.0 / step).round() }
+        })
+        .take_while(|&value| value <= high)
+        .collect()
 }
 
 /// The nines axis of the percentile spectrum: 0 %, 90 %, 99 %, 99.9 % … at even distances.

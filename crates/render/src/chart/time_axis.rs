@@ -29,7 +29,7 @@ const STEPS_NS: [i64; 18] = [
 ];
 
 /// At most about `most` round times from `start` to `end`, ascending, with their names.
-pub fn ticks(start: i64, end: i64, most: usize) -> Vec<(i64, String)> {
+pub(crate) fn ticks(start: i64, end: i64, most: usize) -> Vec<(i64, String)> {
     let span = i128::from(end) - i128::from(start);
     let rough = (span / most.max(1) as i128).max(1);
     let step = step(rough);

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use crate::chart::axis::Axis;
+use crate::chart::axis::{Axis, round_step};
 use crate::chart::density_shape::DensityShape;
 use crate::chart::percentile_spectrum::PercentileSpectrum;
 use crate::merged_distribution::MergedDistribution;
@@ -114,7 +114,7 @@ impl DistributionPicture<'_> {
         let x = |value: f64| LEFT + axis.position(self.formatter.scale(value)) * PLOT;
         // Head room, so that the top has a mark and limits have their names.
         let greatest = peak * 1.08;
-        let step = step(greatest / 4.0);
+        let step = round_step(greatest / 4.0);
         let mut mark = 0.0;
         while mark <= greatest {
             let y = bottom - mark / greatest * SHAPE_HEIGHT;
@@ -251,16 +251,6 @@ impl DistributionPicture<'_> {
             text(out, (x(1.0), at - 11.0), "max", TextAnchor::End, &name);
         }
     }
-}
-
-/// The least of 1, 2, 5 times a power of ten that is not below `rough`.
-fn step(rough: f64) -> f64 {
-    let power = 10f64.powf(rough.log10().floor());
-    [1.0, 2.0, 5.0, 10.0]
-        .map(|s| s * power)
-        .into_iter()
-        .find(|&s| s >= rough)
-        .unwrap_or(10.0 * power)
 }
 
 fn percent(share: f64, step: f64) -> String {

@@ -14,6 +14,7 @@ use crate::chart::time_axis;
 use crate::svg::{
     self, CHAR_WIDTH, LEFT, LINE, OccupiedSpans, PLOT, TextAnchor, WIDTH, line, text,
 };
+use crate::text::wrap_indented;
 use crate::time;
 use crate::value_formatter::{self, ValueFormatter};
 
@@ -123,7 +124,7 @@ impl<'a> SvgHeatmap<'a> {
         let rows =
             HeatmapRows::covering(fitted.columns.iter().map(|column| &column.values), &show, ROWS);
         let notes = map.gap_summary().into_iter().chain(map.warnings.iter().cloned());
-        let notes = notes.flat_map(|note| wrap_text(&note)).collect();
+        let notes = notes.flat_map(|note| note_lines(&note)).collect();
         SvgHeatmap {
             map,
             fitted,
@@ -538,20 +539,6 @@ impl<'a> SvgHeatmap<'a> {
 }
 
 /// A text in lines that fit the picture, the later ones indented.
-fn wrap_text(text: &str) -> Vec<String> {
-    let most = ((WIDTH - 48.0) / CHAR_WIDTH) as usize;
-    let mut lines = vec![String::new()];
-    for word in text.split(' ') {
-        let last = lines.last_mut().expect("BUG: one line stands from the beginning");
-        let long = last.chars().count() + word.chars().count() + 1 > most;
-        match (last.is_empty(), long) {
-            (true, _) => last.push_str(word),
-            (false, false) => {
-                last.push(' ');
-                last.push_str(word);
-            }
-            (false, true) => lines.push(format!("\u{a0} {word}")),
-        }
-    }
-    lines
+fn note_lines(note: &str) -> Vec<String> {
+    wrap_indented(note, ((WIDTH - 48.0) / CHAR_WIDTH) as usize, "\u{a0} ")
 }

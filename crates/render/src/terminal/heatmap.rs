@@ -285,12 +285,7 @@ impl<'a> TerminalHeatmap<'a> {
     }
 
     fn line(&self, name: &str, glyphs: impl Iterator<Item = Glyph>) -> String {
-        let edge = match (self.terminal.ascii, name.is_empty()) {
-            (true, true) => '|',
-            (true, false) => '+',
-            (false, true) => '│',
-            (false, false) => '┤',
-        };
+        let edge = plot::edge(self.terminal, !name.is_empty());
         // Names keep a distance from the edge if they can.
         let name: String = format!("{name:>width$} ", width = GUTTER - 1);
         let name: String = name.chars().take(GUTTER).collect();

@@ -9,7 +9,7 @@ use crate::value_formatter::{self, ValueFormatter};
 /// Lines of a picture, without its axis.
 const ROWS: usize = 9;
 /// Room for the marks of the vertical axis.
-pub const GUTTER: usize = 10;
+pub(crate) const GUTTER: usize = 10;
 /// Cells between two marks below an axis.
 const GAP: usize = 2;
 const EIGHTHS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
@@ -133,12 +133,7 @@ fn bars(heights: &[(usize, usize)], marks: &[(usize, String)], terminal: &Termin
         .map(|row| {
             let floor = (ROWS - 1 - row) * 8;
             let mark = marks.iter().find(|mark| mark.0 == row).map_or("", |mark| &mark.1);
-            let edge = match (terminal.ascii, mark.is_empty()) {
-                (true, true) => '|',
-                (true, false) => '+',
-                (false, true) => '│',
-                (false, false) => '┤',
-            };
+            let edge = edge(terminal, !mark.is_empty());
             // Stretches of one colour are painted at once.
             let (mut text, mut run, mut paint) = (String::new(), String::new(), TextStyle::Bar);
             for &(solid, upper) in heights {
@@ -157,17 +152,27 @@ fn bars(heights: &[(usize, usize)], marks: &[(usize, String)], terminal: &Termin
             let trimmed = run.trim_end();
             text.push_str(&terminal.paint(paint, trimmed));
             let text = text.trim_end().to_owned();
-            format!("{} {edge}{text}", right_aligned(mark, GUTTER - 1)).trim_end().to_owned()
+            format!("{mark:>width$} {edge}{text}", width = GUTTER - 1).trim_end().to_owned()
         })
         .collect()
 }
 
-fn right_aligned(text: &str, width: usize) -> String {
-    format!("{text:>width$}")
+/// The character of a vertical axis, with a mark or without.
+pub(crate) fn edge(terminal: &Terminal, is_marked: bool) -> char {
+    match (terminal.ascii, is_marked) {
+        (true, false) => '|',
+        (true, true) => '+',
+        (false, false) => '│',
+        (false, true) => '┤',
+    }
 }
 
 /// The axis with its ticks, and their names below as far as there is room; the last tick is always named.
-pub fn axis_lines(ticks: &[(usize, String)], width: usize, terminal: &Terminal) -> [String; 2] {
+pub(crate) fn axis_lines(
+    ticks: &[(usize, String)],
+    width: usize,
+    terminal: &Terminal,
+) -> [String; 2] {
     let (corner, line, cross) =
         if terminal.ascii { ('+', '-', '+') } else { ('└', '─', '┬') };
     let mut axis: Vec<char> = vec![line; width];

@@ -4,7 +4,7 @@
 use hist::Mixture;
 
 use crate::chart::axis::Axis;
-use crate::terminal::plot::{GUTTER, axis_lines};
+use crate::terminal::plot::{GUTTER, axis_lines, edge};
 use crate::terminal::{Terminal, TextStyle};
 use crate::text::wrap_text;
 use crate::value_formatter::ValueFormatter;
@@ -65,12 +65,7 @@ pub fn qq_plot([a, b]: [&Mixture; 2], show: &ValueFormatter, terminal: &Terminal
     for (at, cells) in grid.into_iter().enumerate() {
         let tick = ticks.iter().find(|tick| row(**tick) == at);
         let name = tick.map_or(String::new(), |tick| show.tick(*tick));
-        let edge = match (terminal.ascii, name.is_empty()) {
-            (true, true) => '|',
-            (true, false) => '+',
-            (false, true) => '│',
-            (false, false) => '┤',
-        };
+        let edge = edge(terminal, !name.is_empty());
         let cells: String = cells.into_iter().collect();
         let cells = terminal.paint(TextStyle::Bar, cells.trim_end());
         lines.push(format!("{name:>gutter$} {edge}{cells}", gutter = GUTTER - 1));

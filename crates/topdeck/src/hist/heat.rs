@@ -17,10 +17,6 @@ use render::terminal::heatmap as terminal_heatmap;
 use render::time::NS_PER_S;
 use render::value_formatter;
 
-/// Histograms are kept apart by when they begin, to the nanosecond, until it is known how long columns are.
-pub(crate) const ROW_NS: i64 = 1;
-/// A day of intervals of a second, and some more. Each is kept until all are read.
-pub(crate) const ROWS_MAX: usize = 100_000;
 /// Columns in a file, unless asked otherwise: what four pixels each allow.
 const COLUMNS_SVG: usize = 212;
 
@@ -195,7 +191,7 @@ fn duration_text(length: i128) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::hist::group::GroupKey;
+    use crate::hist::group::{GroupKey, ROW_NS};
     use collect::{DecodedSample, DecodedValue, SampleTemporality};
     use hist::Histogram;
 

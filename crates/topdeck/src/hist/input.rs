@@ -11,11 +11,9 @@ use collect::{
     DecodedSample, DecodedValue, InputError, InputFormat, SampleSink, SampleTemporality, Unit,
 };
 
-use crate::hist::group::{DistributionGroup, GroupKey};
-use crate::hist::heat;
-use crate::hist::intervals;
+use crate::hist::group::{DistributionGroup, GroupKey, ROW_NS};
 use crate::hist::number_recorder::NumberRecorder;
-use crate::hist::options::Options;
+use crate::hist::options::{Options, interval_ns};
 use crate::hist::threshold_count;
 use render::value_formatter;
 
@@ -80,8 +78,8 @@ pub(crate) fn collect(options: &Options) -> Result<CollectedInput> {
     let mut taker = GroupingSink {
         options,
         row_ns: match &options.interval {
-            Some(interval) => Some(intervals::interval_ns(interval)?),
-            None => options.heatmap.then_some(heat::ROW_NS),
+            Some(interval) => Some(interval_ns(interval)?),
+            None => options.heatmap.then_some(ROW_NS),
         },
         numbers: NumberRecorder::new(&limits),
         numbers_unit,

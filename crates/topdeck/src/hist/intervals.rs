@@ -1,11 +1,11 @@
 //! The table over time: one row for each interval.
 
 use anyhow::{Result, bail};
-use collect::{Quantity, Unit};
+use collect::Quantity;
 use render::time::{duration_text, time_text};
 
 use crate::hist::group::DistributionGroup;
-use crate::hist::options::Options;
+use crate::hist::options::{Options, interval_ns};
 use crate::hist::threshold_count;
 use render::terminal::{Terminal, TextStyle};
 use render::value_formatter::{self, ValueFormatter};
@@ -86,13 +86,4 @@ pub(crate) fn check_times(written: &Quantity, group: &DistributionGroup) -> Resu
         bail!("--interval {written}: the input has no time stamps");
     }
     Ok(())
-}
-
-/// Length of a row of the table over time, in nanoseconds.
-pub(crate) fn interval_ns(written: &Quantity) -> Result<i64> {
-    let ns = written.unit().and_then(|_| written.value_in(Some(&Unit::Nanoseconds)));
-    match ns {
-        Some(ns) if (1.0..1e18).contains(&ns) => Ok(ns as i64),
-        _ => bail!("--interval {written}: expected a length of time with its unit, such as 10s"),
-    }
 }

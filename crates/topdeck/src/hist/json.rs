@@ -10,7 +10,7 @@ use hist::{CompensatedSum, TrackedValue};
 
 use crate::hist::group::DistributionGroup;
 use crate::hist::input::{self, CollectedInput};
-use crate::hist::options::Options;
+use crate::hist::options::{Options, interval_ns};
 use crate::hist::{compare, intervals, threshold_count};
 use api::json::Json::{self, Bool, List, Null, Object, Text};
 use api::json::{integer, number};
@@ -84,7 +84,7 @@ fn group_json(options: &Options, group: &DistributionGroup) -> Result<Json> {
     fields.push(("decades", List(decades.collect())));
     if let Some(interval) = &options.interval {
         intervals::check_times(interval, group)?;
-        let row_ns = intervals::interval_ns(interval)?;
+        let row_ns = interval_ns(interval)?;
         let rows = group.rows.iter().map(|(&start, row)| {
             let mut fields = vec![
                 ("start_ns", Json::Integer(start.into())),
