@@ -1,4 +1,5 @@
-//! All metrics of a process, as text and as JSON. Schema: `docs/shm.md`. Fields are only ever added; a change of meaning is another `schema`.
+//! All metrics of a process, as text and as JSON. Schema: `docs/shm.md`. Fields are only ever
+//! added; a change of meaning is another `schema`.
 
 use render::json::Json::{self, Integer, List, Null, Object, Text};
 use render::json::statistics::{bracket, fields as bracket_fields, labels, statistic};

@@ -1,4 +1,5 @@
-//! What several metrics say together, by their roles: how full something is, how often a cache had it, calls per request.
+//! What several metrics say together, by their roles: how full something is, how often a cache had
+//! it, calls per request.
 
 use shm::MetricRole;
 use shm::snapshot::{MetricValue, NumericValue, ProcessMetric};

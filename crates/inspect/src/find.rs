@@ -261,8 +261,8 @@ fn open_path(path: &Path) -> Result<MatchedProcess> {
     Ok(MatchedProcess { attached: AttachedProcess::new(found)?, is_copy })
 }
 
-/// Whether a process has a file open: then it is the one that it writes to. Its mappings are not looked at: that takes a lock
-/// which it may wait for.
+/// Whether a process has a file open: then it is the one that it writes to. Its mappings are not
+/// looked at: that takes a lock which it may wait for.
 fn is_open_in(pid: u32, file: &fs::Metadata) -> bool {
     let open = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
     open.filter_map(|entry| fs::metadata(entry.path()).ok())

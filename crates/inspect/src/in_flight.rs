@@ -1,4 +1,5 @@
-//! The operations in flight of one process or of several, as text and as JSON. Schema: `docs/shm.md`.
+//! The operations in flight of one process or of several, as text and as JSON. Schema:
+//! `docs/shm.md`.
 
 use render::json::Json::{self, List, Null, Object, Text};
 use render::json::integer;

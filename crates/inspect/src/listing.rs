@@ -1,4 +1,5 @@
-//! What is said of a process beside its metrics: whose it is, since when, how much memory its file takes.
+//! What is said of a process beside its metrics: whose it is, since when, how much memory its file
+//! takes.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;

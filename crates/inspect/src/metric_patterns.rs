@@ -39,7 +39,8 @@ impl MetricPatterns {
     }
 }
 
-/// Whether a text is like a pattern. Each `*` takes as little as it can, which finds a way if there is one.
+/// Whether a text is like a pattern. Each `*` takes as little as it can, which finds a way if there
+/// is one.
 fn matches_glob(pattern: &str, text: &str) -> bool {
     let mut parts = pattern.split('*');
     let first = parts.next().unwrap_or_default();

@@ -29,7 +29,8 @@ impl OpenOperation {
         self.age_ns.map_or_else(|| "unknown".to_owned(), |age| format_ns(age as f64))
     }
 
-    /// The value of a tag, or of a label; `metric` and `process` are known as well, unless the program uses those words itself.
+    /// The value of a tag, or of a label; `metric` and `process` are known as well, unless the
+    /// program uses those words itself.
     fn tag(&self, name: &str) -> Option<&str> {
         let tag = self.tags.iter().rev().find(|tag| tag.0 == name).map(|tag| &tag.1[..]);
         tag.or(match name {

@@ -48,8 +48,8 @@ pub fn latest_dead(mut processes: Vec<MatchedProcess>) -> Result<(String, Vec<sh
     Ok((format_table(&rows, [true, false, false, true, true, false]), errors))
 }
 
-/// What a process that is gone was doing: what it had in flight, by age or in groups by the tag `by`, and
-/// all its metrics.
+/// What a process that is gone was doing: what it had in flight, by age or in groups by the tag
+/// `by`, and all its metrics.
 pub fn to_text(mut process: MatchedProcess, by: Option<&str>) -> Result<String> {
     if process.running_pid().is_some() {
         let pid = process.attached.pid();

@@ -1,5 +1,6 @@
-//! As of when something is told of a process. Of one that runs that is now. Of one that is gone nobody knows when it went, unless it
-//! said goodbye; then it is the latest sign of life that its file holds.
+//! As of when something is told of a process. Of one that runs that is now. Of one that is gone
+//! nobody knows when it went, unless it said goodbye; then it is the latest sign of life that its
+//! file holds.
 
 use shm::snapshot::{MetricValue, ProcessMetric};
 

@@ -30,7 +30,8 @@ pub(crate) fn metrics_table(
     format_table(&rows, [false, false])
 }
 
-/// How often, or how much, in a second; nothing where no time lies between the looks, or nobody knows how much.
+/// How often, or how much, in a second; nothing where no time lies between the looks, or nobody
+/// knows how much.
 pub(crate) fn rate_text(unit: Option<&Unit>, n: f64, over_ns: Option<u64>) -> String {
     match over_ns {
         None | Some(0) => String::new(),

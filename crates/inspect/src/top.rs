@@ -1,10 +1,11 @@
-//! The model and the pages of `topdeck top`: every process of this host that shows metrics, over time.
+//! The model and the pages of `topdeck top`: every process of this host that shows metrics, over
+//! time.
 //!
-//! [`process_monitor`] finds processes and samples them, in the detail that [`detail_selection`] asks for;
-//! `metric_interval` is what happened between two samples; `series_history`, `process_history` and
-//! [`app_state`] keep that and know what is selected; `columns` and `column_table` write it,
-//! [`page_view`] draws the screen and [`once`] the text. Only [`process_monitor`] reads files; nothing
-//! here writes to the terminal.
+//! [`process_monitor`] finds processes and samples them, in the detail that [`detail_selection`]
+//! asks for; `metric_interval` is what happened between two samples; `series_history`,
+//! `process_history` and [`app_state`] keep that and know what is selected; `columns` and
+//! `column_table` write it, [`page_view`] draws the screen and [`once`] the text. Only
+//! [`process_monitor`] reads files; nothing here writes to the terminal.
 
 mod ansi;
 pub mod app_state;

@@ -54,7 +54,8 @@ pub(crate) fn change_between(
     change_since(before, after).filter(|change| !change.is_unchanged())
 }
 
-/// The same, but of what counts and records it is said that it was nothing: `None` is a gauge or a text as it was.
+/// The same, but of what counts and records it is said that it was nothing: `None` is a gauge or a
+/// text as it was.
 pub(crate) fn change_since(
     before: Option<&MetricValue>,
     after: &MetricValue,

@@ -19,7 +19,8 @@ pub(crate) fn series_name(metric: &ProcessMetric) -> String {
     format!("{}{{{}}}", metric.name, labels.collect::<Vec<_>>().join(","))
 }
 
-/// A unit as UCUM writes it, as topdeck knows it; none where there is none. What is in braces is what is counted.
+/// A unit as UCUM writes it, as topdeck knows it; none where there is none. What is in braces is
+/// what is counted.
 pub fn parse_unit(text: &str) -> Option<Unit> {
     match text {
         "" | "1" => None,
@@ -52,7 +53,8 @@ pub(crate) fn format_signed(n: i128) -> String {
     if n < 0 { format!("-{size}") } else { size }
 }
 
-/// So much in a second. What has a unit is told by [`Show`]; else three digits are enough: `3.20 /s`, `12.3 k/s`.
+/// So much in a second. What has a unit is told by [`Show`]; else three digits are enough: `3.20
+/// /s`, `12.3 k/s`.
 pub(crate) fn format_rate(unit: Option<&Unit>, per_second: f64) -> String {
     if unit.is_some() {
         return format!("{}/s", ValueFormatter::new(unit).estimate(per_second));
@@ -80,7 +82,8 @@ pub(crate) fn format_three_digits(number: f64) -> String {
     }
 }
 
-/// Count, p50, p99 and max of a distribution. `~` marks a maximum of which only the bucket is known.
+/// Count, p50, p99 and max of a distribution. `~` marks a maximum of which only the bucket is
+/// known.
 pub(crate) fn distribution_cells(show: &ValueFormatter, of: &Histogram) -> [String; 4] {
     let quantile = |q| of.quantile(q).map_or_else(|| "none".to_owned(), |value| show.value(value));
     [count(of.count()), quantile(0.5), quantile(0.99), format_max(show, of.max())]

@@ -13,8 +13,9 @@ pub struct Decade {
     pub from: f64,
     /// In the unit of the values; itself in the decade only if [`Self::closed`].
     pub below: f64,
-    /// Whether `below` belongs to this decade and `from` to the one before. So it is with explicit bounds,
-    /// each of which belongs to the bucket below: 0.1 s is often a bound, and exact only this way.
+    /// Whether `below` belongs to this decade and `from` to the one before. So it is with explicit
+    /// bounds, each of which belongs to the bucket below: 0.1 s is often a bound, and exact only
+    /// this way.
     pub closed: bool,
     /// Values in the decade.
     pub count: Bracket<u64>,
@@ -46,8 +47,8 @@ pub fn split_decades(whole: &MergedDistribution, show: &ValueFormatter) -> Vec<D
     let least = whole.cells().map(|cell| cell.lower).fold(0.0, f64::min);
     let mut from = if least < 0.0 { f64::NEG_INFINITY } else { 0.0 };
     let mut below = Bracket::exact(0);
-    // A power of ten may be an edge or lie inside a bucket: the count between two is bracketed by the buckets
-    // that lie wholly, or partly, between them.
+    // A power of ten may be an edge or lie inside a bucket: the count between two is bracketed by
+    // the buckets that lie wholly, or partly, between them.
     let zero = count_to(0.0);
     // A bucket from minus infinity to above zero is no sign of values below zero.
     if whole.cells().any(|cell| cell.lower < 0.0 && (cell.upper <= 0.0 || cell.lower.is_finite())) {

@@ -1,5 +1,5 @@
-//! JSON as topdeck writes it: fields in the order they were given; for people with short objects on one line, for
-//! programs (`{:#}`) without a blank.
+//! JSON as topdeck writes it: fields in the order they were given; for people with short objects on
+//! one line, for programs (`{:#}`) without a blank.
 
 pub mod heatmap;
 pub mod statistics;

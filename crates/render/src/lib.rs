@@ -1,8 +1,8 @@
 //! What people read: numbers with their units, tables, and pictures of distributions.
 //!
 //! Numbers: [`value_formatter`], [`number_formatter`], [`time`], [`bytes`], [`text`]. Pictures:
-//! [`chart`] has axes, scales and cells, and knows no medium; [`terminal`], [`svg`] and [`json`] are
-//! the three outputs. Nothing here reads a clock, a file or an option of the command line; only
+//! [`chart`] has axes, scales and cells, and knows no medium; [`terminal`], [`svg`] and [`json`]
+//! are the three outputs. Nothing here reads a clock, a file or an option of the command line; only
 //! [`terminal::Terminal::new`] looks at the environment.
 #![forbid(unsafe_code)]
 

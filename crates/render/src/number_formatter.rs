@@ -106,7 +106,8 @@ impl EstimateNote {
         }
     }
 
-    /// A line for below the table, with the name of what has the bounds of each; nothing where all is exact.
+    /// A line for below the table, with the name of what has the bounds of each; nothing where all
+    /// is exact.
     pub fn text(&self, bounds: &str) -> Option<String> {
         let percent = (self.max_error * 1e4).ceil() / 100.0;
         match (self.has_estimates, self.is_unbounded || percent >= 100.0) {

@@ -1,7 +1,7 @@
 //! SVG, as far as pictures here need it: self-contained, light or dark as the reader's system is.
 //!
-//! Lengths are in pixels of a picture 960 wide. Text widths are estimated: a character of the fonts named is at
-//! most [`CHAR_WIDTH`] wide on average, which keeps labels apart.
+//! Lengths are in pixels of a picture 960 wide. Text widths are estimated: a character of the fonts
+//! named is at most [`CHAR_WIDTH`] wide on average, which keeps labels apart.
 
 pub mod curve;
 pub mod distribution;
@@ -38,7 +38,8 @@ pub fn document(title: &str, about: &str, height: f64, style: &str, body: &str) 
     element("", title, about, height, &format!("<style>{STYLE}{style}</style>\n"), body)
 }
 
-/// The same as a part of a page, where `id` tells it from others and the styles are the page's, or in `head`.
+/// The same as a part of a page, where `id` tells it from others and the styles are the page's, or
+/// in `head`.
 pub fn element(id: &str, title: &str, about: &str, height: f64, head: &str, body: &str) -> String {
     format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" width=\"{WIDTH}\" \

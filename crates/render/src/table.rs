@@ -1,4 +1,5 @@
-//! Tables in the terminal: columns as wide as their cells, and names on lines of their own where a row has no room.
+//! Tables in the terminal: columns as wide as their cells, and names on lines of their own where a
+//! row has no room.
 
 use crate::terminal::{Terminal, TextStyle};
 
@@ -72,7 +73,8 @@ impl TextTable {
         MARGIN + shown.iter().sum::<usize>() + GAP * shown.len().saturating_sub(1)
     }
 
-    /// Its lines. What is wider than the terminal has its first column on lines of its own, if that helps.
+    /// Its lines. What is wider than the terminal has its first column on lines of its own, if that
+    /// helps.
     pub fn text(&self, terminal: &Terminal) -> String {
         let widths = self.widths();
         let first = widths.first().copied().unwrap_or(0);

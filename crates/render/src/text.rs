@@ -4,7 +4,8 @@ use std::path::Path;
 
 use crate::value_formatter::count;
 
-/// Foreign text (names of files, tags, labels) fit for a terminal and for XML: control characters are escaped.
+/// Foreign text (names of files, tags, labels) fit for a terminal and for XML: control characters
+/// are escaped.
 pub fn escape_control(text: &str) -> String {
     let escaped = |c: char| match c.is_control() {
         true => c.escape_default().to_string(),

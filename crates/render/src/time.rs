@@ -40,14 +40,14 @@ pub fn format_time(ns: i64) -> String {
     time_text(ns, NS_PER_S)
 }
 
-/// Whether a time is shown as counted from the beginning of a log that does not know the date. One below zero is not:
-/// `-1 s` would be read as a second ago.
+/// Whether a time is shown as counted from the beginning of a log that does not know the date. One
+/// below zero is not: `-1 s` would be read as a second ago.
 pub(crate) fn is_since_start(ns: i64) -> bool {
     ns >= 0 && hlog::is_since_start(ns)
 }
 
-/// Year, month and day of a count of days since 1970, in the Gregorian calendar. Years are counted from March,
-/// so that the leap day is their last.
+/// Year, month and day of a count of days since 1970, in the Gregorian calendar. Years are counted
+/// from March, so that the leap day is their last.
 pub fn date(days: i64) -> (i64, i64, i64) {
     const DAYS_PER_400_YEARS: i64 = 146_097;
     // From 1970-01-01 back to 0000-03-01.

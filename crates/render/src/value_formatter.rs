@@ -230,7 +230,8 @@ pub fn count_bounds(n: Bracket<u64>) -> String {
     if n.is_exact() { String::new() } else { format!("{} to {}", count(n.lower), count(n.upper)) }
 }
 
-/// A share of a whole in percent. What is above nothing is not shown as 0 %, what is below all not as 100 %.
+/// A share of a whole in percent. What is above nothing is not shown as 0 %, what is below all not
+/// as 100 %.
 pub fn share(part: u64, whole: u64) -> String {
     if whole == 0 {
         return "-".into();

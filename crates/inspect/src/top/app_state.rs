@@ -230,7 +230,8 @@ impl AppState {
         rows
     }
 
-    /// The process that is selected: in the list the first one if the one that was is not shown any more.
+    /// The process that is selected: in the list the first one if the one that was is not shown any
+    /// more.
     pub(crate) fn selected_process(&self) -> Option<&ProcessHistory> {
         if self.page == AppPage::Processes {
             return self.visible_processes().get(self.selected()).copied();

@@ -1,6 +1,7 @@
 //! Detail selection: histograms whose buckets are read.
 //!
-//! Reading and subtracting buckets is nearly all that `top` costs; what is not on the screen needs none of it.
+//! Reading and subtracting buckets is nearly all that `top` costs; what is not on the screen needs
+//! none of it.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};

@@ -1,5 +1,5 @@
-//! The page of a histogram: a table of three windows, the last minute as a heatmap, the distribution and the percentile spectrum.
-//! The pictures are those of `topdeck hist`.
+//! The page of a histogram: a table of three windows, the last minute as a heatmap, the
+//! distribution and the percentile spectrum. The pictures are those of `topdeck hist`.
 
 use hist::Bracket;
 
@@ -105,7 +105,8 @@ fn window_values(series: &SeriesHistory, window: HistogramWindow) -> (MergedDist
             for past in &series.points {
                 if let Some(values) = past.interval.values() {
                     seconds += past.interval.seconds();
-                    // All come from one series: beyond 2^64 values nothing is added, which nobody lives to see.
+                    // All come from one series: beyond 2^64 values nothing is added, which nobody
+                    // lives to see.
                     let _ = whole.add(values);
                 }
             }

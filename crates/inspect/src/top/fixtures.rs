@@ -75,7 +75,8 @@ pub(crate) fn process_sample(
     }
 }
 
-/// A server that answers with these times in each second, and a worker that does nothing, after two looks.
+/// A server that answers with these times in each second, and a worker that does nothing, after two
+/// looks.
 pub(crate) fn two(at_s: u64, times: &[u64]) -> Vec<ProcessSample> {
     let all: Vec<u64> = times.iter().cycle().take(times.len() * at_s as usize).copied().collect();
     let half = &all[..all.len() / 2];

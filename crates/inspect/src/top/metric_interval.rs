@@ -31,8 +31,8 @@ pub(crate) struct MetricInterval {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct IntervalStats {
     pub(crate) count: u64,
-    /// `None` where nothing was recorded. The maximum is exact where it is the greatest since the process began, or its bucket
-    /// holds one whole number.
+    /// `None` where nothing was recorded. The maximum is exact where it is the greatest since the
+    /// process began, or its bucket holds one whole number.
     pub(crate) p50: Option<Bracket>,
     pub(crate) p99: Option<Bracket>,
     pub(crate) max: Option<Bracket>,
@@ -47,7 +47,8 @@ const IN_FLIGHT_MAX: u64 = 64;
 const EMPTY_INTERVAL: &str = "two looks at the same moment";
 
 impl MetricInterval {
-    /// Between a look at a value and the next. Of a histogram whose buckets were not read at both, how many values were recorded.
+    /// Between a look at a value and the next. Of a histogram whose buckets were not read at both,
+    /// how many values were recorded.
     pub(crate) fn between(
         before: (u64, &PartialValue),
         now: (u64, &PartialValue),
@@ -66,7 +67,8 @@ impl MetricInterval {
         now: (u64, &PartialValue),
     ) -> MetricInterval {
         MetricInterval::new(before.0, now.0, || match (before.1.recorded(), now.1.recorded()) {
-            // Records that were under way are counted where buckets were not read, and not where they were.
+            // Records that were under way are counted where buckets were not read, and not where
+            // they were.
             (Some(first), Some(second)) if first > second && first - second <= IN_FLIGHT_MAX => {
                 IntervalChange::Counter(0.0)
             }
@@ -120,7 +122,8 @@ impl MetricInterval {
 impl IntervalStats {
     pub(crate) fn new(values: &Histogram) -> IntervalStats {
         let max = values.max();
-        // No percentile is shown above the maximum: where only its bucket is known, both are estimates.
+        // No percentile is shown above the maximum: where only its bucket is known, both are
+        // estimates.
         let least = |value: Bracket| match max {
             Some(max) => Bracket { estimate: value.estimate.min(max.estimate), ..value },
             None => value,

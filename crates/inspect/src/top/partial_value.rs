@@ -6,7 +6,8 @@ use shm::snapshot::{MetricValue, NumericValue, ProcessMetric};
 /// A series in a sample.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum SampledSeries {
-    /// What it is, and its value: at the first look at it, and where a format tells series apart by nothing but that.
+    /// What it is, and its value: at the first look at it, and where a format tells series apart by
+    /// nothing but that.
     New(ProcessMetric),
     /// One that is known, in its place.
     Known(PartialValue),
@@ -16,8 +17,8 @@ pub(crate) enum SampledSeries {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum PartialValue {
     Full(MetricValue),
-    /// A histogram has so many values. Its buckets were not read, which takes a thousand times as long; a record that was under
-    /// way is among them.
+    /// A histogram has so many values. Its buckets were not read, which takes a thousand times as
+    /// long; a record that was under way is among them.
     CountOnly(u64),
 }
 

@@ -12,7 +12,8 @@ use crate::top::process_sample::ProcessSample;
 use crate::top::series_history::SeriesHistory;
 use render::text::escape_control;
 
-/// A row shows another metric only once that is so much busier: rows that change their metric every second cannot be read.
+/// A row shows another metric only once that is so much busier: rows that change their metric every
+/// second cannot be read.
 const BUSIER_RATIO: f64 = 1.5;
 
 /// A process over time.
@@ -75,7 +76,8 @@ impl ProcessHistory {
         process
     }
 
-    /// Takes note of another look. Of a process that is open all metrics are followed, of others the busiest.
+    /// Takes note of another look. Of a process that is open all metrics are followed, of others
+    /// the busiest.
     pub(crate) fn record(&mut self, look: ProcessSample, is_open: bool) {
         self.state = look.state;
         self.sampled_ns = look.at_ns;
@@ -188,7 +190,8 @@ impl ProcessHistory {
         }
     }
 
-    /// The metric that had the most values lately: of those that take times, or else of all histograms.
+    /// The metric that had the most values lately: of those that take times, or else of all
+    /// histograms.
     fn choose_busiest(&self, current: Option<String>) -> Option<String> {
         let mut scores: HashMap<&str, (bool, f64)> = HashMap::new();
         for series in self.series.iter().filter(|series| series.is_histogram()) {
@@ -262,8 +265,8 @@ impl ProcessHistory {
         })
     }
 
-    /// Errors each second, of all counters that are said to count them; `None` where there are no such, `Some(None)` where it is not
-    /// known yet.
+    /// Errors each second, of all counters that are said to count them; `None` where there are no
+    /// such, `Some(None)` where it is not known yet.
     pub(crate) fn errors(&self) -> Option<Option<f64>> {
         self.errors
     }
@@ -284,7 +287,8 @@ pub(crate) fn pending_in(table: &InFlightSnapshot, now_ns: u64) -> PendingOperat
     }
 }
 
-/// All of them as they were at the last look: with buckets if all were read, else how many values there were.
+/// All of them as they were at the last look: with buckets if all were read, else how many values
+/// there were.
 fn merge_readings(of: &[&SeriesHistory]) -> Option<PartialValue> {
     // Those that were not there yet had nothing.
     let last = || of.iter().filter_map(|series| Some(&series.last.as_ref()?.1));

@@ -40,7 +40,8 @@ impl ProcessMonitor {
         ProcessMonitor { only: only.map(|only| only.to_lowercase()), ..ProcessMonitor::default() }
     }
 
-    /// Looks at each process, at some series closely; those that are gone are looked at a last time.
+    /// Looks at each process, at some series closely; those that are gone are looked at a last
+    /// time.
     pub(crate) fn sample_all(&mut self, close: &DetailSelection) -> Vec<ProcessSample> {
         let now_ns = clock::now();
         if self.scanned_ns.is_none_or(|at| now_ns.saturating_sub(at) >= SCAN_INTERVAL_NS * 9 / 10) {
@@ -98,7 +99,8 @@ impl ProcessMonitor {
             Ok(_) => {
                 self.ignored.insert(path);
             }
-            // It may be readable at the next scan: it was just being made, or belongs to somebody else.
+            // It may be readable at the next scan: it was just being made, or belongs to somebody
+            // else.
             Err(error) => self.errors.push(error.to_string()),
         }
     }
@@ -153,7 +155,8 @@ impl WatchedProcess {
     }
 }
 
-/// Series that were told: of histograms that nobody looks at closely how many values they have, of all others the value.
+/// Series that were told: of histograms that nobody looks at closely how many values they have, of
+/// all others the value.
 fn read_known_series(
     reader: &MetricsFileReader,
     told: usize,
@@ -197,7 +200,8 @@ mod tests {
             }
         }
         let mut watch = ProcessMonitor::new(Some(pid));
-        // The first look has everything, so that what turns out to be the busiest can be shown at the second.
+        // The first look has everything, so that what turns out to be the busiest can be shown at
+        // the second.
         let first = sample_one(&mut watch, &DetailSelection::default());
         let is_ours = |seen: &SampledSeries| matches!(seen, SampledSeries::New(one) if one.name.starts_with("top_watch_"));
         let ours: Vec<usize> = (0..first.len()).filter(|&at| is_ours(&first[at])).collect();

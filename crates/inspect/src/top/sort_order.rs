@@ -129,7 +129,8 @@ impl SortOrder {
         rows.sort_by(|a, b| self.compare(self.by.process_value(a), self.by.process_value(b)));
     }
 
-    /// Sorts the metrics of a process. By metric they stay as the process has them: histograms first.
+    /// Sorts the metrics of a process. By metric they stay as the process has them: histograms
+    /// first.
     pub(crate) fn sort_series(self, rows: &mut [&SeriesHistory]) {
         match (self.by, self.is_reversed) {
             (SortKey::Metric, false) => {}
@@ -155,14 +156,16 @@ impl SortOrder {
         }
     }
 
-    /// How the column of this order is marked: whether the greatest is on top; `None` of other columns.
+    /// How the column of this order is marked: whether the greatest is on top; `None` of other
+    /// columns.
     pub(crate) fn column_mark(self, column: TableColumn) -> Option<bool> {
         let is_name = matches!(self.by, SortKey::Program | SortKey::Metric | SortKey::Pid);
         (self.by.column() == column).then_some(is_name == self.is_reversed)
     }
 }
 
-/// Whether a row is shown that has these texts: each word of the filter is in one of them, in whichever case.
+/// Whether a row is shown that has these texts: each word of the filter is in one of them, in
+/// whichever case.
 pub(crate) fn matches_filter(filter: &str, texts: &[&str]) -> bool {
     filter.split_whitespace().all(|word| {
         let word = word.to_lowercase();

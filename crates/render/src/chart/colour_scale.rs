@@ -1,9 +1,10 @@
 //! From counts to colours, by the logarithm of the count.
 //!
-//! On paper the ramp goes from pale green over blue to navy (after ColorBrewer's YlGnBu by Cynthia Brewer, whose lightness
-//! falls evenly): the more values, the further from the paper. On dark paper it goes the other way. Nobody knows
-//! whether a terminal is dark or light: its ramp is that of viridis (Nathaniel Smith and Stéfan van der Walt) without its
-//! darkest fifth, of which both ends are seen on either.
+//! On paper the ramp goes from pale green over blue to navy (after ColorBrewer's YlGnBu by Cynthia
+//! Brewer, whose lightness falls evenly): the more values, the further from the paper. On dark
+//! paper it goes the other way. Nobody knows whether a terminal is dark or light: its ramp is that
+//! of viridis (Nathaniel Smith and Stéfan van der Walt) without its darkest fifth, of which both
+//! ends are seen on either.
 
 /// How counts are told apart: one value is 0, the fullest cell is 1.
 #[derive(Clone, Copy, Debug)]
@@ -122,7 +123,8 @@ pub(crate) fn colour(heat: f64, ground: Background) -> Rgb {
     })
 }
 
-/// The colour of a heat in a terminal with the palette of 256: near to the ramp, of rising lightness.
+/// The colour of a heat in a terminal with the palette of 256: near to the ramp, of rising
+/// lightness.
 pub(crate) fn palette_256(heat: f64) -> u8 {
     const STEPS: [u8; 9] = [54, 60, 31, 36, 77, 113, 149, 191, 226];
     STEPS[((heat.clamp(0.0, 1.0) * STEPS.len() as f64) as usize).min(STEPS.len() - 1)]

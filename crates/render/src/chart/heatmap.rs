@@ -1,10 +1,12 @@
-//! Heatmaps: the distribution over time, a column for each stretch of time and a row for each stretch of values.
+//! Heatmaps: the distribution over time, a column for each stretch of time and a row for each
+//! stretch of values.
 //!
 //! Three outputs draw it: [`terminal::heatmap`](crate::terminal::heatmap),
-//! [`svg::heatmap`](crate::svg::heatmap), [`json::heatmap`](crate::json::heatmap). `heatmap_rows` spreads the
-//! counts of a column over the rows so that none is lost; `colour_scale` gives counts their colours,
-//! [`time_axis`](crate::chart::time_axis) names times. Empty and unknown are two things: a column in which nothing is missing and nothing
-//! was recorded stays blank, one of which something is missing is hatched.
+//! [`svg::heatmap`](crate::svg::heatmap), [`json::heatmap`](crate::json::heatmap). `heatmap_rows`
+//! spreads the counts of a column over the rows so that none is lost; `colour_scale` gives counts
+//! their colours, [`time_axis`](crate::chart::time_axis) names times. Empty and unknown are two
+//! things: a column in which nothing is missing and nothing was recorded stays blank, one of which
+//! something is missing is hatched.
 //!
 //! Times are nanoseconds since 1970 in UTC, values are in [`Heatmap::unit`].
 
@@ -58,7 +60,8 @@ impl HeatmapColumn {
 }
 
 impl Heatmap {
-    /// The same picture with at most `most` columns: neighbours are merged, which loses nothing but time.
+    /// The same picture with at most `most` columns: neighbours are merged, which loses nothing but
+    /// time.
     pub(crate) fn fit_columns(&self, most: usize) -> Result<FittedColumns, MergeError> {
         let merged = self.columns.len().div_ceil(most.max(1)).max(1);
         let mut columns = Vec::new();

@@ -1,8 +1,9 @@
 //! Rows of values: a logarithmic axis, and rows at its ends for what such an axis has no place for.
 //!
-//! The counts of a column are spread over its rows without losing one: a bucket's count is divided by how much
-//! of the bucket lies in each row, measured on the axis, and rounded by its running sum. So the rows of a column
-//! add up to its count exactly, and a bucket narrower than a row is wholly in it or divided at one edge.
+//! The counts of a column are spread over its rows without losing one: a bucket's count is divided
+//! by how much of the bucket lies in each row, measured on the axis, and rounded by its running
+//! sum. So the rows of a column add up to its count exactly, and a bucket narrower than a row is
+//! wholly in it or divided at one edge.
 
 use hist::{Bracket, Cell};
 
@@ -31,7 +32,8 @@ impl HeatmapRow {
 /// Which rows there are.
 #[derive(Clone, Debug)]
 pub(crate) struct HeatmapRows {
-    /// Over all values above zero that have bounds, in the unit of pictures; `None` if there are none.
+    /// Over all values above zero that have bounds, in the unit of pictures; `None` if there are
+    /// none.
     pub(crate) axis: Option<Axis>,
     /// How many rows the axis has.
     on_axis: usize,

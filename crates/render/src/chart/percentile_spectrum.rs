@@ -44,7 +44,8 @@ impl PercentileSpectrum {
             })
             .collect();
         let drawn = |value: &f64| *value > 0.0 && value.is_finite();
-        // What lies in a bucket from nowhere, or from zero, may be anywhere: its end alone is certain.
+        // What lies in a bucket from nowhere, or from zero, may be anywhere: its end alone is
+        // certain.
         let ends = |b: &Bracket| {
             if b.lower > 0.0 {
                 [b.lower, b.estimate, b.upper]

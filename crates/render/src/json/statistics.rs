@@ -1,7 +1,7 @@
 //! Statistics and distributions as JSON.
 //!
-//! A statistic is `{"lower", "estimate", "upper"}` in the unit that its document names; numbers read
-//! back to the same bits; `null` stands for no bound, or for not known.
+//! A statistic is `{"lower", "estimate", "upper"}` in the unit that its document names; numbers
+//! read back to the same bits; `null` stands for no bound, or for not known.
 
 use hist::{Bracket, Mixture};
 

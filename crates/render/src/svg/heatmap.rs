@@ -1,7 +1,8 @@
 //! The heatmap as one self-contained SVG. Lengths are in pixels of a picture 960 wide.
 //!
-//! Neighbouring cells of one colour are one stretch, and all stretches of a colour are one path, so that a picture of
-//! 200 columns stays far below a megabyte (`a_large_picture_is_a_small_file`). What the pointer says, it says of columns.
+//! Neighbouring cells of one colour are one stretch, and all stretches of a colour are one path, so
+//! that a picture of 200 columns stays far below a megabyte (`a_large_picture_is_a_small_file`).
+//! What the pointer says, it says of columns.
 
 use std::fmt::Write as _;
 

@@ -194,8 +194,8 @@ impl<'a> TerminalHeatmap<'a> {
         lines
     }
 
-    /// The places of each line, top to bottom: two rows of the axis in half blocks, one otherwise. Above all of
-    /// them is one for the mark of the greatest value.
+    /// The places of each line, top to bottom: two rows of the axis in half blocks, one otherwise.
+    /// Above all of them is one for the mark of the greatest value.
     fn groups(&self) -> Vec<Vec<GlyphRow>> {
         let all = self.rows.all();
         let mut groups: Vec<Vec<GlyphRow>> = Vec::new();

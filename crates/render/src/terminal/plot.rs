@@ -125,7 +125,8 @@ fn column(place: f64, width: usize) -> usize {
     ((place * width as f64) as usize).min(width - 1)
 }
 
-/// Columns from below: solid up to the first height, in doubt up to the second, in eighths of a line.
+/// Columns from below: solid up to the first height, in doubt up to the second, in eighths of a
+/// line.
 fn bars(heights: &[(usize, usize)], marks: &[(usize, String)], terminal: &Terminal) -> Vec<String> {
     let glyphs = if terminal.ascii { &EIGHTHS_ASCII } else { &EIGHTHS };
     let doubt = if terminal.ascii { '-' } else { '░' };
@@ -167,7 +168,8 @@ pub(crate) fn edge(terminal: &Terminal, is_marked: bool) -> char {
     }
 }
 
-/// The axis with its ticks, and their names below as far as there is room; the last tick is always named.
+/// The axis with its ticks, and their names below as far as there is room; the last tick is always
+/// named.
 pub(crate) fn axis_lines(
     ticks: &[(usize, String)],
     width: usize,

@@ -1,5 +1,5 @@
-//! The quantile–quantile picture: the value that a share of A lies below, against the value that the same share of B
-//! does. Alike sides are on the diagonal; above it B is the greater one.
+//! The quantile–quantile picture: the value that a share of A lies below, against the value that
+//! the same share of B does. Alike sides are on the diagonal; above it B is the greater one.
 
 use hist::Mixture;
 

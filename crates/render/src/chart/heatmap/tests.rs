@@ -20,7 +20,8 @@ fn next_unit(state: &mut u64) -> f64 {
     (z ^ (z >> 31)) as f64 / 2f64.powi(64)
 }
 
-/// A service with five kinds of answers, an incident, and a stretch of which nothing is known. 30 s a column.
+/// A service with five kinds of answers, an incident, and a stretch of which nothing is known. 30 s
+/// a column.
 fn service(columns: usize) -> Heatmap {
     let mut state = 7;
     let modes = [
@@ -96,7 +97,8 @@ fn terminal(colours: ColourDepth) -> Terminal {
     Terminal { width: 60, raw_width: 60, height: 17, ascii: false, colour_depth: colours }
 }
 
-/// As a terminal shows it, without colours. The file must be sound XML, too, and the same every time.
+/// As a terminal shows it, without colours. The file must be sound XML, too, and the same every
+/// time.
 #[track_caller]
 fn check(map: &Heatmap, expected: Expect) {
     let picture = heatmap_text(map, &terminal(ColourDepth::None)).unwrap();
