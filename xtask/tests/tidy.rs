@@ -66,6 +66,7 @@ const THREADS: &[(&str, usize, &str)] = &[
     ("crates/journal/src/journal.rs", 1, "supervised"),
     ("crates/journal/src/readiness.rs", 1, "supervised"),
     ("crates/listen/src/listener.rs", 4, "supervised: three callers of its method `spawn`"),
+    ("crates/load/src/report/push_sink.rs", 1, "joined: the report says so"),
     ("crates/load/src/run.rs", 1, "joined"),
     ("crates/load/src/stub_server.rs", 1, "joined"),
     ("crates/net/src/dial.rs", 2, "a connection's driver: the request in flight fails"),
@@ -84,8 +85,7 @@ const THREADS: &[(&str, usize, &str)] = &[
     ("crates/topdeck/src/hiccup.rs", 2, "fatal, by `background::spawn`"),
     ("crates/topdeck/src/journal/bench.rs", 1, "joined"),
     ("crates/topdeck/src/load.rs", 1, "fatal, by `background::spawn`"),
-    ("crates/topdeck/src/load/push_sink.rs", 1, "joined: the report says so"),
-    ("crates/topdeck/src/processes/process_waiter.rs", 1, "fatal, by `background::spawn`"),
+    ("crates/topdeck/src/process_waiter.rs", 1, "fatal, by `background::spawn`"),
     ("crates/topdeck/src/top/screen.rs", 1, "fatal, by `background::spawn`"),
 ];
 

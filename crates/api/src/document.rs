@@ -10,35 +10,12 @@ pub mod cardinality;
 pub mod compare;
 pub mod result;
 
-use hist::{Bracket, Mixture};
 use model::{Gap, Series, selector};
 
-use crate::json::Json::{self, Integer, Map, Null, Object, Text};
-use crate::json::{integer, number};
+pub use render::json::statistics::{bracket, count, distribution, fields, labels, statistic};
 
-/// A statistic with the bounds that the truth lies in.
-pub fn bracket(b: Bracket) -> Json {
-    Object(fields(b))
-}
-
-/// The same, for an object that has more fields.
-pub fn fields(b: Bracket) -> Vec<(&'static str, Json)> {
-    vec![("lower", number(b.lower)), ("estimate", number(b.estimate)), ("upper", number(b.upper))]
-}
-
-/// A count with its bounds.
-pub fn count(n: Bracket<u64>) -> Json {
-    Object(vec![
-        ("lower", integer(n.lower)),
-        ("estimate", integer(n.estimate)),
-        ("upper", integer(n.upper)),
-    ])
-}
-
-/// A statistic of what may be nothing.
-pub fn statistic(of: Option<Bracket>) -> Json {
-    of.map_or(Null, bracket)
-}
+use crate::json::Json::{self, Integer, Null, Object, Text};
+use crate::json::integer;
 
 /// What is known to be missing.
 pub fn gap(gap: &Gap) -> Json {
@@ -51,12 +28,7 @@ pub fn gap(gap: &Gap) -> Json {
     ])
 }
 
-/// Labels by their names.
-pub fn labels<'a>(labels: impl Iterator<Item = (&'a str, &'a str)>) -> Json {
-    Map(labels.map(|(name, value)| (name.to_owned(), Text(value.to_owned()))).collect())
-}
-
-/// What a series is.
+/// Name, labels, kind and unit of a series.
 pub(crate) fn series_fields(series: &Series) -> Vec<(&'static str, Json)> {
     let pairs = series.labels().iter().map(|(name, value)| (name.as_str(), value.as_str()));
     vec![
@@ -69,16 +41,4 @@ pub(crate) fn series_fields(series: &Series) -> Vec<(&'static str, Json)> {
 
 pub(crate) fn unit_json(unit: &str) -> Json {
     if unit.is_empty() { Null } else { Text(unit.to_owned()) }
-}
-
-/// A distribution: its count, sum and extremes, and its cells.
-pub fn distribution(mixture: &Mixture) -> Vec<(&'static str, Json)> {
-    let cells = mixture.parts().iter().flat_map(hist::Histogram::cells).collect();
-    vec![
-        ("count", integer(mixture.count())),
-        ("sum", bracket(mixture.sum())),
-        ("min", statistic(mixture.min())),
-        ("max", statistic(mixture.max())),
-        ("cells", Json::Cells(cells)),
-    ]
 }

@@ -23,6 +23,7 @@ mod process;
 mod protocols;
 mod recorder;
 mod replay;
+pub mod report;
 mod request;
 mod requests_file;
 mod requirement;

@@ -7,7 +7,6 @@
 //! `tests/it/heartbeat.rs` is a whole role in one file.
 #![forbid(unsafe_code)]
 
-pub mod json;
 mod role;
 mod roles;
 mod route;
@@ -16,3 +15,5 @@ pub mod settings;
 pub use role::{BoxError, NodeMode, Role, RoleContext, StatusSection, run_blocking};
 pub use roles::{RoleEntry, RoleFactory, RoleSettings, RoleTable, RunningRoles};
 pub use route::{Parameter, Route, RouteError, RouteHandler, RouteQuery, RouteSpec};
+
+pub use render::json;

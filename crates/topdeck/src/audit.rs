@@ -6,9 +6,10 @@ use anyhow::Result;
 use http::Method;
 use serde_json::Value;
 
-use crate::command::{escape_control, print_stdout};
-use crate::journal::format;
+use crate::command::print_stdout;
 use crate::server_client;
+use render::table::format_table;
+use render::text::escape_control;
 
 /// Reconcile received, stored and lost samples per producer and stage
 ///
@@ -76,7 +77,7 @@ fn audit_table(audit: &Value) -> String {
             ]);
         }
     }
-    let mut text = format::format_table(&rows, [false, false, true, true, true, false]);
+    let mut text = format_table(&rows, [false, false, true, true, true, false]);
     for note in json_array(&audit["warnings"]) {
         text.push_str(&format!("{}\n", escape_control(note.as_str().unwrap_or(""))));
     }

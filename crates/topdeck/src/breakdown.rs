@@ -15,10 +15,11 @@ use store::SeriesEntryRef;
 use crate::command::print_stdout;
 use crate::compare::{ParsedSelector, parse_selector, resolve_range};
 use crate::hist::options::parse_quantity;
-use crate::hist::terminal::Terminal;
 use crate::query::{error_text, report_gaps};
-use crate::store::{find_series, open, parse_unit, units, with_dir};
+use crate::store::{find_series, open, units, with_dir};
 use crate::time::{self, TimeExpr};
+use render::number_formatter::parse_unit;
+use render::terminal::Terminal;
 
 /// Break a heatmap selection down by label: share inside against outside
 ///

@@ -6,9 +6,12 @@ use std::process::ExitCode;
 use anyhow::Result;
 use store::Cardinality;
 
-use crate::command::{escape_control, print_stdout};
-use crate::journal::format;
-use crate::store::{open, plural, with_dir};
+use crate::command::print_stdout;
+use crate::store::{open, with_dir};
+use render::table::format_table;
+use render::text::escape_control;
+use render::text::plural;
+use render::value_formatter;
 
 /// Show what a store has many series of: metrics, labels, and values of labels
 ///
@@ -60,23 +63,28 @@ fn text(dir: &Path, cardinality: &Cardinality) -> String {
         plural(cardinality.labels, "label", "labels")
     );
     let head = |names: [&str; 2]| names.map(str::to_owned);
-    let metrics =
-        cardinality.by_metric.iter().map(|(name, n)| [escape_control(name), format::count(*n)]);
+    let metrics = cardinality
+        .by_metric
+        .iter()
+        .map(|(name, n)| [escape_control(name), value_formatter::count(*n)]);
     let metrics: Vec<_> = [head(["metric", "series"])].into_iter().chain(metrics).collect();
     let labels = cardinality.by_label.iter().map(|label| {
-        [escape_control(&label.name), format::count(label.values), format::count(label.series)]
+        [
+            escape_control(&label.name),
+            value_formatter::count(label.values),
+            value_formatter::count(label.series),
+        ]
     });
     let labels: Vec<_> =
         [["label", "values", "series"].map(str::to_owned)].into_iter().chain(labels).collect();
-    let pairs = cardinality
-        .by_pair
-        .iter()
-        .map(|(name, value, n)| [escape_control(&format!("{name}={value:?}")), format::count(*n)]);
+    let pairs = cardinality.by_pair.iter().map(|(name, value, n)| {
+        [escape_control(&format!("{name}={value:?}")), value_formatter::count(*n)]
+    });
     let pairs: Vec<_> = [head(["label and value", "series"])].into_iter().chain(pairs).collect();
     let tables = [
-        (metrics.len(), format::format_table(&metrics, [false, true])),
-        (labels.len(), format::format_table(&labels, [false, true, true])),
-        (pairs.len(), format::format_table(&pairs, [false, true])),
+        (metrics.len(), format_table(&metrics, [false, true])),
+        (labels.len(), format_table(&labels, [false, true, true])),
+        (pairs.len(), format_table(&pairs, [false, true])),
     ];
     for (lines, table) in tables {
         if lines > 1 {

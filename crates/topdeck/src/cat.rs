@@ -1,16 +1,15 @@
 //! `topdeck cat`: all that a process shows, now or when it was last alive.
 
-mod document;
-
 use std::process::ExitCode;
 
 use anyhow::{Result, bail};
+use inspect::cat;
+use inspect::find::MatchPreference;
+use inspect::metric_patterns::MetricPatterns;
+use inspect::reference_time::ReferenceTime;
 
-use crate::command::{escape_control, print_stdout};
-use crate::processes::find::{self, MatchPreference};
-use crate::processes::metric_patterns::MetricPatterns;
-use crate::processes::reference_time::ReferenceTime;
-use crate::processes::{listing, report};
+use crate::command::print_stdout;
+use crate::process_argument::find_process;
 
 /// Show all metrics of a process
 ///
@@ -45,7 +44,7 @@ Exit status:
   2  the command line makes no sense";
 
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
-    let mut process = find::find_one(&options.process, MatchPreference::Running)?;
+    let mut process = find_process(&options.process, MatchPreference::Running)?;
     let metrics = process.attached.metrics()?;
     let as_of = ReferenceTime::for_process(&process, &metrics);
     let wanted = MetricPatterns::new(&options.metrics);
@@ -53,15 +52,10 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
         bail!("{}", wanted.no_match_message(&process.name(), &metrics));
     }
     if options.json {
-        print_stdout(document::to_json(&process, &metrics, &wanted, &as_of).as_bytes())?;
+        print_stdout(cat::to_json(&process, &metrics, &wanted, &as_of).as_bytes())?;
         return Ok(ExitCode::SUCCESS);
     }
-    let mut text = String::new();
-    for line in listing::heading_lines(&process) {
-        text.push_str(&format!("{}\n", escape_control(&line)));
-    }
-    text.push_str(&format!("  {}\n\n", escape_control(&as_of.sentence())));
-    text.push_str(&report::metrics_table(&metrics, &wanted, &as_of));
+    let text = cat::to_text(&process, &metrics, &wanted, &as_of);
     print_stdout(text.as_bytes())?;
     Ok(ExitCode::SUCCESS)
 }

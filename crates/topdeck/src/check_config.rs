@@ -5,10 +5,11 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 
-use crate::command::{escape_control, print_message, print_stdout};
+use crate::command::{print_message, print_stdout};
 use crate::node::ROLES;
 use crate::settings::Settings;
-use crate::store::plural;
+use render::text::escape_control;
+use render::text::plural;
 
 /// Check the settings of `topdeck serve` and `topdeck agent`
 ///

@@ -7,6 +7,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context as _, Result};
 use clap::{CommandFactory, Parser};
+use render::text::escape_control;
 
 use crate::{
     audit, breakdown, cardinality, cat, check_config, compare, completions, diff, doctor, generate,
@@ -120,15 +121,6 @@ pub(crate) fn report_failure(error: &anyhow::Error) -> ExitCode {
 /// Tells the user. Where nobody can be told (standard error is full, or gone) the exit status still is.
 pub(crate) fn print_message(message: impl Display) {
     let _ = writeln!(io::stderr(), "topdeck: {}", escape_control(&message.to_string()));
-}
-
-/// Foreign text (names of files, tags, labels) fit for a terminal and for XML: control characters are escaped.
-pub(crate) fn escape_control(text: &str) -> String {
-    let escaped = |c: char| match c.is_control() {
-        true => c.escape_default().to_string(),
-        false => c.to_string(),
-    };
-    text.chars().map(escaped).collect()
 }
 
 /// Writes what was asked for.

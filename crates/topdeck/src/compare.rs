@@ -1,6 +1,5 @@
 //! `topdeck compare`: two selections of a store side by side, or one at two times.
 
-mod quantiles;
 pub(crate) mod report;
 
 use std::ops::Range;
@@ -14,10 +13,11 @@ use query::{Error, Limits, StoreSource};
 use store::ReadView;
 
 use crate::command::print_stdout;
-use crate::hist::terminal::Terminal;
 use crate::query::{error_text, report_gaps};
 use crate::store::{find_series, open, with_dir};
 use crate::time::{self, TimeExpr};
+use render::terminal::Terminal;
+use render::time::precise_time_text;
 
 /// Compare two selections of a store, or one at two times: how far apart, and is it chance?
 ///
@@ -157,13 +157,13 @@ pub(crate) fn resolve_range(
     };
     let start = from.map_or(extent.start, |from| from.to_unix_ns(now));
     let end = to.map_or(extent.end, |to| to.to_unix_ns(now));
-    let (first, last) = (time::time_text(extent.start), time::time_text(extent.end));
+    let (first, last) = (precise_time_text(extent.start), precise_time_text(extent.end));
     if start >= end {
-        let (start, end) = (time::time_text(start), time::time_text(end));
+        let (start, end) = (precise_time_text(start), precise_time_text(end));
         bail!("{start} is not before {end}; {selector} has rows from {first} to {last}");
     }
     if end <= extent.start || extent.end <= start {
-        let (start, end) = (time::time_text(start), time::time_text(end));
+        let (start, end) = (precise_time_text(start), precise_time_text(end));
         bail!("{selector} has no rows between {start} and {end}, but from {first} to {last}");
     }
     Ok(start..end)

@@ -1,231 +1,397 @@
-//! Heatmaps: the distribution over time, a column for each stretch of time and a row for each stretch of values.
-//!
-//! Whoever has the columns asks for a picture: [`text`] for a terminal, [`svg`] for a file. [`rows`] spreads
-//! the counts of a column over the rows so that none is lost; [`ramp`] gives counts their colours, [`clock`]
-//! marks the axis of time. Empty and unknown are two things: a column in which nothing is missing and nothing
-//! was recorded stays blank, one of which something is missing is hatched.
-//!
-//! Times are nanoseconds since 1970 in UTC, values are in [`Heatmap::unit`].
+//! `topdeck heatmap`: the distribution of some series over time, from a store.
 
-mod colour_scale;
 mod column_grid;
-mod command;
-mod rows;
-mod svg;
-mod terminal;
-pub(crate) mod time_axis;
 
-use std::time::Duration;
+use std::fs;
+use std::ops::Range;
+use std::path::PathBuf;
+use std::process::ExitCode;
 
-use anyhow::Result;
-use collect::Unit;
-use hist::Bracket;
+use anyhow::{Context as _, Result, anyhow, bail};
+use collect::{Quantity, Unit};
+use model::{Selector, SeriesKind, selector};
+use store::{PartInfo, ReadView, Resolution, SeriesEntryRef};
 
-use crate::hist::intervals;
-use crate::hist::merged_distribution::MergedDistribution;
-use crate::hist::threshold_count;
-use crate::hist::value_formatter::{self, ValueFormatter};
-use crate::journal::format::format_age;
+use crate::command::print_stdout;
+use crate::heatmap::column_grid::{ColumnGrid, RowPeriod};
+use crate::hist::options::parse_quantity;
+use crate::journal::progress_line::ProgressLine;
+use crate::store::{find_series, open, units, with_dir};
+use crate::time::{self, TimeExpr};
+use render::chart::heatmap::{Heatmap, HeatmapColumn};
+use render::json::Json::{self, List, Null, Object, Text};
+use render::json::{heatmap as json_heatmap, integer};
+use render::merged_distribution::MergedDistribution;
+use render::number_formatter::parse_unit;
+use render::svg::heatmap as svg_heatmap;
+use render::terminal::Terminal;
+use render::terminal::heatmap as terminal_heatmap;
+use render::text::plural;
+use render::time::precise_time_text;
 
-pub(crate) use crate::heatmap::command::{Options, run};
-pub(crate) use crate::heatmap::svg::{document as svg, element, style};
-pub(crate) use crate::heatmap::terminal::{column_capacity as columns_of, heatmap_text};
+/// Draw the distribution of series over time: a column for each stretch of time
+///
+/// All histograms that the selector picks are put together, exactly. How dark a cell is says how many values
+/// lie there; where something is known to be missing the column is marked, and the reason told. Columns are
+/// round stretches of time, so the picture may begin a little before --from and end a little after --to.
+#[derive(clap::Args)]
+#[command(after_long_help = AFTER)]
+pub(crate) struct Options {
+    /// The store's folder
+    #[arg(value_name = "DIR")]
+    dir: PathBuf,
 
-/// Heatmap column.
-#[derive(Clone, Debug)]
-pub(crate) struct HeatmapColumn {
-    pub(crate) start: i64,
-    pub(crate) end: i64,
-    /// May be empty.
-    pub(crate) values: MergedDistribution,
-    /// Why something is missing, each reason once. Empty if nothing is known to be missing.
-    pub(crate) gaps: Vec<String>,
+    /// Which series, such as latency, 'latency{host="a"}' or 'and(host:web-*)'
+    #[arg(value_parser = parse_selector)]
+    selector: ParsedSelector,
+
+    /// From when: 2026-11-09, 2026-11-09T12:30:00Z, -2h; from the first row, if not said
+    #[arg(long, value_name = "TIME", value_parser = time::parse_time, allow_hyphen_values = true)]
+    from: Option<TimeExpr>,
+
+    /// Until when, also: now; to the last row, if not said
+    #[arg(long, value_name = "TIME", value_parser = time::parse_time, allow_hyphen_values = true)]
+    to: Option<TimeExpr>,
+
+    /// At most so many columns; as many as fit, if not said
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=COLUMNS_MAX))]
+    columns: Option<u16>,
+
+    /// How many values were worse than this, such as 100ms; may be given again
+    #[arg(long, value_name = "LIMIT", value_parser = parse_quantity, allow_hyphen_values = true)]
+    above: Vec<Quantity>,
+
+    /// Write the picture to this file as SVG, too
+    #[arg(long, value_name = "FILE")]
+    svg: Option<PathBuf>,
+
+    /// Draw with plain ASCII
+    #[arg(long)]
+    ascii: bool,
+
+    /// Print JSON: each column with its cells and quantiles
+    #[arg(long)]
+    json: bool,
 }
 
-/// Heatmap data. Columns ascend, do not overlap, and should have equal width.
+const AFTER: &str = "\
+Examples:
+  topdeck heatmap s latency
+  topdeck heatmap s 'http_request_duration{region=\"eu\"}' --from -1d --above 100ms
+  topdeck heatmap s 'and(__name:http_*,host:web-0?)' --svg picture.svg
+  topdeck heatmap s latency --from 2026-11-09 --to 2026-11-10 --json | jq '.columns[].count'
+
+Environment:
+  COLUMNS   width to draw for, when the output is no terminal (80)
+  NO_COLOR  draw without colour
+
+Exit status:
+  0  it is drawn
+  1  there is no such store or series, or nothing in that time, or it cannot be one picture
+  2  the command line makes no sense";
+
+/// More columns than a picture has pixels show nothing more.
+const COLUMNS_MAX: i64 = 2000;
+/// Columns in a file, unless asked otherwise: what four pixels each allow.
+const COLUMNS_SVG: usize = 212;
+/// Series that are asked how long their rows are, and how long a stretch is looked at: a base part at most.
+const PERIOD_SERIES_MAX: usize = 4;
+const PERIOD_WINDOW_NS: i64 = 6 * 3_600_000_000_000;
+
+/// Selector with its source text.
 #[derive(Clone, Debug)]
-pub(crate) struct Heatmap {
-    pub(crate) title: String,
-    pub(crate) unit: Option<Unit>,
-    pub(crate) columns: Vec<HeatmapColumn>,
-    /// Values whose exceedances are counted, in the unit of the values.
-    pub(crate) thresholds: Vec<f64>,
-    /// What a reader should know beside the picture.
-    pub(crate) warnings: Vec<String>,
+struct ParsedSelector {
+    text: String,
+    selector: Selector,
 }
 
-const NS_PER_MIN: u64 = 60_000_000_000;
-/// As many reasons for gaps as a person reads.
-const REASONS_SHOWN: usize = 3;
+fn parse_selector(text: &str) -> Result<ParsedSelector, String> {
+    let selector = crate::store::parse_selector(text)?;
+    Ok(ParsedSelector { text: text.to_owned(), selector })
+}
 
-impl HeatmapColumn {
-    fn is_unknown(&self) -> bool {
-        self.values.count() == 0 && !self.gaps.is_empty()
+/// Heatmap to draw.
+struct HeatmapOutput<'a> {
+    options: &'a Options,
+    view: ReadView,
+    series: Vec<SeriesEntryRef>,
+    unit: Option<Unit>,
+    range: Range<i64>,
+    period: Option<RowPeriod>,
+    /// In the unit of the values.
+    thresholds: Vec<f64>,
+    warnings: Vec<String>,
+}
+
+pub(crate) fn run(options: &Options) -> Result<ExitCode> {
+    let store = open(&options.dir)?;
+    let parts = store.stat().map_err(with_dir(&options.dir))?.parts;
+    let drawn = HeatmapOutput::new(options, store.view().map_err(with_dir(&options.dir))?, &parts)?;
+    let asked = options.columns.map(usize::from);
+    if let Some(path) = &options.svg {
+        let map = drawn.map(asked.unwrap_or(COLUMNS_SVG))?;
+        fs::write(path, svg_heatmap::document(&[map])?)
+            .with_context(|| format!("cannot write {}", path.display()))?;
     }
+    let text = if options.json {
+        format!("{}\n", heatmap_json(&drawn, asked.unwrap_or(COLUMNS_SVG))?)
+    } else {
+        let terminal = Terminal::new(options.ascii);
+        terminal_heatmap::heatmap_text(
+            &drawn.map(asked.unwrap_or(terminal_heatmap::column_capacity(&terminal)))?,
+            &terminal,
+        )?
+    };
+    print_stdout(text.as_bytes())?;
+    Ok(ExitCode::SUCCESS)
 }
 
-impl Heatmap {
-    /// The same picture with at most `most` columns: neighbours are merged, which loses nothing but time.
-    fn fit_columns(&self, most: usize) -> Result<FittedColumns> {
-        let merged = self.columns.len().div_ceil(most.max(1)).max(1);
+impl HeatmapOutput<'_> {
+    fn new<'a>(
+        options: &'a Options,
+        view: ReadView,
+        parts: &[PartInfo],
+    ) -> Result<HeatmapOutput<'a>> {
+        let asked = asked(options);
+        // A series all of whose rows are missing is none that a selector picks: the gaps say so.
+        let missing = range_of_gaps(&view, &asked);
+        let picked = match find_series(&view, &options.dir, &options.selector.selector) {
+            Err(_) if missing.is_some() => Vec::new(),
+            picked => picked?,
+        };
+        let of = picked.len();
+        let is_histograms =
+            |found: &SeriesEntryRef| matches!(found.series.kind(), SeriesKind::Histogram(_));
+        let (found, others): (Vec<SeriesEntryRef>, Vec<SeriesEntryRef>) =
+            picked.into_iter().partition(is_histograms);
+        if found.is_empty() && !others.is_empty() {
+            let (series, kind) = (&others[0].series, others[0].series.kind().name());
+            let of = plural(of as u64, "series", "series");
+            bail!("{of}, but none of histograms: {series} holds {kind}");
+        }
+        let mut notes = Vec::new();
+        if !others.is_empty() {
+            let n = plural(others.len() as u64, "series", "series");
+            notes.push(format!("{n} of other kinds left out, such as {}.", others[0].series));
+        }
+        let unit = common_unit(options, &found)?;
+        let limits = options.above.iter().map(|written| match found.is_empty() {
+            true => Ok(written.value_in(written.unit()).unwrap_or(f64::NAN)),
+            false => parse_threshold(written, unit.as_ref()),
+        });
+        let limits = limits.collect::<Result<_>>()?;
+        let (range, extent) = resolve_range(options, &view, &found, missing)?;
+        let rhythm = row_period(&view, &found, &range).map_err(with_dir(&options.dir))?;
+        let rhythm = longer_period(rhythm, rollup_period(parts, range.start.max(extent.start)));
+        Ok(HeatmapOutput {
+            options,
+            view,
+            series: found,
+            unit,
+            range,
+            period: rhythm,
+            thresholds: limits,
+            warnings: notes,
+        })
+    }
+
+    fn title(&self) -> String {
+        match &self.series[..] {
+            [one] => one.series.to_string(),
+            many => {
+                let text = &self.options.selector.text;
+                format!("{text}  ({})", plural(many.len() as u64, "series", "series"))
+            }
+        }
+    }
+
+    /// Each column with what is missing of it.
+    fn columns(&self, most: usize) -> Result<Vec<store::TimeColumn<hist::Mixture>>> {
+        let told = with_dir(&self.options.dir);
+        let steps = ColumnGrid::covering(self.range.clone(), self.period, most);
+        let mut progress = ProgressLine::new();
         let mut columns = Vec::new();
-        for neighbours in self.columns.chunks(merged) {
-            let mut column = neighbours[0].clone();
-            for next in &neighbours[1..] {
-                column.end = next.end;
-                column.values.merge(&next.values)?;
-                for reason in &next.gaps {
-                    if !column.gaps.contains(reason) {
-                        column.gaps.push(reason.clone());
-                    }
-                }
-            }
+        for column in self.view.histograms(&self.series, steps.store_grid()).map_err(&told)? {
+            let mut column = column.map_err(&told)?;
+            column.start -= steps.offset;
+            column.end -= steps.offset;
             columns.push(column);
+            let n = columns.len();
+            progress.show(|_| format!("column {n} of {}", steps.grid.columns));
         }
-        Ok(FittedColumns { columns, merged })
+        // Columns that begin later than they are shown to leave out what shorter rows have before
+        // the first of them.
+        if let (Some(first), Some(early)) =
+            (columns.first_mut(), steps.before_store_range(&self.range))
+        {
+            for column in self.view.histograms(&self.series, early).map_err(&told)? {
+                let column = column.map_err(&told)?;
+                for histogram in column.value.into_parts() {
+                    first.value.add(&histogram).context("the first column has too many values")?;
+                }
+                first.gaps.extend(column.gaps);
+            }
+        }
+        Ok(columns)
     }
 
-    fn formatter(&self) -> ValueFormatter {
-        ValueFormatter::new(self.unit.as_ref())
-    }
-
-    fn count(&self) -> u64 {
-        self.columns.iter().map(|column| column.values.count()).fold(0, u64::saturating_add)
-    }
-
-    /// The greatest value, and the column in which it was: the first, if there are several.
-    fn max(&self) -> Option<(Bracket, &HeatmapColumn)> {
-        let maxima = self.columns.iter().filter_map(|c| c.values.max().map(|max| (max, c)));
-        maxima.reduce(|a, b| if bracket_key(b.0) > bracket_key(a.0) { b } else { a })
-    }
-
-    fn count_above(&self, limit: f64) -> Bracket<u64> {
-        let counts = self.columns.iter().map(|column| column.values.count_above(limit));
-        counts.fold(Bracket::exact(0), |total, n| Bracket {
-            lower: total.lower.saturating_add(n.lower),
-            estimate: total.estimate.saturating_add(n.estimate),
-            upper: total.upper.saturating_add(n.upper),
+    fn map(&self, most: usize) -> Result<Heatmap> {
+        let columns = self.columns(most)?.into_iter().map(|column| {
+            let mut gaps: Vec<String> = column.gaps.iter().map(ToString::to_string).collect();
+            gaps.sort();
+            gaps.dedup();
+            let (start, end) = (column.start, column.end);
+            HeatmapColumn { start, end, values: MergedDistribution::from(column.value), gaps }
+        });
+        let columns: Vec<HeatmapColumn> = columns.collect();
+        let is_cumulative = |found: &SeriesEntryRef| found.series.kind().is_cumulative();
+        let mut notes = self.warnings.clone();
+        if self.series.iter().any(is_cumulative) && columns.iter().all(|c| c.values.count() == 0) {
+            notes.push(
+                "These histograms are cumulative: the first reading of each says from where the next counts."
+                    .to_owned(),
+            );
+        }
+        Ok(Heatmap {
+            title: self.title(),
+            unit: self.unit.clone(),
+            columns,
+            thresholds: self.thresholds.clone(),
+            warnings: notes,
         })
     }
-
-    /// From the beginning of the first column to the end of the last.
-    fn time_range(&self) -> Option<(i64, i64)> {
-        Some((self.columns.first()?.start, self.columns.last()?.end))
-    }
-
-    /// How many values, and the worst of them.
-    fn totals_text(&self) -> String {
-        let values = if self.count() == 1 { "value" } else { "values" };
-        let mut text = format!("{} {values}", value_formatter::count(self.count()));
-        if let Some((max, column)) = self.max() {
-            let (value, bounds) = (self.formatter().value(max), self.formatter().bounds(max));
-            text.push_str(&format!(", max {value}"));
-            if !bounds.is_empty() {
-                text.push_str(&format!(" ({bounds})"));
-            }
-            text.push_str(&format!(" in the column from {}", column.start_text()));
-        }
-        text
-    }
-
-    /// One sentence for each limit; none of nothing.
-    fn exceedances(&self) -> Vec<String> {
-        let (show, n) = (self.formatter(), self.count());
-        let of = |&limit: &f64| {
-            threshold_count::count_sentence(
-                self.count_above(limit),
-                n,
-                limit,
-                self.unit.as_ref(),
-                &show,
-            )
-        };
-        self.thresholds.iter().filter(|_| n > 0).map(of).collect()
-    }
-
-    /// How much is missing, and why. Empty if nothing is known to be missing.
-    fn gap_summary(&self) -> Vec<String> {
-        let incomplete: Vec<&HeatmapColumn> =
-            self.columns.iter().filter(|c| !c.gaps.is_empty()).collect();
-        let Some(first) = incomplete.first() else { return Vec::new() };
-        let (n, of) = (incomplete.len(), self.columns.len());
-        let unknown = incomplete.iter().filter(|column| column.is_unknown()).count();
-        let mut lines = vec![match (of, unknown) {
-            (1, 0) => "the column is incomplete".to_owned(),
-            (1, _) => "nothing is known of the column".to_owned(),
-            (_, 0) => format!("{n} of {of} columns are incomplete"),
-            _ if unknown == n => format!("nothing is known of {n} of {of} columns"),
-            _ => format!("{n} of {of} columns are incomplete, nothing is known of {unknown}"),
-        }];
-        if of > 1 {
-            lines[0].push_str(&format!("; first {}", first.start_text()));
-        }
-        let mut reasons: Vec<(&str, usize)> = Vec::new();
-        for reason in incomplete.iter().flat_map(|column| &column.gaps) {
-            match reasons.iter_mut().find(|known| known.0 == reason) {
-                Some(known) => known.1 += 1,
-                None => reasons.push((reason, 1)),
-            }
-        }
-        let more = reasons.len().saturating_sub(REASONS_SHOWN);
-        lines.extend(reasons.iter().take(REASONS_SHOWN).map(|(reason, times)| match times {
-            1 => (*reason).to_owned(),
-            times => format!("{reason} ({} columns)", value_formatter::count(*times as u64)),
-        }));
-        if more > 0 {
-            lines.push(format!("{more} more reasons"));
-        }
-        lines
-    }
 }
 
-impl HeatmapColumn {
-    /// The time it begins, with as many decimals as its length needs.
-    fn start_text(&self) -> String {
-        intervals::time_text(self.start, self.end.saturating_sub(self.start))
+/// The unit of all of them.
+fn common_unit(options: &Options, found: &[SeriesEntryRef]) -> Result<Option<Unit>> {
+    if found.is_empty() {
+        return Ok(None);
     }
-}
-
-/// Greater for what may be greater.
-fn bracket_key(max: Bracket) -> (f64, f64) {
-    (max.estimate, max.upper)
-}
-
-/// Columns merged to fit the width.
-struct FittedColumns {
-    columns: Vec<HeatmapColumn>,
-    /// So many of the columns given are one of these.
-    merged: usize,
-}
-
-impl FittedColumns {
-    /// What one column is, in words.
-    fn description(&self) -> Option<String> {
-        let first = self.columns.first()?;
-        let length_ns = first.end.saturating_sub(first.start);
-        let length = match u64::try_from(length_ns) {
-            Ok(ns) if ns > 0 && ns.is_multiple_of(NS_PER_MIN) => {
-                format_age(Duration::from_nanos(ns))
-            }
-            _ => intervals::duration_text(length_ns),
-        };
-        Some(match self.merged {
-            1 => format!("a column is {length}"),
-            merged => format!("a column is {length}, {merged} merged into one"),
-        })
+    let units = units(found);
+    if let [(name, _, _)] = units[..] {
+        return Ok(parse_unit(name));
     }
-
-    /// Place of a time, in columns from the left. Where columns do not touch, their edge.
-    fn position(&self, time: i64) -> Option<f64> {
-        let at = self.columns.partition_point(|column| column.end <= time);
-        let Some(column) = self.columns.get(at) else {
-            return (self.columns.last()?.end == time).then_some(at as f64);
-        };
-        let length = (i128::from(column.end) - i128::from(column.start)).max(1);
-        let inside = i128::from(time) - i128::from(column.start);
-        (inside >= 0 || at > 0).then(|| at as f64 + inside.max(0) as f64 / length as f64)
-    }
+    let named = units.iter().map(|(name, n, example)| {
+        let name = if name.is_empty() { "none" } else { name };
+        format!("{name} ({}, such as {example})", plural(*n as u64, "series", "series"))
+    });
+    let named: Vec<String> = named.collect();
+    let first = Selector::label_equals(selector::UNIT, units[0].0);
+    let narrow = Selector::and(vec![options.selector.selector.clone(), first]);
+    bail!(
+        "{}: these series have different units and cannot be one picture: {}; choose, as in '{narrow}'",
+        options.selector.text,
+        named.join(", ")
+    )
 }
 
-#[cfg(test)]
-mod tests;
+fn parse_threshold(written: &Quantity, unit: Option<&Unit>) -> Result<f64> {
+    written.value_in(unit).ok_or_else(|| match unit {
+        Some(unit) => anyhow!("--above {written}: the values are in {unit}"),
+        None => anyhow!("--above {written}: the values have no unit; say it without one"),
+    })
+}
+
+/// What is asked for.
+fn asked(options: &Options) -> Range<i64> {
+    let now = journal::wall_clock()();
+    let from = options.from.map_or(i64::MIN, |from| from.to_unix_ns(now));
+    let to = options.to.map_or(i64::MAX, |to| to.to_unix_ns(now));
+    from..to
+}
+
+/// From when to when something is known to be missing, within a time.
+fn range_of_gaps(view: &ReadView, asked: &Range<i64>) -> Option<Range<i64>> {
+    let gaps = view.gaps(asked);
+    let start = gaps.iter().map(|gap| gap.start).min()?.max(asked.start);
+    let end = gaps.iter().map(|gap| gap.end).max()?.min(asked.end);
+    Some(start..end.max(start.saturating_add(1)))
+}
+
+/// What is asked for, or else all there is; and what there is, or is missing.
+fn resolve_range(
+    options: &Options,
+    view: &ReadView,
+    found: &[SeriesEntryRef],
+    missing: Option<Range<i64>>,
+) -> Result<(Range<i64>, Range<i64>)> {
+    let extent = view.time_range(found).map_err(with_dir(&options.dir))?;
+    let Some(extent) = extent.or_else(|| missing.clone()) else {
+        bail!("{}: no rows of {}", options.dir.display(), options.selector.text);
+    };
+    let now = journal::wall_clock()();
+    let from = options.from.map_or(extent.start, |from| from.to_unix_ns(now));
+    let to = options.to.map_or(extent.end, |to| to.to_unix_ns(now));
+    let there =
+        || format!("{} to {}", precise_time_text(extent.start), precise_time_text(extent.end));
+    if options.from.is_some() && options.to.is_some() && from >= to {
+        bail!("--from {} is not before --to {}", precise_time_text(from), precise_time_text(to));
+    }
+    // A row belongs to the nanosecond before its end.
+    if options.from.is_some() && extent.end <= from && missing.is_none() {
+        bail!("no rows after {}; there are rows from {}", precise_time_text(from), there());
+    }
+    if options.to.is_some() && to <= extent.start && missing.is_none() {
+        bail!("no rows before {}; there are rows from {}", precise_time_text(to), there());
+    }
+    Ok((from..to.max(from.saturating_add(1)), extent))
+}
+
+/// How long rows are: of the series that has the longest, of some.
+fn row_period(
+    view: &ReadView,
+    found: &[SeriesEntryRef],
+    range: &Range<i64>,
+) -> store::Result<Option<RowPeriod>> {
+    let mut longest: Option<RowPeriod> = None;
+    for series in found.iter().take(PERIOD_SERIES_MAX) {
+        let Some(extent) = view.time_range(std::slice::from_ref(series))? else { continue };
+        let start = range.start.max(extent.start);
+        let end = range.end.min(start.saturating_add(PERIOD_WINDOW_NS));
+        let mut rows = Vec::new();
+        view.samples(series, start..end, &mut |sample| rows.push((sample.start, sample.end)))?;
+        rows.sort_unstable_by_key(|row| row.1);
+        let rhythm = RowPeriod::detect(&rows);
+        longest = longer_period(longest, rhythm);
+    }
+    Ok(longest)
+}
+
+/// The one with the longer rows.
+fn longer_period(a: Option<RowPeriod>, b: Option<RowPeriod>) -> Option<RowPeriod> {
+    let interval = |rhythm: Option<RowPeriod>| rhythm.map(|rhythm| rhythm.interval);
+    if interval(b) > interval(a) { b } else { a }
+}
+
+/// How finely the time from `from` on is still kept, where rows as they came are gone: columns that are finer
+/// than that would be empty.
+fn rollup_period(parts: &[PartInfo], from: i64) -> Option<RowPeriod> {
+    let reaches = |resolution: &Resolution| {
+        parts.iter().any(|part| part.resolution == *resolution && part.start <= from)
+    };
+    let interval = Resolution::ALL.into_iter().find(reaches)?.period()?;
+    Some(RowPeriod { interval, first: 0, is_steady: true })
+}
+
+fn heatmap_json(drawn: &HeatmapOutput<'_>, most: usize) -> Result<Json> {
+    let columns = drawn.columns(most)?;
+    let step = columns.first().map_or(0, |column| column.end - column.start);
+    let column = |column: store::TimeColumn<hist::Mixture>| {
+        let values = MergedDistribution::from(column.value);
+        let written = drawn.options.above.iter().map(ToString::to_string);
+        json_heatmap::column(
+            [column.start, column.end],
+            &values,
+            written.zip(drawn.thresholds.iter().copied()),
+            column.gaps.iter().map(api::document::gap).collect(),
+        )
+    };
+    Ok(Object(vec![
+        ("schema", integer(2)),
+        ("selector", Text(drawn.options.selector.text.clone())),
+        ("series", integer(drawn.series.len() as u64)),
+        ("unit", drawn.unit.as_ref().map_or(Null, |unit| Text(unit.to_string()))),
+        ("step_ns", Json::Integer(step.into())),
+        ("columns", List(columns.into_iter().map(column).collect())),
+    ]))
+}

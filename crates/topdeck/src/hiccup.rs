@@ -18,7 +18,7 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 
 use crate::background;
 use crate::command::{print_stderr, print_stdout};
-use crate::processes::reference_time;
+use crate::time;
 use delay_stats::DelayStats;
 use joined_scope::JoinedScope;
 
@@ -39,7 +39,7 @@ pub(crate) struct Options {
     cgroup: Option<String>,
 
     /// For so long
-    #[arg(long, value_name = "DURATION", value_parser = reference_time::parse_duration)]
+    #[arg(long, value_name = "DURATION", value_parser = time::parse_interval)]
     duration: Option<u64>,
 
     /// JSON instead of text

@@ -1,29 +1,20 @@
 //! `topdeck hist`: the distribution in files, as text, picture or JSON.
 //!
-//! The way of a value: [`input`] reads files (or [`memory`] a process) through `collect` into [`group`]s, each one [`whole`]
-//! distribution; [`report`] prints a group, with pictures from [`shape`] and [`spectrum`]; [`json`], [`svg`],
-//! [`compare`] and [`intervals`] say the same in their own form. [`show`] writes numbers with units.
+//! [`input`] reads files (or [`process_metrics`] a process) through `collect` into [`group`]s of one merged
+//! distribution each; [`report`] prints a group as text or SVG with crate `render`, [`json`] as JSON;
+//! [`compare`] and [`intervals`] are reports of their own.
 
-pub(crate) mod axis;
 mod compare;
-pub(crate) mod curve;
-mod decades;
-mod density_shape;
 pub(crate) mod group;
 mod heat;
 pub(crate) mod input;
 pub(crate) mod intervals;
 pub(crate) mod json;
-pub(crate) mod merged_distribution;
+pub(crate) mod number_recorder;
 pub(crate) mod options;
-pub(crate) mod percentile_spectrum;
-pub(crate) mod plot;
 mod process_metrics;
 mod report;
-mod svg;
-pub(crate) mod terminal;
 pub(crate) mod threshold_count;
-pub(crate) mod value_formatter;
 
 use std::fs;
 use std::process::ExitCode;
@@ -33,7 +24,7 @@ use anyhow::{Context as _, Result};
 use crate::command::{print_message, print_stdout};
 use crate::hist::input::CollectedInput;
 pub(crate) use crate::hist::options::Options;
-use crate::hist::terminal::Terminal;
+use render::terminal::Terminal;
 
 /// Reads, reports, and says what could not be read.
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
@@ -68,7 +59,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
         let picture = if options.heatmap {
             heat::svg(options, &collected)?
         } else {
-            svg::document(options, &collected.groups)?
+            report::svg(options, &collected.groups)?
         };
         fs::write(path, picture).with_context(|| format!("cannot write {}", path.display()))?;
     }

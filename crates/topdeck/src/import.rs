@@ -17,18 +17,21 @@ use anyhow::{Result, bail};
 use collect::{InputFormat, Unit};
 use journal::Compression;
 
-use crate::command::{escape_control, print_message, print_stdout};
+use crate::command::{print_message, print_stdout};
 use crate::hist::options::{format_parser, parse_unit};
 use crate::import::import_batches::ImportSummary;
 use crate::import::input_source::InputSource;
 use crate::import::scan::ScanSummary;
-use crate::journal::format;
 use crate::journal::progress_line::ProgressLine;
 use crate::store::flush::run_maintenance;
-use crate::store::{create, disk, open, plural, with_dir};
+use crate::store::{create, disk, open, with_dir};
 use crate::time::{self, TimeExpr};
 use api::json::Json::{self, Bool, List, Null, Object, Text};
 use api::json::integer;
+use render::text::escape_control;
+use render::text::plural;
+use render::time::precise_time_text;
+use render::value_formatter;
 
 /// Put files into a store: all that `topdeck hist` reads, and what `topdeck store export` wrote
 ///
@@ -196,7 +199,7 @@ fn file_text(one: &FileResult) -> String {
         parts.push(format!(
             "{} with {}",
             plural(filled.histograms, "histogram", "histograms"),
-            plural(filled.values, "value", "values")
+            plural(filled.values, "p_value", "values")
         ));
     }
     if filled.numbers > 0 {
@@ -213,7 +216,7 @@ fn file_text(one: &FileResult) -> String {
         text.push_str(&format!(" in {}", plural(filled.series, "series", "series")));
         if let Some((start, end)) = filled.time_range {
             let (start, end, is_moment) =
-                (time::time_text(start), time::time_text(end), end - start < INSTANT_NS);
+                (precise_time_text(start), precise_time_text(end), end - start < INSTANT_NS);
             text.push_str(&match is_moment {
                 true => format!(", at {start}"),
                 false => format!(", {start} to {end}"),
@@ -222,7 +225,7 @@ fn file_text(one: &FileResult) -> String {
         if filled.duplicates > 0 {
             text.push_str(&format!(
                 "; {} of {} were in the store already",
-                format::count(filled.duplicates),
+                value_formatter::count(filled.duplicates),
                 plural(filled.batches, "batch", "batches")
             ));
         }

@@ -29,6 +29,9 @@ use anyhow::{Result, anyhow};
 use journal::{Error, Journal};
 
 use crate::command::{print_message, subcommands};
+use render::bytes::humanize_sizes;
+use render::text::shell_quote;
+use render::time::format_duration;
 
 /// Keep records in a durable log, and read them with named subscribers
 ///
@@ -107,7 +110,7 @@ fn try_open(dir: &Path, options: &journal::Options) -> Result<Journal, Error> {
 
 /// An error of the journal with the folder it is about, once, and what to do where the library cannot know.
 fn with_dir(dir: &Path) -> impl Fn(Error) -> anyhow::Error {
-    let (name, typed) = (dir.display().to_string(), format::shell_quote(dir));
+    let (name, typed) = (dir.display().to_string(), shell_quote(dir));
     move |error| {
         let text = match &error {
             // These name the file or folder themselves.
@@ -125,11 +128,11 @@ fn with_dir(dir: &Path) -> impl Fn(Error) -> anyhow::Error {
             Error::AppendTimeout { waited } => {
                 format!(
                     "its buffer stayed full for {}: {}",
-                    format::format_duration(*waited),
+                    format_duration(*waited),
                     format::stalled_message(&typed)
                 )
             }
-            Error::InvalidSetting { .. } => format::humanize_sizes(&error.to_string()),
+            Error::InvalidSetting { .. } => humanize_sizes(&error.to_string()),
             Error::NoCheckpoint { .. } => format!(
                 "{error}; `topdeck journal subscribers {typed}` and `topdeck journal checkpoint {typed}` list them"
             ),

@@ -2,27 +2,15 @@
 //!
 //! [`options`] parses the command line, [`run_plan`] turns it into settings of the engine (crate
 //! `load`). [`run_observer`] receives progress each second: it updates [`live_view`] and forwards
-//! to [`push_sink`]. A [`run_report::RunReport`] is written as text, JSON ([`run_document`]), HTML
-//! ([`page`]) and HdrHistogram log ([`hlog`]). `--search` makes many runs: [`search`],
-//! [`search_document`].
+//! to a push sink. [`load::report`] has the outputs of a run. `--search` makes many runs: [`search`].
 
 mod compare;
-mod hlog;
 mod live_view;
-mod machine_info;
 mod options;
-mod page;
-mod push_sink;
-mod run_document;
 mod run_observer;
 mod run_plan;
-mod run_report;
 mod search;
-mod search_document;
 mod sessions;
-mod spectra;
-mod statistics;
-mod stored_run;
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -32,18 +20,19 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 use load::Calibration;
+use load::report::{hlog, page, run_document, run_report, search_document, search_report};
 use signal_hook::consts::{SIGCHLD, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use crate::background;
 use crate::command::{print_message, print_stderr, print_stdout};
-use crate::hist::terminal::Terminal;
 pub(crate) use crate::load::options::Options;
 use crate::load::options::{Command, RunOptions};
-use crate::load::push_sink::PushSink;
 use crate::load::run_observer::RunObserver;
-use crate::load::run_plan::RunPlan;
-use crate::load::run_report::{RequirementResult, RunReport};
+use load::report::push_sink::{PushSink, PushTarget};
+use load::report::run_plan::RunPlan;
+use load::report::run_report::{RequirementResult, RunReport};
+use render::terminal::Terminal;
 
 /// Exit status: the result is invalid.
 const INVALID_RESULT: u8 = 3;
@@ -67,11 +56,15 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
 
 /// A single run.
 fn run_once(options: &RunOptions) -> Result<ExitCode> {
-    let plan = RunPlan::new(options)?;
+    let plan = run_plan::resolve(options)?;
     output_files(options).try_for_each(check_writable)?;
     let stop = stop_on_signals(&plan)?;
     let calibration = run_calibration(options, &stop)?;
-    let push = options.push.as_ref().map(|to| PushSink::start(to, options, &plan)).transpose()?;
+    let push = options
+        .push
+        .as_ref()
+        .map(|to| PushSink::start(push_target(to, options), &plan))
+        .transpose()?;
     let mut observer = RunObserver::new(&plan, options.quiet, push);
     let ran = load::run(&plan.settings, &stop, &mut observer);
     if plan.settings.abort.load(Ordering::Relaxed) {
@@ -102,15 +95,31 @@ fn run_once(options: &RunOptions) -> Result<ExitCode> {
     }))
 }
 
+/// Where seconds are pushed to.
+fn push_target(endpoint: &net::Endpoint, options: &RunOptions) -> PushTarget {
+    PushTarget {
+        endpoint: endpoint.clone(),
+        run_name: options.run_name.clone(),
+        ca: options.push_ca.clone(),
+        token_file: options.push_token_file.clone(),
+        secret: journal::random_id(),
+        producer_id: |name| {
+            let text = format!("topdeck load\0{name}\0{}", std::process::id());
+            let hash = blake3::hash(text.as_bytes());
+            hash.as_bytes().first_chunk().map_or(1, |bytes| u64::from_le_bytes(*bytes))
+        },
+    }
+}
+
 /// A search: many runs.
 fn run_search(options: &RunOptions) -> Result<ExitCode> {
     let search = search::search_settings(options);
-    let plan = RunPlan::new(options)?;
+    let plan = run_plan::resolve(options)?;
     output_files(options).try_for_each(check_writable)?;
     let stop = stop_on_signals(&plan)?;
     let calibration = run_calibration(options, &stop)?;
     let report = search::run(options, search, plan, calibration, &stop)?;
-    let text = search::text(&report, &Terminal::new(options.ascii));
+    let text = search_report::text(&report, &Terminal::new(options.ascii));
     write_outputs(options, &text, || format!("{}\n", search_document::to_json(&report)), None)?;
     Ok(ExitCode::from(match (report.is_valid(), report.is_met()) {
         (false, _) => INVALID_RESULT,
@@ -216,10 +225,10 @@ fn write_outputs(
         write(path, Ok(json().into_bytes()));
     }
     if let (Some(path), Some(report)) = (&options.hlog, report) {
-        write(path, hlog::encode(report));
+        write(path, hlog::encode(report).map_err(Into::into));
     }
     if let (Some(path), Some(report)) = (&options.html, report) {
-        write(path, page::to_html(report).map(String::into_bytes));
+        write(path, page::to_html(report).map(String::into_bytes).map_err(Into::into));
     }
     result
 }

@@ -3,13 +3,9 @@
 use std::process::ExitCode;
 
 use anyhow::Result;
-use shm::ProcessState;
+use inspect::{find, ls};
 
-use crate::command::{escape_control, print_message, print_stdout};
-use crate::hist::value_formatter::count;
-use crate::journal::format::format_table;
-use crate::processes::find::{self, MatchedProcess};
-use crate::processes::listing;
+use crate::command::{print_message, print_stdout};
 
 /// List the processes that show metrics in shared memory
 ///
@@ -46,50 +42,6 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
         print_message(format_args!("no process shows metrics here: {}", find::no_metrics_advice()));
         return Ok(ExitCode::FAILURE);
     }
-    let (gone, running): (Vec<&MatchedProcess>, Vec<&MatchedProcess>) =
-        processes.iter().partition(|process| process.running_pid().is_none());
-    let others = (!options.all && !gone.is_empty()).then(|| hidden_summary(&gone));
-    let none_runs = running.is_empty();
-    let mut text = String::new();
-    if options.all || !none_runs {
-        let heading = ["pid", "program", "format", "user", "since", "series", "state", "memory"];
-        let mut rows = vec![heading.map(str::to_owned)];
-        let wanted = processes.iter_mut().filter(|it| options.all || it.running_pid().is_some());
-        rows.extend(wanted.map(process_row));
-        let right = [true, false, false, false, false, true, false, true];
-        text.push_str(&format_table(&rows, right));
-    } else {
-        text.push_str("  no process that shows metrics runs\n");
-    }
-    text.extend(others);
-    print_stdout(text.as_bytes())?;
+    print_stdout(ls::to_text(&mut processes, options.all).as_bytes())?;
     Ok(if problems.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
-}
-
-fn process_row(process: &mut MatchedProcess) -> [String; 8] {
-    let series = listing::series_count_text(process);
-    [
-        process.attached.pid().to_string(),
-        escape_control(process.program()),
-        process.attached.metrics_file().format.name().to_owned(),
-        escape_control(&listing::owner_name(process)),
-        listing::start_text(process),
-        series,
-        process.state_text().to_owned(),
-        listing::memory_text(process),
-    ]
-}
-
-/// How many are not shown, and where to see them.
-fn hidden_summary(gone: &[&MatchedProcess]) -> String {
-    let of = |fate| gone.iter().filter(|it| it.attached.metrics_file().state == fate).count();
-    let parts = [
-        (of(ProcessState::Terminated), "terminated"),
-        (of(ProcessState::Exited), "exited"),
-        (of(ProcessState::Replaced), "were replaced"),
-        (of(ProcessState::Unknown), "may run elsewhere"),
-    ];
-    let parts = parts.into_iter().filter(|(n, _)| *n > 0);
-    let parts: Vec<String> = parts.map(|(n, what)| format!("{} {what}", count(n as u64))).collect();
-    format!("  Not listed: {}; --all lists them.\n", parts.join(", "))
 }

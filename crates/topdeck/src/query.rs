@@ -1,9 +1,7 @@
 //! `topdeck query`: an expression of PromQL or CAQL, answered from a store.
 
-pub(crate) mod number_formatter;
 mod plot;
 mod result_page;
-pub(crate) mod text_table;
 
 use std::io::Write as _;
 use std::path::PathBuf;
@@ -20,12 +18,14 @@ use query::{
 use store::ReadView;
 
 use crate::command::{print_message, print_stdout};
-use crate::hist::terminal::Terminal;
 use crate::query::plot::StepWindow;
 use crate::store::stat::gap_text;
-use crate::store::{find_series, open, plural, with_dir};
+use crate::store::{find_series, open, with_dir};
 use crate::time::{self, TimeExpr};
 use api::maxima::{MaxQuery, Maxima};
+use render::terminal::Terminal;
+use render::text::plural;
+use render::time::precise_time_text;
 
 /// Ask a store anything about whole distributions, in PromQL or CAQL
 ///
@@ -281,7 +281,7 @@ impl QueryRun<'_> {
         let extent =
             self.view.time_range(&self.view.select(&all)).map_err(with_dir(&self.options.dir))?;
         if let Some(extent) = extent {
-            let (first, last) = (time::time_text(extent.start), time::time_text(extent.end));
+            let (first, last) = (precise_time_text(extent.start), precise_time_text(extent.end));
             print_message(format_args!("there are rows from {first} to {last}"));
         }
         Ok(())

@@ -5,8 +5,9 @@ use std::process::ExitCode;
 use anyhow::Result;
 use http::Method;
 
-use crate::command::{escape_control, print_stdout};
+use crate::command::print_stdout;
 use crate::server_client;
+use render::text::escape_control;
 
 /// Make a snapshot of a running topdeck
 ///

@@ -27,6 +27,7 @@ pub(crate) use crate::store::create::create;
 
 use crate::command::{print_message, subcommands};
 use crate::journal::format as journal_show;
+use render::text::{plural, shell_quote};
 
 /// Keep histograms over time in a store, look into it, and keep it in order
 ///
@@ -126,7 +127,7 @@ pub(crate) fn open(dir: &Path) -> Result<Store> {
 
 /// An error of the store with the folder it is about, once, and what to do where the library cannot know.
 pub(crate) fn with_dir(dir: &Path) -> impl Fn(Error) -> anyhow::Error {
-    let (name, typed) = (dir.display().to_string(), journal_show::shell_quote(dir));
+    let (name, typed) = (dir.display().to_string(), shell_quote(dir));
     move |error| match &error {
         Error::NotFound { .. } => {
             anyhow!("{error}; `topdeck store create {typed}` makes one")
@@ -211,17 +212,7 @@ pub(crate) fn units(found: &[SeriesEntryRef]) -> Vec<(&str, usize, &Series)> {
     units
 }
 
-/// A unit of a series, as topdeck scales it where it knows how.
-pub(crate) fn parse_unit(name: &str) -> Option<collect::Unit> {
-    let other = || collect::Unit::Other(name.to_owned());
-    (!name.is_empty()).then(|| collect::Unit::parse(name).unwrap_or_else(other))
-}
-
 /// `1 row`, `2,000 rows`.
 pub(crate) fn row_count_text(n: u64) -> String {
     plural(n, "row", "rows")
-}
-
-pub(crate) fn plural(n: u64, one: &str, many: &str) -> String {
-    format!("{} {}", journal_show::count(n), if n == 1 { one } else { many })
 }

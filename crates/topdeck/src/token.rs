@@ -6,11 +6,12 @@ use std::process::ExitCode;
 use anyhow::{Result, bail};
 use api::{Credential, Scope, TokenFile};
 use clap::Subcommand;
+use render::table::format_table;
+use render::text::escape_control;
+use render::time::precise_time_text;
 
-use crate::command::{escape_control, print_stdout};
-use crate::journal::format;
+use crate::command::print_stdout;
 use crate::store::private_dir;
-use crate::time;
 
 /// Make, list and remove tokens: who may send, ask and administer
 ///
@@ -92,10 +93,10 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
                     }
                     Credential::Secret(_) => "token".to_owned(),
                 };
-                let since = time::time_text(token.created_s.saturating_mul(1_000_000_000));
+                let since = precise_time_text(token.created_s.saturating_mul(1_000_000_000));
                 rows.push([escape_control(&token.name), scopes.join(" "), since, by]);
             }
-            print_stdout(format::format_table(&rows, [false; 4]).as_bytes())?;
+            print_stdout(format_table(&rows, [false; 4]).as_bytes())?;
         }
         TokenCommand::Remove { name } => {
             if !tokens.remove(name)? {

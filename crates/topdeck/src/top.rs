@@ -1,29 +1,6 @@
 //! `topdeck top`: every process of this host that shows metrics in shared memory, as it goes.
-//!
-//! The way of a number: [`watch`] finds processes and reads what they show, [`look`], as closely as is shown, [`close`]; [`interval`] says what happened between
-//! two looks, [`series`], [`process`] and [`board`] keep that and know what is selected; [`columns`] and [`table`] write it,
-//! [`view`] draws the screen and [`once`] the text. Only [`watch`] and [`screen`] touch the world.
 
-mod ansi;
-mod app_state;
-mod column_table;
-mod columns;
-mod detail_selection;
-mod distribution;
-#[cfg(test)]
-mod fixtures;
-mod keys;
-mod metric_interval;
-mod once;
-mod page_view;
-mod partial_value;
-mod process_history;
-mod process_monitor;
-mod process_sample;
 mod screen;
-mod series_history;
-mod sort_order;
-mod sparkline;
 
 use std::io::{self, IsTerminal as _};
 use std::process::ExitCode;
@@ -33,9 +10,10 @@ use anyhow::{Result, bail};
 
 use crate::command::{print_message, print_stdout};
 use crate::time;
-use crate::top::app_state::AppState;
-use crate::top::detail_selection::DetailSelection;
-use crate::top::process_monitor::ProcessMonitor;
+use inspect::top::app_state::AppState;
+use inspect::top::detail_selection::DetailSelection;
+use inspect::top::process_monitor::ProcessMonitor;
+use inspect::top::{no_process_message, once, sample_all};
 
 /// Show all processes that have metrics in shared memory, as they go
 ///
@@ -99,38 +77,25 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Why nothing is shown, and what to do.
-fn no_process_message(asked: Option<&str>) -> String {
-    match asked {
-        None => "no process of this host shows metrics in shared memory that may be read: a program does once it uses the crate shm, \
-                 or runs on a Java virtual machine"
-            .to_owned(),
-        Some(asked) => format!(
-            "no process with {asked:?} in the name of its program, or as its id, shows metrics in shared memory that may be read; \
-             `topdeck ls` lists those that do"
-        ),
-    }
-}
-
 fn print_once(
     options: &Options,
     board: &mut AppState,
     watch: &mut ProcessMonitor,
 ) -> Result<ExitCode> {
     // Which metric is the busiest of its process is known only after the second look.
-    screen::sample_all(board, watch, &DetailSelection::all(), false);
+    sample_all(board, watch, &DetailSelection::all(), false);
     let nothing = |board: &AppState, watch: &ProcessMonitor| {
         watch.errors.iter().for_each(print_message);
-        if board.processes.is_empty() {
+        if board.is_empty() {
             print_message(no_process_message(options.process.as_deref()));
         }
-        board.processes.is_empty()
+        board.is_empty()
     };
     if nothing(board, watch) {
         return Ok(ExitCode::FAILURE);
     }
     std::thread::sleep(Duration::from_nanos(board.interval_ns));
-    screen::sample_all(board, watch, &DetailSelection::all(), false);
+    sample_all(board, watch, &DetailSelection::all(), false);
     print_stdout(once::snapshot_text(board).as_bytes())?;
     Ok(ExitCode::SUCCESS)
 }

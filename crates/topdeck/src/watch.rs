@@ -3,16 +3,14 @@
 use std::process::ExitCode;
 
 use anyhow::{Result, bail};
-use shm::snapshot::ProcessMetric;
+use inspect::find::MatchPreference;
+use inspect::metric_patterns::MetricPatterns;
+use inspect::watch::{self, WatchSummary};
 
-use crate::command::{escape_control, print_stdout};
-use crate::hist::value_formatter::count;
-use crate::journal::format::{format_ns, format_table};
-use crate::processes::find::{self, MatchPreference};
-use crate::processes::metric_patterns::MetricPatterns;
-use crate::processes::process_waiter::{self, ProcessWaiter, WakeReason};
-use crate::processes::{reference_time, report, value_change};
-use crate::store;
+use crate::command::print_stdout;
+use crate::process_argument::find_process;
+use crate::process_waiter::{self, ProcessWaiter, WakeReason};
+use crate::time;
 
 /// Show what changes in a process, interval by interval
 ///
@@ -30,7 +28,7 @@ pub(crate) struct Options {
     metrics: Vec<String>,
 
     /// How long an interval is: 1ms or more
-    #[arg(short, long, value_name = "DURATION", default_value = "1s", value_parser = parse_interval)]
+    #[arg(short, long, value_name = "DURATION", default_value = "1s", value_parser = watch_interval)]
     interval: u64,
 
     /// So many intervals
@@ -53,8 +51,8 @@ Exit status:
 
 const INTERVAL_MIN_NS: u64 = 1_000_000;
 
-fn parse_interval(text: &str) -> Result<u64, String> {
-    match reference_time::parse_duration(text) {
+fn watch_interval(text: &str) -> Result<u64, String> {
+    match time::parse_interval(text) {
         Ok(ns) if ns >= INTERVAL_MIN_NS => Ok(ns),
         Ok(_) => Err("an interval is 1ms at the least".to_owned()),
         // Of nought nobody says that it is a length.
@@ -62,16 +60,8 @@ fn parse_interval(text: &str) -> Result<u64, String> {
     }
 }
 
-/// Counts for the last line.
-#[derive(Default)]
-struct WatchSummary {
-    intervals: u64,
-    unchanged: u64,
-    delayed: u64,
-}
-
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
-    let mut process = find::find_one(&options.process, MatchPreference::Running)?;
+    let mut process = find_process(&options.process, MatchPreference::Running)?;
     let alarm = ProcessWaiter::new(&process)?;
     let wanted = MetricPatterns::new(&options.metrics);
     let start_ns = clock::now();
@@ -96,11 +86,11 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
         };
         let passed = ((now_ns - start_ns) / options.interval).max(next);
         let late = if woken == WakeReason::Timeout { passed - next } else { 0 };
-        let rows = change_rows(&before, &now, &wanted, now_ns - before_ns);
+        let rows = watch::change_rows(&before, &now, &wanted, now_ns - before_ns);
         seen.intervals += 1 + late;
         seen.delayed += late;
         seen.unchanged += u64::from(rows.is_empty());
-        print_stdout(change_lines(&rows, now_ns - before_ns, late).as_bytes())?;
+        print_stdout(watch::change_lines(&rows, now_ns - before_ns, late).as_bytes())?;
         if woken == WakeReason::ProcessExited {
             break process_waiter::exit_message(&process);
         }
@@ -109,57 +99,8 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
         }
         (before, before_ns, next) = (now, now_ns, passed + 1);
     };
-    print_stdout(summary_text(&why, &seen).as_bytes())?;
+    print_stdout(watch::summary_text(&why, &seen).as_bytes())?;
     Ok(ExitCode::SUCCESS)
-}
-
-/// What changed of what is wanted.
-fn change_rows(
-    before: &[ProcessMetric],
-    now: &[ProcessMetric],
-    wanted: &MetricPatterns,
-    over_ns: u64,
-) -> Vec<[String; 4]> {
-    let mut rows = Vec::new();
-    for (at, metric) in now.iter().enumerate().filter(|(_, metric)| wanted.matches(metric)) {
-        // A series keeps its place, as long as none before it disappears.
-        let is_it = |it: &&ProcessMetric| it.name == metric.name && it.labels == metric.labels;
-        let before = before.get(at).filter(is_it).or_else(|| before.iter().find(is_it));
-        if let Some(change) =
-            value_change::change_between(before.map(|it| &it.value), &metric.value)
-        {
-            rows.push(report::change_row(metric, &change, Some(over_ns)));
-        }
-    }
-    rows.sort();
-    rows
-}
-
-fn change_lines(rows: &[[String; 4]], over_ns: u64, late: u64) -> String {
-    let at = reference_time::time_ms_text(clock::wall().unix_ns);
-    let mut text = format!("{at}  {} long", format_ns(over_ns as f64));
-    if late > 0 {
-        text.push_str(&format!(", {} intervals late", count(late)));
-    }
-    if rows.is_empty() {
-        return text + ", nothing changed\n";
-    }
-    text + "\n" + &format_table(rows, [false, true, true, false])
-}
-
-fn summary_text(why: &str, seen: &WatchSummary) -> String {
-    let mut text = format!("{why}: {}", store::plural(seen.intervals, "interval", "intervals"));
-    if seen.unchanged > 0 {
-        text.push_str(&format!(", nothing changed in {}", count(seen.unchanged)));
-    }
-    match seen.delayed {
-        0 => text.push_str(", none late"),
-        late => text.push_str(&format!(
-            ", {} late and made one with the next: take longer ones, or fewer metrics",
-            count(late)
-        )),
-    }
-    escape_control(&text) + "\n"
 }
 
 #[cfg(test)]
@@ -168,16 +109,10 @@ mod tests {
 
     #[test]
     fn interval_below_the_minimum_is_rejected() {
-        assert_eq!(parse_interval("1ms"), Ok(1_000_000));
+        assert_eq!(watch_interval("1ms"), Ok(1_000_000));
         for text in ["0", "0ms", "999us", "5"] {
-            let why = parse_interval(text).expect_err(text);
+            let why = watch_interval(text).expect_err(text);
             assert!(why.ends_with("an interval is 1ms at the least"), "{why}");
         }
-    }
-
-    #[test]
-    fn single_interval_is_singular() {
-        let seen = WatchSummary { intervals: 1, ..WatchSummary::default() };
-        assert_eq!(summary_text("done", &seen), "done: 1 interval, none late\n");
     }
 }

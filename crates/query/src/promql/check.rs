@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use crate::error::{Result, SourceSpan};
 
-use super::ast::{Expr, ExprKind, MatchCardinality, VectorMatching, ValueType, VectorSelector};
+use super::ast::{Expr, ExprKind, MatchCardinality, ValueType, VectorMatching, VectorSelector};
 use super::lexer::is_blank;
 use super::parse::error;
 use super::quote::quote_text;

@@ -3,12 +3,12 @@
 use hist::Bracket;
 use query::breakdown::{Breakdown, HeatmapSelection, LabelBreakdown, ValueBreakdown};
 
-use crate::command::escape_control;
-use crate::hist::terminal::{Terminal, TextStyle};
-use crate::hist::value_formatter;
-use crate::query::number_formatter::NumberFormatter;
-use crate::query::text_table::TextTable;
-use crate::time;
+use render::number_formatter::NumberFormatter;
+use render::table::TextTable;
+use render::terminal::{Terminal, TextStyle};
+use render::text::escape_control;
+use render::time::precise_time_text;
+use render::value_formatter;
 
 /// A label that tells less than this, in bits, says nothing that a reader would see in the shares.
 const BITS_MIN: f64 = 0.005;
@@ -23,7 +23,7 @@ pub(super) fn report_text(
 ) -> String {
     let numbers = NumberFormatter::new(unit.as_deref());
     let span = |range: &std::ops::Range<i64>| {
-        format!("{} to {}", time::time_text(range.start), time::time_text(range.end))
+        format!("{} to {}", precise_time_text(range.start), precise_time_text(range.end))
     };
     let values = match rectangle.up_to {
         f64::INFINITY => format!("above {}", numbers.exact(rectangle.above)),

@@ -3,15 +3,14 @@
 use hist::Bracket;
 use query::compare::{Comparison, ComparisonSide, PermutationTest, Selection};
 
-use crate::command::escape_control;
-use crate::hist::terminal::{Terminal, TextStyle};
-use crate::hist::value_formatter;
-use crate::query::number_formatter::NumberFormatter;
-use crate::query::text_table::TextTable;
-use crate::store::plural;
-use crate::time;
+use render::number_formatter::NumberFormatter;
+use render::table::TextTable;
+use render::terminal::{Terminal, TextStyle};
+use render::text::{escape_control, plural, wrap_text};
+use render::time::precise_time_text;
+use render::value_formatter;
 
-use super::quantiles;
+use render::terminal::quantile_plot::qq_plot;
 
 /// Below this, a difference that chance alone made would be a rare thing.
 const SIGNIFICANT_P: f64 = 0.01;
@@ -33,7 +32,7 @@ pub(super) fn report_text(
         text.push_str(&terminal.paint(TextStyle::Heading, &heading));
         text.push('\n');
         let (from, to) =
-            (time::time_text(selection.range.start), time::time_text(selection.range.end));
+            (precise_time_text(selection.range.start), precise_time_text(selection.range.end));
         text.push_str(&format!("   {}, {from} to {to}\n", side_line(side)));
     }
     if let Some(about) = numbers.unit_note(unit) {
@@ -51,7 +50,11 @@ pub(crate) fn report_body(
 ) -> String {
     let parts = [
         quantile_table(comparison, numbers, terminal),
-        quantiles::qq_plot(comparison, numbers, terminal),
+        qq_plot(
+            comparison.sides.each_ref().map(|side| &side.mixture),
+            numbers.formatter(),
+            terminal,
+        ),
         distance_lines(comparison, numbers, terminal),
     ];
     parts.join("\n")
@@ -137,7 +140,7 @@ fn distance_lines(
             "the greatest difference between the shares below one value",
         ),
         (
-            "superiority",
+            "probability_of_superiority",
             share_cells(superiority),
             "how often a value of B is above one of A; 50 % where they are alike",
         ),
@@ -220,21 +223,6 @@ fn format_p_value(value: f64) -> String {
         percent if percent >= 1.0 => format!("{percent:.1} %"),
         percent => format!("{percent:.2} %"),
     }
-}
-
-/// Words on lines of so many characters.
-pub(crate) fn wrap_text(text: &str, width: usize) -> Vec<String> {
-    let mut lines: Vec<String> = Vec::new();
-    for word in text.split_whitespace() {
-        match lines.last_mut() {
-            Some(line) if line.chars().count() + 1 + word.chars().count() <= width => {
-                line.push(' ');
-                line.push_str(word);
-            }
-            _ => lines.push(word.to_owned()),
-        }
-    }
-    lines
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use std::ops::Range;
 
 use store::TimeGrid;
 
-use crate::hist::intervals::NS_PER_S;
+use render::time::NS_PER_S;
 
 const MINUTE: i64 = 60 * NS_PER_S;
 const HOUR: i64 = 60 * MINUTE;

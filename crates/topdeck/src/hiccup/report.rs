@@ -6,9 +6,9 @@ use serde::Serialize;
 
 use super::delay_stats::{DelayStats, STALL_BOUNDS_NS};
 use super::joined_scope::JoinedScope;
-use crate::command::escape_control;
-use crate::hist::value_formatter::{count, quantile_name};
-use crate::journal::format::{format_ns, format_table};
+use render::text::escape_control;
+use render::value_formatter::{count, quantile_name};
+use render::{table::format_table, time::format_ns};
 
 const QUANTILES: [f64; 6] = [0.5, 0.9, 0.99, 0.999, 0.9999, 0.99999];
 

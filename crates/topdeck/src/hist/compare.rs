@@ -3,14 +3,15 @@
 use anyhow::{Result, bail};
 use hist::{Bracket, Histogram, kolmogorov_smirnov, wasserstein};
 
-use crate::command::escape_control;
 use crate::hist::group::DistributionGroup;
 use crate::hist::input::{self, CollectedInput};
-use crate::hist::merged_distribution::MergedDistribution;
 use crate::hist::options::Options;
-use crate::hist::terminal::{Terminal, TextStyle, column_widths};
-use crate::hist::threshold_count::{self, ThresholdCount};
-use crate::hist::value_formatter::{self, ValueFormatter};
+use crate::hist::threshold_count;
+use render::merged_distribution::MergedDistribution;
+use render::terminal::{Terminal, TextStyle, column_widths};
+use render::text::escape_control;
+use render::threshold_count::ThresholdCount;
+use render::value_formatter::{self, ValueFormatter};
 
 /// Groups of the same name in both files.
 pub(crate) struct GroupPair<'a> {
@@ -70,7 +71,7 @@ pub(crate) struct Distances {
 
 pub(crate) fn distances(a: &MergedDistribution, b: &MergedDistribution) -> Result<Distances> {
     let flat = |whole: &MergedDistribution| -> Result<Histogram> {
-        whole.single_part().map_or_else(|| whole.flatten(), |only| Ok(only.clone()))
+        Ok(whole.single_part().map_or_else(|| whole.flatten(), |only| Ok(only.clone()))?)
     };
     let (ha, hb) = (flat(a)?, flat(b)?);
     Ok(Distances {
@@ -171,7 +172,7 @@ fn statistics(options: &Options, pair: &GroupPair<'_>, terminal: &Terminal) -> R
         .iter()
         .zip(&threshold_count::count_all(options, pair.b)?)
     {
-        let share = |above: &ThresholdCount<'_>, whole: &MergedDistribution| {
+        let share = |above: &ThresholdCount, whole: &MergedDistribution| {
             let mark = if above.count.is_exact() { "" } else { "~" };
             format!("{mark}{}", value_formatter::share(above.count.estimate, whole.count()))
         };

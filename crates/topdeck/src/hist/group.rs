@@ -6,9 +6,12 @@ use anyhow::{Result, bail};
 use collect::{DecodedSample, Unit};
 use hist::Histogram;
 
-use crate::hist::heat;
-use crate::hist::merged_distribution::MergedDistribution;
+use render::merged_distribution::MergedDistribution;
 
+/// Histograms are kept apart by when they begin, to the nanosecond, until it is known how long columns are.
+pub(crate) const ROW_NS: i64 = 1;
+/// A day of intervals of a second, and some more. Each is kept until all are read.
+pub(crate) const ROWS_MAX: usize = 100_000;
 /// Tags are named in a note only while they are few.
 const TAGS_KEPT_MAX: usize = 20;
 
@@ -74,8 +77,8 @@ impl DistributionGroup {
             self.untimed += 1;
             return Ok(());
         };
-        if row_ns == heat::ROW_NS && self.rows.len() == heat::ROWS_MAX {
-            bail!("--heatmap: more than {} histograms over time; cut the input", heat::ROWS_MAX);
+        if row_ns == ROW_NS && self.rows.len() == ROWS_MAX {
+            bail!("--heatmap: more than {} histograms over time; cut the input", ROWS_MAX);
         }
         let row_start = start.div_euclid(row_ns).saturating_mul(row_ns);
         let row = self.rows.entry(row_start).or_default();
@@ -83,6 +86,6 @@ impl DistributionGroup {
         row.end = row.end.max(reading.end);
         let reaches = |end: i64| end.saturating_sub(row_start) > row_ns;
         row.reach_past += u64::from(reading.end.is_some_and(reaches));
-        row.distribution.add(histogram)
+        Ok(row.distribution.add(histogram)?)
     }
 }

@@ -5,20 +5,18 @@
 
 use anyhow::{Result, bail};
 
-use crate::heatmap::{self, Heatmap, HeatmapColumn};
 use crate::hist::group::{DistributionGroup, GroupRow};
 use crate::hist::input::CollectedInput;
-use crate::hist::intervals::{self, NS_PER_S};
-use crate::hist::merged_distribution::MergedDistribution;
 use crate::hist::options::Options;
-use crate::hist::terminal::Terminal;
-use crate::hist::value_formatter;
 use crate::hist::{report, threshold_count};
+use render::chart::heatmap::{Heatmap, HeatmapColumn};
+use render::merged_distribution::MergedDistribution;
+use render::svg::heatmap as svg_heatmap;
+use render::terminal::Terminal;
+use render::terminal::heatmap as terminal_heatmap;
+use render::time::NS_PER_S;
+use render::value_formatter;
 
-/// Histograms are kept apart by when they begin, to the nanosecond, until it is known how long columns are.
-pub(crate) const ROW_NS: i64 = 1;
-/// A day of intervals of a second, and some more. Each is kept until all are read.
-pub(crate) const ROWS_MAX: usize = 100_000;
 /// Columns in a file, unless asked otherwise: what four pixels each allow.
 const COLUMNS_SVG: usize = 212;
 
@@ -28,8 +26,8 @@ pub(crate) fn text(
     terminal: &Terminal,
 ) -> Result<String> {
     let mut texts = Vec::new();
-    for map in maps(options, collected, heatmap::columns_of(terminal))? {
-        texts.push(heatmap::heatmap_text(&map, terminal)?);
+    for map in maps(options, collected, terminal_heatmap::column_capacity(terminal))? {
+        texts.push(terminal_heatmap::heatmap_text(&map, terminal)?);
     }
     let notes = report::report_notes(options, collected);
     if !notes.is_empty() {
@@ -39,7 +37,7 @@ pub(crate) fn text(
 }
 
 pub(crate) fn svg(options: &Options, collected: &CollectedInput) -> Result<String> {
-    heatmap::svg(&maps(options, collected, COLUMNS_SVG)?)
+    Ok(svg_heatmap::document(&maps(options, collected, COLUMNS_SVG)?)?)
 }
 
 /// One heatmap for each group, of as many columns as asked for, or else `usual`.
@@ -187,13 +185,13 @@ fn ceil(n: i128, by: i128) -> i128 {
 }
 
 fn duration_text(length: i128) -> String {
-    intervals::duration_text(i64::try_from(length).unwrap_or(i64::MAX))
+    render::time::duration_text(i64::try_from(length).unwrap_or(i64::MAX))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::hist::group::GroupKey;
+    use crate::hist::group::{GroupKey, ROW_NS};
     use collect::{DecodedSample, DecodedValue, SampleTemporality};
     use hist::Histogram;
 

@@ -11,13 +11,11 @@ use collect::{
     DecodedSample, DecodedValue, InputError, InputFormat, SampleSink, SampleTemporality, Unit,
 };
 
-use crate::hist::group::{DistributionGroup, GroupKey};
-use crate::hist::heat;
-use crate::hist::intervals;
-use crate::hist::merged_distribution::NumberRecorder;
-use crate::hist::options::Options;
+use crate::hist::group::{DistributionGroup, GroupKey, ROW_NS};
+use crate::hist::number_recorder::NumberRecorder;
+use crate::hist::options::{Options, interval_ns};
 use crate::hist::threshold_count;
-use crate::hist::value_formatter;
+use render::value_formatter;
 
 /// Enough of an input to tell its format, and to read numbers without waiting for the kernel.
 pub(crate) const HEAD_BYTES: u64 = 1 << 20;
@@ -80,8 +78,8 @@ pub(crate) fn collect(options: &Options) -> Result<CollectedInput> {
     let mut taker = GroupingSink {
         options,
         row_ns: match &options.interval {
-            Some(interval) => Some(intervals::interval_ns(interval)?),
-            None => options.heatmap.then_some(heat::ROW_NS),
+            Some(interval) => Some(interval_ns(interval)?),
+            None => options.heatmap.then_some(ROW_NS),
         },
         numbers: NumberRecorder::new(&limits),
         numbers_unit,

@@ -10,12 +10,13 @@ use hist::{CompensatedSum, TrackedValue};
 
 use crate::hist::group::DistributionGroup;
 use crate::hist::input::{self, CollectedInput};
-use crate::hist::merged_distribution::MergedDistribution;
-use crate::hist::options::Options;
-use crate::hist::value_formatter::ValueFormatter;
-use crate::hist::{compare, decades, intervals, threshold_count};
+use crate::hist::options::{Options, interval_ns};
+use crate::hist::{compare, intervals, threshold_count};
 use api::json::Json::{self, Bool, List, Null, Object, Text};
 use api::json::{integer, number};
+use render::decades;
+use render::merged_distribution::MergedDistribution;
+use render::value_formatter::ValueFormatter;
 
 const SCHEMA: u64 = 2;
 
@@ -63,16 +64,16 @@ fn group_json(options: &Options, group: &DistributionGroup) -> Result<Json> {
     ];
     fields.extend(distribution_json(options, &group.distribution));
     let limits = threshold_count::count_all(options, group)?;
-    let above = limits.iter().map(|above| {
+    let above = options.above.iter().zip(&limits).map(|(written, above)| {
         Object(vec![
-            ("text", Text(above.quantity.to_string())),
+            ("text", Text(written.to_string())),
             ("limit", number(above.threshold)),
             ("count", count(above.count)),
             ("share", bracket(above.count.fraction_of(group.distribution.count()))),
         ])
     });
     fields.push(("above", List(above.collect())));
-    let decades = decades::split_decades(group, &show).into_iter().map(|decade| {
+    let decades = decades::split_decades(&group.distribution, &show).into_iter().map(|decade| {
         Object(vec![
             ("from", number(decade.from)),
             ("below", number(decade.below)),
@@ -83,7 +84,7 @@ fn group_json(options: &Options, group: &DistributionGroup) -> Result<Json> {
     fields.push(("decades", List(decades.collect())));
     if let Some(interval) = &options.interval {
         intervals::check_times(interval, group)?;
-        let row_ns = intervals::interval_ns(interval)?;
+        let row_ns = interval_ns(interval)?;
         let rows = group.rows.iter().map(|(&start, row)| {
             let mut fields = vec![
                 ("start_ns", Json::Integer(start.into())),
@@ -158,5 +159,5 @@ fn summary_json<T: Copy>(side: TrackedValue<T>, value: impl Fn(T) -> f64) -> Jso
         TrackedValue::Estimated(known) => ("estimated", number(value(known))),
         TrackedValue::Absent => ("absent", Null),
     };
-    Object(vec![("standing", Text(standing.into())), ("value", value)])
+    Object(vec![("standing", Text(standing.into())), ("p_value", value)])
 }

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser as _};
 use collect::{InputFormat, Quantity, Unit};
 
+use crate::hist::exit_with_usage_error;
 use crate::hist::process_metrics::ProcessMetrics;
-use crate::hist::{exit_with_usage_error, intervals};
 
 /// Show the distribution in files of numbers or histograms
 ///
@@ -70,7 +70,7 @@ pub(crate) struct Options {
     ///
     /// The input must have time stamps. Empty and unknown look different: where no histogram covers a
     /// time, the column is hatched. With --svg, the picture goes into the file, too.
-    #[arg(long, conflicts_with_all = ["interval", "compare", "json"])]
+    #[arg(long, conflicts_with_all = ["collection_interval", "compare", "json"])]
     pub(crate) heatmap: bool,
 
     /// At most so many columns in the heatmap; as many as fit, if not said
@@ -83,7 +83,7 @@ pub(crate) struct Options {
     pub(crate) columns: Option<u16>,
 
     /// Compare two files: quantiles side by side, and how far the distributions lie apart
-    #[arg(long, conflicts_with_all = ["interval", "svg"])]
+    #[arg(long, conflicts_with_all = ["collection_interval", "svg"])]
     pub(crate) compare: bool,
 
     /// Write both pictures to this file as SVG, too
@@ -144,7 +144,7 @@ impl Options {
         if self.files.iter().filter(|file| file.as_os_str() == "-").count() > 1 {
             exit_with_usage_error("standard input (-) can be read once".to_owned());
         }
-        if let Some(Err(error)) = self.interval.as_ref().map(intervals::interval_ns) {
+        if let Some(Err(error)) = self.interval.as_ref().map(interval_ns) {
             exit_with_usage_error(error.to_string());
         }
     }
@@ -184,6 +184,17 @@ fn parse_quantile(text: &str) -> Result<f64, String> {
     };
     let inside = number.filter(|q| (0.0..=1.0).contains(q));
     inside.ok_or_else(|| "expected a share from 0 to 1, as in 0.999, p99.9 or 99.9%".to_owned())
+}
+
+/// Length of a row of the table over time, in nanoseconds.
+pub(crate) fn interval_ns(written: &Quantity) -> anyhow::Result<i64> {
+    let ns = written.unit().and_then(|_| written.value_in(Some(&Unit::Nanoseconds)));
+    match ns {
+        Some(ns) if (1.0..1e18).contains(&ns) => Ok(ns as i64),
+        _ => anyhow::bail!(
+            "--interval {written}: expected a length of time with its unit, such as 10s"
+        ),
+    }
 }
 
 #[cfg(test)]

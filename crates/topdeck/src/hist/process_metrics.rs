@@ -8,9 +8,10 @@ use shm::snapshot;
 
 use crate::hist::exit_with_usage_error;
 use crate::hist::options::Options;
-use crate::processes::find::{self, MatchPreference, MatchedProcess};
-use crate::processes::metric_patterns::MetricPatterns;
-use crate::processes::values;
+use crate::process_argument::find_process;
+use inspect::find::{self, MatchPreference, MatchedProcess};
+use inspect::metric_patterns::MetricPatterns;
+use inspect::values;
 
 /// A process and some of its metrics.
 #[derive(Clone, Debug)]
@@ -35,14 +36,14 @@ pub(crate) fn resolve_process(options: &Options) -> Result<Option<Options>> {
             && !options.files.iter().any(|file| file.exists())
             && let Err(error) = find::find_one(text, MatchPreference::Running)
         {
-            bail!("there is no file {text:?}, and {error:#}");
+            bail!("there is no file {text:?}, and {:#}", anyhow::Error::from(error));
         }
         return Ok(None);
     }
     // A name of a file in this folder is a path all the same.
     let process =
         if first.is_file() && !text.contains('/') { format!("./{text}") } else { text.to_owned() };
-    let mut found = find::find_one(&process, MatchPreference::Running)?;
+    let mut found = find_process(&process, MatchPreference::Running)?;
     if metrics.is_empty() {
         exit_with_usage_error(format!(
             "{} is a process; say which of its histograms: {}",
@@ -73,7 +74,7 @@ fn metric_names(process: &mut MatchedProcess) -> Result<String> {
 impl ProcessMetrics {
     /// Gives all histograms that are wanted to a sink.
     pub(crate) fn read(&self, sink: &mut impl SampleSink) -> Result<()> {
-        let mut process = find::find_one(&self.process, MatchPreference::Running)?;
+        let mut process = find_process(&self.process, MatchPreference::Running)?;
         let metrics = process.attached.metrics()?;
         let wanted = MetricPatterns::new(&self.metrics);
         if !metrics.iter().any(|metric| wanted.matches(metric)) {

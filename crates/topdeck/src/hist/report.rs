@@ -3,13 +3,32 @@
 use anyhow::Result;
 use hist::Bracket;
 
-use crate::command::escape_control;
 use crate::hist::group::DistributionGroup;
 use crate::hist::input::{self, CollectedInput};
 use crate::hist::options::Options;
-use crate::hist::terminal::{Terminal, TextStyle};
-use crate::hist::value_formatter::{self, ValueFormatter};
-use crate::hist::{decades, intervals, plot, threshold_count};
+use crate::hist::{intervals, threshold_count};
+use render::decades;
+use render::svg::distribution;
+use render::terminal::plot;
+use render::terminal::{Terminal, TextStyle};
+use render::text::escape_control;
+use render::value_formatter::{self, ValueFormatter};
+
+/// The file for `--svg`: a pair of pictures for each group.
+pub(crate) fn svg(options: &Options, groups: &[DistributionGroup]) -> Result<String> {
+    let pictures: Result<Vec<_>> = groups
+        .iter()
+        .map(|group| {
+            Ok(distribution::DistributionPicture {
+                title: title(options, group),
+                distribution: &group.distribution,
+                formatter: ValueFormatter::new(group.key.unit.as_ref()),
+                thresholds: threshold_count::count_all(options, group)?,
+            })
+        })
+        .collect();
+    Ok(distribution::document(&pictures?))
+}
 
 /// One report for each group.
 pub(crate) fn text(
@@ -36,7 +55,7 @@ fn group_report(
     let show = ValueFormatter::new(group.key.unit.as_ref());
     let mut lines = vec![terminal.paint(TextStyle::Heading, &title(options, group))];
     for above in threshold_count::count_all(options, group)? {
-        lines.push(format!("  {}", threshold_count::sentence(&above, group, &show)));
+        lines.push(format!("  {}", above.sentence(group.distribution.count(), &show)));
     }
     if options.interval.is_some() {
         lines.push(String::new());
@@ -47,11 +66,11 @@ fn group_report(
     lines.extend(statistics(options, group, &show, terminal));
     if group.distribution.count() > 0 {
         lines.push(String::new());
-        lines.extend(decades::lines(group, &show, terminal));
+        lines.extend(decades::lines(&group.distribution, &show, terminal));
         lines.push(String::new());
         lines.push(heading(terminal, "Distribution", "share of the values by column"));
-        lines.extend(plot::distribution(group, &show, terminal));
-        let spectrum = plot::spectrum(group, &show, terminal);
+        lines.extend(plot::distribution(&group.distribution, &show, terminal));
+        let spectrum = plot::spectrum(&group.distribution, &show, terminal);
         if !spectrum.is_empty() {
             lines.push(String::new());
             lines.push(heading(

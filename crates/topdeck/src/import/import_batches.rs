@@ -15,7 +15,7 @@ use journal::{BatchIdentity, Level};
 use model::{BatchWriter, Sample, Series, SeriesId};
 use store::Store;
 
-use crate::hist::merged_distribution::NumberRecorder;
+use crate::hist::number_recorder::NumberRecorder;
 use crate::import::input_source::{self, InputSource};
 use crate::import::mapping::ImportDefaults;
 use crate::import::scan::ScanSummary;

@@ -2,6 +2,7 @@
 
 use collect::{DecodedSample, InputFormat, Unit, hlog, mapper};
 use model::{Sample, Series};
+use render::time::precise_time_text;
 
 /// Defaults from the command line for fields a file lacks.
 pub(crate) struct ImportDefaults<'a> {
@@ -55,7 +56,7 @@ impl ImportDefaults<'_> {
             mapper::UnmappedReason::NoName => ImportUnmapped::NoName,
             mapper::UnmappedReason::NoTime => ImportUnmapped::NoTime,
             mapper::UnmappedReason::EndBeforeStart { start, end } => {
-                let (start, end) = (crate::time::time_text(start), crate::time::time_text(end));
+                let (start, end) = (precise_time_text(start), precise_time_text(end));
                 ImportUnmapped::Invalid(format!("it begins at {start} and ends at {end}"))
             }
             mapper::UnmappedReason::Invalid(error) => ImportUnmapped::Invalid(error.to_string()),

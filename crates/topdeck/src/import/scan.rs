@@ -10,8 +10,8 @@ use collect::{DecodedSample, InputError, InputFormat, SampleSink};
 use crate::command::print_message;
 use crate::import::input_source::{self, InputSource};
 use crate::import::mapping::{ImportDefaults, ImportUnmapped};
-use crate::journal::format;
 use crate::journal::progress_line::ProgressLine;
+use render::value_formatter;
 
 /// As many troubles as a person reads; the rest is counted.
 const ERRORS_SHOWN_MAX: usize = 10;
@@ -102,7 +102,7 @@ impl ScanSummary {
         }
         let more = self.error_count.saturating_sub(ERRORS_SHOWN_MAX as u64);
         if more > 0 {
-            print_message(format_args!("{name}: {} more like these", format::count(more)));
+            print_message(format_args!("{name}: {} more like these", value_formatter::count(more)));
         }
         if self.error_count == 0 {
             return;
@@ -122,7 +122,8 @@ impl ScanSummary {
         if self.skipped.is_empty() {
             return String::new();
         }
-        let parts = self.skipped.iter().map(|(what, n)| format!("{} × {what}", format::count(*n)));
+        let parts =
+            self.skipped.iter().map(|(what, n)| format!("{} × {what}", value_formatter::count(*n)));
         format!("{before}{}", parts.collect::<Vec<_>>().join(", "))
     }
 

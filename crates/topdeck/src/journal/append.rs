@@ -19,6 +19,11 @@ use crate::journal::create::{create, creation_summary};
 use crate::journal::progress_line::ProgressLine;
 use crate::journal::record_splitter::{ReadStatus, RecordDelimiter, RecordSplitter};
 use crate::journal::{format, open, parse, try_open, with_dir};
+use render::bytes::format_bytes;
+use render::bytes::format_rate;
+use render::text::shell_quote;
+use render::time::format_duration;
+use render::value_formatter;
 
 /// Append records: lines of files or of standard input
 ///
@@ -114,7 +119,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
         ));
         match journal.stat().map_err(with_dir(&options.dir))?.full_reason {
             Some(full) => print_message(with_dir(&options.dir)(full.into())),
-            None => print_message(format::stalled_message(&format::shell_quote(&options.dir))),
+            None => print_message(format::stalled_message(&shell_quote(&options.dir))),
         }
     }
     Ok(if short { ExitCode::FAILURE } else { ExitCode::SUCCESS })
@@ -243,11 +248,11 @@ impl<'a> RecordAppender<'a> {
             input.discard(&records);
             let done = &self.summary;
             self.progress.show(|elapsed| {
-                let rate = format::format_rate(done.bytes, elapsed);
+                let rate = format_rate(done.bytes, elapsed);
                 format!(
                     "{}, {}, {rate}",
                     format::format_records(done.records),
-                    format::format_bytes(done.bytes)
+                    format_bytes(done.bytes)
                 )
             });
         }
@@ -256,12 +261,12 @@ impl<'a> RecordAppender<'a> {
     fn too_large(&self, name: &str, of_file: u64) -> anyhow::Error {
         let record = match self.options.record_per_file {
             true => name.to_owned(),
-            false => format!("{name}: record {}", format::count(of_file + 1)),
+            false => format!("{name}: record {}", value_formatter::count(of_file + 1)),
         };
         anyhow!(
             "{record} is larger than {}, the most that {} takes (a quarter of its segment size); \
              `topdeck journal create --segment` makes one that takes more",
-            format::format_bytes(self.record_bytes_max),
+            format_bytes(self.record_bytes_max),
             self.options.dir.display()
         )
     }
@@ -377,13 +382,13 @@ impl AppendSummary {
             text.push_str(&format!(", {}", format::format_positions(positions)));
             let others = (positions.end - positions.start).saturating_sub(self.records);
             if others > 0 {
-                text.push_str(&format!(" (with {} of others)", format::count(others)));
+                text.push_str(&format!(" (with {} of others)", value_formatter::count(others)));
             }
         }
         if let Some(level) = self.level {
             text.push_str(&format!(", level reached {level}"));
         }
-        text.push_str(&format!(", {}", format::format_duration(elapsed)));
+        text.push_str(&format!(", {}", format_duration(elapsed)));
         if self.duplicates > 0 {
             let were = if self.duplicates == 1 { "was" } else { "were" };
             let repeats = format::format_records(self.duplicates);

@@ -17,10 +17,17 @@ use hist::{Histogram, Recorder};
 use journal::{Compression, Journal, Level, Limits, ReadItem, Settings, StartPosition};
 use rustix::time::{ClockId, clock_gettime};
 
-use crate::command::{escape_control, print_stdout};
+use crate::command::print_stdout;
 use crate::journal::create::create;
 use crate::journal::progress_line::ProgressLine;
 use crate::journal::{format, parse, with_dir};
+use render::bytes::format_bytes;
+use render::bytes::format_rate;
+use render::table::format_table;
+use render::text::escape_control;
+use render::time::format_duration;
+use render::time::format_ns;
+use render::value_formatter;
 
 /// Measure a journal on this machine
 ///
@@ -130,10 +137,10 @@ fn measure(options: &Options, dir: &Path) -> Result<String> {
         ..Settings::default()
     };
     if options.record_size > settings.segment_bytes / 4 {
-        let most = format::format_bytes(settings.segment_bytes / 4);
+        let most = format_bytes(settings.segment_bytes / 4);
         bail!(
             "--record-size {}: a record may have at most {most}",
-            format::format_bytes(options.record_size)
+            format_bytes(options.record_size)
         );
     }
     create(dir, &settings)?;
@@ -151,12 +158,12 @@ fn measure(options: &Options, dir: &Path) -> Result<String> {
     let mut text = format!(
         "{} of {} ({}), {producers}, level {}{}, codec {}, buffer {}, on {}\n",
         format::format_records(records),
-        format::format_bytes(options.record_size),
-        format::format_bytes(size),
+        format_bytes(options.record_size),
+        format_bytes(size),
         options.durability,
         if options.exclusive { ", alone" } else { "" },
         format::codec_name(options.codec),
-        format::format_bytes(options.buffer),
+        format_bytes(options.buffer),
         file_system(dir)
     );
     let mut rows = vec![
@@ -169,7 +176,7 @@ fn measure(options: &Options, dir: &Path) -> Result<String> {
         format!(
             "{:.3} bytes per payload byte, {}",
             stored as f64 / size.max(1) as f64,
-            format::format_bytes(stored)
+            format_bytes(stored)
         ),
     ]);
     if let Some(latency) = &appended.latency {
@@ -178,10 +185,10 @@ fn measure(options: &Options, dir: &Path) -> Result<String> {
             "acknowledged".to_owned(),
             format!(
                 "p50 {}, p90 {}, p99 {}, max {}",
-                format::format_ns(at(0.5)),
-                format::format_ns(at(0.9)),
-                format::format_ns(at(0.99)),
-                format::format_ns(latency.max().map_or(f64::NAN, |bracket| bracket.upper))
+                format_ns(at(0.5)),
+                format_ns(at(0.9)),
+                format_ns(at(0.99)),
+                format_ns(latency.max().map_or(f64::NAN, |bracket| bracket.upper))
             ),
         ]);
     }
@@ -190,7 +197,7 @@ fn measure(options: &Options, dir: &Path) -> Result<String> {
         rows.push(["read".to_owned(), speed_text(records, size, wall)]);
         rows.push(["CPU".to_owned(), cpu_text(used, records)]);
     }
-    text.push_str(&format::format_table(&rows, [false; 2]));
+    text.push_str(&format_table(&rows, [false; 2]));
     Ok(text)
 }
 
@@ -198,14 +205,14 @@ fn speed_text(records: u64, size: u64, wall: Duration) -> String {
     let per_s = records as f64 / wall.as_secs_f64().max(1e-9);
     format!(
         "{} records/s, {}, in {}",
-        format::count(per_s as u64),
-        format::format_rate(size, wall),
-        format::format_duration(wall)
+        value_formatter::count(per_s as u64),
+        format_rate(size, wall),
+        format_duration(wall)
     )
 }
 
 fn cpu_text(cpu: Duration, records: u64) -> String {
-    format!("{} per record", format::format_ns(cpu.as_nanos() as f64 / records as f64))
+    format!("{} per record", format_ns(cpu.as_nanos() as f64 / records as f64))
 }
 
 /// Cost of appending.
@@ -246,7 +253,7 @@ fn measure_append(
                 let appended = done.load(Ordering::Relaxed);
                 format!(
                     "{} of {} appended",
-                    format::count(appended),
+                    value_formatter::count(appended),
                     format::format_records(records)
                 )
             });

@@ -7,11 +7,15 @@ use std::process::ExitCode;
 use anyhow::Result;
 use journal::{CheckReport, DamageReport};
 
-use crate::command::{escape_control, print_stdout};
+use crate::command::print_stdout;
 use crate::journal::progress_line::ProgressLine;
 use crate::journal::{format, stat, with_dir};
 use api::json::Json::{Bool, List, Object, Text};
 use api::json::integer;
+use render::bytes::format_bytes;
+use render::text::escape_control;
+use render::text::shell_quote;
+use render::value_formatter;
 
 /// Read everything in a journal and say what is damaged; nothing is changed
 ///
@@ -93,7 +97,7 @@ pub(crate) fn repair(options: &JournalRepairOptions) -> Result<ExitCode> {
 fn verify_text(dir: &Path, report: &CheckReport) -> String {
     let mut text = summary(dir, report, "is", "are");
     if !report.damages.is_empty() {
-        let dir = format::shell_quote(dir);
+        let dir = shell_quote(dir);
         text.push_str(&format!(
             "\n`topdeck journal repair {dir}` keeps valid records and quarantines the rest; the journal must \
              not be in use.\n"
@@ -119,10 +123,10 @@ fn summary(dir: &Path, report: &CheckReport, is: &str, are: &str) -> String {
     let verdict = match report.damages.len() {
         0 => "intact".to_owned(),
         1 => format!("1 place {is} damaged"),
-        n => format!("{} places {are} damaged", format::count(n as u64)),
+        n => format!("{} places {are} damaged", value_formatter::count(n as u64)),
     };
     let plural = |n: u64, what: &str| {
-        format!("{} {what}{}", format::count(n), if n == 1 { "" } else { "s" })
+        format!("{} {what}{}", value_formatter::count(n), if n == 1 { "" } else { "s" })
     };
     // Writing to a string does not fail.
     let _ = writeln!(text, "{}: {verdict}", escape_control(&dir.display().to_string()));
@@ -138,8 +142,11 @@ fn summary(dir: &Path, report: &CheckReport, is: &str, are: &str) -> String {
         let _ = writeln!(text, "  DAMAGED: {}", describe_damage(damage));
     }
     if let Some(more) = report.damages.len().checked_sub(DAMAGE_SHOWN_MAX + 1) {
-        let _ =
-            writeln!(text, "  and {} more; --json lists them all", format::count(more as u64 + 1));
+        let _ = writeln!(
+            text,
+            "  and {} more; --json lists them all",
+            value_formatter::count(more as u64 + 1)
+        );
     }
     for gap in report.explained_gaps.iter().take(DAMAGE_SHOWN_MAX) {
         let _ = writeln!(text, "  GAP: {}", format::describe_gap(gap));
@@ -148,14 +155,14 @@ fn summary(dir: &Path, report: &CheckReport, is: &str, are: &str) -> String {
         let _ = writeln!(
             text,
             "  and {} gaps more; --json lists them all",
-            format::count(more as u64 + 1)
+            value_formatter::count(more as u64 + 1)
         );
     }
     if report.torn_bytes > 0 {
         let _ = writeln!(
             text,
             "  {} of a torn write, never acknowledged: no damage",
-            format::format_bytes(report.torn_bytes)
+            format_bytes(report.torn_bytes)
         );
     }
     text
@@ -166,7 +173,7 @@ fn describe_damage(damage: &DamageReport) -> String {
     let path = escape_control(&path.display().to_string());
     let place = match bytes.end.saturating_sub(bytes.start) {
         0 => path,
-        n => format!("{path}, bytes {}..{} ({})", bytes.start, bytes.end, format::format_bytes(n)),
+        n => format!("{path}, bytes {}..{} ({})", bytes.start, bytes.end, format_bytes(n)),
     };
     let lost = match positions.end.saturating_sub(positions.start) {
         0 => "no record is lost".to_owned(),

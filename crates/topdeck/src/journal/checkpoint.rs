@@ -6,8 +6,11 @@ use std::process::ExitCode;
 use anyhow::{Result, bail};
 use journal::{Checkpoint, CheckpointKind, Error, StartPosition};
 
-use crate::command::{escape_control, print_stdout};
+use crate::command::print_stdout;
 use crate::journal::{format, open_read_only, parse, stat, with_dir};
+use render::text::escape_control;
+use render::text::shell_quote;
+use render::time::format_time;
 
 /// List, set, show and remove named places, to seek to
 #[derive(clap::Args)]
@@ -49,7 +52,7 @@ Exit status:
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     let dir = &options.dir;
     let journal = open_read_only(dir)?;
-    let (shown, typed) = (dir.display(), format::shell_quote(dir));
+    let (shown, typed) = (dir.display(), shell_quote(dir));
     let stat = |journal: &journal::Journal| journal.stat().map_err(with_dir(dir));
     let Some(name) = &options.name else {
         let stat = stat(&journal)?;
@@ -109,7 +112,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
                 escape_control(name),
                 checkpoint.position,
                 format::format_records(stat::lag_records(&stat, &checkpoint)),
-                format::format_time(checkpoint.committed_at),
+                format_time(checkpoint.committed_at),
                 stat::blocks_retention(&checkpoint, stat.settings.limits.on_full)
             )
         }

@@ -7,9 +7,11 @@ use std::time::Duration;
 use anyhow::Result;
 use journal::{Compression, Journal, LimitPolicy, Limits, Settings};
 
-use crate::command::{escape_control, print_stdout};
+use crate::command::print_stdout;
 use crate::journal::parse::{self, OptionalLimit};
 use crate::journal::{format, with_dir};
+use render::bytes::format_bytes;
+use render::text::escape_control;
 
 /// Make a journal in a folder
 ///
@@ -102,8 +104,8 @@ pub(crate) fn creation_summary(dir: &Path, settings: &Settings) -> String {
     format!(
         "made a journal in {dir}: {compressed}, segments of {}, a buffer of {}.\n\
          It keeps {}.\n",
-        format::format_bytes(settings.segment_bytes),
-        format::format_bytes(settings.buffer_bytes),
+        format_bytes(settings.segment_bytes),
+        format_bytes(settings.buffer_bytes),
         format::describe_limits(&settings.limits),
     )
 }

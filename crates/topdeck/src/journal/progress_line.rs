@@ -3,7 +3,8 @@
 use std::io::{self, IsTerminal as _, Write as _};
 use std::time::{Duration, Instant};
 
-use crate::journal::format;
+use render::bytes::format_bytes;
+use render::bytes::format_rate;
 
 /// Often enough to be seen moving, seldom enough to cost nothing.
 const REFRESH_INTERVAL: Duration = Duration::from_millis(200);
@@ -73,9 +74,9 @@ fn bar(done_bytes: u64, total_bytes: u64, elapsed: Duration) -> String {
         "#".repeat(full),
         "-".repeat(BAR_CHARS as usize - full),
         share * 100.0,
-        format::format_bytes(done_bytes),
-        format::format_bytes(total_bytes),
-        format::format_rate(done_bytes, elapsed)
+        format_bytes(done_bytes),
+        format_bytes(total_bytes),
+        format_rate(done_bytes, elapsed)
     )
 }
 

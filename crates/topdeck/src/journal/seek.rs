@@ -6,8 +6,10 @@ use std::process::ExitCode;
 use anyhow::{Result, bail};
 use journal::{CheckpointKind, StartPosition};
 
-use crate::command::{escape_control, print_stdout};
+use crate::command::print_stdout;
 use crate::journal::{format, open_read_only, parse, with_dir};
+use render::text::escape_control;
+use render::text::shell_quote;
 
 /// Move a subscriber to another position
 ///
@@ -49,7 +51,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
         bail!(
             "{}: {name:?} is a checkpoint, not a subscriber; `topdeck journal checkpoint {} {name} --at …` moves it",
             dir.display(),
-            format::shell_quote(dir)
+            shell_quote(dir)
         );
     }
     let start = match parse::parse_start(&options.to) {

@@ -9,10 +9,16 @@ use journal::{
     Checkpoint, CheckpointKind, Error, JournalStat, Level, LimitPolicy, Limits, RecordGap,
 };
 
-use crate::command::{escape_control, print_stdout};
+use crate::command::print_stdout;
 use crate::journal::{format, try_open, with_dir};
 use api::json::Json::{self, Bool, List, Null, Object, Text};
 use api::json::integer;
+use render::bytes::format_bytes;
+use render::table::format_table;
+use render::text::escape_control;
+use render::text::shell_quote;
+use render::time::format_time;
+use render::value_formatter;
 
 /// Show how a journal is: records, segments, limits, subscribers, gaps
 #[derive(clap::Args)]
@@ -74,7 +80,7 @@ fn stat_text(dir: &Path, stat: &JournalStat, stalled: bool) -> String {
     };
     let limits = &settings.limits;
     let rows = [
-        ("records", format!("{}, {}..{}", format::count(kept), marks.first, marks.end)),
+        ("records", format!("{}, {}..{}", value_formatter::count(kept), marks.first, marks.end)),
         ("flushed", part(marks.flushed, "buffered")),
         ("durable", part(marks.durable, "not yet synced")),
         (
@@ -82,7 +88,7 @@ fn stat_text(dir: &Path, stat: &JournalStat, stalled: bool) -> String {
             format!(
                 "{}, {}{}",
                 stat.segments,
-                format::format_bytes(stat.segment_bytes),
+                format_bytes(stat.segment_bytes),
                 usage_text(stat, limits)
             ),
         ),
@@ -90,8 +96,8 @@ fn stat_text(dir: &Path, stat: &JournalStat, stalled: bool) -> String {
             "buffer",
             format!(
                 "{} of {}",
-                format::format_bytes(stat.buffered_bytes),
-                format::format_bytes(settings.buffer_bytes)
+                format_bytes(stat.buffered_bytes),
+                format_bytes(settings.buffer_bytes)
             ),
         ),
         ("retention", format::describe_limits(limits)),
@@ -100,17 +106,17 @@ fn stat_text(dir: &Path, stat: &JournalStat, stalled: bool) -> String {
             format!(
                 "codec {}, segments of {}, deduplication of at least {} producers",
                 format::codec_name(settings.codec),
-                format::format_bytes(settings.segment_bytes),
-                format::count(settings.producers_max.into())
+                format_bytes(settings.segment_bytes),
+                value_formatter::count(settings.producers_max.into())
             ),
         ),
-        ("created", format!("{}, id {:032x}", format::format_time(stat.created), stat.id)),
+        ("created", format!("{}, id {:032x}", format_time(stat.created), stat.id)),
     ];
     let rows = rows.map(|(name, value)| [name.to_owned(), value]);
     let mut text = format!(
         "{}\n{}",
         escape_control(&dir.display().to_string()),
-        format::format_table(&rows, [false; 2])
+        format_table(&rows, [false; 2])
     );
     for (kind, title) in
         [(CheckpointKind::Subscriber, "subscriber"), (CheckpointKind::Bookmark, "checkpoint")]
@@ -120,10 +126,7 @@ fn stat_text(dir: &Path, stat: &JournalStat, stalled: bool) -> String {
         }
     }
     if stalled {
-        text.push_str(&format!(
-            "\nSTALLED: {}.\n",
-            format::stalled_message(&format::shell_quote(dir))
-        ));
+        text.push_str(&format!("\nSTALLED: {}.\n", format::stalled_message(&shell_quote(dir))));
     }
     for trouble in problem_lines(dir, stat) {
         text.push_str(&format!("\n{trouble}\n"));
@@ -135,8 +138,8 @@ fn usage_text(stat: &JournalStat, limits: &Limits) -> String {
     limits.bytes_max.map_or(String::new(), |most| {
         format!(
             " of at most {} ({})",
-            format::format_bytes(most),
-            format::share(stat.segment_bytes, most)
+            format_bytes(most),
+            value_formatter::share(stat.segment_bytes, most)
         )
     })
 }
@@ -151,11 +154,11 @@ pub(crate) fn checkpoint_table(stat: &JournalStat, kind: CheckpointKind, title: 
             checkpoint.position.to_string(),
             format::format_records(lag_records(stat, checkpoint)),
             blocks_retention(checkpoint, stat.settings.limits.on_full).to_owned(),
-            format::format_time(checkpoint.committed_at),
+            format_time(checkpoint.committed_at),
         ]
     });
     let rows: Vec<_> = [head].into_iter().chain(rows).collect();
-    format::format_table(&rows, [false, true, true, false, false])
+    format_table(&rows, [false, true, true, false, false])
 }
 
 /// Records that it has not passed.
@@ -171,7 +174,7 @@ pub(crate) fn blocks_retention(checkpoint: &Checkpoint, at_limit: LimitPolicy) -
 
 /// What is not as it should be, and what to do.
 fn problem_lines(dir: &Path, stat: &JournalStat) -> Vec<String> {
-    let dir = format::shell_quote(dir);
+    let dir = shell_quote(dir);
     let mut troubles = Vec::new();
     if stat.is_failed {
         troubles.push(

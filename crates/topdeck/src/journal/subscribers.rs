@@ -7,8 +7,10 @@ use anyhow::{Result, bail};
 use clap::Subcommand;
 use journal::{CheckpointKind, StartPosition};
 
-use crate::command::{escape_control, print_stdout};
+use crate::command::print_stdout;
 use crate::journal::{format, open_read_only, parse, stat, with_dir};
+use render::text::escape_control;
+use render::text::shell_quote;
 
 /// List who reads, and how far they are; add and remove them
 #[derive(clap::Args)]
@@ -75,7 +77,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
                 true => stat::checkpoint_table(&stat, CheckpointKind::Subscriber, "subscriber"),
                 false => format!(
                     "nobody has subscribed; `topdeck journal subscribers {} add NAME` does\n",
-                    format::shell_quote(dir)
+                    shell_quote(dir)
                 ),
             }
         }
@@ -98,7 +100,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
                     "{}: {name:?} is a checkpoint, not a subscriber; `topdeck journal checkpoint {} {name} \
                      --remove` removes it",
                     dir.display(),
-                    format::shell_quote(dir)
+                    shell_quote(dir)
                 );
             }
             journal.remove_checkpoint(name).map_err(with_dir(dir))?;

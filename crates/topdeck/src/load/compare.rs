@@ -12,15 +12,16 @@ use api::json::{Json, integer, number};
 use clap::ValueEnum;
 use hist::Mixture;
 use query::compare::{Comparison, INTERVALS_MAX};
+use render::text::{escape_control, wrap_text};
 
-use crate::command::{escape_control, print_stdout};
+use crate::command::print_stdout;
 use crate::compare::report;
-use crate::hist::terminal::{Terminal, TextStyle};
-use crate::hist::value_formatter::{count, share};
-use crate::journal::format::format_time;
-use crate::load::run_report::INVALID;
-use crate::load::statistics::numbers;
-use crate::load::stored_run::StoredRun;
+use load::report::run_report::INVALID;
+use load::report::statistics::numbers;
+use load::report::stored_run::StoredRun;
+use render::terminal::{Terminal, TextStyle};
+use render::time::format_time;
+use render::value_formatter::{count, share};
 
 /// Compare two runs and test whether the difference is significant
 ///
@@ -143,7 +144,7 @@ fn text(
         ));
         if !run.warnings.is_empty() {
             let warnings = format!("   {INVALID}: {}", escape_control(&run.warnings.join("; ")));
-            for line in report::wrap_text(&warnings, terminal.width.saturating_sub(3)) {
+            for line in wrap_text(&warnings, terminal.width.saturating_sub(3)) {
                 text.push_str(&format!("   {}\n", terminal.paint(TextStyle::Max, &line)));
             }
         }

@@ -5,10 +5,10 @@ use std::io::{self, IsTerminal as _};
 use hist::Histogram;
 use load::{Arrivals, Tally, ValidityWarning, format_rate};
 
-use crate::hist::terminal::{ColourDepth, Terminal, TextStyle};
-use crate::hist::value_formatter::{ValueFormatter, count};
-use crate::load::run_plan::{RunPlan, format_duration};
-use crate::load::statistics::show;
+use load::report::run_plan::{RunPlan, format_duration};
+use load::report::statistics::show;
+use render::terminal::{ColourDepth, Terminal, TextStyle};
+use render::value_formatter::{ValueFormatter, count};
 
 /// Progress output and its state.
 pub(crate) struct LiveView {

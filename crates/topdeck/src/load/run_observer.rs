@@ -6,8 +6,8 @@ use hist::Histogram;
 use load::{Observer, Tally};
 
 use crate::load::live_view::LiveView;
-use crate::load::push_sink::{PushSink, PushSummary};
-use crate::load::run_plan::RunPlan;
+use load::report::push_sink::{PushSink, PushSummary};
+use load::report::run_plan::RunPlan;
 
 /// Observer of a run.
 pub(crate) struct RunObserver {

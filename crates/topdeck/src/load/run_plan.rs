@@ -1,4 +1,4 @@
-//! Resolves the command line to settings of the engine and to texts for reports.
+//! Resolves the command line to the plan of a run: settings of the engine, and texts for reports.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt as _;
@@ -11,22 +11,11 @@ use load::{
     Template, format_rate,
 };
 
-use crate::hist::intervals;
-use crate::hist::value_formatter::count;
-use crate::load::machine_info::MachineInfo;
-use crate::load::options::RunOptions;
+use load::report::machine_info::MachineInfo;
+use load::report::run_plan::{RunPlan, format_duration};
 
-/// Settings and description of a run.
-pub(crate) struct RunPlan {
-    pub(crate) settings: Settings,
-    /// Target without its password; for a command the program and the number of its arguments.
-    pub(crate) target: String,
-    /// Scheme of the target.
-    pub(crate) protocol: String,
-    /// Description of the schedule.
-    pub(crate) schedule: String,
-    pub(crate) machine: MachineInfo,
-}
+use crate::load::options::RunOptions;
+use render::value_formatter::count;
 
 /// Default duration.
 const DURATION_NS: u64 = 10_000_000_000;
@@ -39,58 +28,45 @@ const CONNECTIONS_MAX: u64 = 10_000;
 /// Open files besides connections, with a reserve.
 const FILES_ELSE: u64 = 128;
 
-impl RunPlan {
-    pub(crate) fn new(options: &RunOptions) -> Result<RunPlan> {
-        let ResolvedTarget { target, requests, description, protocol } =
-            ResolvedTarget::new(options)?;
-        let is_command = target.is_none();
-        // Different for each run, so that runs are independent; the report contains it.
-        let seed = options.seed.unwrap_or_else(|| clock::wall().unix_ns as u64 % 1_000_000_000);
-        let schedule = schedule(options, seed)?;
-        let checked = requests.check(target.as_ref());
-        checked.with_context(|| match &options.requests {
-            Some(file) => format!("cannot send {} to {description}", name(file)),
-            None => format!("cannot send the request to {description}"),
-        })?;
-        let default_max = || if is_command { PROCESSES_MAX } else { default_max_connections() };
-        let max_connections = options.max_connections.unwrap_or_else(default_max);
-        let connections = options.connections.unwrap_or(CONNECTIONS).min(max_connections);
-        let connections = if is_command { 0 } else { connections };
-        let schedule_text = schedule_text(options, &schedule);
-        let machine = MachineInfo::local();
-        let settings = Settings {
-            target,
-            tls: net::tls::ClientTls {
-                ca: options.ca.clone(),
-                certificate: options.cert.clone(),
-                key: options.key.clone(),
-            },
-            schedule,
-            requests,
-            seed,
-            threads: options.threads,
-            processors: machine.cpus,
-            connections,
-            max_connections,
-            timeout_ns: options.timeout,
-            grace_period_ns: options.grace_period,
-            abort: Arc::default(),
-        };
-        // Before the calibration, which takes time.
-        settings.check()?;
-        Ok(RunPlan { settings, target: description, protocol, schedule: schedule_text, machine })
-    }
-
-    /// Whether requests are commands, which use processes instead of connections.
-    pub(crate) fn is_command(&self) -> bool {
-        self.settings.target.is_none()
-    }
-
-    /// Whether the server certificate is verified; `None` without TLS.
-    pub(crate) fn is_verified(&self) -> Option<bool> {
-        let target = self.settings.target.as_ref()?;
-        target.is_tls.then_some(target.is_verified)
-    }
+/// The plan that the options ask for.
+pub(crate) fn resolve(options: &RunOptions) -> Result<RunPlan> {
+    let ResolvedTarget { target, requests, description, protocol } = ResolvedTarget::new(options)?;
+    let is_command = target.is_none();
+    // Different for each run, so that runs are independent; the report contains it.
+    let seed = options.seed.unwrap_or_else(|| clock::wall().unix_ns as u64 % 1_000_000_000);
+    let schedule = schedule(options, seed)?;
+    let checked = requests.check(target.as_ref());
+    checked.with_context(|| match &options.requests {
+        Some(file) => format!("cannot send {} to {description}", name(file)),
+        None => format!("cannot send the request to {description}"),
+    })?;
+    let default_max = || if is_command { PROCESSES_MAX } else { default_max_connections() };
+    let max_connections = options.max_connections.unwrap_or_else(default_max);
+    let connections = options.connections.unwrap_or(CONNECTIONS).min(max_connections);
+    let connections = if is_command { 0 } else { connections };
+    let schedule_text = schedule_text(options, &schedule);
+    let machine = MachineInfo::local();
+    let settings = Settings {
+        target,
+        tls: net::tls::ClientTls {
+            ca: options.ca.clone(),
+            certificate: options.cert.clone(),
+            key: options.key.clone(),
+        },
+        schedule,
+        requests,
+        seed,
+        threads: options.threads,
+        processors: machine.cpus,
+        connections,
+        max_connections,
+        timeout_ns: options.timeout,
+        grace_period_ns: options.grace_period,
+        abort: Arc::default(),
+    };
+    // Before the calibration, which takes time.
+    settings.check()?;
+    Ok(RunPlan { settings, target: description, protocol, schedule: schedule_text, machine })
 }
 
 /// Target and requests.
@@ -208,11 +184,6 @@ fn schedule_text(options: &RunOptions, schedule: &Schedule) -> String {
         }
     };
     format!("{rates} {arrival_process} for {whole}")
-}
-
-/// Formats a duration.
-pub(crate) fn format_duration(ns: u64) -> String {
-    intervals::duration_text(i64::try_from(ns).unwrap_or(i64::MAX))
 }
 
 fn requests(options: &RunOptions, path: &str) -> Result<Requests> {

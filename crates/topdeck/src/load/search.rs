@@ -7,37 +7,19 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context as _, Result, bail};
+use load::report::run_plan::{RunPlan, format_duration};
+use load::report::run_report::RequirementResult;
+use load::report::search_report::{self, SearchReport, p99};
 use load::{
-    ArrivalProcess, Calibration, CapacitySearch, Requirement, RunResult, Schedule, SearchResult,
-    SearchTrial, Settings, SloCondition, TrialMeasurement, TrialPurpose, TrialSpec, UpperBound,
-    ValidityWarning, format_rate,
+    ArrivalProcess, Calibration, CapacitySearch, RunResult, Schedule, Settings, SloCondition,
+    TrialMeasurement, TrialSpec, ValidityWarning, format_rate,
 };
 
-use crate::command::escape_control;
-use crate::hist::terminal::{Terminal, TextStyle};
-use crate::hist::value_formatter::count;
-use crate::journal::format::format_time;
 use crate::load::options::RunOptions;
-use crate::load::run_plan::{RunPlan, format_duration};
-use crate::load::run_report::{
-    RequirementResult, calibration_lines, invalid_heading, paragraph, settings_line,
-};
-use crate::load::statistics::{at, numbers};
 use crate::load::write_text;
-use crate::query::text_table::TextTable;
-
-/// Everything that reports of a search contain.
-pub(crate) struct SearchReport {
-    pub(crate) plan: RunPlan,
-    pub(crate) calibration: Option<Calibration>,
-    pub(crate) requirements: Vec<Requirement>,
-    pub(crate) search: CapacitySearch,
-    pub(crate) result: SearchResult,
-    /// Validity warnings of the calibration for the result.
-    pub(crate) warnings: Vec<ValidityWarning>,
-    pub(crate) start_unix_ns: i64,
-    pub(crate) duration_ns: u64,
-}
+use render::terminal::Terminal;
+use render::text::escape_control;
+use render::value_formatter::count;
 
 /// Settings of a search. Exits with status 2 if the options are inconsistent.
 pub(crate) fn search_settings(options: &RunOptions) -> CapacitySearch {
@@ -124,7 +106,7 @@ pub(crate) fn run(
         Err((error, trials)) => {
             // The trials so far took long enough to be reported.
             if !trials.is_empty() {
-                let text = table(&trials).text(&Terminal::new(options.ascii));
+                let text = search_report::table(&trials).text(&Terminal::new(options.ascii));
                 write_text(options, &text)?;
             }
             return Err(error).context("search");
@@ -183,112 +165,4 @@ fn trial_line(
         line.push_str(&format!(", generator: {}", kinds.join(", ")));
     }
     line
-}
-
-fn p99(of: &hist::Histogram) -> String {
-    at(of, 0.99).map_or("-".to_owned(), |result| numbers().value(result))
-}
-
-impl SearchReport {
-    /// Whether the result is about the target.
-    pub(crate) fn is_valid(&self) -> bool {
-        self.warnings.is_empty() && !self.is_generator_limited()
-    }
-
-    /// Whether no rate passed because of the generator.
-    fn is_generator_limited(&self) -> bool {
-        self.result.sustained.is_none()
-            && matches!(self.result.upper_bound, UpperBound::GeneratorLimited(_))
-    }
-
-    /// Whether a rate meets all requirements.
-    pub(crate) fn is_met(&self) -> bool {
-        self.requirements.is_empty() || self.result.sustained.is_some()
-    }
-}
-
-pub(crate) fn purpose(trial: &SearchTrial) -> &'static str {
-    match trial.purpose {
-        TrialPurpose::Search => "search",
-        TrialPurpose::Confirmation => "confirmation",
-        TrialPurpose::Knee => "knee",
-    }
-}
-
-pub(crate) fn text(report: &SearchReport, terminal: &Terminal) -> String {
-    let SearchReport { plan, result, .. } = report;
-    let mut text = String::new();
-    if !report.is_valid() {
-        text.push_str(&terminal.paint(TextStyle::Max, &invalid_heading(&report.warnings)));
-        text.push('\n');
-        for warning in &report.warnings {
-            paragraph(&mut text, &warning.to_string(), terminal);
-        }
-        if report.is_generator_limited() {
-            let detail = "the generator was the limit even at the lowest rates; add threads, or \
-                          use another machine";
-            paragraph(&mut text, detail, terminal);
-        }
-        text.push('\n');
-    }
-    let expressions: Vec<&str> = report.requirements.iter().map(|one| &*one.expression).collect();
-    let what = match expressions[..] {
-        [] => "knee search".to_owned(),
-        _ => {
-            format!("search for the highest rate with {}", escape_control(&expressions.join(", ")))
-        }
-    };
-    let heading = format!("{}  {what}, arrivals {}", escape_control(&plan.target), plan.schedule);
-    text.push_str(&terminal.paint(TextStyle::Heading, &heading));
-    text.push('\n');
-    let started = format_time(report.start_unix_ns);
-    let mut lines = vec![
-        settings_line(plan),
-        format!("started {started}, took {}", format_duration(report.duration_ns)),
-        escape_control(&plan.machine.text()),
-    ];
-    lines.extend(calibration_lines(report.calibration.as_ref()));
-    lines.iter().for_each(|line| text.push_str(&format!("  {line}\n")));
-    text.push('\n');
-    text.push_str(&table(&result.trials).text(terminal));
-    text.push('\n');
-    result.to_string().lines().for_each(|line| paragraph(&mut text, line, terminal));
-    text
-}
-
-/// Table of trials.
-fn table(trials: &[SearchTrial]) -> TextTable {
-    let has_failed = trials.iter().any(|trial| trial.measurement.failed > 0);
-    let mut columns = vec![
-        ("rate", true),
-        ("duration", true),
-        ("purpose", false),
-        ("result", false),
-        ("p99", true),
-        ("max", true),
-        ("service p99", true),
-    ];
-    columns.extend(has_failed.then_some(("failed", true)));
-    let mut table = TextTable::new(&columns);
-    for trial in trials {
-        let of = &trial.measurement;
-        let max = of.response.max().map_or("-".to_owned(), |max| numbers().value(max));
-        let outcome = match (trial.is_passed, trial.is_generator_limited) {
-            (true, _) => "pass",
-            (false, false) => "fail",
-            (false, true) => "generator",
-        };
-        let mut cells = vec![
-            format_rate(trial.rate),
-            format_duration(trial.duration_ns),
-            purpose(trial).to_owned(),
-            outcome.to_owned(),
-            p99(&of.response),
-            max,
-            p99(&of.service),
-        ];
-        cells.extend(has_failed.then(|| count(of.failed)));
-        table.row(cells);
-    }
-    table
 }

@@ -3,16 +3,15 @@
 use hist::{Bracket, Mixture};
 use query::{LabelSet, QueryResult, ResultData, SeriesPoints, StepValue, Stream};
 
-use crate::command::escape_control;
-use crate::hist::intervals;
-use crate::hist::terminal::{Terminal, TextStyle};
-use crate::hist::value_formatter;
-use crate::store::plural;
-use crate::time;
+use render::terminal::{Terminal, TextStyle};
+use render::text::escape_control;
+use render::text::plural;
+use render::time::whole_duration_text;
+use render::value_formatter;
 
-use super::number_formatter::{EstimateNote, NumberFormatter, number_bracket};
-use super::text_table::{TIME, TextTable};
 use api::maxima::Maxima;
+use render::number_formatter::{EstimateNote, NumberFormatter};
+use render::table::{TIME, TextTable};
 
 /// Streams that are told moment by moment; of more, each has a line.
 const STREAMS_MAX: usize = 6;
@@ -364,7 +363,7 @@ impl ResultPage<'_> {
                         }
                     },
                 };
-                let time = intervals::time_text(reading.time, time_precision_ns(reading.time));
+                let time = render::time::time_text(reading.time, time_precision_ns(reading.time));
                 table.row([time].into_iter().chain(cells).collect());
             }
             self.table(&table);
@@ -398,23 +397,23 @@ pub(super) fn step_time(answer: &QueryResult, at: usize) -> String {
     } else {
         time_precision_ns(rows)
     });
-    intervals::time_text(steps.time(at), row_ns)
+    render::time::time_text(steps.time(at), row_ns)
 }
 
 /// A length of time: `30 min`.
 pub(super) fn duration_text(ns: i64) -> String {
-    let text = time::duration_text(ns);
+    let text = whole_duration_text(ns);
     let unit = text.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(text.len());
     match &text[unit..] {
         // No round length.
-        "ns" => intervals::duration_text(ns),
+        "ns" => render::time::duration_text(ns),
         _ => format!("{} {}", &text[..unit], &text[unit..]),
     }
 }
 
 /// What [`intervals::time`] needs to know to show all of a time.
 fn time_precision_ns(ns: i64) -> i64 {
-    if ns % intervals::NS_PER_S == 0 { intervals::NS_PER_S } else { 1 }
+    if ns % render::time::NS_PER_S == 0 { render::time::NS_PER_S } else { 1 }
 }
 
 /// A distribution in a cell.
@@ -518,4 +517,9 @@ pub(super) fn stream_name(labels: &LabelSet) -> String {
         "" => escape_control(&labels.to_string()),
         label => escape_control(label),
     }
+}
+
+/// The bracket of a number; `None` of a distribution.
+pub(super) fn number_bracket(value: &Option<StepValue>) -> Option<Bracket> {
+    value.as_ref().and_then(StepValue::bracket)
 }

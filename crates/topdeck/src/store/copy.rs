@@ -7,9 +7,13 @@ use anyhow::Result;
 use journal::{Compression, Settings};
 use store::{SnapshotInfo, Store};
 
-use crate::command::{escape_control, print_stdout};
-use crate::journal::{format, parse};
-use crate::store::{disk, open, plural, row_count_text, with_dir};
+use crate::command::print_stdout;
+use crate::journal::parse;
+use crate::store::{disk, open, row_count_text, with_dir};
+use render::bytes::format_bytes;
+use render::text::escape_control;
+use render::text::plural;
+use render::text::shell_quote;
 
 /// Copy a store as it is now into a new folder
 ///
@@ -68,8 +72,7 @@ Exit status:
 pub(crate) fn snapshot(options: &SnapshotOptions) -> Result<ExitCode> {
     let store = open(&options.dir)?;
     let made = store.snapshot(&disk(), &options.to).map_err(with_dir(&options.dir))?;
-    let (dir, to) =
-        (format::shell_quote(&options.dir), escape_control(&options.to.display().to_string()));
+    let (dir, to) = (shell_quote(&options.dir), escape_control(&options.to.display().to_string()));
     print_stdout(
         format!("made a snapshot of {dir} in {to}: {}\n", content_summary(&made)).as_bytes(),
     )?;
@@ -99,6 +102,6 @@ fn content_summary(made: &SnapshotInfo) -> String {
         plural(made.series, "series", "series"),
         plural(made.parts, "part", "parts"),
         row_count_text(made.rows),
-        format::format_bytes(made.bytes)
+        format_bytes(made.bytes)
     )
 }

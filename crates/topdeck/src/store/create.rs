@@ -7,9 +7,10 @@ use anyhow::Result;
 use journal::{Compression, Settings};
 use store::{RetentionRule, Store};
 
-use crate::command::{escape_control, print_stdout};
+use crate::command::print_stdout;
 use crate::journal::{format, parse};
 use crate::store::{disk, open, retention_rules, with_dir};
+use render::text::escape_control;
 
 /// Make a store in a folder
 ///

@@ -7,10 +7,12 @@ use anyhow::{Result, bail};
 use model::Selector;
 
 use crate::command::print_stdout;
-use crate::store::{find_series, open, parse_selector, plural, row_count_text, with_dir};
+use crate::store::{find_series, open, parse_selector, row_count_text, with_dir};
 use crate::time::{self, TimeExpr};
 use api::json::Json::{self, Object};
 use api::json::integer;
+use render::text::plural;
+use render::time::precise_time_text;
 
 /// Delete rows of series within a time, at every resolution
 ///
@@ -60,15 +62,15 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     let now = journal::wall_clock()();
     let (from, to) = (options.from.to_unix_ns(now), options.to.to_unix_ns(now));
     if from >= to {
-        bail!("--from {} is not before --to {}", time::time_text(from), time::time_text(to));
+        bail!("--from {} is not before --to {}", precise_time_text(from), precise_time_text(to));
     }
     let store = open(&options.dir)?;
     let found = find_series(&store.view().map_err(&told)?, &options.dir, &options.selector)?;
     let about = format!(
         "{} between {} and {}",
         plural(found.len() as u64, "series", "series"),
-        time::time_text(from),
-        time::time_text(to)
+        precise_time_text(from),
+        precise_time_text(to)
     );
     if !options.yes {
         let first = &found[0].series;

@@ -12,10 +12,12 @@ use model::{Gap, Sample, Selector, Series, SeriesKind};
 use store::{ReadView, SeriesEntryRef};
 
 use crate::command::print_message;
-use crate::journal::format;
 use crate::journal::progress_line::ProgressLine;
-use crate::store::{find_series, open, parse_selector, parse_unit, stat, with_dir};
+use crate::store::{find_series, open, parse_selector, stat, with_dir};
 use crate::time::{self, TimeExpr};
+use render::number_formatter::parse_unit;
+use render::time::precise_time_text;
+use render::value_formatter;
 
 /// Write rows as they came, as lines that `topdeck import` reads back without loss
 ///
@@ -69,7 +71,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     let from = options.from.map_or(i64::MIN, |from| from.to_unix_ns(now));
     let to = options.to.map_or(i64::MAX, |to| to.to_unix_ns(now));
     if from >= to {
-        bail!("--from {} is not before --to {}", time::time_text(from), time::time_text(to));
+        bail!("--from {} is not before --to {}", precise_time_text(from), precise_time_text(to));
     }
     let (mut out, name): (Box<dyn Write>, _) = if options.out.as_os_str() == "-" {
         (Box::new(BufWriter::new(io::stdout().lock())), "standard output".to_owned())
@@ -94,7 +96,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     if rows == 0 && gaps.is_empty() {
         let dir = options.dir.display();
         let extent = view.time_range(&found).map_err(&told)?.map_or(String::new(), |extent| {
-            let (start, end) = (time::time_text(extent.start), time::time_text(extent.end));
+            let (start, end) = (precise_time_text(extent.start), precise_time_text(extent.end));
             format!("; of these series there are rows or rollups from {start} to {end}")
         });
         bail!("{dir}: no rows as they came in that time{extent}");
@@ -136,7 +138,7 @@ fn write_series(
         frames::write_sample(&mut line, &reading);
         written = out.write_all(line.as_bytes());
         *rows += 1;
-        progress.show(|_| format!("{} rows", format::count(*rows)));
+        progress.show(|_| format!("{} rows", value_formatter::count(*rows)));
     })?;
     Ok(written.map(|()| gaps))
 }

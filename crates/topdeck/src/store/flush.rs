@@ -7,9 +7,10 @@ use anyhow::Result;
 use store::{Store, StoreStat};
 
 use crate::command::{print_message, print_stdout};
-use crate::journal::format;
 use crate::journal::progress_line::ProgressLine;
-use crate::store::{open, plural, row_count_text, with_dir};
+use crate::store::{open, row_count_text, with_dir};
+use render::bytes::format_bytes;
+use render::text::plural;
 
 /// Flush the in-memory head to parts
 ///
@@ -108,7 +109,7 @@ pub(crate) fn content_summary(stat: &StoreStat) -> String {
         "{} with {}, {}",
         plural(stat.parts.len() as u64, "part", "parts"),
         row_count_text(count),
-        format::format_bytes(bytes)
+        format_bytes(bytes)
     );
     if stat.head_rows > 0 {
         text.push_str(&format!("; {} in memory and journal", row_count_text(stat.head_rows)));

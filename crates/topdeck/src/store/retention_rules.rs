@@ -3,8 +3,9 @@
 use model::Selector;
 use store::{Resolution, RetentionRule};
 
-use crate::journal::format;
 use crate::time;
+use render::table::format_table;
+use render::time::whole_duration_text;
 
 const FOREVER: &str = "forever";
 
@@ -32,7 +33,7 @@ pub(crate) fn parse_rule(text: &str) -> Result<RetentionRule, String> {
 
 /// As [`parse`] reads it.
 pub(crate) fn format_rule(keep: &RetentionRule) -> String {
-    let duration = keep.duration.map_or_else(|| FOREVER.to_owned(), time::duration_text);
+    let duration = keep.duration.map_or_else(|| FOREVER.to_owned(), whole_duration_text);
     match &keep.selector {
         Selector::All => format!("{} {duration}", keep.resolution),
         selector => format!("{} {duration} {selector}", keep.resolution),
@@ -53,7 +54,7 @@ pub(crate) fn rules_text(keep: &[RetentionRule]) -> String {
         })
         .map(|resolution| resolution.name())
         .collect();
-    let mut text = format!("It keeps:\n{}", format::format_table(&rows, [false]));
+    let mut text = format!("It keeps:\n{}", format_table(&rows, [false]));
     if !forever.is_empty() {
         text.push_str(&format!(
             "The first rule that names a row's resolution and series counts; what no rule names stays for ever \

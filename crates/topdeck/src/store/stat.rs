@@ -7,13 +7,17 @@ use anyhow::Result;
 use model::{Gap, Selector};
 use store::{PartInfo, Resolution, StoreStat};
 
-use crate::command::{escape_control, print_stdout};
-use crate::journal::format;
+use crate::command::print_stdout;
 use crate::store::retention;
-use crate::store::{open, plural, retention_rules, row_count_text, with_dir};
-use crate::time;
+use crate::store::{open, retention_rules, row_count_text, with_dir};
 use api::json::Json::{self, List, Null, Object, Text};
 use api::json::integer;
+use render::bytes::format_bytes;
+use render::table::format_table;
+use render::text::escape_control;
+use render::text::plural;
+use render::time::precise_time_text;
+use render::value_formatter;
 
 /// Show how a store is: series, parts, time, journal, gaps, what it keeps
 #[derive(clap::Args)]
@@ -95,7 +99,7 @@ fn stat_text(dir: &Path, seen: &StoreReport) -> String {
     let StoreReport { stat, time_range: extent, backlog } = seen;
     let range = match extent {
         Some(range) => {
-            format!("{} to {}", time::time_text(range.start), time::time_text(range.end))
+            format!("{} to {}", precise_time_text(range.start), precise_time_text(range.end))
         }
         None => "no rows".to_owned(),
     };
@@ -106,8 +110,8 @@ fn stat_text(dir: &Path, seen: &StoreReport) -> String {
             "series",
             format!(
                 "{}, known with {} of memory",
-                format::count(stat.series),
-                format::format_bytes(stat.index_bytes)
+                value_formatter::count(stat.series),
+                format_bytes(stat.index_bytes)
             ),
         ),
         (
@@ -115,7 +119,7 @@ fn stat_text(dir: &Path, seen: &StoreReport) -> String {
             format!(
                 "{} in {} of memory",
                 row_count_text(stat.head_rows),
-                format::format_bytes(stat.head_bytes)
+                format_bytes(stat.head_bytes)
             ),
         ),
         (
@@ -128,14 +132,14 @@ fn stat_text(dir: &Path, seen: &StoreReport) -> String {
         ),
         (
             "parts",
-            format!("{}, {}", format::count(stat.parts.len() as u64), format::format_bytes(total)),
+            format!("{}, {}", value_formatter::count(stat.parts.len() as u64), format_bytes(total)),
         ),
     ];
     let lines = lines.map(|(name, value)| [name.to_owned(), value]);
     let mut text = format!(
         "{}\n{}",
         escape_control(&dir.display().to_string()),
-        format::format_table(&lines, [false; 2])
+        format_table(&lines, [false; 2])
     );
     if !stat.parts.is_empty() {
         text.push('\n');
@@ -152,15 +156,15 @@ fn parts_table(stat: &StoreStat) -> String {
     let rows = resolution_totals(&stat.parts).into_iter().map(|sum| {
         [
             sum.resolution.name().to_owned(),
-            format::count(sum.parts),
-            format::count(sum.chunks),
-            format::count(sum.rows),
-            format::format_bytes(sum.bytes),
+            value_formatter::count(sum.parts),
+            value_formatter::count(sum.chunks),
+            value_formatter::count(sum.rows),
+            format_bytes(sum.bytes),
             format!("{:.1}", sum.bytes as f64 / sum.rows.max(1) as f64),
         ]
     });
     let rows: Vec<_> = [head].into_iter().chain(rows).collect();
-    format::format_table(&rows, [false, true, true, true, true, true])
+    format_table(&rows, [false, true, true, true, true, true])
 }
 
 fn list_line(word: &str, all: impl ExactSizeIterator<Item = String>) -> String {
@@ -178,8 +182,8 @@ fn list_line(word: &str, all: impl ExactSizeIterator<Item = String>) -> String {
 pub(crate) fn gap_text(gap: &Gap) -> String {
     escape_control(&format!(
         "{} to {}: {gap}",
-        time::time_text(gap.start),
-        time::time_text(gap.end)
+        precise_time_text(gap.start),
+        precise_time_text(gap.end)
     ))
 }
 

@@ -6,13 +6,18 @@ use std::process::ExitCode;
 use anyhow::Result;
 use store::{ScrubDamage, ScrubReport};
 
-use crate::command::{escape_control, print_stdout};
+use crate::command::print_stdout;
+use crate::journal::parse;
 use crate::journal::progress_line::ProgressLine;
-use crate::journal::{format, parse};
-use crate::store::{open, plural, row_count_text, with_dir};
-use crate::time;
+use crate::store::{open, row_count_text, with_dir};
 use api::json::Json::{self, Bool, List, Null, Object, Text};
 use api::json::integer;
+use render::bytes::format_bytes;
+use render::text::escape_control;
+use render::text::plural;
+use render::text::shell_quote;
+use render::time::precise_time_text;
+use render::value_formatter;
 
 /// Read everything, and say what is damaged; changes nothing
 #[derive(clap::Args)]
@@ -104,7 +109,7 @@ fn report_text(dir: &Path, report: &ScrubReport, mend: bool) -> String {
         "read {} with {}, {}",
         plural(report.parts, "part", "parts"),
         plural(report.chunks, "chunk", "chunks"),
-        format::format_bytes(report.bytes)
+        format_bytes(report.bytes)
     );
     if report.damage.is_empty() {
         return format!("{read}: intact, all checksums match\n");
@@ -120,9 +125,9 @@ fn report_text(dir: &Path, report: &ScrubReport, mend: bool) -> String {
     }
     let more = report.damage.len().saturating_sub(DAMAGE_SHOWN);
     if more > 0 {
-        text.push_str(&format!("  and {} more\n", format::count(more as u64)));
+        text.push_str(&format!("  and {} more\n", value_formatter::count(more as u64)));
     }
-    let dir = format::shell_quote(dir);
+    let dir = shell_quote(dir);
     if !report.rebuilt_days.is_empty() {
         let days: Vec<String> = report.rebuilt_days.iter().map(|&day| date(day)).collect();
         text.push_str(&format!("rollups rebuilt: {}\n", days.join(", ")));
@@ -147,7 +152,7 @@ fn loss_text(damage: &ScrubDamage) -> String {
 }
 
 fn date(day: i64) -> String {
-    let text = time::time_text(day);
+    let text = precise_time_text(day);
     text.split(' ').next().unwrap_or(&text).to_owned()
 }
 

@@ -18,11 +18,10 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use crate::background;
-use crate::hist::terminal::Terminal;
-use crate::top::app_state::AppState;
-use crate::top::detail_selection::DetailSelection;
-use crate::top::process_monitor::ProcessMonitor;
-use crate::top::{keys, page_view};
+use inspect::top::app_state::AppState;
+use inspect::top::process_monitor::ProcessMonitor;
+use inspect::top::{keys, page_view, sample_all};
+use render::terminal::Terminal;
 
 /// A signal is seen so late at the most.
 const WAIT_NS: u64 = 200_000_000;
@@ -135,17 +134,4 @@ fn event_loop(
         }
     }
     Ok(())
-}
-
-/// Looks at all processes, now.
-pub(crate) fn sample_all(
-    board: &mut AppState,
-    watch: &mut ProcessMonitor,
-    close: &DetailSelection,
-    after_pause: bool,
-) {
-    let looks = watch.sample_all(close);
-    let (at_ns, wall) = (clock::now(), clock::wall());
-    board.errors.clone_from(&watch.errors);
-    board.record_samples(looks, at_ns, wall.unix_ns, after_pause);
 }

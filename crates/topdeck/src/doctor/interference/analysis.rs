@@ -3,8 +3,8 @@
 use hist::LimitInclusion;
 
 use super::experiment_run::ExperimentRun;
-use crate::hist::value_formatter::{count, quantile_name};
-use crate::journal::format::format_ns;
+use render::time::format_ns;
+use render::value_formatter::{count, quantile_name};
 
 /// A quantile needs so many values above it.
 const SAMPLES_ABOVE_MIN: f64 = 10.0;

@@ -2,8 +2,8 @@
 
 use hist::Histogram;
 
-use crate::hist::value_formatter::count;
-use crate::journal::format::{format_ns, format_table};
+use render::value_formatter::count;
+use render::{table::format_table, time::format_ns};
 
 /// Where the columns by powers of ten part: each value belongs to the column above.
 pub(crate) const LIMITS_NS: [u64; 6] = [1_000, 10_000, 100_000, 1_000_000, 10_000_000, 100_000_000];

@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 use disk::Region;
 
 use super::experiment::PreparedExperiment;
-use crate::journal::format::format_bytes;
+use render::bytes::format_bytes;
 
 /// What is mapped each time, and what memory is counted in.
 const PIECE_BYTES: u64 = 1 << 20;

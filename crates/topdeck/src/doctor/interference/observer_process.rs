@@ -17,7 +17,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::observer::{self, ObserverSpec};
 use crate::background;
-use crate::command::escape_control;
+use render::text::escape_control;
 
 /// How long a reader may take for its first round.
 const READY_TIMEOUT: Duration = Duration::from_secs(20);

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use super::experiment::PreparedExperiment;
-use crate::hist::value_formatter::count;
+use render::value_formatter::count;
 
 const PROGRAMS: [&str; 2] = ["/bin/true", "/usr/bin/true"];
 

@@ -4,7 +4,7 @@
 use shm::{Counter, Histogram, MetricBuilder};
 
 use super::experiment::PreparedExperiment;
-use crate::hist::value_formatter::count;
+use render::value_formatter::count;
 
 /// What this process shows: as much as a server does.
 const COUNTERS: usize = 100;

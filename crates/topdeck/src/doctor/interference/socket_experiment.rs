@@ -8,7 +8,7 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use super::experiment::PreparedExperiment;
-use crate::hist::value_formatter::count;
+use render::value_formatter::count;
 
 /// About 110 MB of the kernel's memory.
 pub(crate) const MOST: u64 = 50_000;

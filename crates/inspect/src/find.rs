@@ -1,0 +1,298 @@
+//! Process lookup by id, program name, or file path.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
+
+use shm::{AttachedProcess, MetricsFile, ProcessState};
+
+use crate::{InspectError, Result, listing};
+
+/// Candidates that a message lists.
+const LISTED_MAX: usize = 20;
+
+/// A matched process with its metrics.
+#[derive(Debug)]
+pub struct MatchedProcess {
+    /// Its metrics file.
+    pub attached: AttachedProcess,
+    /// Its file is not the one it writes to, but was copied from that.
+    pub(crate) is_copy: bool,
+}
+
+impl MatchedProcess {
+    /// The name of its program.
+    pub fn program(&self) -> &str {
+        let program = self.attached.program();
+        program.rsplit('/').next().unwrap_or(program)
+    }
+
+    /// Its id where it runs.
+    pub fn running_pid(&self) -> Option<u32> {
+        match self.attached.metrics_file().state {
+            ProcessState::Running { pid } if !self.is_copy => Some(pid),
+            _ => None,
+        }
+    }
+
+    /// What became of it, in a word or a few.
+    pub fn state_text(&self) -> &'static str {
+        match self.attached.metrics_file().state {
+            ProcessState::Running { .. } if self.is_copy => "running, this is a copy",
+            fate => fate.name(),
+        }
+    }
+
+    /// `sample (pid 1234)`.
+    pub fn name(&self) -> String {
+        let program = if self.program().is_empty() { "unknown" } else { self.program() };
+        format!("{program} (pid {})", self.attached.pid())
+    }
+}
+
+/// All that show metrics, the latest first, and what could not be read.
+pub fn find_all() -> (Vec<MatchedProcess>, Vec<String>) {
+    let (found, problems) = shm::list_metrics_files();
+    let mut problems: Vec<String> = problems.iter().map(ToString::to_string).collect();
+    (attach_all(found, &mut problems), problems)
+}
+
+/// Opens their files, but for those that were removed meanwhile.
+fn attach_all(found: Vec<MetricsFile>, problems: &mut Vec<String>) -> Vec<MatchedProcess> {
+    let mut processes = Vec::new();
+    for found in found {
+        match AttachedProcess::new(found) {
+            Ok(attached) => processes.push(MatchedProcess { attached, is_copy: false }),
+            Err(error) if is_removed(&error) => {}
+            Err(error) => problems.push(error.to_string()),
+        }
+    }
+    processes
+}
+
+/// Whether a file was removed meanwhile.
+fn is_removed(error: &shm::Error) -> bool {
+    matches!(error, shm::Error::Io { cause, .. } if cause.kind() == std::io::ErrorKind::NotFound)
+}
+
+/// Which of several of one name is meant.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum MatchPreference {
+    /// One that runs, if there is one.
+    Running,
+    /// One that is gone.
+    Exited,
+}
+
+/// The process that a person means, and a remark if the choice is not obvious.
+pub fn find_one(text: &str, prefer: MatchPreference) -> Result<(MatchedProcess, Option<String>)> {
+    if text.contains('/') {
+        return Ok((open_path(Path::new(text))?, None));
+    }
+    let no_process = |message: String| Err(InspectError::NoProcess(message));
+    let Candidates { mut processes, others, errors: problems } = find_candidates(text);
+    let fates: Vec<ProcessState> =
+        processes.iter().map(|one| one.attached.metrics_file().state).collect();
+    let mut remark = None;
+    let at = match choose(&fates, prefer) {
+        ProcessChoice::Index(at) => at,
+        ProcessChoice::Latest { at, of } => {
+            let path = processes[at].attached.metrics_file().path.display();
+            remark =
+                Some(format!("{of} that are gone are called {text:?}; this is the latest, {path}"));
+            at
+        }
+        ProcessChoice::Ambiguous(many) => {
+            let list: Vec<String> = many.iter().map(|&at| process_line(&processes[at])).collect();
+            let (count, lines) = (list.len(), bullet_lines(&list));
+            return no_process(format!(
+                "{count} processes are called {text:?}; say which, by its pid:{lines}"
+            ));
+        }
+        ProcessChoice::StillRunning(at) => {
+            return no_process(format!(
+                "{} runs; see it with `topdeck cat {text}` or `topdeck in-flight {text}`",
+                processes[at].name()
+            ));
+        }
+        ProcessChoice::None if Path::new(text).exists() => {
+            return Ok((open_path(Path::new(text))?, None));
+        }
+        ProcessChoice::None => {
+            return no_process(no_match_message(text, &others, prefer, &problems));
+        }
+    };
+    Ok((processes.swap_remove(at), remark))
+}
+
+/// Whether anybody is meant by a text that is no path.
+pub fn matches_any(text: &str) -> bool {
+    !text.contains('/') && !find_candidates(text).processes.is_empty()
+}
+
+/// Processes that match a text.
+struct Candidates {
+    /// Those that have it as their pid or, if there are none, as their name.
+    processes: Vec<MatchedProcess>,
+    /// All others, if nobody is meant.
+    others: Vec<MatchedProcess>,
+    /// Why some could not be read.
+    errors: Vec<String>,
+}
+
+fn find_candidates(text: &str) -> Candidates {
+    let (found, problems) = shm::list_metrics_files();
+    let mut problems: Vec<String> = problems.iter().map(ToString::to_string).collect();
+    let pid: Option<u32> = text.parse().ok();
+    // Of the one that is known by its pid the file is opened, and of no other.
+    let (of_pid, rest): (Vec<MetricsFile>, Vec<MetricsFile>) =
+        found.into_iter().partition(|found| Some(found.pid()) == pid);
+    let processes = attach_all(of_pid, &mut problems);
+    if !processes.is_empty() {
+        return Candidates { processes, others: Vec::new(), errors: problems };
+    }
+    let (processes, others) =
+        attach_all(rest, &mut problems).into_iter().partition(|process| process.program() == text);
+    Candidates { processes, others, errors: problems }
+}
+
+/// Choice among matching processes.
+#[derive(Debug, PartialEq, Eq)]
+enum ProcessChoice {
+    None,
+    Index(usize),
+    /// The latest of so many that are gone.
+    Latest {
+        at: usize,
+        of: usize,
+    },
+    /// Any of these, all of which run.
+    Ambiguous(Vec<usize>),
+    /// One that runs, where one that is gone was asked for.
+    StillRunning(usize),
+}
+
+/// Chooses by what became of them, the latest first.
+fn choose(fates: &[ProcessState], prefer: MatchPreference) -> ProcessChoice {
+    let all = 0..fates.len();
+    let (run, gone): (Vec<usize>, Vec<usize>) =
+        all.partition(|&at| matches!(fates[at], ProcessState::Running { .. }));
+    match (prefer, &run[..], &gone[..]) {
+        (_, [], []) => ProcessChoice::None,
+        (MatchPreference::Running, [one], _)
+        | (_, [], [one])
+        | (MatchPreference::Exited, _, [one]) => ProcessChoice::Index(*one),
+        (MatchPreference::Running, [_, _, ..], _) => ProcessChoice::Ambiguous(run),
+        (MatchPreference::Exited, [one, ..], []) => ProcessChoice::StillRunning(*one),
+        (_, _, [first, ..]) => {
+            // One that was only replaced has a successor that says more.
+            let latest = gone.iter().find(|&&at| fates[at] != ProcessState::Replaced);
+            ProcessChoice::Latest { at: *latest.unwrap_or(first), of: gone.len() }
+        }
+    }
+}
+
+fn process_line(process: &MatchedProcess) -> String {
+    format!("{}, {}, since {}", process.name(), process.state_text(), listing::start_text(process))
+}
+
+fn bullet_lines(list: &[String]) -> String {
+    let mut text: String = list.iter().take(LISTED_MAX).map(|line| format!(" {line};")).collect();
+    if list.len() > LISTED_MAX {
+        text.push_str(&format!(" and {} more;", list.len() - LISTED_MAX));
+    }
+    text.trim_end_matches(';').to_owned()
+}
+
+fn no_match_message(
+    text: &str,
+    others: &[MatchedProcess],
+    prefer: MatchPreference,
+    problems: &[String],
+) -> String {
+    let who =
+        if prefer == MatchPreference::Exited { "that is gone" } else { "that shows metrics here" };
+    let mut message = format!("no process {who} is called {text:?} or has it as its pid");
+    let is_wanted =
+        |it: &&MatchedProcess| it.running_pid().is_none() == (prefer == MatchPreference::Exited);
+    let list: Vec<String> = others.iter().filter(is_wanted).map(process_line).collect();
+    if list.is_empty() {
+        message.push_str(", and there is no other");
+    } else {
+        message.push_str(&format!("; there are:{}", bullet_lines(&list)));
+    }
+    message.push_str("; `topdeck ls --all` lists all; ");
+    message.push_str(&no_metrics_advice());
+    if !problems.is_empty() {
+        message.push_str(&format!("; not read: {}", problems.join("; ")));
+    }
+    message
+}
+
+/// What to do where nobody shows anything.
+pub fn no_metrics_advice() -> String {
+    let folder = match std::env::var(shm::ENV_VARIABLE) {
+        Ok(folder) if !folder.is_empty() && folder != "off" => {
+            format!(" ({folder} was looked at, too)")
+        }
+        _ => String::new(),
+    };
+    format!(
+        "a program shows metrics once it has used one; if it runs with another {0} than this, set {0} to the same \
+         folder{folder}, or name its file",
+        shm::ENV_VARIABLE
+    )
+}
+
+fn open_path(path: &Path) -> Result<MatchedProcess> {
+    let same = |a: &fs::Metadata, b: &fs::Metadata| (a.dev(), a.ino()) == (b.dev(), b.ino());
+    let here =
+        fs::metadata(path).map_err(|cause| InspectError::Path { path: path.to_owned(), cause })?;
+    let is_same =
+        |found: &MetricsFile| fs::metadata(&found.path).is_ok_and(|there| same(&here, &there));
+    if let Some(found) = shm::list_metrics_files().0.into_iter().find(is_same) {
+        return Ok(MatchedProcess { attached: AttachedProcess::new(found)?, is_copy: false });
+    }
+    let found = shm::metrics_file_at(path)?;
+    let is_copy = match found.state {
+        ProcessState::Running { pid } => !is_open_in(pid, &here),
+        _ => false,
+    };
+    Ok(MatchedProcess { attached: AttachedProcess::new(found)?, is_copy })
+}
+
+/// Whether a process has a file open: then it is the one that it writes to. Its mappings are not
+/// looked at: that takes a lock which it may wait for.
+fn is_open_in(pid: u32, file: &fs::Metadata) -> bool {
+    let open = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
+    open.filter_map(|entry| fs::metadata(entry.path()).ok())
+        .any(|it| (it.dev(), it.ino()) == (file.dev(), file.ino()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RUNNING: ProcessState = ProcessState::Running { pid: 1 };
+
+    #[track_caller]
+    fn check(fates: &[ProcessState], running: ProcessChoice, gone: ProcessChoice) {
+        assert_eq!(choose(fates, MatchPreference::Running), running);
+        assert_eq!(choose(fates, MatchPreference::Exited), gone);
+    }
+
+    #[test]
+    fn running_or_latest_exited_process_is_chosen() {
+        use ProcessChoice::{Ambiguous, Index, Latest, None, StillRunning};
+        use ProcessState::{Exited, Replaced, Terminated, Unknown};
+        check(&[], None, None);
+        check(&[RUNNING], Index(0), StillRunning(0));
+        check(&[Terminated], Index(0), Index(0));
+        check(&[Terminated, RUNNING], Index(1), Index(0));
+        check(&[RUNNING, Terminated, RUNNING], Ambiguous(vec![0, 2]), Index(1));
+        check(&[RUNNING, RUNNING], Ambiguous(vec![0, 1]), StillRunning(0));
+        check(&[Exited, Terminated], Latest { at: 0, of: 2 }, Latest { at: 0, of: 2 });
+        check(&[Replaced, RUNNING, Unknown], Index(1), Latest { at: 2, of: 2 });
+        check(&[Replaced, Replaced], Latest { at: 0, of: 2 }, Latest { at: 0, of: 2 });
+    }
+}

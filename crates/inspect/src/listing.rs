@@ -1,0 +1,78 @@
+//! What is said of a process beside its metrics: whose it is, since when, how much memory its file
+//! takes.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt as _;
+
+use crate::find::MatchedProcess;
+use render::bytes::format_bytes;
+use render::time::format_time;
+use render::time::precise_time_text;
+use render::value_formatter::count;
+
+/// Since when it shows metrics; of formats that do not say, unknown.
+pub(crate) fn start_text(process: &MatchedProcess) -> String {
+    match process.attached.reader() {
+        Some(reader) => format_time(reader.process().created_unix_ns),
+        None => "unknown".to_owned(),
+    }
+}
+
+/// Who owns its file: a name where there is one.
+pub(crate) fn owner_name(process: &MatchedProcess) -> String {
+    let Ok(found) = fs::metadata(&process.attached.metrics_file().path) else {
+        return "unknown".to_owned();
+    };
+    let uid = found.uid().to_string();
+    let users = fs::read_to_string("/etc/passwd").unwrap_or_default();
+    let name = users.lines().find_map(|line| {
+        let mut fields = line.split(':');
+        let name = fields.next()?;
+        (fields.nth(1)? == uid).then(|| name.to_owned())
+    });
+    name.unwrap_or(uid)
+}
+
+/// What its file takes of memory.
+pub(crate) fn memory_text(process: &MatchedProcess) -> String {
+    let found = fs::metadata(&process.attached.metrics_file().path);
+    found.map_or_else(|_| "unknown".to_owned(), |found| format_bytes(found.blocks() * 512))
+}
+
+/// How many series it shows.
+pub(crate) fn series_count_text(process: &mut MatchedProcess) -> String {
+    let known = match process.attached.reader() {
+        Some(reader) => Ok(reader.len()),
+        None => process.attached.metrics().map(|metrics| metrics.len()),
+    };
+    known.map_or_else(|_| "unknown".to_owned(), |series| count(series as u64))
+}
+
+/// The first lines of a report on a process: who it is, and what of it is missing.
+pub(crate) fn heading_lines(process: &MatchedProcess) -> Vec<String> {
+    let attached = &process.attached;
+    let format = attached.metrics_file().format.name();
+    let mut lines = vec![format!("{}, {}, {format}", process.name(), process.state_text())];
+    if !attached.command().is_empty() {
+        lines.push(format!("  command  {}", attached.command()));
+    }
+    lines.push(format!("  file     {}", attached.metrics_file().path.display()));
+    let Some(reader) = attached.reader() else { return lines };
+    let of = reader.process();
+    lines.push(format!(
+        "  since    {}",
+        precise_time_text(of.created_unix_ns / 1_000_000 * 1_000_000)
+    ));
+    let missing = [
+        (of.lost_records, "records found no room and are missing"),
+        (
+            of.rejected_series,
+            "times a series found no room: it is missing, or counted in overflow=\"true\" of its name",
+        ),
+        (of.shared_lane_threads, "threads found no lane of their own, and record more slowly"),
+    ];
+    for (n, what) in missing.into_iter().filter(|(n, _)| *n > 0) {
+        lines.push(format!("  note     {} {what}", count(n)));
+    }
+    lines
+}

@@ -1,0 +1,58 @@
+//! The list of the processes that show metrics, as text.
+
+use render::table::format_table;
+use render::text::escape_control;
+use render::value_formatter::count;
+use shm::ProcessState;
+
+use crate::find::MatchedProcess;
+use crate::listing;
+
+/// A table of the processes that run, or of all of them; and how many are not listed.
+pub fn to_text(processes: &mut [MatchedProcess], with_exited: bool) -> String {
+    let (gone, running): (Vec<&MatchedProcess>, Vec<&MatchedProcess>) =
+        processes.iter().partition(|process| process.running_pid().is_none());
+    let others = (!with_exited && !gone.is_empty()).then(|| hidden_summary(&gone));
+    let none_runs = running.is_empty();
+    let mut text = String::new();
+    if with_exited || !none_runs {
+        let heading = ["pid", "program", "format", "user", "since", "series", "state", "memory"];
+        let mut rows = vec![heading.map(str::to_owned)];
+        let wanted = processes.iter_mut().filter(|it| with_exited || it.running_pid().is_some());
+        rows.extend(wanted.map(process_row));
+        let right = [true, false, false, false, false, true, false, true];
+        text.push_str(&format_table(&rows, right));
+    } else {
+        text.push_str("  no process that shows metrics runs\n");
+    }
+    text.extend(others);
+    text
+}
+
+fn process_row(process: &mut MatchedProcess) -> [String; 8] {
+    let series = listing::series_count_text(process);
+    [
+        process.attached.pid().to_string(),
+        escape_control(process.program()),
+        process.attached.metrics_file().format.name().to_owned(),
+        escape_control(&listing::owner_name(process)),
+        listing::start_text(process),
+        series,
+        process.state_text().to_owned(),
+        listing::memory_text(process),
+    ]
+}
+
+/// How many are not shown, and where to see them.
+fn hidden_summary(gone: &[&MatchedProcess]) -> String {
+    let of = |fate| gone.iter().filter(|it| it.attached.metrics_file().state == fate).count();
+    let parts = [
+        (of(ProcessState::Terminated), "terminated"),
+        (of(ProcessState::Exited), "ended"),
+        (of(ProcessState::Replaced), "were replaced"),
+        (of(ProcessState::Unknown), "may run elsewhere"),
+    ];
+    let parts = parts.into_iter().filter(|(n, _)| *n > 0);
+    let parts: Vec<String> = parts.map(|(n, what)| format!("{} {what}", count(n as u64))).collect();
+    format!("  Not listed: {}; --all lists them.\n", parts.join(", "))
+}

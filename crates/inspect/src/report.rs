@@ -1,0 +1,87 @@
+//! All that a process shows, and what happened to it, as rows of a table.
+
+use collect::Unit;
+use shm::snapshot::ProcessMetric;
+
+use crate::metric_patterns::MetricPatterns;
+use crate::reference_time::ReferenceTime;
+use crate::value_change::ValueChange;
+use crate::{derived, values};
+use render::table::format_table;
+use render::text::escape_control;
+use render::value_formatter::count;
+
+/// One row for each metric that is wanted: its name, its value and what follows from it and others.
+pub(crate) fn metrics_table(
+    metrics: &[ProcessMetric],
+    wanted: &MetricPatterns,
+    as_of: &ReferenceTime,
+) -> String {
+    let mut rows: Vec<[String; 2]> = Vec::new();
+    for (at, metric) in metrics.iter().enumerate().filter(|(_, metric)| wanted.matches(metric)) {
+        let mut value = values::format_value(metric, as_of);
+        let remark = derived::derived_remark(metrics, at);
+        if !remark.is_empty() {
+            value.push_str(&format!(" ({remark})"));
+        }
+        rows.push([escape_control(&values::series_name(metric)), escape_control(&value)]);
+    }
+    rows.sort();
+    format_table(&rows, [false, false])
+}
+
+/// How often, or how much, in a second; nothing where no time lies between the looks, or nobody
+/// knows how much.
+pub(crate) fn rate_text(unit: Option<&Unit>, n: f64, over_ns: Option<u64>) -> String {
+    match over_ns {
+        None | Some(0) => String::new(),
+        Some(ns) => values::format_rate(unit, n * 1e9 / ns as f64),
+    }
+}
+
+/// What is said of what cannot be, if the looks are in their order and of one process.
+pub(crate) const COUNTER_RESET: &str = "less than before";
+
+/// One row for what happened to a metric: name, how much, how much in a second, and more.
+pub(crate) fn change_row(
+    metric: &ProcessMetric,
+    change: &ValueChange,
+    over_ns: Option<u64>,
+) -> [String; 4] {
+    let (unit, show) = (values::parse_unit(&metric.unit), values::metric_formatter(metric));
+    let times = |n: u64| rate_text(None, n as f64, over_ns);
+    let more = |n: u64| format!("+{}", count(n));
+    let row = match change {
+        ValueChange::Added(by) => {
+            let rate = rate_text(unit.as_ref(), by.as_float(), over_ns);
+            [format!("+{}", values::format_number(unit.as_ref(), *by)), rate, String::new()]
+        }
+        ValueChange::Set { by, now } => {
+            let sign = if *by < 0.0 { "" } else { "+" };
+            let by = match by.is_finite() {
+                true => format!("{sign}{}", show.exact(*by)),
+                false => "changed".to_owned(),
+            };
+            [by, String::new(), format!("now {}", values::format_number(unit.as_ref(), *now))]
+        }
+        ValueChange::TextChanged(text) => {
+            ["changed".to_owned(), String::new(), format!("now {text:?}")]
+        }
+        ValueChange::Recorded(of) => {
+            let [n, p50, p99, max] = values::distribution_cells(&show, of);
+            let detail = format!("p50 {p50}, p99 {p99}, max {max}");
+            [format!("+{n}"), times(of.count()), detail]
+        }
+        ValueChange::InFlightChanged { started: began, ended, now } => {
+            let detail = format!("{} ended, now {} in flight", count(*ended), count(*now));
+            [format!("{} began", more(*began)), times(*began), detail]
+        }
+        ValueChange::Heartbeat(beats) => {
+            [format!("{} beats", more(*beats)), times(*beats), String::new()]
+        }
+        ValueChange::CounterReset => [COUNTER_RESET.to_owned(), String::new(), String::new()],
+        ValueChange::Unknown(why) => ["unknown".to_owned(), String::new(), (*why).to_owned()],
+    };
+    let [how_much, rate, detail] = row;
+    [values::series_name(metric), how_much, rate, detail].map(|cell| escape_control(&cell))
+}

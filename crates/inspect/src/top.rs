@@ -1,0 +1,57 @@
+//! The model and the pages of `topdeck top`: every process of this host that shows metrics, over
+//! time.
+//!
+//! [`process_monitor`] finds processes and samples them, in the detail that [`detail_selection`]
+//! asks for; `metric_interval` is what happened between two samples; `series_history`,
+//! `process_history` and [`app_state`] keep that and know what is selected; `columns` and
+//! `column_table` write it, [`page_view`] draws the screen and [`once`] the text. Only
+//! [`process_monitor`] reads files; nothing here writes to the terminal.
+
+mod ansi;
+pub mod app_state;
+mod column_table;
+mod columns;
+pub mod detail_selection;
+mod distribution;
+#[cfg(test)]
+mod fixtures;
+pub mod keys;
+mod metric_interval;
+pub mod once;
+pub mod page_view;
+mod partial_value;
+mod process_history;
+pub mod process_monitor;
+mod process_sample;
+mod series_history;
+mod sort_order;
+
+use crate::top::app_state::AppState;
+use crate::top::detail_selection::DetailSelection;
+use crate::top::process_monitor::ProcessMonitor;
+
+/// Samples all processes, now.
+pub fn sample_all(
+    board: &mut AppState,
+    watch: &mut ProcessMonitor,
+    close: &DetailSelection,
+    after_pause: bool,
+) {
+    let looks = watch.sample_all(close);
+    let (at_ns, wall) = (clock::now(), clock::wall());
+    board.errors.clone_from(&watch.errors);
+    board.record_samples(looks, at_ns, wall.unix_ns, after_pause);
+}
+
+/// Why nothing is shown, and what to do.
+pub fn no_process_message(asked: Option<&str>) -> String {
+    match asked {
+        None => "no process of this host shows metrics in shared memory that may be read: a program does once it uses the crate shm, \
+                 or runs on a Java virtual machine"
+            .to_owned(),
+        Some(asked) => format!(
+            "no process with {asked:?} in the name of its program, or as its id, shows metrics in shared memory that may be read; \
+             `topdeck ls` lists those that do"
+        ),
+    }
+}

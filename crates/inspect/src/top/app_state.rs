@@ -1,0 +1,401 @@
+//! Application state and key handling; no clock, no I/O.
+
+use std::cell::Cell;
+use std::path::PathBuf;
+
+use crate::top::detail_selection::DetailSelection;
+use crate::top::process_history::ProcessHistory;
+use crate::top::process_sample::ProcessSample;
+use crate::top::series_history::SeriesHistory;
+use crate::top::sort_order::{SortKey, SortOrder, matches_filter};
+
+/// One that ended stays so long.
+const EXITED_SHOWN_NS: u64 = 10_000_000_000;
+/// Intervals that keys go through.
+const INTERVALS_NS: [u64; 7] = [
+    100_000_000,
+    200_000_000,
+    500_000_000,
+    1_000_000_000,
+    2_000_000_000,
+    5_000_000_000,
+    10_000_000_000,
+];
+/// An interval that is so much longer than wanted is told.
+const LATE_RATIO: f64 = 1.2;
+const LATE_NS: u64 = 20_000_000;
+
+/// All that is shown.
+#[derive(Debug)]
+pub struct AppState {
+    pub(crate) processes: Vec<ProcessHistory>,
+    pub(crate) page: AppPage,
+    /// Sorted by, in the list of processes and in that of metrics.
+    pub(crate) order: SortOrder,
+    pub(crate) series_order: SortOrder,
+    /// What is shown, in the same two lists.
+    pub(crate) filter: String,
+    pub(crate) series_filter: String,
+    /// Whether keys are text of the filter.
+    pub is_editing: bool,
+    /// Whether no samples are taken.
+    pub is_paused: bool,
+    pub(crate) is_helping: bool,
+    /// Whether the user wants to leave.
+    pub is_done: bool,
+    /// From one sample to the next, in nanoseconds.
+    pub interval_ns: u64,
+    pub(crate) last_sample: Option<SampleTime>,
+    /// What could not be looked at.
+    pub errors: Vec<String>,
+    process: Option<PathBuf>,
+    series: Option<String>,
+    pub(crate) window: HistogramWindow,
+    /// Lines of a long page that are above the screen.
+    pub(crate) scroll: usize,
+    /// How many can be, as the page was drawn last.
+    pub(crate) scroll_max: Cell<usize>,
+}
+
+/// Time of the latest samples.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SampleTime {
+    pub(crate) at_ns: u64,
+    /// The same as time of day: nanoseconds since 1970.
+    pub(crate) unix_ns: i64,
+    /// Since the looks before; `None` after the first.
+    pub(crate) interval_ns: Option<u64>,
+    pub(crate) is_late: bool,
+    pub(crate) is_after_pause: bool,
+}
+
+/// Current page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum AppPage {
+    Processes,
+    Process,
+    Histogram,
+}
+
+/// Which values the pictures of a histogram are of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum HistogramWindow {
+    Minute,
+    Start,
+    Interval,
+}
+
+/// Action of a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KeyAction {
+    /// So many rows down.
+    Move(isize),
+    /// The first row.
+    First,
+    /// The last row.
+    Last,
+    /// Opens the selected row.
+    Open,
+    /// Back to the page before.
+    Back,
+    /// Takes the filter away, or goes back.
+    Escape,
+    /// Ends the program.
+    Quit,
+    /// Sorts by the next column.
+    Sort,
+    /// Reverses the order.
+    Reverse,
+    /// Begins to edit the filter.
+    Filter,
+    /// Pauses, or goes on.
+    Pause,
+    /// A longer interval.
+    Longer,
+    /// A shorter interval.
+    Shorter,
+    /// Another window of a histogram.
+    Window,
+    /// Shows the keys.
+    Help,
+    /// While a filter is written.
+    Char(char),
+    /// Removes the last character of the filter.
+    Erase,
+    /// Ends editing and keeps the filter.
+    Accept,
+    /// Ends editing and removes the filter.
+    Clear,
+}
+
+impl AppState {
+    /// No process, and an interval in nanoseconds.
+    pub fn new(interval_ns: u64) -> AppState {
+        AppState {
+            processes: Vec::new(),
+            page: AppPage::Processes,
+            order: SortOrder::new(SortKey::Rate),
+            series_order: SortOrder::new(SortKey::Metric),
+            filter: String::new(),
+            series_filter: String::new(),
+            is_editing: false,
+            is_paused: false,
+            is_helping: false,
+            is_done: false,
+            interval_ns,
+            last_sample: None,
+            errors: Vec::new(),
+            process: None,
+            series: None,
+            window: HistogramWindow::Minute,
+            scroll: 0,
+            scroll_max: Cell::new(0),
+        }
+    }
+
+    /// Whether no process is known.
+    pub fn is_empty(&self) -> bool {
+        self.processes.is_empty()
+    }
+
+    /// Takes note of looks at all processes, made at this time.
+    pub(crate) fn record_samples(
+        &mut self,
+        looks: Vec<ProcessSample>,
+        at_ns: u64,
+        unix_ns: i64,
+        after_pause: bool,
+    ) {
+        let length_ns = self.last_sample.map(|moment| at_ns.saturating_sub(moment.at_ns));
+        let wanted = self.interval_ns as f64 * LATE_RATIO;
+        let is_late = length_ns
+            .is_some_and(|length| length as f64 > wanted && length > self.interval_ns + LATE_NS);
+        self.last_sample = Some(SampleTime {
+            at_ns,
+            unix_ns,
+            interval_ns: length_ns,
+            is_late: is_late && !after_pause,
+            is_after_pause: after_pause,
+        });
+        for look in looks {
+            let is_open =
+                self.page != AppPage::Processes && self.process.as_ref() == Some(&look.path);
+            match self.processes.iter_mut().find(|known| known.path == look.path) {
+                Some(known) => known.record(look, is_open),
+                None => self.processes.push(ProcessHistory::new(look, is_open)),
+            }
+        }
+        // The page of one that is gone stays for as long as somebody looks at it.
+        let open = if self.page == AppPage::Processes { None } else { self.process.clone() };
+        self.processes.retain(|process| {
+            let is_recent =
+                process.exited_ns.is_none_or(|gone| at_ns.saturating_sub(gone) <= EXITED_SHOWN_NS);
+            is_recent || open.as_ref() == Some(&process.path)
+        });
+    }
+
+    /// What the next look is to see closely: what the screen shows, and what the next key may open.
+    pub fn detail_selection(&self) -> DetailSelection {
+        let row = |process: &ProcessHistory| {
+            Some((process.path.clone(), process.busiest_name()?.to_owned()))
+        };
+        DetailSelection {
+            is_all: false,
+            process: self.selected_process().map(|process| process.path.clone()),
+            rows: self.processes.iter().filter_map(row).collect(),
+        }
+    }
+
+    /// The processes that are shown, in order.
+    pub(crate) fn visible_processes(&self) -> Vec<&ProcessHistory> {
+        let mut rows: Vec<&ProcessHistory> = self
+            .processes
+            .iter()
+            .filter(|process| {
+                let metric = process.busiest().map_or("", |series| &series.display_name);
+                let pid = process.pid.to_string();
+                matches_filter(&self.filter, &[&process.program, &pid, metric])
+            })
+            .collect();
+        self.order.sort_processes(&mut rows);
+        rows
+    }
+
+    /// The metrics of the open process that are shown, in order.
+    pub(crate) fn visible_series(&self) -> Vec<&SeriesHistory> {
+        let Some(process) = self.selected_process() else { return Vec::new() };
+        let mut rows = process.rows();
+        rows.retain(|series| matches_filter(&self.series_filter, &[&series.display_name]));
+        self.series_order.sort_series(&mut rows);
+        rows
+    }
+
+    /// The process that is selected: in the list the first one if the one that was is not shown any
+    /// more.
+    pub(crate) fn selected_process(&self) -> Option<&ProcessHistory> {
+        if self.page == AppPage::Processes {
+            return self.visible_processes().get(self.selected()).copied();
+        }
+        self.processes.iter().find(|process| Some(&process.path) == self.process.as_ref())
+    }
+
+    /// The metric that is selected.
+    pub(crate) fn selected_series(&self) -> Option<&SeriesHistory> {
+        let rows = self.visible_series();
+        if self.page == AppPage::Histogram {
+            let process = self.selected_process()?;
+            return process
+                .rows()
+                .into_iter()
+                .find(|series| Some(&series.display_name) == self.series.as_ref());
+        }
+        rows.get(self.selected()).copied()
+    }
+
+    /// Which row is selected.
+    pub(crate) fn selected(&self) -> usize {
+        let found = match self.page {
+            AppPage::Processes => self
+                .visible_processes()
+                .iter()
+                .position(|process| Some(&process.path) == self.process.as_ref()),
+            _ => self
+                .visible_series()
+                .iter()
+                .position(|series| Some(&series.display_name) == self.series.as_ref()),
+        };
+        found.unwrap_or(0)
+    }
+
+    fn select(&mut self, row: usize) {
+        match self.page {
+            AppPage::Processes => {
+                let rows = self.visible_processes();
+                let row = row.min(rows.len().saturating_sub(1));
+                self.process = rows.get(row).map(|process| process.path.clone());
+            }
+            _ => {
+                let rows = self.visible_series();
+                let row = row.min(rows.len().saturating_sub(1));
+                self.series = rows.get(row).map(|series| series.display_name.clone());
+            }
+        }
+    }
+
+    /// Does what a key means.
+    pub fn apply(&mut self, action: KeyAction) {
+        // Any key puts the help away.
+        if std::mem::take(&mut self.is_helping) && action != KeyAction::Quit {
+            return;
+        }
+        match action {
+            KeyAction::Move(by) => self.move_selection(by),
+            KeyAction::First => self.move_selection(isize::MIN / 2),
+            KeyAction::Last => self.move_selection(isize::MAX / 2),
+            KeyAction::Open => self.open_selected(),
+            KeyAction::Back => self.close_page(),
+            KeyAction::Escape
+                if !self.filter_mut().is_empty() && self.page != AppPage::Histogram =>
+            {
+                self.filter_mut().clear();
+            }
+            KeyAction::Escape if self.page == AppPage::Processes => {}
+            KeyAction::Escape => self.close_page(),
+            KeyAction::Quit => self.is_done = true,
+            KeyAction::Sort => {
+                let is_of_series = self.page == AppPage::Process;
+                let order = self.order_mut();
+                *order = SortOrder::new(order.by.next(is_of_series));
+            }
+            KeyAction::Reverse => {
+                let order = self.order_mut();
+                order.is_reversed = !order.is_reversed;
+            }
+            KeyAction::Filter => self.is_editing = self.page != AppPage::Histogram,
+            KeyAction::Pause => self.is_paused = !self.is_paused,
+            KeyAction::Longer => {
+                let next = INTERVALS_NS.into_iter().find(|ns| *ns > self.interval_ns);
+                self.interval_ns = next.unwrap_or(self.interval_ns);
+            }
+            KeyAction::Shorter => {
+                let next = INTERVALS_NS.into_iter().rev().find(|ns| *ns < self.interval_ns);
+                self.interval_ns = next.unwrap_or(self.interval_ns);
+            }
+            KeyAction::Window => {
+                self.window = match self.window {
+                    HistogramWindow::Minute => HistogramWindow::Start,
+                    HistogramWindow::Start => HistogramWindow::Interval,
+                    HistogramWindow::Interval => HistogramWindow::Minute,
+                };
+            }
+            KeyAction::Help => self.is_helping = true,
+            KeyAction::Char(c) if !c.is_control() => self.filter_mut().push(c),
+            KeyAction::Char(_) => {}
+            KeyAction::Erase => {
+                self.filter_mut().pop();
+            }
+            KeyAction::Accept => self.is_editing = false,
+            KeyAction::Clear => {
+                self.is_editing = false;
+                self.filter_mut().clear();
+            }
+        }
+    }
+
+    fn move_selection(&mut self, by: isize) {
+        if self.page == AppPage::Histogram {
+            let last = self.scroll_max.get();
+            self.scroll = self.scroll.saturating_add_signed(by).min(last);
+        } else {
+            self.select(self.selected().saturating_add_signed(by));
+        }
+    }
+
+    fn open_selected(&mut self) {
+        match self.page {
+            AppPage::Processes => {
+                let path = self.selected_process().map(|process| process.path.clone());
+                let shown = self
+                    .selected_process()
+                    .and_then(ProcessHistory::busiest)
+                    .map(|series| series.display_name.clone());
+                if path.is_none() {
+                    return;
+                }
+                (self.process, self.series) = (path, shown);
+                self.page = AppPage::Process;
+                self.series_filter.clear();
+                let open =
+                    self.processes.iter_mut().find(|one| Some(&one.path) == self.process.as_ref());
+                if let Some(open) = open {
+                    open.series.iter_mut().for_each(SeriesHistory::update_stats);
+                }
+            }
+            AppPage::Process => {
+                if let Some(series) = self.selected_series().filter(|series| series.is_histogram())
+                {
+                    self.series = Some(series.display_name.clone());
+                    self.page = AppPage::Histogram;
+                    self.scroll = 0;
+                }
+            }
+            AppPage::Histogram => {}
+        }
+    }
+
+    fn close_page(&mut self) {
+        match self.page {
+            AppPage::Processes => self.is_done = true,
+            AppPage::Process => self.page = AppPage::Processes,
+            AppPage::Histogram => self.page = AppPage::Process,
+        }
+    }
+
+    fn order_mut(&mut self) -> &mut SortOrder {
+        if self.page == AppPage::Process { &mut self.series_order } else { &mut self.order }
+    }
+
+    fn filter_mut(&mut self) -> &mut String {
+        if self.page == AppPage::Processes { &mut self.filter } else { &mut self.series_filter }
+    }
+}

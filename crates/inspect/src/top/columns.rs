@@ -1,0 +1,283 @@
+//! What stands in the rows: of processes, and of the metrics of one.
+
+use collect::Unit;
+use hist::Bracket;
+use shm::ProcessState;
+use shm::snapshot::MetricValue;
+
+use crate::top::column_table::{ColumnHeading, TableCell};
+use crate::top::process_history::{PendingOperations, ProcessHistory, pending_in};
+use crate::top::series_history::SeriesHistory;
+use crate::values;
+use render::terminal::TextStyle;
+use render::terminal::sparkline::{self, Sparkline};
+use render::value_formatter::{self, ValueFormatter};
+
+/// A column of either table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum TableColumn {
+    Pid,
+    Program,
+    Metric,
+    Value,
+    Rate,
+    P50,
+    P99,
+    Max,
+    InFlight,
+    Errors,
+    Spark,
+}
+
+/// What is not known.
+const UNKNOWN: &str = "?";
+/// What is known to be nothing.
+const NO_VALUE: &str = "-";
+
+impl TableColumn {
+    /// Those of processes; without those that no process has anything for.
+    pub(crate) fn process_columns(all: &[&ProcessHistory]) -> Vec<TableColumn> {
+        use TableColumn::{Errors, InFlight, Max, Metric, P50, P99, Pid, Program, Rate, Spark};
+        let mut columns = vec![Pid, Program, Metric, Rate, P50, P99, Max, InFlight, Errors, Spark];
+        columns.retain(|column| match column {
+            InFlight => all.iter().any(|process| process.pending().is_some()),
+            Errors => all.iter().any(|process| process.errors().is_some()),
+            _ => true,
+        });
+        columns
+    }
+
+    /// Those of the metrics of a process.
+    pub(crate) const SERIES_COLUMNS: [TableColumn; 7] = [
+        TableColumn::Metric,
+        TableColumn::Value,
+        TableColumn::Rate,
+        TableColumn::P50,
+        TableColumn::P99,
+        TableColumn::Max,
+        TableColumn::Spark,
+    ];
+
+    /// Its heading; the column that rows are sorted by is marked.
+    pub(crate) fn heading(self, sorted: Option<bool>) -> ColumnHeading {
+        let (text, is_right, rank, least, most) = match self {
+            TableColumn::Program => ("program", false, 0, 8, 24),
+            TableColumn::Max => ("max", true, 1, 9, 12),
+            TableColumn::P99 => ("p99", true, 2, 8, 12),
+            TableColumn::Rate => ("rate", true, 3, 8, 10),
+            // A number that is cut is another number.
+            TableColumn::Pid => ("pid", true, 4, 10, 10),
+            TableColumn::InFlight => ("in flight", true, 5, 12, 18),
+            TableColumn::Value => ("value", true, 5, 9, 24),
+            TableColumn::Metric => ("metric", false, 6, 16, 48),
+            TableColumn::P50 => ("p50", true, 7, 8, 12),
+            TableColumn::Errors => ("errors", true, 8, 8, 10),
+            TableColumn::Spark => ("p99, last 60 s", false, 9, 14, sparkline::CELLS_MAX),
+        };
+        let mark = match sorted {
+            Some(true) => "▼",
+            Some(false) => "▲",
+            None => "",
+        };
+        ColumnHeading { text: format!("{text}{mark}"), is_right, rank, least, most }
+    }
+
+    /// Its cell in the row of a process.
+    pub(crate) fn process_cell(self, process: &ProcessHistory) -> TableCell {
+        let series = process.busiest();
+        match self {
+            TableColumn::Pid => TableCell::text(process.pid.to_string()),
+            TableColumn::Program => {
+                TableCell::Text(process.program.clone(), Some(TextStyle::Heading))
+            }
+            TableColumn::Metric => match (exit_word(process), &process.error, series) {
+                (Some(gone), ..) => TableCell::Text(exit_text(gone, process), Some(TextStyle::Max)),
+                (None, Some(_), _) => {
+                    TableCell::Text("cannot be read".into(), Some(TextStyle::Max))
+                }
+                (None, None, Some(series)) => TableCell::text(&series.display_name),
+                (None, None, None) => {
+                    TableCell::Text("no histogram".into(), Some(TextStyle::Faint))
+                }
+            },
+            TableColumn::InFlight => match process.pending() {
+                Some(pending) => TableCell::text(pending_text(pending)),
+                None => TableCell::Text(NO_VALUE.into(), Some(TextStyle::Faint)),
+            },
+            TableColumn::Errors => match process.errors() {
+                Some(Some(rate)) => {
+                    let paint = if rate > 0.0 { Some(TextStyle::Max) } else { None };
+                    TableCell::Text(values::format_rate(None, rate), paint)
+                }
+                Some(None) => TableCell::text(UNKNOWN),
+                None => TableCell::Text(NO_VALUE.into(), Some(TextStyle::Faint)),
+            },
+            _ => match series {
+                Some(series) => self.series_cell(series, process.sampled_ns),
+                None => TableCell::Text(NO_VALUE.into(), Some(TextStyle::Faint)),
+            },
+        }
+    }
+
+    /// Its cell in the row of a metric.
+    pub(crate) fn series_cell(self, series: &SeriesHistory, now_ns: u64) -> TableCell {
+        let quantile =
+            |pick: fn(&crate::top::metric_interval::IntervalStats) -> Option<Bracket>| {
+                if !series.is_histogram() {
+                    return TableCell::text("");
+                }
+                match series.stats.as_ref() {
+                    None => TableCell::text(UNKNOWN),
+                    Some(figures) => {
+                        TableCell::text(pick(figures).map_or(NO_VALUE.to_owned(), |value| {
+                            ValueFormatter::new(series.unit.as_ref()).estimate(value.estimate)
+                        }))
+                    }
+                }
+            };
+        match self {
+            TableColumn::Metric => TableCell::text(&series.display_name),
+            TableColumn::Value => TableCell::text(value_text(series, now_ns)),
+            TableColumn::Rate => match (&series.interval, series.value()) {
+                (_, Some(MetricValue::Gauge(_) | MetricValue::Text(_))) => TableCell::text(""),
+                (Some(interval), _) => TableCell::text(
+                    interval.rate().map_or(UNKNOWN.to_owned(), |rate| rate_text(series, rate)),
+                ),
+                (None, _) => TableCell::text(UNKNOWN),
+            },
+            TableColumn::P50 => quantile(|figures| figures.p50),
+            TableColumn::P99 => quantile(|figures| figures.p99),
+            TableColumn::Max => match series.stats.as_ref().map(|figures| figures.max) {
+                Some(Some(max)) => {
+                    let shown = ValueFormatter::new(series.unit.as_ref()).estimate(max.estimate);
+                    let mark = if max.is_exact() { "" } else { "~" };
+                    TableCell::Text(format!("{mark}{shown}"), Some(TextStyle::Max))
+                }
+                _ => quantile(|figures| figures.max),
+            },
+            TableColumn::Spark => TableCell::Spark(p99_sparkline(series)),
+            _ => TableCell::text(""),
+        }
+    }
+}
+
+/// The word for one that is gone.
+fn exit_word(process: &ProcessHistory) -> Option<&'static str> {
+    process.state.has_exited().then(|| process.state.name())
+}
+
+fn exit_text(gone: &str, process: &ProcessHistory) -> String {
+    match process.pending() {
+        Some(PendingOperations { count: 0, .. }) | None => gone.to_owned(),
+        Some(PendingOperations { count, .. }) => {
+            format!("{gone}, {} in flight", value_formatter::count(count))
+        }
+    }
+}
+
+/// `12, 3.400 s`: how many, and how old the oldest is.
+fn pending_text(pending: PendingOperations) -> String {
+    match pending {
+        PendingOperations { count: 0, .. } => "0".into(),
+        PendingOperations { count, oldest_ns: Some(age) } => {
+            format!("{}, {}", value_formatter::count(count), age_text(age))
+        }
+        PendingOperations { count, oldest_ns: None } => {
+            format!("{}, ?", value_formatter::count(count))
+        }
+    }
+}
+
+/// Three digits are enough of an age.
+pub(crate) fn age_text(ns: u64) -> String {
+    let (number, unit) = match ns {
+        0..1_000 => (ns as f64, "ns"),
+        1_000..1_000_000 => (ns as f64 / 1e3, "us"),
+        1_000_000..1_000_000_000 => (ns as f64 / 1e6, "ms"),
+        _ => (ns as f64 / 1e9, "s"),
+    };
+    format!("{} {unit}", values::format_three_digits(number))
+}
+
+/// How much was counted in a second: with its unit where that scales, so that there is room for it.
+fn rate_text(series: &SeriesHistory, per_second: f64) -> String {
+    let scales = |unit: &&Unit| **unit == Unit::Bytes || unit.in_nanoseconds().is_some();
+    let unit = series.unit.as_ref().filter(|_| !series.is_histogram()).filter(scales);
+    values::format_rate(unit, per_second)
+}
+
+fn value_text(series: &SeriesHistory, now_ns: u64) -> String {
+    let unit = series.unit.as_ref();
+    if let Some(count) = series.recorded() {
+        return format!("{} values", value_formatter::count(count));
+    }
+    match series.value() {
+        None => UNKNOWN.into(),
+        Some(value) => match value {
+            MetricValue::Counter(number) | MetricValue::Gauge(number) => {
+                values::format_number(unit, *number)
+            }
+            MetricValue::Text(text) => render::text::escape_control(text),
+            MetricValue::InFlight(table) => {
+                match pending_text(pending_in(table, now_ns)).as_str() {
+                    "0" => "none in flight".into(),
+                    text => text.to_owned(),
+                }
+            }
+            MetricValue::Heartbeat(beat) if beat.last_ns == 0 => "no beat yet".into(),
+            MetricValue::Heartbeat(beat) => {
+                let age = now_ns.saturating_sub(beat.last_ns);
+                let is_late = beat.every_ns > 0 && age > beat.every_ns.saturating_mul(2);
+                let late = if is_late { "LATE, " } else { "" };
+                format!("{late}beat {} ago", age_text(age))
+            }
+            _ => UNKNOWN.into(),
+        },
+    }
+}
+
+/// Why something in a row is not known, or what is wrong; nothing where all is well.
+pub(crate) fn row_status(process: &ProcessHistory) -> Option<String> {
+    if let Some(trouble) = &process.error {
+        return Some(format!("cannot be read: {trouble}"));
+    }
+    if process.dropped + process.rejected > 0 {
+        let (lost, refused) =
+            (value_formatter::count(process.dropped), value_formatter::count(process.rejected));
+        return Some(format!(
+            "{lost} records found no room and are missing; {refused} times a series found none: it is missing, or in overflow=\"true\""
+        ));
+    }
+    if let Some(gone) = exit_word(process) {
+        return Some(format!("{gone}: the numbers are the last it showed"));
+    }
+    if let Some(why) = process.busiest().and_then(SeriesHistory::unknown_reason) {
+        return Some(format!("? {why}"));
+    }
+    (process.state == ProcessState::Unknown).then(|| {
+        "whether it runs cannot be seen: it is in another namespace of process ids".to_owned()
+    })
+}
+
+/// The 99th percentile of each interval of the last minute.
+fn p99_sparkline(series: &SeriesHistory) -> Sparkline {
+    let points = series.points.iter().filter_map(|past| {
+        let p99 = past.p99.filter(|p99| p99.is_finite())?;
+        Some((past.interval.start_ns, past.interval.end_ns, p99))
+    });
+    Sparkline::new(points.collect(), series.last.as_ref().map_or(0, |last| last.0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ages_are_short_and_have_units() {
+        assert_eq!(age_text(0), "0 ns");
+        assert_eq!(age_text(2_500_000_000), "2.50 s");
+        assert_eq!(age_text(86_400_000_000_000), "86,400 s");
+        let one = PendingOperations { count: 1_200, oldest_ns: None };
+        assert_eq!(pending_text(one), "1,200, ?");
+    }
+}

@@ -1,0 +1,238 @@
+//! Metric change between two samples. Times are nanoseconds of `clock::now`.
+
+use hist::{Bracket, Histogram};
+use shm::snapshot::{MetricValue, NumericValue};
+
+use crate::top::partial_value::PartialValue;
+use crate::value_change;
+
+/// Change between two samples.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum IntervalChange {
+    /// It cannot be told, and why.
+    Unknown(&'static str),
+    /// So much was counted.
+    Counter(f64),
+    /// These values were recorded.
+    Histogram(Box<Histogram>),
+    /// It is no metric of what happens, but of what is.
+    None,
+}
+
+/// Interval and its change.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct MetricInterval {
+    pub(crate) start_ns: u64,
+    pub(crate) end_ns: u64,
+    pub(crate) change: IntervalChange,
+}
+
+/// Statistics of an interval.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct IntervalStats {
+    pub(crate) count: u64,
+    /// `None` where nothing was recorded. The maximum is exact where it is the greatest since the
+    /// process began, or its bucket holds one whole number.
+    pub(crate) p50: Option<Bracket>,
+    pub(crate) p99: Option<Bracket>,
+    pub(crate) max: Option<Bracket>,
+}
+
+const NS_PER_S: f64 = 1e9;
+pub(crate) const COUNTER_RESET: &str = "it is less than before: it began anew";
+pub(crate) const ONE_SAMPLE: &str =
+    "one look so far: it takes two to tell what happened between them";
+/// Threads of a process that may be in the midst of a record.
+const IN_FLIGHT_MAX: u64 = 64;
+const EMPTY_INTERVAL: &str = "two looks at the same moment";
+
+impl MetricInterval {
+    /// Between a look at a value and the next. Of a histogram whose buckets were not read at both,
+    /// how many values were recorded.
+    pub(crate) fn between(
+        before: (u64, &PartialValue),
+        now: (u64, &PartialValue),
+    ) -> MetricInterval {
+        match (before.1, now.1) {
+            (PartialValue::Full(first), PartialValue::Full(second)) => {
+                MetricInterval::new(before.0, now.0, || value_change(first, second))
+            }
+            _ => MetricInterval::between_counts(before, now),
+        }
+    }
+
+    /// The same, but of values only how many were recorded: that takes a hundredth of the time.
+    pub(crate) fn between_counts(
+        before: (u64, &PartialValue),
+        now: (u64, &PartialValue),
+    ) -> MetricInterval {
+        MetricInterval::new(before.0, now.0, || match (before.1.recorded(), now.1.recorded()) {
+            // Records that were under way are counted where buckets were not read, and not where
+            // they were.
+            (Some(first), Some(second)) if first > second && first - second <= IN_FLIGHT_MAX => {
+                IntervalChange::Counter(0.0)
+            }
+            (Some(first), Some(second)) => {
+                let counter = |n| MetricValue::Counter(NumericValue::Unsigned(n));
+                value_change(&counter(first), &counter(second))
+            }
+            _ => {
+                let value = |reading: &PartialValue| reading.counter().or(reading.value().cloned());
+                match (value(before.1), value(now.1)) {
+                    (Some(first), Some(second)) => value_change(&first, &second),
+                    _ => IntervalChange::None,
+                }
+            }
+        })
+    }
+
+    fn new(start_ns: u64, end_ns: u64, change: impl FnOnce() -> IntervalChange) -> MetricInterval {
+        let change =
+            if end_ns > start_ns { change() } else { IntervalChange::Unknown(EMPTY_INTERVAL) };
+        MetricInterval { start_ns, end_ns, change }
+    }
+
+    pub(crate) fn seconds(&self) -> f64 {
+        self.end_ns.saturating_sub(self.start_ns) as f64 / NS_PER_S
+    }
+
+    /// How much was counted, or how many values recorded.
+    pub(crate) fn count(&self) -> Option<f64> {
+        match &self.change {
+            IntervalChange::Counter(count) => Some(*count),
+            IntervalChange::Histogram(values) => Some(values.count() as f64),
+            IntervalChange::Unknown(_) | IntervalChange::None => None,
+        }
+    }
+
+    /// The same each second.
+    pub(crate) fn rate(&self) -> Option<f64> {
+        self.count().map(|count| count / self.seconds()).filter(|rate| rate.is_finite())
+    }
+
+    /// What was recorded, if that can be told.
+    pub(crate) fn values(&self) -> Option<&Histogram> {
+        match &self.change {
+            IntervalChange::Histogram(values) => Some(values),
+            _ => None,
+        }
+    }
+}
+
+impl IntervalStats {
+    pub(crate) fn new(values: &Histogram) -> IntervalStats {
+        let max = values.max();
+        // No percentile is shown above the maximum: where only its bucket is known, both are
+        // estimates.
+        let least = |value: Bracket| match max {
+            Some(max) => Bracket { estimate: value.estimate.min(max.estimate), ..value },
+            None => value,
+        };
+        let quantile = |q| values.quantile(q).map(least);
+        IntervalStats { count: values.count(), p50: quantile(0.5), p99: quantile(0.99), max }
+    }
+}
+
+fn value_change(before: &MetricValue, now: &MetricValue) -> IntervalChange {
+    use crate::value_change::ValueChange as Happened;
+    match (before, now) {
+        // What was set, or said, is shown as it is.
+        (_, MetricValue::Gauge(_) | MetricValue::Text(_)) => return IntervalChange::None,
+        (MetricValue::Unknown(_), now) if !matches!(now, MetricValue::Unknown(_)) => {
+            return IntervalChange::Unknown(ONE_SAMPLE);
+        }
+        _ => {}
+    }
+    match value_change::change_since(Some(before), now) {
+        Some(Happened::Added(by)) => IntervalChange::Counter(by.as_float()),
+        Some(Happened::Recorded(values)) => IntervalChange::Histogram(values),
+        Some(Happened::InFlightChanged { ended, .. }) => IntervalChange::Counter(ended as f64),
+        Some(Happened::Heartbeat(beats)) => IntervalChange::Counter(beats as f64),
+        Some(Happened::CounterReset) => IntervalChange::Unknown(COUNTER_RESET),
+        Some(Happened::Unknown(why)) => IntervalChange::Unknown(why),
+        Some(Happened::Set { .. } | Happened::TextChanged(_)) | None => IntervalChange::None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use hist::{Integers, Scheme};
+
+    fn recorded(values: &[u64]) -> PartialValue {
+        let mut histogram = Histogram::new(Scheme::Exp2(Integers::<5>::grid()));
+        values.iter().for_each(|&value| histogram.record(value as f64));
+        PartialValue::Full(MetricValue::Histogram(Box::new(histogram)))
+    }
+
+    /// Count, whether the maximum is exact, and its estimate, of what came between.
+    #[track_caller]
+    fn figures(before: &[u64], after: &[u64]) -> (u64, bool, f64) {
+        let all: Vec<u64> = before.iter().chain(after).copied().collect();
+        let (before, all) = (recorded(before), recorded(&all));
+        let interval = MetricInterval::between((0, &before), (500_000_000, &all));
+        let figures = IntervalStats::new(interval.values().expect("they grew"));
+        assert_eq!(interval.rate(), Some(figures.count as f64 * 2.0));
+        let max = figures.max.expect("something was recorded");
+        assert!(figures.p99.is_some_and(|p99| p99.estimate <= max.estimate));
+        (figures.count, max.is_exact(), max.estimate)
+    }
+
+    #[test]
+    fn new_maximum_is_exact_and_others_are_bucketed() {
+        assert_eq!(figures(&[1_000, 2_000], &[5_001, 70_003]), (2, true, 70_003.0));
+        let (count, is_exact, max) = figures(&[1_000, 99_999], &[5_001, 70_003]);
+        assert_eq!((count, is_exact), (2, false));
+        assert!((max - 70_003.0).abs() / 70_003.0 < 0.022, "{max}");
+    }
+
+    #[test]
+    fn unchanged_histogram_has_no_values() {
+        let (before, now) = (recorded(&[7]), recorded(&[7]));
+        let interval = MetricInterval::between((0, &before), (1_000_000_000, &now));
+        assert_eq!(interval.rate(), Some(0.0));
+        let figures = IntervalStats::new(interval.values().expect("it is known"));
+        assert_eq!((figures.count, figures.p99, figures.max), (0, None, None));
+    }
+
+    #[test]
+    fn counter_reset_is_unknown_with_a_reason() {
+        let interval = MetricInterval::between((0, &recorded(&[7, 8])), (9, &recorded(&[7])));
+        assert_eq!(interval.change, IntervalChange::Unknown(COUNTER_RESET));
+        let of = |n| PartialValue::Full(MetricValue::Counter(NumericValue::Unsigned(n)));
+        let interval = MetricInterval::between((0, &of(8)), (9, &of(7)));
+        assert_eq!(
+            (interval.rate(), interval.change),
+            (None, IntervalChange::Unknown(COUNTER_RESET))
+        );
+        let at_once = MetricInterval::between((9, &of(8)), (9, &of(9)));
+        assert_eq!(at_once.change, IntervalChange::Unknown(EMPTY_INTERVAL));
+    }
+
+    #[test]
+    fn counter_differences_are_exact() {
+        let of = |n| PartialValue::Full(MetricValue::Counter(NumericValue::Unsigned(n)));
+        let interval =
+            MetricInterval::between((0, &of(u64::MAX - 3)), (2_000_000_000, &of(u64::MAX)));
+        assert_eq!((interval.count(), interval.rate()), (Some(3.0), Some(1.5)));
+        let gauge = PartialValue::Full(MetricValue::Gauge(NumericValue::Signed(-4)));
+        assert_eq!(MetricInterval::between((0, &gauge), (9, &gauge)).change, IntervalChange::None);
+    }
+
+    #[test]
+    fn values_without_buckets_are_counted() {
+        let of = |before: &PartialValue, now: &PartialValue| {
+            let interval = MetricInterval::between((0, before), (1_000_000_000, now));
+            (interval.count(), interval.values().is_some())
+        };
+        assert_eq!(
+            of(&PartialValue::CountOnly(4), &PartialValue::CountOnly(9)),
+            (Some(5.0), false)
+        );
+        assert_eq!(of(&PartialValue::CountOnly(1), &recorded(&[7, 8])), (Some(1.0), false));
+        assert_eq!(of(&recorded(&[7]), &PartialValue::CountOnly(3)), (Some(2.0), false));
+        // One record was under way at the first look, and is none yet where buckets are read.
+        assert_eq!(of(&PartialValue::CountOnly(3), &recorded(&[7, 8])), (Some(0.0), false));
+        assert_eq!(of(&PartialValue::CountOnly(1_000), &recorded(&[7, 8])), (None, false));
+    }
+}

@@ -1,0 +1,405 @@
+//! History of one process: series, busiest metric, operations in flight.
+
+use std::collections::{BTreeMap, HashMap};
+use std::path::PathBuf;
+
+use hist::Histogram;
+use shm::ProcessState;
+use shm::snapshot::{InFlightSnapshot, MetricRole, MetricValue};
+
+use crate::top::partial_value::{PartialValue, SampledSeries};
+use crate::top::process_sample::ProcessSample;
+use crate::top::series_history::SeriesHistory;
+use render::text::escape_control;
+
+/// A row shows another metric only once that is so much busier: rows that change their metric every
+/// second cannot be read.
+const BUSIER_RATIO: f64 = 1.5;
+
+/// A process over time.
+#[derive(Debug)]
+pub(crate) struct ProcessHistory {
+    pub(crate) path: PathBuf,
+    pub(crate) pid: u32,
+    /// The name of its program, fit for a terminal.
+    pub(crate) program: String,
+    pub(crate) command: String,
+    pub(crate) format: &'static str,
+    pub(crate) state: ProcessState,
+    /// When it was found gone.
+    pub(crate) exited_ns: Option<u64>,
+    pub(crate) sampled_ns: u64,
+    /// Why it could not be read.
+    pub(crate) error: Option<String>,
+    pub(crate) dropped: u64,
+    pub(crate) rejected: u64,
+    /// In the order of the process's own list.
+    pub(crate) series: Vec<SeriesHistory>,
+    /// All histograms of a name together, where there are several and they are followed.
+    pub(crate) totals: BTreeMap<String, SeriesHistory>,
+    /// The name of the metric that the row of the process shows.
+    busiest: Option<String>,
+    pending: Option<PendingOperations>,
+    errors: Option<Option<f64>>,
+}
+
+/// Operations in flight of a process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct PendingOperations {
+    pub(crate) count: u64,
+    /// The age of the oldest. `None` where none is listed.
+    pub(crate) oldest_ns: Option<u64>,
+}
+
+impl ProcessHistory {
+    /// A process at the first look.
+    pub(crate) fn new(look: ProcessSample, is_open: bool) -> ProcessHistory {
+        let mut process = ProcessHistory {
+            path: look.path.clone(),
+            pid: look.pid,
+            program: escape_control(file_name(&look.program)),
+            command: escape_control(&look.command),
+            format: look.format,
+            state: look.state,
+            exited_ns: None,
+            sampled_ns: look.at_ns,
+            error: None,
+            dropped: 0,
+            rejected: 0,
+            series: Vec::new(),
+            totals: BTreeMap::new(),
+            busiest: None,
+            pending: None,
+            errors: None,
+        };
+        process.record(look, is_open);
+        process
+    }
+
+    /// Takes note of another look. Of a process that is open all metrics are followed, of others
+    /// the busiest.
+    pub(crate) fn record(&mut self, look: ProcessSample, is_open: bool) {
+        self.state = look.state;
+        self.sampled_ns = look.at_ns;
+        if self.state.has_exited() {
+            self.exited_ns.get_or_insert(look.at_ns);
+        }
+        (self.dropped, self.rejected) = (look.dropped, look.rejected);
+        let seen = match look.metrics {
+            Ok(seen) => seen,
+            Err(why) => {
+                self.error = Some(escape_control(&why));
+                return;
+            }
+        };
+        self.error = None;
+        let readings: Vec<PartialValue> =
+            seen.into_iter().enumerate().map(|(at, seen)| self.record_series(at, seen)).collect();
+        self.series.truncate(readings.len());
+        let groups = self.groups(&readings, is_open);
+        self.record_totals(&readings, &groups, look.at_ns);
+        let busiest = self.busiest.take();
+        for (series, reading) in self.series.iter_mut().zip(readings) {
+            let is_shown =
+                busiest.as_ref() == Some(&series.name) && !self.totals.contains_key(&series.name);
+            series.record(look.at_ns, reading, is_open || is_shown);
+        }
+        self.busiest = self.choose_busiest(busiest);
+        if let Some(name) = &self.busiest
+            && !self.totals.contains_key(name)
+        {
+            self.series
+                .iter_mut()
+                .filter(|series| series.name == *name)
+                .for_each(SeriesHistory::update_stats);
+        }
+        self.pending = self.all_pending();
+        self.errors = self.all_errors();
+    }
+
+    /// What was read of the series in a place, of which note is taken if it is a new one.
+    fn record_series(&mut self, at: usize, seen: SampledSeries) -> PartialValue {
+        let metric = match seen {
+            SampledSeries::Known(reading) => return reading,
+            SampledSeries::New(metric) => metric,
+        };
+        match self.series.get(at) {
+            // A series keeps its place; what has another name there is another series.
+            Some(known) if known.matches(&metric) => {}
+            Some(_) => self.series[at] = SeriesHistory::new(&metric),
+            None => self.series.push(SeriesHistory::new(&metric)),
+        }
+        PartialValue::Full(metric.value)
+    }
+
+    /// Places of the histograms of each name that has several, if they are followed together.
+    fn groups(&self, readings: &[PartialValue], is_open: bool) -> BTreeMap<String, Vec<usize>> {
+        let mut groups: BTreeMap<String, Vec<usize>> = BTreeMap::new();
+        for (at, (series, reading)) in self.series.iter().zip(readings).enumerate() {
+            let is_followed = is_open || self.busiest.as_ref() == Some(&series.name);
+            if is_followed && reading.histogram().is_some() {
+                match groups.get_mut(&series.name) {
+                    Some(members) => members.push(at),
+                    None => _ = groups.insert(series.name.clone(), vec![at]),
+                }
+            }
+        }
+        groups.retain(|_, members| members.len() > 1);
+        groups
+    }
+
+    fn record_totals(
+        &mut self,
+        readings: &[PartialValue],
+        groups: &BTreeMap<String, Vec<usize>>,
+        at_ns: u64,
+    ) {
+        self.totals.retain(|name, _| groups.contains_key(name));
+        for (name, members) in groups {
+            let of: Vec<&SeriesHistory> = members.iter().map(|&at| &self.series[at]).collect();
+            let is_new = self.totals.get(name).is_none_or(|total| total.members != members.len());
+            if is_new && let Some(mut total) = SeriesHistory::total(&of) {
+                match self.totals.remove(name) {
+                    // More series joined, which began at nothing.
+                    Some(known) => {
+                        let (shown, members) = (total.display_name, total.members);
+                        total = known;
+                        (total.display_name, total.members) = (shown, members);
+                    }
+                    // It is followed from now on; each member knows what it was at the last look.
+                    None => {
+                        let before = of
+                            .iter()
+                            .filter_map(|series| series.last.as_ref().map(|last| last.0))
+                            .max();
+                        if let (Some(before_ns), Some(whole)) = (before, merge_readings(&of)) {
+                            total.record(before_ns, whole, true);
+                        }
+                    }
+                }
+                self.totals.insert(name.clone(), total);
+            }
+            let values = members.iter().filter_map(|&at| readings[at].histogram());
+            let value = match merge_histograms(values) {
+                Some(whole) => MetricValue::Histogram(Box::new(whole)),
+                None => MetricValue::Unknown("its series have buckets that do not fit together"),
+            };
+            if let Some(total) = self.totals.get_mut(name) {
+                total.record(at_ns, PartialValue::Full(value), true);
+            }
+        }
+    }
+
+    /// The metric that had the most values lately: of those that take times, or else of all
+    /// histograms.
+    fn choose_busiest(&self, current: Option<String>) -> Option<String> {
+        let mut scores: HashMap<&str, (bool, f64)> = HashMap::new();
+        for series in self.series.iter().filter(|series| series.is_histogram()) {
+            let score = scores.entry(&series.name).or_insert((series.is_timing(), 0.0));
+            score.1 += series.score;
+        }
+        let key = |name: &str| scores.get(name).copied();
+        let best = scores.iter().max_by(|a, b| {
+            (a.1.0.cmp(&b.1.0)).then(a.1.1.total_cmp(&b.1.1)).then_with(|| b.0.cmp(a.0))
+        });
+        let (best, (is_timing, score)) = best?;
+        match current {
+            Some(name) => match key(&name) {
+                Some((kind, own)) if kind == *is_timing && *score <= own * BUSIER_RATIO => {
+                    Some(name)
+                }
+                _ => Some((*best).to_owned()),
+            },
+            None => Some((*best).to_owned()),
+        }
+    }
+
+    /// The name of the metric that the row of the process shows.
+    pub(crate) fn busiest_name(&self) -> Option<&str> {
+        self.busiest.as_deref()
+    }
+
+    /// What the row of the process shows: the busiest metric, all its series together.
+    pub(crate) fn busiest(&self) -> Option<&SeriesHistory> {
+        let name = self.busiest.as_ref()?;
+        self.totals.get(name).or_else(|| self.series.iter().find(|series| series.name == *name))
+    }
+
+    /// All rows of the page of the process: histograms first, and totals before their members.
+    pub(crate) fn rows(&self) -> Vec<&SeriesHistory> {
+        let mut rows = Vec::with_capacity(self.series.len() + self.totals.len());
+        // Members that were registered apart stand together all the same.
+        let mut members: HashMap<&str, Vec<&SeriesHistory>> = HashMap::new();
+        for series in self.series.iter().filter(|one| self.totals.contains_key(&one.name)) {
+            members.entry(&series.name).or_default().push(series);
+        }
+        for series in &self.series {
+            match self.totals.get(&series.name) {
+                None => rows.push(series),
+                Some(total) => {
+                    if let Some(all) = members.remove(series.name.as_str()) {
+                        rows.push(total);
+                        rows.extend(all);
+                    }
+                }
+            }
+        }
+        rows.sort_by_key(|series| !series.is_histogram());
+        rows
+    }
+
+    /// `None` where nothing of the kind is told.
+    pub(crate) fn pending(&self) -> Option<PendingOperations> {
+        self.pending
+    }
+
+    fn all_pending(&self) -> Option<PendingOperations> {
+        let all =
+            self.series.iter().filter_map(|series| match series.last.as_ref()?.1.value()? {
+                MetricValue::InFlight(table) => Some(pending_in(table, self.sampled_ns)),
+                _ => None,
+            });
+        all.reduce(|a, b| PendingOperations {
+            count: a.count.saturating_add(b.count),
+            oldest_ns: a.oldest_ns.max(b.oldest_ns),
+        })
+    }
+
+    /// Errors each second, of all counters that are said to count them; `None` where there are no
+    /// such, `Some(None)` where it is not known yet.
+    pub(crate) fn errors(&self) -> Option<Option<f64>> {
+        self.errors
+    }
+
+    fn all_errors(&self) -> Option<Option<f64>> {
+        let all = self.series.iter().filter(|series| series.role == MetricRole::Error);
+        let rates = all.map(|series| series.interval.as_ref().and_then(|interval| interval.rate()));
+        rates.reduce(|a, b| Some(a? + b?))
+    }
+}
+
+/// What of a table has begun and not ended.
+pub(crate) fn pending_in(table: &InFlightSnapshot, now_ns: u64) -> PendingOperations {
+    let oldest = table.operations.iter().map(|operation| operation.start_ns).min();
+    PendingOperations {
+        count: table.count(),
+        oldest_ns: oldest.map(|start_ns| now_ns.saturating_sub(start_ns)),
+    }
+}
+
+/// All of them as they were at the last look: with buckets if all were read, else how many values
+/// there were.
+fn merge_readings(of: &[&SeriesHistory]) -> Option<PartialValue> {
+    // Those that were not there yet had nothing.
+    let last = || of.iter().filter_map(|series| Some(&series.last.as_ref()?.1));
+    if last().all(|reading| reading.histogram().is_some()) {
+        let whole = merge_histograms(last().filter_map(PartialValue::histogram))?;
+        return Some(PartialValue::Full(MetricValue::Histogram(Box::new(whole))));
+    }
+    let count = last().filter_map(PartialValue::recorded).fold(0, u64::saturating_add);
+    Some(PartialValue::CountOnly(count))
+}
+
+fn merge_histograms<'a>(histograms: impl Iterator<Item = &'a Histogram>) -> Option<Histogram> {
+    let mut histograms = histograms;
+    let mut whole = histograms.next()?.clone();
+    histograms.try_for_each(|one| whole.merge(one)).ok()?;
+    Some(whole)
+}
+
+/// The last part of a path.
+fn file_name(program: &str) -> &str {
+    program.rsplit('/').next().filter(|name| !name.is_empty()).unwrap_or(program)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::top::fixtures::{S, in_flight, labelled, metric, process_sample, recorded, two};
+
+    fn after_samples(looks: u64, is_open: bool) -> ProcessHistory {
+        let mut all = (1..=looks).map(|at| two(at, &[1_000, 2_000, 50_000, 3_000]).remove(0));
+        let mut process = ProcessHistory::new(all.next().expect("a look"), is_open);
+        all.for_each(|look| process.record(look, is_open));
+        process
+    }
+
+    #[test]
+    fn busiest_metric_is_summed_over_its_series() {
+        let process = after_samples(4, false);
+        let busiest = process.busiest().expect("there is one");
+        assert_eq!((busiest.display_name.as_str(), busiest.members), ("answer_duration, all 2", 2));
+        let rate = busiest.interval.as_ref().and_then(|interval| interval.rate());
+        assert_eq!(rate, Some(6.0));
+        assert!(
+            process
+                .series
+                .iter()
+                .all(|series| series.name != "query_duration" || series.points.is_empty())
+        );
+    }
+
+    #[test]
+    fn total_excludes_other_metrics() {
+        let process = after_samples(4, true);
+        assert_eq!(process.totals.len(), 1);
+        let names: Vec<&str> =
+            process.rows().iter().map(|series| series.display_name.as_str()).collect();
+        assert_eq!(
+            names[..4],
+            [
+                "answer_duration, all 2",
+                "answer_duration{route=\"cart\"}",
+                "answer_duration{route=\"search\"}",
+                "query_duration"
+            ]
+        );
+    }
+
+    #[test]
+    fn total_has_an_interval_at_once() {
+        // The second look is the first at which the total is followed.
+        let process = after_samples(2, false);
+        assert_eq!(process.busiest().and_then(|total| total.stats).map(|f| f.count), Some(6));
+    }
+
+    #[test]
+    fn busiest_metric_changes_only_for_a_clear_difference() {
+        let of = |at: u64, first: usize, second: usize| {
+            let metrics = vec![
+                metric("a", "ns", recorded(&vec![5; first])),
+                metric("b", "ns", recorded(&vec![5; second])),
+            ];
+            process_sample(1, "x", at * S, metrics)
+        };
+        let mut process = ProcessHistory::new(of(1, 10, 8), false);
+        process.record(of(2, 20, 20), false);
+        assert_eq!(process.busiest().map(|series| series.name.as_str()), Some("a"));
+        process.record(of(3, 20, 90), false);
+        process.record(of(4, 20, 200), false);
+        assert_eq!(process.busiest().map(|series| series.name.as_str()), Some("b"));
+    }
+
+    #[test]
+    fn operations_in_flight_are_summed() {
+        let metrics = vec![in_flight("reads", &[S, 3 * S]), in_flight("writes", &[2 * S])];
+        let process = ProcessHistory::new(process_sample(1, "x", 10 * S, metrics), false);
+        assert_eq!(process.pending(), Some(PendingOperations { count: 3, oldest_ns: Some(9 * S) }));
+        assert_eq!(after_samples(2, false).errors(), Some(Some(3.0)));
+        assert_eq!(process.errors(), None);
+    }
+
+    #[test]
+    fn series_at_a_new_index_is_reset() {
+        let mut process = ProcessHistory::new(
+            process_sample(1, "x", S, vec![labelled("a", "1", recorded(&[5]))]),
+            true,
+        );
+        process.record(
+            process_sample(1, "x", 2 * S, vec![labelled("b", "1", recorded(&[5, 6]))]),
+            true,
+        );
+        assert_eq!(process.series[0].display_name, "b{route=\"1\"}");
+        assert!(process.series[0].interval.is_none());
+    }
+}

@@ -1,0 +1,228 @@
+//! Process monitor: discovery and sampling.
+
+use std::collections::{HashMap, HashSet};
+use std::path::PathBuf;
+
+use shm::{AttachedProcess, MetricsFile, MetricsFileReader, ProcessState};
+
+use crate::top::detail_selection::{DetailSelection, SeriesSelection};
+use crate::top::partial_value::{PartialValue, SampledSeries};
+use crate::top::process_sample::ProcessSample;
+
+/// Processes are looked for so often at the most.
+const SCAN_INTERVAL_NS: u64 = 1_000_000_000;
+
+/// Monitor of all processes.
+#[derive(Debug, Default)]
+pub struct ProcessMonitor {
+    /// Only those whose id this is, or whose program has it in its name.
+    only: Option<String>,
+    scanned_ns: Option<u64>,
+    attached: HashMap<PathBuf, WatchedProcess>,
+    /// Files that are looked at no more: of those that are gone, or not asked for.
+    ignored: HashSet<PathBuf>,
+    /// What could not be looked at at the last scan.
+    pub errors: Vec<String>,
+}
+
+/// A monitored process.
+#[derive(Debug)]
+struct WatchedProcess {
+    attached: AttachedProcess,
+    state: ProcessState,
+    /// Series that were told whole: they keep their places, and what they are.
+    known_series: usize,
+}
+
+impl ProcessMonitor {
+    /// Of all processes, or of those that match a part of the name or a pid.
+    pub fn new(only: Option<String>) -> ProcessMonitor {
+        ProcessMonitor { only: only.map(|only| only.to_lowercase()), ..ProcessMonitor::default() }
+    }
+
+    /// Looks at each process, at some series closely; those that are gone are looked at a last
+    /// time.
+    pub(crate) fn sample_all(&mut self, close: &DetailSelection) -> Vec<ProcessSample> {
+        let now_ns = clock::now();
+        if self.scanned_ns.is_none_or(|at| now_ns.saturating_sub(at) >= SCAN_INTERVAL_NS * 9 / 10) {
+            self.scanned_ns = Some(now_ns);
+            self.scan();
+        }
+        let mut looks: Vec<ProcessSample> = self
+            .attached
+            .iter_mut()
+            .map(|(path, one)| sample_process(path.clone(), one, close))
+            .collect();
+        // Rows that have nothing else to tell them apart stand in the order of their ids.
+        looks.sort_by(|a, b| a.pid.cmp(&b.pid).then_with(|| a.path.cmp(&b.path)));
+        for look in looks.iter().filter(|look| look.state.has_exited()) {
+            self.attached.remove(&look.path);
+            self.ignored.insert(look.path.clone());
+        }
+        looks
+    }
+
+    fn scan(&mut self) {
+        let (all, problems) = shm::list_metrics_files();
+        self.errors = problems.iter().map(ToString::to_string).collect();
+        let mut seen = HashSet::new();
+        for found in all {
+            seen.insert(found.path.clone());
+            let fate = found.state;
+            if let Some(known) = self.attached.get_mut(&found.path) {
+                known.state = fate;
+            } else if !self.ignored.contains(&found.path) {
+                self.attach(found, fate);
+            }
+        }
+        // Its file was swept away: it had ended.
+        for (path, one) in &mut self.attached {
+            if !seen.contains(path) && !one.state.has_exited() {
+                one.state = ProcessState::Exited;
+            }
+        }
+        self.ignored.retain(|path| seen.contains(path));
+    }
+
+    fn attach(&mut self, found: MetricsFile, fate: ProcessState) {
+        let path = found.path.clone();
+        // One that was gone before is what others show: `top` shows what goes on.
+        if fate.has_exited() {
+            self.ignored.insert(path);
+            return;
+        }
+        match AttachedProcess::new(found) {
+            Ok(attached) if self.matches(&attached) => {
+                self.attached
+                    .insert(path, WatchedProcess { attached, state: fate, known_series: 0 });
+            }
+            Ok(_) => {
+                self.ignored.insert(path);
+            }
+            // It may be readable at the next scan: it was just being made, or belongs to somebody
+            // else.
+            Err(error) => self.errors.push(error.to_string()),
+        }
+    }
+
+    fn matches(&self, one: &AttachedProcess) -> bool {
+        self.only.as_ref().is_none_or(|only| {
+            one.program().to_lowercase().contains(only) || one.pid().to_string() == *only
+        })
+    }
+}
+
+fn sample_process(
+    path: PathBuf,
+    one: &mut WatchedProcess,
+    close: &DetailSelection,
+) -> ProcessSample {
+    let metrics = one.read_series(close.series_of(&path)).map_err(|error| error.to_string());
+    let at_ns = clock::now();
+    let (fate, one) = (one.state, &one.attached);
+    let counts = one.reader().map(shm::MetricsFileReader::process);
+    let (lost, refused) =
+        counts.map_or((0, 0), |process| (process.lost_records, process.rejected_series));
+    let (pid, program) = (one.pid(), one.program().to_owned());
+    let (command, format) = (one.command().to_owned(), one.metrics_file().format.name());
+    ProcessSample {
+        path,
+        pid,
+        program,
+        command,
+        format,
+        state: fate,
+        at_ns,
+        metrics,
+        dropped: lost,
+        rejected: refused,
+    }
+}
+
+impl WatchedProcess {
+    /// All its series: those that were not told yet whole, of others the value.
+    fn read_series(&mut self, close: SeriesSelection<'_>) -> shm::Result<Vec<SampledSeries>> {
+        let Some(reader) = self.attached.reader_mut() else {
+            // Files of others are read whole, and have no buckets.
+            return Ok(self.attached.metrics()?.into_iter().map(SampledSeries::New).collect());
+        };
+        reader.refresh()?;
+        let told = self.known_series.min(reader.len());
+        let mut seen = read_known_series(reader, told, close)?;
+        seen.extend(reader.metrics_from(told)?.into_iter().map(SampledSeries::New));
+        self.known_series = seen.len();
+        Ok(seen)
+    }
+}
+
+/// Series that were told: of histograms that nobody looks at closely how many values they have, of
+/// all others the value.
+fn read_known_series(
+    reader: &MetricsFileReader,
+    told: usize,
+    close: SeriesSelection<'_>,
+) -> shm::Result<Vec<SampledSeries>> {
+    let counts = (0..told).map(|at| match close.contains(reader.name(at)) {
+        true => Ok(None),
+        false => reader.histogram_count(at),
+    });
+    let counts = counts.collect::<shm::Result<Vec<_>>>()?;
+    let places: Vec<usize> = (0..told).filter(|&at| counts[at].is_none()).collect();
+    let mut values = reader.values(&places)?.into_iter();
+    let reading = |count: Option<u64>| match count {
+        Some(count) => Some(PartialValue::CountOnly(count)),
+        None => values.next().map(PartialValue::Full),
+    };
+    Ok(counts.into_iter().filter_map(reading).map(SampledSeries::Known).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What a look at this process finds.
+    fn sample_one(watch: &mut ProcessMonitor, close: &DetailSelection) -> Vec<SampledSeries> {
+        let mut looks = watch.sample_all(close);
+        assert_eq!(looks.len(), 1, "{:?}", watch.errors);
+        looks.remove(0).metrics.expect("it can be read")
+    }
+
+    #[test]
+    fn buckets_are_read_only_for_selected_series() {
+        if shm::status().is_err() {
+            return;
+        }
+        let pid = std::process::id().to_string();
+        for label in 0..100 {
+            for name in ["top_watch_a", "top_watch_b"] {
+                let series = shm::MetricBuilder::new(name).label("n", label.to_string());
+                series.histogram().expect("there is room").record(7);
+            }
+        }
+        let mut watch = ProcessMonitor::new(Some(pid));
+        // The first look has everything, so that what turns out to be the busiest can be shown at
+        // the second.
+        let first = sample_one(&mut watch, &DetailSelection::default());
+        let is_ours = |seen: &SampledSeries| matches!(seen, SampledSeries::New(one) if one.name.starts_with("top_watch_"));
+        let ours: Vec<usize> = (0..first.len()).filter(|&at| is_ours(&first[at])).collect();
+        assert!(ours.iter().all(|&at| first[at].has_buckets()));
+        // How many of them are read with their buckets, and how many are counted.
+        let read = |watch: &mut ProcessMonitor, close: &DetailSelection| {
+            let seen = sample_one(watch, close);
+            let close = ours.iter().filter(|&&at| seen[at].has_buckets()).count();
+            let counted =
+                |at: &&usize| seen[**at] == SampledSeries::Known(PartialValue::CountOnly(1));
+            (close, ours.iter().filter(counted).count())
+        };
+        assert_eq!(read(&mut watch, &DetailSelection::default()), (0, 200));
+        let path = watch.attached.keys().next().expect("there is one").clone();
+        let rows = HashMap::from([(path.clone(), "top_watch_a".to_owned())]);
+        assert_eq!(
+            read(&mut watch, &DetailSelection { rows, ..DetailSelection::default() }),
+            (100, 100)
+        );
+        let open = DetailSelection { process: Some(path), ..DetailSelection::default() };
+        assert_eq!(read(&mut watch, &open), (200, 0));
+        assert_eq!(read(&mut watch, &DetailSelection::all()), (200, 0));
+    }
+}

@@ -1,0 +1,161 @@
+//! Logarithmic and percentile axes with ticks.
+
+/// A stretch of values above zero, drawn by their logarithm.
+#[derive(Clone, Copy, Debug)]
+pub struct Axis {
+    /// The low end.
+    pub low: f64,
+    /// The high end.
+    pub high: f64,
+}
+
+/// One value alone is drawn in the middle of this much.
+const RATIO_MIN: f64 = 2.0;
+/// Axes reach this much further than their values, so that nothing sticks to an end.
+const MARGIN: f64 = 1.02;
+
+impl Axis {
+    /// Over `low..=high`, both above zero and finite, and wide enough to be drawn.
+    pub fn covering(low: f64, high: f64) -> Axis {
+        // Squares and roots of the extremes stay finite this way.
+        let (low, high) = (low.clamp(1e-300, 1e300), high.clamp(1e-300, 1e300));
+        let widen = (RATIO_MIN / (high / low)).sqrt().max(MARGIN);
+        Axis { low: low / widen, high: high * widen }
+    }
+
+    /// Place of a value: 0 at the low end, 1 at the high one. Clamped.
+    pub fn position(&self, value: f64) -> f64 {
+        if value <= self.low {
+            return 0.0;
+        }
+        ((value / self.low).ln() / (self.high / self.low).ln()).min(1.0)
+    }
+
+    /// Round values to mark, ascending: at most `most` of them, powers of ten if those are enough.
+    pub fn ticks(&self, most: usize) -> Vec<f64> {
+        let decades = (self.high / self.low).log10();
+        let first = self.low.log10().floor() as i32;
+        let last = self.high.log10().ceil() as i32;
+        let on_axis = |value: &f64| *value >= self.low && *value <= self.high;
+        let steps: [&[f64]; 3] =
+            [&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0], &[1.0, 2.0, 5.0], &[1.0]];
+        if decades < 0.8 {
+            return self.even_ticks(most);
+        }
+        for steps in steps {
+            let marks: Vec<f64> = (first..=last)
+                .flat_map(|power| steps.iter().map(move |step| step * 10f64.powi(power)))
+                .filter(on_axis)
+                .collect();
+            if marks.len() <= most {
+                return marks;
+            }
+        }
+        let stride = (decades / most as f64).ceil() as i32;
+        (first..=last)
+            .filter(|power| power % stride == 0)
+            .map(|power| 10f64.powi(power))
+            .filter(on_axis)
+            .collect()
+    }
+
+    /// Multiples of a round step, for an axis too short for powers of ten.
+    fn even_ticks(&self, most: usize) -> Vec<f64> {
+        linear_ticks(self.low, self.high, most)
+    }
+}
+
+/// The least of 1, 2, 5 times a power of ten that is not below `rough`.
+pub(crate) fn round_step(rough: f64) -> f64 {
+    let power = 10f64.powf(rough.log10().floor());
+    let steps = [1.0, 2.0, 5.0, 10.0].map(|step| step * power);
+    steps.into_iter().find(|&step| step >= rough).unwrap_or(10.0 * power)
+}
+
+/// Multiples of a round step from `low` to `high`, ascending: at most one more than `most`.
+pub(crate) fn linear_ticks(low: f64, high: f64, most: usize) -> Vec<f64> {
+    let step = round_step((high - low) / most as f64);
+    let first = (low / step).ceil();
+    (0..=most)
+        .map(|k| {
+            // Through whole numbers, so that 0.30000000000000004 is not marked.
+            let n = first + k as f64;
+            if step >= 1.0 { n * step } else { n / (1.0 / step).round() }
+        })
+        .take_while(|&value| value <= high)
+        .collect()
+}
+
+/// The nines axis of the percentile spectrum: 0 %, 90 %, 99 %, 99.9 % … at even distances.
+#[derive(Clone, Copy, Debug)]
+pub struct PercentileAxis {
+    /// How many nines the last value has: one in 10^nines.
+    pub nines: f64,
+}
+
+impl PercentileAxis {
+    /// For `n` values, the slowest of which is at the end.
+    pub fn for_count(n: u64) -> PercentileAxis {
+        PercentileAxis { nines: (n as f64).log10().max(1.0) }
+    }
+
+    /// The share of values up to a place from 0 to 1.
+    pub fn quantile(&self, place: f64) -> f64 {
+        if place >= 1.0 { 1.0 } else { 1.0 - 10f64.powf(-place * self.nines) }
+    }
+
+    /// Place and name of each mark but the end.
+    pub fn ticks(&self) -> Vec<(f64, String)> {
+        (0..=self.nines.floor() as usize)
+            .map(|nines| (nines as f64 / self.nines, percentile_name(nines)))
+            .filter(|&(place, _)| place < 1.0)
+            .collect()
+    }
+}
+
+fn percentile_name(nines: usize) -> String {
+    match nines {
+        0 => "0 %".into(),
+        1 => "90 %".into(),
+        2 => "99 %".into(),
+        more => format!("99.{} %", "9".repeat(more - 2)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(low: f64, high: f64, most: usize, expected: &[f64]) {
+        assert_eq!(Axis { low, high }.ticks(most), expected);
+    }
+
+    #[test]
+    fn ticks_are_round() {
+        check(0.5, 2e6, 8, &[1.0, 10.0, 100.0, 1e3, 1e4, 1e5, 1e6]);
+        check(0.5, 2e6, 4, &[1.0, 100.0, 1e4, 1e6]);
+        check(0.9, 120.0, 8, &[1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0]);
+        check(98.0, 104.0, 6, &[98.0, 99.0, 100.0, 101.0, 102.0, 103.0, 104.0]);
+        check(0.25, 0.35, 5, &[0.26, 0.28, 0.3, 0.32, 0.34]);
+    }
+
+    #[test]
+    fn single_value_has_a_margin_on_both_sides() {
+        let axis = Axis::covering(5.0, 5.0);
+        assert!((axis.position(5.0) - 0.5).abs() < 1e-9);
+        let extremes = Axis::covering(1e-320, f64::MAX);
+        assert!(extremes.low > 0.0 && extremes.high.is_finite());
+        assert!(extremes.ticks(8).len() <= 9);
+    }
+
+    #[test]
+    fn percentile_axis_ticks() {
+        let nines = PercentileAxis::for_count(10_000);
+        assert_eq!(nines.quantile(0.25), 0.9);
+        assert_eq!(nines.quantile(1.0), 1.0);
+        let names: Vec<String> = nines.ticks().into_iter().map(|tick| tick.1).collect();
+        assert_eq!(names, ["0 %", "90 %", "99 %", "99.9 %"]);
+        assert_eq!(PercentileAxis::for_count(1).ticks().len(), 1);
+    }
+}

@@ -1,0 +1,138 @@
+//! Shares of values per column of a logarithmic axis.
+
+use crate::chart::axis::Axis;
+use crate::merged_distribution::MergedDistribution;
+use crate::value_formatter::{ValueFormatter, count};
+
+/// Shares by column.
+#[derive(Debug)]
+pub(crate) struct DensityShape {
+    /// In the unit of pictures ([`Show::base`]).
+    pub(crate) axis: Axis,
+    /// Share of all values, 0 to 1.
+    pub(crate) columns: Vec<f64>,
+    /// Values at or below zero, which a logarithmic axis has no place for.
+    pub(crate) not_positive: u64,
+    /// Values in a bucket without an upper bound.
+    pub(crate) unbounded: u64,
+    /// Where that bucket begins.
+    pub(crate) unbounded_from: f64,
+}
+
+/// A bucket from zero (or from nowhere) is drawn over this ratio below its end.
+pub(crate) const OPEN_RATIO: f64 = 4.0;
+
+impl DensityShape {
+    /// `None` if no value lies above zero, or none has bounds.
+    pub(crate) fn new(
+        whole: &MergedDistribution,
+        show: &ValueFormatter,
+        columns: usize,
+    ) -> Option<DensityShape> {
+        let mut spans = Vec::new();
+        let (mut not_positive, mut unbounded, mut unbounded_from) = (0u64, 0u64, f64::INFINITY);
+        for cell in whole.cells() {
+            if cell.upper <= 0.0 || cell.lower < 0.0 && cell.lower.is_finite() {
+                not_positive += cell.count;
+            } else if cell.upper.is_infinite() {
+                unbounded += cell.count;
+                unbounded_from = unbounded_from.min(cell.lower);
+            } else {
+                let upper = show.scale(cell.upper);
+                let lower = show.scale(cell.lower);
+                let lower = if lower > 0.0 { lower } else { upper / OPEN_RATIO };
+                spans.push((lower, upper, cell.count));
+            }
+        }
+        let low = spans.iter().map(|span| span.0).fold(f64::INFINITY, f64::min);
+        let mut high = spans.iter().map(|span| span.1).fold(0.0, f64::max);
+        if unbounded > 0 && unbounded_from.is_finite() {
+            high = high.max(show.scale(unbounded_from));
+        }
+        if spans.is_empty() || !low.is_finite() || !high.is_finite() {
+            return None;
+        }
+        let axis = Axis::covering(low, high);
+        let total = whole.count() as f64;
+        let mut shares = vec![0.0; columns];
+        for (lower, upper, count) in spans {
+            spread(&axis, (lower, upper), count as f64 / total, &mut shares);
+        }
+        Some(DensityShape { axis, columns: shares, not_positive, unbounded, unbounded_from })
+    }
+
+    /// What the picture does not show, in words.
+    pub(crate) fn notes(&self, show: &ValueFormatter) -> Vec<String> {
+        let are = |n: u64| if n == 1 { "is" } else { "are" };
+        let mut notes = Vec::new();
+        if self.not_positive > 0 {
+            let n = self.not_positive;
+            notes.push(format!("{} at or below zero {} not drawn", count(n), are(n)));
+        }
+        if self.unbounded > 0 {
+            let (n, from) = (self.unbounded, self.unbounded_from);
+            let what = if from.is_infinite() {
+                "infinite".to_owned()
+            } else {
+                format!("in the bucket above {}, which has no end,", show.exact(from))
+            };
+            notes.push(format!("{} {what} {} not drawn", count(n), are(n)));
+        }
+        notes
+    }
+
+    /// The fullest column.
+    pub(crate) fn peak(&self) -> f64 {
+        self.columns.iter().copied().fold(0.0, f64::max)
+    }
+}
+
+/// Adds a share to the columns that a bucket covers, evenly over the axis.
+fn spread(axis: &Axis, (lower, upper): (f64, f64), share: f64, columns: &mut [f64]) {
+    let n = columns.len() as f64;
+    let (from, to) = (axis.position(lower) * n, axis.position(upper) * n);
+    let last = columns.len() - 1;
+    let (first, end) = ((from as usize).min(last), (to as usize).min(last));
+    if first == end || to <= from {
+        columns[first] += share;
+        return;
+    }
+    for (at, column) in columns.iter_mut().enumerate().take(end + 1).skip(first) {
+        let covered = (to.min(at as f64 + 1.0) - from.max(at as f64)).max(0.0);
+        *column += share * covered / (to - from);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use hist::Histogram;
+
+    #[test]
+    fn shares_add_up() {
+        let mut histogram = Histogram::default();
+        let mut value = 1.0;
+        while value < 1e7 {
+            histogram.record_n(value, 1 + value as u64 % 7);
+            value *= 1.7;
+        }
+        let mut whole = MergedDistribution::default();
+        whole.add(&histogram).unwrap();
+        for columns in [1, 2, 70, 1000] {
+            let shape = DensityShape::new(&whole, &ValueFormatter::new(None), columns).unwrap();
+            assert!((shape.columns.iter().sum::<f64>() - 1.0).abs() < 1e-9);
+        }
+    }
+
+    #[test]
+    fn values_outside_the_axis_are_counted() {
+        let mut histogram = Histogram::default();
+        for value in [-1.0, 0.0, 5.0, f64::INFINITY] {
+            histogram.record(value);
+        }
+        let mut whole = MergedDistribution::default();
+        whole.add(&histogram).unwrap();
+        let shape = DensityShape::new(&whole, &ValueFormatter::new(None), 10).unwrap();
+        assert_eq!((shape.not_positive, shape.unbounded), (2, 1));
+    }
+}

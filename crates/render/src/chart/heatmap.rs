@@ -1,0 +1,221 @@
+//! Heatmaps: the distribution over time, a column for each stretch of time and a row for each
+//! stretch of values.
+//!
+//! Three outputs draw it: [`terminal::heatmap`](crate::terminal::heatmap),
+//! [`svg::heatmap`](crate::svg::heatmap), [`json::heatmap`](crate::json::heatmap). `heatmap_rows`
+//! spreads the counts of a column over the rows so that none is lost; `colour_scale` gives counts
+//! their colours, [`time_axis`](crate::chart::time_axis) names times. Empty and unknown are two
+//! things: a column in which nothing is missing and nothing was recorded stays blank, one of which
+//! something is missing is hatched.
+//!
+//! Times are nanoseconds since 1970 in UTC, values are in [`Heatmap::unit`].
+
+use std::time::Duration;
+
+use collect::Unit;
+use hist::{Bracket, MergeError};
+
+use crate::merged_distribution::MergedDistribution;
+use crate::threshold_count::ThresholdCount;
+use crate::time;
+use crate::time::format_age;
+use crate::value_formatter::{self, ValueFormatter};
+
+/// Heatmap column.
+#[derive(Clone, Debug)]
+pub struct HeatmapColumn {
+    /// Nanoseconds since the Unix epoch.
+    pub start: i64,
+    /// Nanoseconds since the Unix epoch.
+    pub end: i64,
+    /// May be empty.
+    pub values: MergedDistribution,
+    /// Why something is missing, each reason once. Empty if nothing is known to be missing.
+    pub gaps: Vec<String>,
+}
+
+/// Heatmap data. Columns ascend, do not overlap, and should have equal width.
+#[derive(Clone, Debug)]
+pub struct Heatmap {
+    /// Above the picture.
+    pub title: String,
+    /// Of the values.
+    pub unit: Option<Unit>,
+    /// Over time.
+    pub columns: Vec<HeatmapColumn>,
+    /// Values whose exceedances are counted, in the unit of the values.
+    pub thresholds: Vec<f64>,
+    /// What a reader should know beside the picture.
+    pub warnings: Vec<String>,
+}
+
+const NS_PER_MIN: u64 = 60_000_000_000;
+/// As many reasons for gaps as a person reads.
+const REASONS_SHOWN: usize = 3;
+
+impl HeatmapColumn {
+    pub(crate) fn is_unknown(&self) -> bool {
+        self.values.count() == 0 && !self.gaps.is_empty()
+    }
+}
+
+impl Heatmap {
+    /// The same picture with at most `most` columns: neighbours are merged, which loses nothing but
+    /// time.
+    pub(crate) fn fit_columns(&self, most: usize) -> Result<FittedColumns, MergeError> {
+        let merged = self.columns.len().div_ceil(most.max(1)).max(1);
+        let mut columns = Vec::new();
+        for neighbours in self.columns.chunks(merged) {
+            let mut column = neighbours[0].clone();
+            for next in &neighbours[1..] {
+                column.end = next.end;
+                column.values.merge(&next.values)?;
+                for reason in &next.gaps {
+                    if !column.gaps.contains(reason) {
+                        column.gaps.push(reason.clone());
+                    }
+                }
+            }
+            columns.push(column);
+        }
+        Ok(FittedColumns { columns, merged })
+    }
+
+    pub(crate) fn formatter(&self) -> ValueFormatter {
+        ValueFormatter::new(self.unit.as_ref())
+    }
+
+    pub(crate) fn count(&self) -> u64 {
+        self.columns.iter().map(|column| column.values.count()).fold(0, u64::saturating_add)
+    }
+
+    /// The greatest value, and the column in which it was: the first, if there are several.
+    pub fn max(&self) -> Option<(Bracket, &HeatmapColumn)> {
+        let maxima = self.columns.iter().filter_map(|c| c.values.max().map(|max| (max, c)));
+        maxima.reduce(|a, b| if bracket_key(b.0) > bracket_key(a.0) { b } else { a })
+    }
+
+    pub(crate) fn count_above(&self, limit: f64) -> Bracket<u64> {
+        let counts = self.columns.iter().map(|column| column.values.count_above(limit));
+        counts.fold(Bracket::exact(0), |total, n| Bracket {
+            lower: total.lower.saturating_add(n.lower),
+            estimate: total.estimate.saturating_add(n.estimate),
+            upper: total.upper.saturating_add(n.upper),
+        })
+    }
+
+    /// From the beginning of the first column to the end of the last.
+    pub fn time_range(&self) -> Option<(i64, i64)> {
+        Some((self.columns.first()?.start, self.columns.last()?.end))
+    }
+
+    /// How many values, and the worst of them.
+    pub(crate) fn totals_text(&self) -> String {
+        let values = if self.count() == 1 { "value" } else { "values" };
+        let mut text = format!("{} {values}", value_formatter::count(self.count()));
+        if let Some((max, column)) = self.max() {
+            let (value, bounds) = (self.formatter().value(max), self.formatter().bounds(max));
+            text.push_str(&format!(", max {value}"));
+            if !bounds.is_empty() {
+                text.push_str(&format!(" ({bounds})"));
+            }
+            text.push_str(&format!(" in the column from {}", column.start_text()));
+        }
+        text
+    }
+
+    /// One sentence for each limit; none of nothing.
+    pub(crate) fn exceedances(&self) -> Vec<String> {
+        let (show, n) = (self.formatter(), self.count());
+        let of = |&limit: &f64| {
+            ThresholdCount { threshold: limit, count: self.count_above(limit) }.sentence(n, &show)
+        };
+        self.thresholds.iter().filter(|_| n > 0).map(of).collect()
+    }
+
+    /// How much is missing, and why. Empty if nothing is known to be missing.
+    pub(crate) fn gap_summary(&self) -> Vec<String> {
+        let incomplete: Vec<&HeatmapColumn> =
+            self.columns.iter().filter(|c| !c.gaps.is_empty()).collect();
+        let Some(first) = incomplete.first() else { return Vec::new() };
+        let (n, of) = (incomplete.len(), self.columns.len());
+        let unknown = incomplete.iter().filter(|column| column.is_unknown()).count();
+        let mut lines = vec![match (of, unknown) {
+            (1, 0) => "the column is incomplete".to_owned(),
+            (1, _) => "nothing is known of the column".to_owned(),
+            (_, 0) => format!("{n} of {of} columns are incomplete"),
+            _ if unknown == n => format!("nothing is known of {n} of {of} columns"),
+            _ => format!("{n} of {of} columns are incomplete, nothing is known of {unknown}"),
+        }];
+        if of > 1 {
+            lines[0].push_str(&format!("; first {}", first.start_text()));
+        }
+        let mut reasons: Vec<(&str, usize)> = Vec::new();
+        for reason in incomplete.iter().flat_map(|column| &column.gaps) {
+            match reasons.iter_mut().find(|known| known.0 == reason) {
+                Some(known) => known.1 += 1,
+                None => reasons.push((reason, 1)),
+            }
+        }
+        let more = reasons.len().saturating_sub(REASONS_SHOWN);
+        lines.extend(reasons.iter().take(REASONS_SHOWN).map(|(reason, times)| match times {
+            1 => (*reason).to_owned(),
+            times => format!("{reason} ({} columns)", value_formatter::count(*times as u64)),
+        }));
+        if more > 0 {
+            lines.push(format!("{more} more reasons"));
+        }
+        lines
+    }
+}
+
+impl HeatmapColumn {
+    /// The time it begins, with as many decimals as its length needs.
+    pub fn start_text(&self) -> String {
+        time::time_text(self.start, self.end.saturating_sub(self.start))
+    }
+}
+
+/// Greater for what may be greater.
+fn bracket_key(max: Bracket) -> (f64, f64) {
+    (max.estimate, max.upper)
+}
+
+/// Columns merged to fit the width.
+pub(crate) struct FittedColumns {
+    pub(crate) columns: Vec<HeatmapColumn>,
+    /// So many of the columns given are one of these.
+    merged: usize,
+}
+
+impl FittedColumns {
+    /// What one column is, in words.
+    pub(crate) fn description(&self) -> Option<String> {
+        let first = self.columns.first()?;
+        let length_ns = first.end.saturating_sub(first.start);
+        let length = match u64::try_from(length_ns) {
+            Ok(ns) if ns > 0 && ns.is_multiple_of(NS_PER_MIN) => {
+                format_age(Duration::from_nanos(ns))
+            }
+            _ => time::duration_text(length_ns),
+        };
+        Some(match self.merged {
+            1 => format!("a column is {length}"),
+            merged => format!("a column is {length}, {merged} merged into one"),
+        })
+    }
+
+    /// Place of a time, in columns from the left. Where columns do not touch, their edge.
+    pub(crate) fn position(&self, time: i64) -> Option<f64> {
+        let at = self.columns.partition_point(|column| column.end <= time);
+        let Some(column) = self.columns.get(at) else {
+            return (self.columns.last()?.end == time).then_some(at as f64);
+        };
+        let length = (i128::from(column.end) - i128::from(column.start)).max(1);
+        let inside = i128::from(time) - i128::from(column.start);
+        (inside >= 0 || at > 0).then(|| at as f64 + inside.max(0) as f64 / length as f64)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,65 @@
+//! The percentile spectrum: the value of every quantile, on an axis of nines.
+
+use hist::Bracket;
+
+use crate::chart::axis::{Axis, PercentileAxis};
+use crate::chart::density_shape::OPEN_RATIO;
+use crate::merged_distribution::MergedDistribution;
+use crate::value_formatter::ValueFormatter;
+
+/// The value of each column, in the unit of pictures.
+#[derive(Debug)]
+pub struct PercentileSpectrum {
+    /// The axis of quantiles.
+    pub percentiles: PercentileAxis,
+    /// The axis of values.
+    pub axis: Axis,
+    /// From the left: the value of each quantile.
+    pub columns: Vec<Bracket>,
+}
+
+impl PercentileSpectrum {
+    /// `None` if no value above zero has bounds.
+    pub fn new(
+        whole: &MergedDistribution,
+        show: &ValueFormatter,
+        columns: usize,
+    ) -> Option<PercentileSpectrum> {
+        PercentileSpectrum::on_axis(PercentileAxis::for_count(whole.count()), whole, show, columns)
+    }
+
+    /// The same on the nines of another that has more values, so that both stand on the same axis.
+    pub fn on_axis(
+        nines: PercentileAxis,
+        whole: &MergedDistribution,
+        show: &ValueFormatter,
+        columns: usize,
+    ) -> Option<PercentileSpectrum> {
+        let last = columns.saturating_sub(1).max(1) as f64;
+        let columns: Vec<Bracket> = (0..columns)
+            .filter_map(|at| {
+                let q = nines.quantile(at as f64 / last);
+                let value = if q >= 1.0 { whole.max() } else { whole.quantile(q) }?;
+                Some(value.map(|value| show.scale(value)))
+            })
+            .collect();
+        let drawn = |value: &f64| *value > 0.0 && value.is_finite();
+        // What lies in a bucket from nowhere, or from zero, may be anywhere: its end alone is
+        // certain.
+        let ends = |b: &Bracket| {
+            if b.lower > 0.0 {
+                [b.lower, b.estimate, b.upper]
+            } else {
+                [b.upper / OPEN_RATIO, b.upper, b.upper]
+            }
+        };
+        let values = || columns.iter().flat_map(ends).filter(drawn);
+        let low = values().fold(f64::INFINITY, f64::min);
+        let high = values().fold(0.0, f64::max);
+        (low <= high).then(|| PercentileSpectrum {
+            percentiles: nines,
+            axis: Axis::covering(low, high),
+            columns,
+        })
+    }
+}

@@ -1,0 +1,76 @@
+//! The percentile spectrum as SVG: its axes, and a curve with its bounds.
+
+use std::fmt::Write as _;
+
+use hist::Bracket;
+
+use crate::chart::axis::{Axis, PercentileAxis};
+use crate::svg::{CHAR_WIDTH, LEFT, OccupiedSpans, PLOT, TextAnchor, line, text};
+use crate::value_formatter::ValueFormatter;
+
+/// Where curves are drawn.
+pub struct CurveFrame {
+    /// Of the values.
+    pub axis: Axis,
+    /// Of the quantiles.
+    pub percentiles: PercentileAxis,
+    /// From above.
+    pub top: f64,
+    /// Of the plot.
+    pub height: f64,
+}
+
+impl CurveFrame {
+    fn bottom(&self) -> f64 {
+        self.top + self.height
+    }
+
+    /// Height of a value, in the unit of pictures.
+    pub fn y(&self, base: f64) -> f64 {
+        self.bottom() - self.axis.position(base) * self.height
+    }
+
+    /// From the left, of a place from 0 to 1.
+    pub fn x(&self, place: f64) -> f64 {
+        LEFT + place * PLOT
+    }
+
+    /// Both axes with their names.
+    pub fn draw(&self, out: &mut String, show: &ValueFormatter) {
+        let bottom = self.bottom();
+        let (x, y) = (|place| self.x(place), |base| self.y(base));
+        let mut room = OccupiedSpans::default();
+        for tick in self.axis.ticks(8) {
+            line(out, "grid", (LEFT, y(tick)), (LEFT + PLOT, y(tick)));
+            if room.try_occupy(y(tick) - 7.0, y(tick) + 7.0) {
+                text(out, (LEFT - 8.0, y(tick) + 4.0), "", TextAnchor::End, &show.tick(tick));
+            }
+        }
+        let mut room = OccupiedSpans::default();
+        room.try_occupy(x(1.0) - 30.0, x(1.0));
+        for (place, name) in self.percentiles.ticks() {
+            line(out, "axis", (x(place), bottom), (x(place), bottom + 5.0));
+            let width = name.chars().count() as f64 * CHAR_WIDTH;
+            if room.try_occupy(x(place) - width / 2.0, x(place) + width / 2.0) {
+                text(out, (x(place), bottom + 21.0), "", TextAnchor::Middle, &name);
+            }
+        }
+        line(out, "axis", (x(1.0), bottom), (x(1.0), bottom + 5.0));
+        text(out, (x(1.0), bottom + 21.0), "max", TextAnchor::End, "max");
+        line(out, "axis", (LEFT, bottom), (LEFT + PLOT, bottom));
+    }
+
+    /// A curve, with the classes of its bounds and of itself.
+    pub fn curve(&self, out: &mut String, columns: &[Bracket], [doubt, curve]: [&str; 2]) {
+        let last = columns.len().saturating_sub(1).max(1) as f64;
+        let point =
+            |at: usize, base: f64| format!("{:.1} {:.1}", self.x(at as f64 / last), self.y(base));
+        let values = || columns.iter().enumerate();
+        let upper = values().map(|(at, value)| point(at, value.upper));
+        let lower = values().rev().map(|(at, value)| point(at, value.lower));
+        let band: Vec<String> = upper.chain(lower).collect();
+        let _ = writeln!(out, "<path class=\"{doubt}\" d=\"M{}Z\"/>", band.join("L"));
+        let points: Vec<String> = values().map(|(at, value)| point(at, value.estimate)).collect();
+        let _ = writeln!(out, "<path class=\"{curve}\" d=\"M{}\"/>", points.join("L"));
+    }
+}

@@ -1,0 +1,267 @@
+//! Both pictures as one self-contained SVG. Lengths are in pixels of a picture 960 wide.
+
+use std::fmt::Write as _;
+
+use crate::chart::axis::{Axis, round_step};
+use crate::chart::density_shape::DensityShape;
+use crate::chart::percentile_spectrum::PercentileSpectrum;
+use crate::merged_distribution::MergedDistribution;
+use crate::svg::curve::CurveFrame;
+use crate::svg::{
+    self, CHAR_WIDTH, CHAR_WIDTH_BOLD, LEFT, LINE, OccupiedSpans, PLOT, TextAnchor, line, text,
+};
+use crate::threshold_count::ThresholdCount;
+use crate::value_formatter::{self, ValueFormatter};
+
+/// From the top of a group to its first plot.
+const HEADER_HEIGHT: f64 = 116.0;
+const SHAPE_HEIGHT: f64 = 230.0;
+/// Between the plots: tick names, marks, a heading.
+const PLOT_GAP: f64 = 132.0;
+const SPECTRUM_HEIGHT: f64 = 270.0;
+const FOOTER_HEIGHT: f64 = 62.0;
+const GROUP_HEIGHT: f64 = HEADER_HEIGHT + SHAPE_HEIGHT + PLOT_GAP + SPECTRUM_HEIGHT + FOOTER_HEIGHT;
+const COLUMNS: usize = 282;
+/// Room for the name of a limit.
+const LIMIT_WIDTH: f64 = 92.0;
+
+/// What is drawn of one distribution: its shape and its percentile spectrum.
+pub struct DistributionPicture<'a> {
+    /// Above the pictures.
+    pub title: String,
+    /// What is drawn.
+    pub distribution: &'a MergedDistribution,
+    /// In the unit of the distribution.
+    pub formatter: ValueFormatter,
+    /// Thresholds that are marked.
+    pub thresholds: Vec<ThresholdCount>,
+}
+
+/// A file with one pair of pictures for each distribution that has values, below each other.
+pub fn document(pictures: &[DistributionPicture<'_>]) -> String {
+    let pictures: Vec<&DistributionPicture<'_>> =
+        pictures.iter().filter(|picture| picture.distribution.count() > 0).collect();
+    let height = GROUP_HEIGHT * pictures.len().max(1) as f64;
+    let mut body = String::new();
+    let mut about = Vec::new();
+    for (at, picture) in pictures.iter().enumerate() {
+        about.push(picture.sentence());
+        let _ = write!(body, "<g transform=\"translate(0 {})\">", at as f64 * GROUP_HEIGHT);
+        body.push_str(&picture.draw());
+        body.push_str("</g>\n");
+    }
+    let title = match &pictures[..] {
+        [one] => one.title.clone(),
+        several => format!("{} distributions", several.len()),
+    };
+    svg::document(&title, &about.join(" "), height, "", &body)
+}
+
+impl DistributionPicture<'_> {
+    /// The picture in words, for those who do not see it.
+    fn sentence(&self) -> String {
+        let whole = self.distribution;
+        let mut parts = vec![format!("{} values", value_formatter::count(whole.count()))];
+        for q in [0.5, 0.9, 0.99, 0.999] {
+            if let Some(value) = whole.quantile(q) {
+                parts.push(format!(
+                    "{} {}",
+                    value_formatter::quantile_name(q),
+                    self.formatter.value(value)
+                ));
+            }
+        }
+        if let Some(max) = whole.max() {
+            parts.push(format!("max {}", self.formatter.value(max)));
+        }
+        let limits = self
+            .thresholds
+            .iter()
+            .map(|a| format!(" {}.", a.sentence(whole.count(), &self.formatter)));
+        format!("{}: {}.{}", self.title, parts.join(", "), limits.collect::<String>())
+    }
+
+    fn draw(&self) -> String {
+        let mut out = String::new();
+        text(&mut out, (24.0, 36.0), "title", TextAnchor::Start, &self.title);
+        let facts = self.sentence();
+        let facts = facts.strip_prefix(&format!("{}: ", self.title)).unwrap_or(&facts);
+        let facts = facts.split_once(". ").map_or(facts, |(first, _)| first).trim_end_matches('.');
+        text(&mut out, (24.0, 58.0), "faint", TextAnchor::Start, facts);
+        heading(&mut out, HEADER_HEIGHT - 24.0, "Distribution", "share of the values by column");
+        match DensityShape::new(self.distribution, &self.formatter, COLUMNS) {
+            Some(shape) => self.shape(&mut out, &shape, HEADER_HEIGHT),
+            None => text(
+                &mut out,
+                (LEFT, HEADER_HEIGHT + 20.0),
+                "faint",
+                TextAnchor::Start,
+                "No values above zero to draw.",
+            ),
+        }
+        let top = HEADER_HEIGHT + SHAPE_HEIGHT + PLOT_GAP;
+        heading(&mut out, top - 24.0, "Percentile spectrum", "each step right is ten times rarer");
+        if let Some(spectrum) = PercentileSpectrum::new(self.distribution, &self.formatter, COLUMNS)
+        {
+            self.spectrum(&mut out, &spectrum, top);
+        }
+        out
+    }
+
+    fn shape(&self, out: &mut String, shape: &DensityShape, top: f64) {
+        let bottom = top + SHAPE_HEIGHT;
+        let (axis, peak) = (shape.axis, shape.peak());
+        let x = |value: f64| LEFT + axis.position(self.formatter.scale(value)) * PLOT;
+        // Head room, so that the top has a mark and limits have their names.
+        let greatest = peak * 1.08;
+        let step = round_step(greatest / 4.0);
+        let mut mark = 0.0;
+        while mark <= greatest {
+            let y = bottom - mark / greatest * SHAPE_HEIGHT;
+            line(out, "grid", (LEFT, y), (LEFT + PLOT, y));
+            text(out, (LEFT - 8.0, y + 4.0), "faint", TextAnchor::End, &percent(mark, step));
+            mark += step;
+        }
+        let column = PLOT / COLUMNS as f64;
+        let mut path = format!("M{LEFT:.1} {bottom:.1}");
+        for (at, &share) in shape.columns.iter().enumerate() {
+            let height = share / greatest * SHAPE_HEIGHT;
+            // A single value in a million is still seen.
+            let y = if share > 0.0 { bottom - height.max(1.0) } else { bottom };
+            let _ = write!(path, "V{y:.1}H{:.1}", LEFT + (at + 1) as f64 * column);
+        }
+        let _ = writeln!(out, "<path class=\"area\" d=\"{path}V{bottom:.1}Z\"/>");
+        line(out, "axis", (LEFT, bottom), (LEFT + PLOT, bottom));
+        self.value_ticks(out, &axis, bottom);
+
+        let limits = || {
+            let on_axis = |above: &&ThresholdCount| {
+                (axis.low..=axis.high).contains(&self.formatter.scale(above.threshold))
+            };
+            self.thresholds.iter().filter(on_axis)
+        };
+        for above in limits() {
+            line(out, "limit", (x(above.threshold), top - 6.0), (x(above.threshold), bottom));
+        }
+        // Names stand over the lines of their neighbours, one below the other.
+        for (at, above) in limits().enumerate() {
+            let (x, y) = (x(above.threshold), top + 4.0 + at as f64 * LINE);
+            let share = value_formatter::share(above.count.estimate, self.distribution.count());
+            let about = if above.count.is_exact() { "" } else { "~" };
+            let name = format!("{about}{share} above {}", self.formatter.exact(above.threshold));
+            let room = name.chars().count() as f64 * CHAR_WIDTH;
+            let (at, anchor) = if x + 6.0 + room > LEFT + PLOT {
+                (x - 6.0, TextAnchor::End)
+            } else {
+                (x + 6.0, TextAnchor::Start)
+            };
+            text(out, (at, y), "limits", anchor, &name);
+        }
+        self.marks(out, &x, bottom);
+        let notes = shape.notes(&self.formatter);
+        text(out, (LEFT + PLOT, bottom + 72.0), "faint", TextAnchor::End, &notes.join("; "));
+    }
+
+    fn value_ticks(&self, out: &mut String, axis: &Axis, bottom: f64) {
+        let mut room = OccupiedSpans::default();
+        for tick in axis.ticks(10) {
+            let x = LEFT + axis.position(tick) * PLOT;
+            line(out, "axis", (x, bottom), (x, bottom + 5.0));
+            let name = self.formatter.tick(tick);
+            let width = name.chars().count() as f64 * CHAR_WIDTH;
+            if room.try_occupy(x - width / 2.0, x + width / 2.0) {
+                text(out, (x, bottom + 21.0), "", TextAnchor::Middle, &name);
+            }
+        }
+    }
+
+    /// The maximum, then quantiles where there is room, on a line below the names of the ticks.
+    fn marks(&self, out: &mut String, x: &dyn Fn(f64) -> f64, bottom: f64) {
+        let whole = self.distribution;
+        let mut room = OccupiedSpans::default();
+        let max = whole.max().filter(|max| max.estimate > 0.0 && max.estimate.is_finite());
+        let max = max.map(|max| (max, format!("max {}", self.formatter.value(max)), "max"));
+        let quantiles = [0.5, 0.99, 0.9, 0.999, 0.9999].into_iter().filter_map(|q| {
+            let value = whole.quantile(q)?;
+            let value =
+                Some(value).filter(|value| value.estimate > 0.0 && value.estimate.is_finite())?;
+            Some((value, value_formatter::quantile_name(q), "faint"))
+        });
+        for (value, name, class) in max.into_iter().chain(quantiles) {
+            let at = x(value.estimate);
+            let wide = if class == "max" { CHAR_WIDTH_BOLD } else { CHAR_WIDTH };
+            let width = name.chars().count() as f64 * wide;
+            let middle = at.clamp(LEFT + width / 2.0, LEFT + PLOT - width / 2.0);
+            if room.try_occupy(middle - width / 2.0, middle + width / 2.0) {
+                let y = bottom + 29.0;
+                let _ = writeln!(
+                    out,
+                    "<path class=\"{}\" d=\"M{at:.1} {y:.1}l-4 7h8z\"/>",
+                    if class == "max" { "dot" } else { "area" }
+                );
+                text(out, (middle, bottom + 51.0), class, TextAnchor::Middle, &name);
+            }
+        }
+    }
+
+    fn spectrum(&self, out: &mut String, spectrum: &PercentileSpectrum, top: f64) {
+        let bottom = top + SPECTRUM_HEIGHT;
+        let axis = spectrum.axis;
+        let y = |base: f64| bottom - axis.position(base) * SPECTRUM_HEIGHT;
+        let x = |place: f64| LEFT + place * PLOT;
+        let frame =
+            CurveFrame { axis, percentiles: spectrum.percentiles, top, height: SPECTRUM_HEIGHT };
+        frame.draw(out, &self.formatter);
+        frame.curve(out, &spectrum.columns, ["doubt", "line"]);
+
+        let limits = || {
+            let heights =
+                self.thresholds.iter().map(|above| (above, self.formatter.scale(above.threshold)));
+            let on_axis = heights.filter(|&(_, base)| base > axis.low && base < axis.high);
+            on_axis.map(|(above, base)| (above, y(base)))
+        };
+        for (_, y) in limits() {
+            line(out, "limit", (LEFT, y), (LEFT + PLOT, y));
+        }
+        // Names of limits that lie close together stand beside each other.
+        let mut rooms: Vec<OccupiedSpans> = Vec::new();
+        for (above, y) in limits() {
+            let beside = rooms.iter_mut().position(|room| room.try_occupy(y - LINE, y));
+            let beside = beside.unwrap_or_else(|| {
+                rooms.push(OccupiedSpans::new(y - LINE, y));
+                rooms.len() - 1
+            });
+            let at = LEFT + 8.0 + beside as f64 * LIMIT_WIDTH;
+            text(
+                out,
+                (at, y - 6.0),
+                "limits",
+                TextAnchor::Start,
+                &self.formatter.exact(above.threshold),
+            );
+        }
+        if let Some(max) = self.distribution.max() {
+            let at = y(self.formatter.scale(max.estimate));
+            let _ = writeln!(
+                out,
+                "<circle class=\"dot\" cx=\"{:.1}\" cy=\"{at:.1}\" r=\"4.5\"/>",
+                x(1.0)
+            );
+            let name = format!("max {}", self.formatter.value(max));
+            text(out, (x(1.0), at - 11.0), "max", TextAnchor::End, &name);
+        }
+    }
+}
+
+fn percent(share: f64, step: f64) -> String {
+    let decimals = (-(step * 100.0).log10().floor()).clamp(0.0, 6.0) as usize;
+    format!("{:.decimals$} %", share * 100.0)
+}
+
+fn heading(out: &mut String, y: f64, name: &str, about: &str) {
+    let _ = writeln!(
+        out,
+        "<text x=\"24\" y=\"{y:.1}\"><tspan class=\"heading\">{name}</tspan>\
+         <tspan class=\"faint\" dx=\"8\">{about}</tspan></text>"
+    );
+}

@@ -1,0 +1,63 @@
+//! Text on its way to a person: control characters, line breaks, plurals, paths for a shell.
+
+use std::path::Path;
+
+use crate::value_formatter::count;
+
+/// Foreign text (names of files, tags, labels) fit for a terminal and for XML: control characters
+/// are escaped.
+pub fn escape_control(text: &str) -> String {
+    let escaped = |c: char| match c.is_control() {
+        true => c.escape_default().to_string(),
+        false => c.to_string(),
+    };
+    text.chars().map(escaped).collect()
+}
+
+/// Words on lines of so many characters.
+pub fn wrap_text(text: &str, width: usize) -> Vec<String> {
+    wrap_indented(text, width, "")
+}
+
+/// The same, with `indent` before all lines but the first.
+pub(crate) fn wrap_indented(text: &str, width: usize, indent: &str) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for word in text.split_whitespace() {
+        match lines.last_mut() {
+            Some(line) if line.chars().count() + 1 + word.chars().count() <= width => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            Some(_) => lines.push(format!("{indent}{word}")),
+            None => lines.push(word.to_owned()),
+        }
+    }
+    lines
+}
+
+/// A path as one types it in a shell.
+pub fn shell_quote(path: &Path) -> String {
+    let path = escape_control(&path.display().to_string());
+    let safe = |c: char| c.is_alphanumeric() || "/._-+,@%:".contains(c);
+    match !path.is_empty() && path.chars().all(safe) {
+        true => path,
+        false => format!("'{}'", path.replace('\'', r"'\''")),
+    }
+}
+
+/// `1 row`, `2,000 rows`.
+pub fn plural(n: u64, one: &str, many: &str) -> String {
+    format!("{} {}", count(n), if n == 1 { one } else { many })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_are_shell_quoted() {
+        assert_eq!(shell_quote(Path::new("/var/lib/app-1/j.old")), "/var/lib/app-1/j.old");
+        assert_eq!(shell_quote(Path::new("my j")), "'my j'");
+        assert_eq!(shell_quote(Path::new("it's")), r"'it'\''s'");
+    }
+}
