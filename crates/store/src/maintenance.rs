@@ -128,7 +128,8 @@ mod tests {
     use std::path::Path;
     use std::sync::Arc;
 
-    use disk::{Disk, SimDisk};
+    use disk::Disk;
+    use sim::SimDisk;
 
     use crate::options::Options;
     use crate::store::Store;
