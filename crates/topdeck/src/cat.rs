@@ -42,7 +42,7 @@ Examples:
 Exit status:
   0  they are shown
   1  there is no such process, or it has no such metric
-  2  the command line makes no sense";
+  2  usage error";
 
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     let mut process = find::find_one(&options.process, MatchPreference::Running)?;

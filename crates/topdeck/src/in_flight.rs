@@ -20,7 +20,7 @@ use crate::processes::reference_time::{self, ReferenceTime};
 #[derive(clap::Args)]
 #[command(after_long_help = AFTER)]
 pub(crate) struct Options {
-    /// Its id, the name of its program, or the path of its file; all that run, if not said
+    /// Process ID, program name, or path of its file [default: all running processes]
     #[arg(value_name = "PROCESS")]
     process: Option<String>,
 
@@ -28,7 +28,7 @@ pub(crate) struct Options {
     #[arg(long, value_name = "TAG")]
     by: Option<String>,
 
-    /// Only those that have been at it for so long, such as 1s
+    /// Only operations at least this old, such as 1s
     #[arg(long, value_name = "DURATION", value_parser = reference_time::parse_duration)]
     older_than: Option<u64>,
 
@@ -46,7 +46,7 @@ Examples:
 Exit status:
   0  they are shown; there may be none
   1  there is no such process, or none shows what it has in flight
-  2  the command line makes no sense";
+  2  usage error";
 
 /// Operations in a list.
 pub(crate) const LISTED_MAX: usize = 20;
