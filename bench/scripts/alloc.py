@@ -94,7 +94,7 @@ def run_once(binary, bodies, lines, settle_s):
     with open(config, "w") as file:
         file.write(f'[http]\nlisten = ["127.0.0.1:{port}"]\n'
                    "[host]\nprocfs = false\nblock_io = false\nrun_queue = false\n"
-                   "processes = false\nhiccup = false\nprograms = false\n")
+                   "processes = false\nhiccup = false\nshm_metrics = false\n")
     log = open(os.path.join(folder, "log"), "w+")
     server = subprocess.Popen(
         [binary, "serve", "--config", config, "--data-dir", os.path.join(folder, "data")],

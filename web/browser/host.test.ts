@@ -206,7 +206,7 @@ test("resource usage at every width, and what is not collected", { timeout: 120_
 
 test("a disabled collector shows its reason, not 0", { timeout: 120_000 }, async () => {
   const off = await Server.start(
-    "block_io = false\nrun_queue = false\nprocesses = false\nhiccup = false\nprograms = false\n",
+    "block_io = false\nrun_queue = false\nprocesses = false\nhiccup = false\nshm_metrics = false\n",
     'collection_interval = "1s"',
   );
   const another = await Visitor.start(off);

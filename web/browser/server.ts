@@ -6,7 +6,7 @@ import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 
 /** Settings of `[host]` that enable a collector. */
-const COLLECTORS = ["procfs", "block_io", "run_queue", "processes", "hiccup", "programs"];
+const COLLECTORS = ["procfs", "block_io", "run_queue", "processes", "hiccup", "shm_metrics"];
 const ROOT = resolve(import.meta.dirname, "../..");
 
 export class Server {

@@ -91,6 +91,7 @@ fn collect(
     let deferred = "readings of programs that were not taken, and came again within the next";
     let supervised = intake.supervisor().thread("programs");
     let mut worker = ShmWorker {
+        // The name of earlier versions: a producer's identity is a hash of its name.
         producer: intake.producer("programs"),
         collector: ShmCollector::new(meter),
         host,

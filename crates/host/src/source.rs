@@ -26,12 +26,13 @@ use crate::shm_metrics::ShmMetricsSettings;
 /// The table of all sources.
 pub(crate) const TABLE: TableRef<'static> = TableRef::named("host");
 
-/// All sources, in the order in which they are opened and read. Files of the kernel come after block
-/// I/O: where it has no distributions, there are its sums.
+/// All sources, in the order in which they are opened and read. Hiccups come first: their first row
+/// begins when sources are opened, and programs in the kernel take some time. Files of the kernel come
+/// after block I/O: where it has no distributions, there are its sums.
 pub(crate) const SOURCES: &[SourceRow] = &[
+    row::<HiccupSettings>(),
     row::<BlockIoSettings>(),
     row::<RunQueueSettings>(),
-    row::<HiccupSettings>(),
     row::<ProcfsSettings>(),
     row::<ProcessTableSettings>(),
     row::<ShmMetricsSettings>(),

@@ -34,7 +34,7 @@ Examples:
 Exit status:
   0  every difference is zero or explained
   1  topdeck could not be asked
-  2  the command line makes no sense
+  2  usage error
   3  a difference is not explained";
 
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {

@@ -41,15 +41,15 @@ pub(crate) struct Options {
     #[arg(long, value_name = "LIMIT", value_parser = parse_quantity, allow_hyphen_values = true)]
     above: Quantity,
 
-    /// Values up to this are in it; all that are above, if not said
+    /// Values up to this are in it [default: no upper limit]
     #[arg(long, value_name = "LIMIT", value_parser = parse_quantity, allow_hyphen_values = true)]
     up_to: Option<Quantity>,
 
-    /// When the rectangle begins: 2026-11-09, 2026-11-09T12:30:00Z, -2h; as the picture, if not said
+    /// Start of the rectangle: 2026-11-09, 2026-11-09T12:30:00Z, -2h [default: start of the baseline]
     #[arg(long, value_name = "TIME", value_parser = time::parse_time, allow_hyphen_values = true)]
     from: Option<TimeExpr>,
 
-    /// When it ends, also: now; as the picture, if not said
+    /// End of the rectangle, also: now [default: end of the baseline]
     #[arg(long, value_name = "TIME", value_parser = time::parse_time, allow_hyphen_values = true)]
     to: Option<TimeExpr>,
 
@@ -69,7 +69,7 @@ pub(crate) struct Options {
     #[arg(long)]
     json: bool,
 
-    /// Series that the selector may pick at the most
+    /// Maximum number of series that the selector matches
     #[arg(long, value_name = "N", default_value_t = Limits::default().series)]
     max_series: u64,
 }
@@ -83,7 +83,7 @@ Examples:
 Exit status:
   0  it is explained, whatever came out
   1  there is no such store or series, or nothing in the rectangle, or the units differ
-  2  the command line makes no sense";
+  2  usage error";
 
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     let store = open(&options.dir)?;

@@ -41,7 +41,7 @@ Examples:
 Exit status:
   0  it was read
   1  there is no store, or it is in use
-  2  the command line makes no sense";
+  2  usage error";
 
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     let store = open(&options.dir)?;

@@ -41,7 +41,7 @@ Examples:
 Exit status:
   0  they are shown
   1  there is no such process, or it has no such metric
-  2  the command line makes no sense";
+  2  usage error";
 
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     let mut process = find_process(&options.process, MatchPreference::Running)?;

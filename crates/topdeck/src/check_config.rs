@@ -31,7 +31,7 @@ Example:
 Exit status:
   0  the settings make sense
   1  they do not; standard error says why
-  2  the command line makes no sense";
+  2  usage error";
 
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     match Settings::read(&options.file, ROLES) {

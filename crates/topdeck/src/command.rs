@@ -28,10 +28,10 @@ pub(crate) struct Topdeck {
 
 const AFTER: &str = "\
 Exit status:
-  0  all went well
-  1  an input could not be read, or held nothing
-  2  the command line makes no sense
-  3  something was missing (`topdeck journal cat` and `tail`, `topdeck store export`), or the result of
+  0  success
+  1  error: an input could not be read or was empty
+  2  usage error
+  3  data were missing (`topdeck journal cat` and `tail`, `topdeck store export`), or the result of
      `topdeck load` is invalid
   4  a requirement of `topdeck load` was not met";
 

@@ -35,23 +35,23 @@ pub(crate) struct Options {
     #[arg(value_name = "SELECTOR_A", value_parser = parse_selector)]
     a: ParsedSelector,
 
-    /// Which series are side B; the same as side A, at another time, if not said
+    /// Series of side B [default: those of side A, at another time]
     #[arg(value_name = "SELECTOR_B", value_parser = parse_selector)]
     b: Option<ParsedSelector>,
 
-    /// From when: 2026-11-09, 2026-11-09T12:30:00Z, -2h; from the first row, if not said
+    /// Start: 2026-11-09, 2026-11-09T12:30:00Z, -2h [default: first row]
     #[arg(long, value_name = "TIME", value_parser = time::parse_time, allow_hyphen_values = true)]
     from: Option<TimeExpr>,
 
-    /// Until when, also: now; to the last row, if not said
+    /// End, also: now [default: last row]
     #[arg(long, value_name = "TIME", value_parser = time::parse_time, allow_hyphen_values = true)]
     to: Option<TimeExpr>,
 
-    /// From when side B is, if not from --from
+    /// Start of side B [default: --from]
     #[arg(long, value_name = "TIME", value_parser = time::parse_time, allow_hyphen_values = true)]
     from_b: Option<TimeExpr>,
 
-    /// Until when side B is, if not until --to
+    /// End of side B [default: --to]
     #[arg(long, value_name = "TIME", value_parser = time::parse_time, allow_hyphen_values = true)]
     to_b: Option<TimeExpr>,
 
@@ -63,7 +63,7 @@ pub(crate) struct Options {
     #[arg(long)]
     json: bool,
 
-    /// Series that one selector may pick at the most
+    /// Maximum number of series per selector
     #[arg(long, value_name = "N", default_value_t = Limits::default().series)]
     max_series: u64,
 }
@@ -77,7 +77,7 @@ Examples:
 Exit status:
   0  they are compared, whatever came out
   1  there is no such store or series, or nothing in that time, or the units differ
-  2  the command line makes no sense";
+  2  usage error";
 
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     if options.b.is_none() && options.from_b.is_none() && options.to_b.is_none() {

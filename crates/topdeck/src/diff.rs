@@ -41,7 +41,7 @@ Examples:
 Exit status:
   0  it is shown; there may be no change
   1  there is no such process
-  2  the command line makes no sense";
+  2  usage error";
 
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     let text = match &options.second {

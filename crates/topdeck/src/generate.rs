@@ -35,11 +35,11 @@ pub(crate) struct Options {
     #[arg(long, value_enum, default_value = "frames")]
     format: OutputFormat,
 
-    /// How many series: 1 of a and 1,000 of b unless said
+    /// Number of series [default: 1 for a, 1000 for b]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=SERIES_MAX))]
     series: Option<u32>,
 
-    /// How many minutes, from the beginning: 10,080 of a and 1,440 of b unless said
+    /// Number of minutes, from the beginning [default: 10080 for a, 1440 for b]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=MINUTES_MAX))]
     minutes: Option<u32>,
 
@@ -70,7 +70,7 @@ Formats:
 Exit status:
   0  all was written
   1  a file could not be written
-  2  the command line makes no sense";
+  2  usage error";
 
 #[derive(Clone, Copy, ValueEnum)]
 enum DatasetName {

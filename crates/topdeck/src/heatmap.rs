@@ -45,19 +45,19 @@ pub(crate) struct Options {
     #[arg(value_parser = parse_selector)]
     selector: ParsedSelector,
 
-    /// From when: 2026-11-09, 2026-11-09T12:30:00Z, -2h; from the first row, if not said
+    /// Start: 2026-11-09, 2026-11-09T12:30:00Z, -2h [default: first row]
     #[arg(long, value_name = "TIME", value_parser = time::parse_time, allow_hyphen_values = true)]
     from: Option<TimeExpr>,
 
-    /// Until when, also: now; to the last row, if not said
+    /// End, also: now [default: last row]
     #[arg(long, value_name = "TIME", value_parser = time::parse_time, allow_hyphen_values = true)]
     to: Option<TimeExpr>,
 
-    /// At most so many columns; as many as fit, if not said
+    /// Maximum columns [default: as many as fit]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=COLUMNS_MAX))]
     columns: Option<u16>,
 
-    /// How many values were worse than this, such as 100ms; may be given again
+    /// Count and share of values above this, such as 100ms. Repeatable
     #[arg(long, value_name = "LIMIT", value_parser = parse_quantity, allow_hyphen_values = true)]
     above: Vec<Quantity>,
 
@@ -88,7 +88,7 @@ Environment:
 Exit status:
   0  it is drawn
   1  there is no such store or series, or nothing in that time, or it cannot be one picture
-  2  the command line makes no sense";
+  2  usage error";
 
 /// More columns than a picture has pixels show nothing more.
 const COLUMNS_MAX: i64 = 2000;

@@ -38,7 +38,7 @@ pub(crate) struct Options {
     #[arg(long, value_name = "PATH")]
     cgroup: Option<String>,
 
-    /// For so long
+    /// Duration of the measurement
     #[arg(long, value_name = "DURATION", value_parser = time::parse_interval)]
     duration: Option<u64>,
 
@@ -60,7 +60,7 @@ Examples:
 Exit status:
   0  it was measured
   1  there is no such process or cgroup, or the command could not be started
-  2  the command line makes no sense
+  2  usage error
   of a command: its own, or 128 and the signal that ended it";
 
 const PERIOD_NS: u64 = 1_000_000;

@@ -95,7 +95,7 @@ fn report_errors(options: &Options, collected: &CollectedInput) {
     }
 }
 
-/// A check that the command line makes no sense of: exit status 2 as for any other.
+/// A check that usage error of: exit status 2 as for any other.
 fn exit_with_usage_error(message: String) -> ! {
     use clap::CommandFactory as _;
     let mut command = crate::command::Topdeck::command();

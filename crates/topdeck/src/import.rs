@@ -57,7 +57,7 @@ pub(crate) struct Options {
     #[arg(long, value_name = "NAME")]
     metric: Option<String>,
 
-    /// A label that all series get, such as host=web-1; may be given again
+    /// Label for all series, such as host=web-1. Repeatable
     #[arg(long, value_name = "NAME=VALUE", value_parser = parse_label)]
     label: Vec<(String, String)>,
 
@@ -98,7 +98,7 @@ Examples:
 Exit status:
   0  all is in the store, durably
   1  a file could not be read or imported; files before it are in the store
-  2  the command line makes no sense";
+  2  usage error";
 
 fn parse_label(text: &str) -> Result<(String, String), String> {
     let parts = text.split_once('=').filter(|(name, _)| !name.is_empty());

@@ -17,7 +17,7 @@ use crate::time;
 #[derive(clap::Args)]
 #[command(after_long_help = AFTER)]
 pub(crate) struct Options {
-    /// Its id, the name of its program, or the path of its file; all that run, if not said
+    /// Process ID, program name, or path of its file [default: all running processes]
     #[arg(value_name = "PROCESS")]
     process: Option<String>,
 
@@ -25,7 +25,7 @@ pub(crate) struct Options {
     #[arg(long, value_name = "TAG")]
     by: Option<String>,
 
-    /// Only those that have been at it for so long, such as 1s
+    /// Only operations at least this old, such as 1s
     #[arg(long, value_name = "DURATION", value_parser = time::parse_interval)]
     older_than: Option<u64>,
 
@@ -43,7 +43,7 @@ Examples:
 Exit status:
   0  they are shown; there may be none
   1  there is no such process, or none shows what it has in flight
-  2  the command line makes no sense";
+  2  usage error";
 
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     let mut processes = match &options.process {

@@ -55,9 +55,9 @@ Examples:
   topdeck journal stat /tmp/j                              how it is
 
 Exit status:
-  0  all went well
+  0  success
   1  something failed, or verify found damage, or a level was not reached
-  2  the command line makes no sense
+  2  usage error
   3  cat or tail: records were missing; standard error says which, and why";
 
 subcommands! {

@@ -33,7 +33,7 @@ Environment:
 Exit status:
   0  there are some
   1  there are none, or a file could not be read
-  2  the command line makes no sense";
+  2  usage error";
 
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     let (mut processes, problems) = find::find_all();

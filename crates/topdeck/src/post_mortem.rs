@@ -17,7 +17,7 @@ use crate::process_argument::find_process;
 #[derive(clap::Args)]
 #[command(after_long_help = AFTER)]
 pub(crate) struct Options {
-    /// Its id, the name of its program (the latest that is gone), or the path of its file; a list of the dead, if not said
+    /// Process ID, program name (its latest process that exited), or path of its file [default: list all]
     #[arg(value_name = "PROCESS")]
     process: Option<String>,
 
@@ -34,7 +34,7 @@ Examples:
 Exit status:
   0  it is told
   1  nobody of that name is gone, or nobody died
-  2  the command line makes no sense";
+  2  usage error";
 
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     let text = match &options.process {

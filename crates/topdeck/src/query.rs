@@ -53,7 +53,7 @@ pub(crate) struct Options {
     #[arg(long, value_name = "TIME", value_parser = time::parse_time, allow_hyphen_values = true)]
     from: Option<TimeExpr>,
 
-    /// Until when, also: now; to the last row, if not said
+    /// End, also: now [default: last row]
     #[arg(long, value_name = "TIME", value_parser = time::parse_time, allow_hyphen_values = true)]
     to: Option<TimeExpr>,
 
@@ -83,23 +83,23 @@ pub(crate) struct Options {
     #[arg(long, value_name = "DURATION", value_parser = time::parse_duration, default_value = "5m")]
     lookback: i64,
 
-    /// Samples held in memory at the most; a histogram is one for each bucket and eight
+    /// Maximum number of samples in memory; a histogram counts as one per bucket and eight
     #[arg(long, value_name = "N", default_value_t = Limits::default().samples)]
     max_samples: u64,
 
-    /// Series that one selector may pick at the most
+    /// Maximum number of series per selector
     #[arg(long, value_name = "N", default_value_t = Limits::default().series)]
     max_series: u64,
 
-    /// Bytes of samples held in memory at the most
+    /// Maximum bytes of samples in memory
     #[arg(long, value_name = "N", default_value_t = Limits::default().bytes)]
     max_bytes: u64,
 
-    /// Moments of an answer at the most
+    /// Maximum number of steps of a result
     #[arg(long, value_name = "N", default_value_t = Limits::default().steps)]
     max_steps: u64,
 
-    /// How long an answer may take
+    /// Query timeout
     #[arg(long, value_name = "DURATION", value_parser = time::parse_duration, default_value = "2min")]
     timeout: i64,
 }
@@ -116,7 +116,7 @@ docs/query.md has both languages, and what topdeck adds to them.
 Exit status:
   0  it is answered, perhaps with notes
   1  there is no such store, the expression is wrong, or a limit was reached
-  2  the command line makes no sense";
+  2  usage error";
 
 /// As many steps as a person looks at, where nobody says how many.
 const DEFAULT_STEPS: i64 = 100;

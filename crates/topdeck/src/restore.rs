@@ -31,7 +31,7 @@ Example:
 Exit status:
   0  the folder is there, durably
   1  there is no snapshot, or the new folder has a store already
-  2  the command line makes no sense";
+  2  usage error";
 
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     private_dir(&options.data)?;

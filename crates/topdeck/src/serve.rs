@@ -38,7 +38,7 @@ docs/serve.md says what it takes in, docs/api.md what it answers, docs/topdeck.t
 Exit status:
   0  it was told to stop, and did
   1  it could not start, or could not go on
-  2  the command line makes no sense";
+  2  usage error";
 
 /// Collect metrics on a host and forward them to remote topdeck servers
 ///
@@ -60,7 +60,7 @@ The settings need a [[remote]]; docs/agent.md has examples.
 Exit status:
   0  it was told to stop, and did
   1  it could not start, or could not go on
-  2  the command line makes no sense";
+  2  usage error";
 
 #[derive(clap::Args)]
 struct StartOptions {

@@ -32,7 +32,7 @@ Example:
 Exit status:
   0  the snapshot is there, durably
   1  it could not be made
-  2  the command line makes no sense";
+  2  usage error";
 
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     let name: String = options

@@ -50,9 +50,9 @@ Examples:
   topdeck store retention /var/lib/topdeck 'base 30d'    drop single rows after 30 days, keep rollups
 
 Exit status:
-  0  all went well
+  0  success
   1  something failed, or verify found damage
-  2  the command line makes no sense
+  2  usage error
   3  export: something was missing; standard error says what, and why";
 
 subcommands! {

@@ -39,7 +39,7 @@ Examples:
 Exit status:
   0  it is done
   1  it cannot be done
-  2  the command line makes no sense";
+  2  usage error";
 
 #[derive(Subcommand)]
 enum TokenCommand {

@@ -47,7 +47,7 @@ Examples:
 Exit status:
   0  all was shown
   1  no process shows anything (--once), or there is no terminal
-  2  the command line makes no sense";
+  2  usage error";
 
 const INTERVALS_NS: std::ops::RangeInclusive<i64> = 100_000_000..=10_000_000_000;
 

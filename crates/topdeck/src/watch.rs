@@ -27,11 +27,11 @@ pub(crate) struct Options {
     #[arg(value_name = "METRIC")]
     metrics: Vec<String>,
 
-    /// How long an interval is: 1ms or more
+    /// Interval, 1ms or more
     #[arg(short, long, value_name = "DURATION", default_value = "1s", value_parser = watch_interval)]
     interval: u64,
 
-    /// So many intervals
+    /// Stop after this number of intervals
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     count: Option<u64>,
 }
@@ -47,7 +47,7 @@ in the length that stands beside the time.
 Exit status:
   0  the process ended, the intervals are over, or ctrl-C was pressed
   1  there is no such process, or it does not run
-  2  the command line makes no sense";
+  2  usage error";
 
 const INTERVAL_MIN_NS: u64 = 1_000_000;
 

@@ -31,7 +31,7 @@ impl TopdeckServer {
         // The system chooses the ports, after a restart others; topdeck says which.
         let settings = format!(
             "collection_interval = \"1s\"\n[statsd]\nudp = [\"127.0.0.1:0\"]\ntcp = [\"127.0.0.1:0\"]\nunix = \"statsd.sock\"\n\
-             [host]\nprocfs = false\nblock_io = false\nrun_queue = false\nprocesses = false\nhiccup = false\nprograms = false\n\
+             [host]\nprocfs = false\nblock_io = false\nrun_queue = false\nprocesses = false\nhiccup = false\nshm_metrics = false\n\
              [http]\nlisten = [\"127.0.0.1:0\"]\n{more}"
         );
         fs::write(folder.join("topdeck.toml"), settings)?;

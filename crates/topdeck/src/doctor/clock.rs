@@ -31,7 +31,7 @@ Example:
 Exit status:
   0  topdeck reads the processor's counter
   1  it reads the system's clock instead, and says why
-  2  the command line makes no sense";
+  2  usage error";
 
 /// Calls measured together, and how often.
 const CALLS: u32 = 1_000;

@@ -79,7 +79,7 @@ Examples:
 Exit status:
   0  all was measured, whatever it showed
   1  something could not be measured, and it is said why
-  2  the command line makes no sense";
+  2  usage error";
 
 fn parse_seconds(text: &str) -> Result<Duration, String> {
     let seconds: f64 = text.parse().map_err(|_| "expected a number of seconds".to_owned())?;

@@ -38,7 +38,7 @@ Examples:
 Exit status:
   0  both were measured
   1  something could not be measured, and it is said why
-  2  the command line makes no sense";
+  2  usage error";
 
 /// A folder in memory that is removed at the end.
 struct MemoryDir(PathBuf);

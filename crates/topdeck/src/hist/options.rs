@@ -41,14 +41,14 @@ pub(crate) struct Options {
     #[arg(long, value_parser = format_parser())]
     pub(crate) format: Option<InputFormat>,
 
-    /// How many values, and what share, were worse than this, such as 1.5s; may be repeated
+    /// Count and share of values above this, such as 1.5s. Repeatable
     ///
     /// Without a unit, in the unit of the values. For plain numbers the answer is exact; for
     /// histograms it is exact at the edge of a bucket and has bounds elsewhere.
     #[arg(long, value_name = "LIMIT", value_parser = parse_quantity, allow_hyphen_values = true)]
     pub(crate) above: Vec<Quantity>,
 
-    /// Quantiles to show instead of the usual ones: 0.999, p99.9 or 99.9%; may be repeated
+    /// Quantile to show instead of the default ones: 0.999, p99.9 or 99.9%. Repeatable
     #[arg(long, value_name = "Q", value_delimiter = ',', value_parser = parse_quantile)]
     pub(crate) quantile: Vec<f64>,
 
@@ -73,7 +73,7 @@ pub(crate) struct Options {
     #[arg(long, conflicts_with_all = ["collection_interval", "compare", "json"])]
     pub(crate) heatmap: bool,
 
-    /// At most so many columns in the heatmap; as many as fit, if not said
+    /// Maximum columns of the heatmap [default: as many as fit]
     #[arg(
         long,
         value_name = "N",
@@ -127,7 +127,7 @@ Environment:
 Exit status:
   0  all was read and reported
   1  an input could not be read (with --keep-going the rest is reported), or held no values
-  2  the command line makes no sense";
+  2  usage error";
 
 /// More columns than a picture has pixels show nothing more.
 const COLUMNS_MAX: i64 = 2000;

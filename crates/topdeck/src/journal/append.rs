@@ -87,7 +87,7 @@ Exit status:
   0  all is appended, and has reached the level
   1  the journal is full or stopped, a record is too large, an input cannot be read, or the level
      was not reached in time; standard error says how many records are safe, and where to go on
-  2  the command line makes no sense";
+  2  usage error";
 
 /// Records without identity are appended in batches of this size: larger ones do not get faster.
 const BATCH_BYTES: u64 = 64 << 10;

@@ -36,12 +36,11 @@ use render::value_formatter;
 #[derive(clap::Args)]
 #[command(after_long_help = AFTER)]
 pub(crate) struct Options {
-    /// Where to make the folder: on the disk to be measured. The system's folder for temporary files
-    /// unless said
+    /// Parent folder, on the disk to measure [default: the system's folder for temporary files]
     #[arg(value_name = "DIR")]
     dir: Option<PathBuf>,
 
-    /// How many records: 1,000,000 unless said; with the level disk 2,000 for each producer
+    /// Number of records [default: 1000000; with the durability disk 2000 per producer]
     #[arg(long, value_name = "N")]
     records: Option<u64>,
 
@@ -83,7 +82,7 @@ Examples:
 Exit status:
   0  it was measured
   1  the folder could not be made or removed, or an append failed
-  2  the command line makes no sense";
+  2  usage error";
 
 const RECORDS: u64 = 1_000_000;
 /// A sync takes about a millisecond on many disks.

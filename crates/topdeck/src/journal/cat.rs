@@ -41,7 +41,7 @@ would stand: their number, positions, reason, time and producers.
 Exit status:
   0  all was written
   1  the journal could not be read, or standard output not written
-  2  the command line makes no sense
+  2  usage error
   3  all was written that is there, and records were missing";
 
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {

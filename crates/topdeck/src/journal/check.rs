@@ -40,7 +40,7 @@ Examples:
 Exit status:
   0  the journal is intact
   1  something is damaged, or could not be read
-  2  the command line makes no sense";
+  2  usage error";
 
 /// Repair a journal: keep valid records, quarantine damaged bytes, report lost positions
 ///
@@ -65,7 +65,7 @@ Examples:
 Exit status:
   0  the journal is intact now
   1  it is in use, or could not be repaired
-  2  the command line makes no sense";
+  2  usage error";
 
 /// As many as a person reads; the rest is counted. JSON has them all.
 const DAMAGE_SHOWN_MAX: usize = 20;

@@ -45,9 +45,9 @@ Examples:
   topdeck journal checkpoint j before-release --remove
 
 Exit status:
-  0  all went well
+  0  success
   1  there is no journal or no such checkpoint
-  2  the command line makes no sense";
+  2  usage error";
 
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     let dir = &options.dir;

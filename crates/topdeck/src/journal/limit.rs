@@ -43,7 +43,7 @@ Examples:
 Exit status:
   0  it is shown, or changed durably
   1  there is no journal, or the limit is too low
-  2  the command line makes no sense";
+  2  usage error";
 
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     let journal = open_read_only(&options.dir)?;

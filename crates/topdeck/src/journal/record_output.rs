@@ -35,7 +35,7 @@ pub(crate) struct Options {
     #[arg(long, value_name = "NAME")]
     pub(crate) subscriber: Option<String>,
 
-    /// End after so many records
+    /// Stop after this number of records
     #[arg(long, value_name = "N")]
     pub(crate) count: Option<u64>,
 
@@ -43,7 +43,7 @@ pub(crate) struct Options {
     #[arg(long)]
     pub(crate) null: bool,
 
-    /// Write each record's position and a tab before it
+    /// Prefix each record with its position and a tab
     #[arg(long)]
     pub(crate) positions: bool,
 

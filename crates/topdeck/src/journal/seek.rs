@@ -41,7 +41,7 @@ Examples:
 Exit status:
   0  it is there, durably
   1  there is no such subscriber or place, or somebody is reading as it
-  2  the command line makes no sense";
+  2  usage error";
 
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     let (dir, name) = (&options.dir, &options.name);

@@ -41,7 +41,7 @@ Examples:
 Exit status:
   0  it was read
   1  there is no journal, or it cannot be opened
-  2  the command line makes no sense";
+  2  usage error";
 
 const SCHEMA: u64 = 2;
 /// As long as it may take to write what is in the buffer, if whoever does that is well.

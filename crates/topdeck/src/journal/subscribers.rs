@@ -56,9 +56,9 @@ Examples:
   topdeck journal subscribers j remove dashboard
 
 Exit status:
-  0  all went well
+  0  success
   1  there is no journal or no such subscriber, or somebody is reading as it
-  2  the command line makes no sense";
+  2  usage error";
 
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     let dir = &options.dir;

@@ -42,7 +42,7 @@ Examples:
 Exit status:
   0  all was written, or nobody reads on
   1  the journal could not be read, or standard output not written
-  2  the command line makes no sense
+  2  usage error
   3  all was written that is there, and records were missing; standard error says which";
 
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {

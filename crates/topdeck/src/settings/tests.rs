@@ -100,14 +100,14 @@ fn errors_have_their_line_and_the_nearest_key() {
         expect![[r#"
             line 1: 10: expected a length of time in quotes, as in "10s"
               | collection_interval = 10
-              |            ^"#]],
+              |                       ^"#]],
     );
     check(
         "collection_interval = \"10\"",
         expect![[r#"
-        line 1: "10": expected a length of time in ns, us, ms, s, min, h, d, w or y, such as 30d
-          | collection_interval = "10"
-          |            ^"#]],
+            line 1: "10": expected a length of time in ns, us, ms, s, min, h, d, w or y, such as 30d
+              | collection_interval = "10"
+              |                       ^"#]],
     );
     check(
         "collection_interval = \"2min\"",
@@ -119,16 +119,16 @@ fn errors_have_their_line_and_the_nearest_key() {
     check(
         "durability = \"never\"",
         expect![[r#"
-        line 1: "never": expected "disk", "process" or "memory"
-          | durability = "never"
-          |               ^"#]],
+            line 1: "never": expected "disk", "process" or "memory"
+              | durability = "never"
+              |              ^"#]],
     );
     check(
         "[journal]\nmax_size = \"10 GB\"",
         expect![[r#"
-        line 2: "10 GB": expected a size in B, KiB, MiB, GiB or TiB, as in 16MiB
-          | max_size = "10 GB"
-          |        ^"#]],
+            line 2: "10 GB": expected a size in B, KiB, MiB, GiB or TiB, as in 16MiB
+              | max_size = "10 GB"
+              |            ^"#]],
     );
     check(
         "[http]\nlisten = [\"localhost\"]",
@@ -140,16 +140,16 @@ fn errors_have_their_line_and_the_nearest_key() {
     check(
         "[store]\nretention = [\"base\"]",
         expect![[r#"
-        line 2: "base": expected a resolution (base, 1m, 5m, 1h or 1d), how long (such as 30d, 1y or forever), and perhaps of which series, as in 'base 30d' or '5m 1y {host="x"}'
-          | retention = ["base"]
-          |         ^"#]],
+            line 2: "base": expected a resolution (base, 1m, 5m, 1h or 1d), how long (such as 30d, 1y or forever), and perhaps of which series, as in 'base 30d' or '5m 1y {host="x"}'
+              | retention = ["base"]
+              |              ^"#]],
     );
     check(
         "data_dir = ",
         expect![[r#"
-        line 1: string values must be quoted, expected literal string
-          | data_dir = 
-          |        ^"#]],
+            line 1: string values must be quoted, expected literal string
+              | data_dir = 
+              |            ^"#]],
     );
     check(
         "[[remote]]\nname = \"a\"",

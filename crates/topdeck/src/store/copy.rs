@@ -39,7 +39,7 @@ Examples:
 Exit status:
   0  the snapshot is there, durably
   1  there is no store, or it is in use, or the new folder has a store already
-  2  the command line makes no sense";
+  2  usage error";
 
 /// Make a store of a snapshot, in a new folder
 ///
@@ -67,7 +67,7 @@ Examples:
 Exit status:
   0  the store is there, durably
   1  there is no snapshot, or the new folder has a store already
-  2  the command line makes no sense";
+  2  usage error";
 
 pub(crate) fn snapshot(options: &SnapshotOptions) -> Result<ExitCode> {
     let store = open(&options.dir)?;

@@ -42,7 +42,7 @@ Examples:
 Exit status:
   0  it is there, durably
   1  it could not be made, or there was one already
-  2  the command line makes no sense";
+  2  usage error";
 
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     create(&options.dir, options.codec)?;

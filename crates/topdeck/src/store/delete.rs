@@ -55,7 +55,7 @@ Examples:
 Exit status:
   0  the rows are gone, durably
   1  nothing was deleted: no such series or store, or --yes was not given
-  2  the command line makes no sense";
+  2  usage error";
 
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     let told = with_dir(&options.dir);

@@ -34,11 +34,11 @@ pub(crate) struct Options {
     #[arg(value_parser = parse_selector)]
     selector: Selector,
 
-    /// From when: 2026-11-09, 2026-11-09T12:30:00Z, -2h, now; from the first row, if not said
+    /// Start: 2026-11-09, 2026-11-09T12:30:00Z, -2h, now [default: first row]
     #[arg(long, value_name = "TIME", value_parser = time::parse_time, allow_hyphen_values = true)]
     from: Option<TimeExpr>,
 
-    /// Until when; to the last row, if not said
+    /// End [default: last row]
     #[arg(long, value_name = "TIME", value_parser = time::parse_time, allow_hyphen_values = true)]
     to: Option<TimeExpr>,
 
@@ -56,7 +56,7 @@ Examples:
 Exit status:
   0  all was written
   1  there is no such store or series, or it could not be written
-  2  the command line makes no sense
+  2  usage error
   3  something was missing; the rest was written";
 
 /// As many gaps as a person reads.

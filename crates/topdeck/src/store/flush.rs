@@ -30,7 +30,7 @@ Examples:
 Exit status:
   0  all rows are in parts
   1  there is no store, or it is in use, or the disk refused
-  2  the command line makes no sense";
+  2  usage error";
 
 /// Run due maintenance: flush, roll up, compact, apply retention
 ///
@@ -50,7 +50,7 @@ Examples:
 Exit status:
   0  nothing is due any more
   1  there is no store, or it is in use, or the disk refused
-  2  the command line makes no sense";
+  2  usage error";
 
 pub(crate) fn flush(options: &FlushOptions) -> Result<ExitCode> {
     let told = with_dir(&options.dir);

@@ -47,7 +47,7 @@ Examples:
 Exit status:
   0  they are shown, or changed durably
   1  there is no store, or it is in use
-  2  the command line makes no sense";
+  2  usage error";
 
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     let store = open(&options.dir)?;

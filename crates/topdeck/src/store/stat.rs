@@ -40,7 +40,7 @@ Examples:
 Exit status:
   0  it was read
   1  there is no store, or it is in use
-  2  the command line makes no sense";
+  2  usage error";
 
 const SCHEMA: u64 = 2;
 /// As many as a person reads.

@@ -35,7 +35,7 @@ Examples:
 Exit status:
   0  the store is intact
   1  something is damaged, or there is no store, or it is in use
-  2  the command line makes no sense";
+  2  usage error";
 
 /// Read everything, and make rollups anew that are damaged
 ///
@@ -56,7 +56,7 @@ Examples:
 Exit status:
   0  the store is intact, or was repaired
   1  something is damaged for good, or there is no store, or it is in use
-  2  the command line makes no sense";
+  2  usage error";
 
 #[derive(clap::Args)]
 struct VerifyArgs {

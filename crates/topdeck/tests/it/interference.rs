@@ -122,7 +122,7 @@ fn observer_reports_its_rounds() {
 
 /// The readers of a process, by their command lines.
 fn observer_count(of: u32) -> usize {
-    let wanted = format!("--of\0{of}\0");
+    let wanted = format!("--observer-pid\0{of}\0");
     let processes = fs::read_dir("/proc")
         .unwrap()
         .filter_map(|entry| fs::read_to_string(entry.ok()?.path().join("cmdline")).ok());

@@ -755,7 +755,7 @@ fn help_has_examples_and_exit_statuses() {
         "stat",
         "subscribers",
         "checkpoint",
-        "rewind",
+        "seek",
         "limit",
         "verify",
         "repair",

@@ -46,8 +46,8 @@ fn a_port_in_use_is_named() {
 #[test]
 fn invalid_settings_are_reported_with_their_lines() {
     for (more, words) in [
-        ("[jurnal]\nsize = \"1GiB\"\n", "journal"),
-        ("[journal]\nsize = \"much\"\n", "much"),
+        ("[jurnal]\nmax_size = \"1GiB\"\n", "journal"),
+        ("[journal]\nmax_size = \"much\"\n", "much"),
         ("[statsd]\nudp = 8125\n", "udp"),
         ("nothing but words\n", "topdeck.toml"),
     ] {
@@ -140,7 +140,7 @@ fn settings_are_reloaded() {
         + &remote_settings("south", south.port);
     std::fs::write(agent.settings(), both).expect("settings are written");
     agent.reload();
-    wait_until("it says so", || agent.log().contains("forwards to 2 sites"));
+    wait_until("it says so", || agent.log().contains("forwards to 2 remotes"));
     let sent = sender.stop();
     await_stored(&north, sent);
     // The new one has what came after, and what the journal still had.

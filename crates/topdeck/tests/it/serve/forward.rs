@@ -278,7 +278,7 @@ fn soak_backlog_is_drained_in_bounded_memory() {
     let megabytes = std::env::var("TOPDECK_BACKLOG_MB").map_or(1_000, |text| text.parse().unwrap());
     let mut site = ServerProcess::new("serve", "");
     let mut agent =
-        agent_for(&format!("http://127.0.0.1:{}", site.port), "[journal]\nsize = \"100GiB\"\n");
+        agent_for(&format!("http://127.0.0.1:{}", site.port), "[journal]\nmax_size = \"100GiB\"\n");
     // It gets its journal, with the site's place in it.
     agent.start();
     agent.stop();

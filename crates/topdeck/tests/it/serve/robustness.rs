@@ -57,7 +57,7 @@ fn check_alive(deck: &ServerProcess, values: u64) {
 /// Who sends a byte now and then holds nobody up, and is sent away.
 #[test]
 fn slow_clients_are_disconnected() {
-    let (deck, ports) = server_with("[http.limits]\nhead_time = \"1s\"\n");
+    let (deck, ports) = server_with("[http.limits]\nheader_read_timeout = \"1s\"\n");
     let mut slow: Vec<TcpStream> = (0..200).map(|_| connect(ports.http)).collect();
     for stream in &mut slow {
         stream
