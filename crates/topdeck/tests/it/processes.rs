@@ -214,7 +214,7 @@ fn a_process_is_listed_and_shown() {
         "cat sample-shown",
         expect![[r#"
         --- stdout
-        sample-shown (pid PID,) runs, topdeck
+        sample-shown (pid PID,) running, topdeck
         command PROGRAMS/sample-shown --exact processes::a_sample_program --nocapture
         file FILE
         since DATE
@@ -242,7 +242,7 @@ fn a_process_is_listed_and_shown() {
         "cat sample-shown cache_h* answered_total{route=\"search\"}",
         expect![[r#"
         --- stdout
-        sample-shown (pid PID,) runs, topdeck
+        sample-shown (pid PID,) running, topdeck
         command PROGRAMS/sample-shown --exact processes::a_sample_program --nocapture
         file FILE
         since DATE
@@ -389,7 +389,7 @@ fn post_mortem_groups_operations_by_device() {
         "post-mortem sample-killed --by device",
         expect![[r#"
         --- stdout
-        sample-killed (pid PID,) died, topdeck
+        sample-killed (pid PID,) terminated, topdeck
         command PROGRAMS/sample-killed --exact processes::a_sample_program --nocapture
         file FILE
         since DATE

@@ -581,7 +581,7 @@ fn two_hosts_are_compared() {
     );
     let document = json(&run_ok(&folder, r#"compare s 'took{host="a"}' 'took{host="b"}' --json"#));
     assert_eq!(document["a"]["count"], 600);
-    assert_eq!(document["quantiles"][12]["share"], 1.0);
+    assert_eq!(document["quantiles"][12]["q"], 1.0);
     assert_eq!(document["quantiles"][12]["significant"], true);
 }
 

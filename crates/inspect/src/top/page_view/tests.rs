@@ -164,11 +164,11 @@ fn exited_process_is_marked_for_ten_seconds() {
         7,
         expect![[r#"
             topdeck top   last 1.00 s   2 processes   by rate   2026-11-14 22:40:00Z
-            pid  program  metric             rate▼       p50       p99        max  in flight  errors
-            812  shop     died, 2 in flight   8 /s  1.902 ms  48.15 ms  ~48.15 ms  2, 2.50 s    3 /s
-             77  worker   job_duration        0 /s         -         -          -          -       -
+            pid  program  metric                   rate▼       p50       p99        max  in flight  errors
+            812  shop     terminated, 2 in flight   8 /s  1.902 ms  48.15 ms  ~48.15 ms  2, 2.50 s    3 /s
+             77  worker   job_duration              0 /s         -         -          -          -       -
 
-            died: the numbers are the last it showed
+            terminated: the numbers are the last it showed
             q quit  ? help  Enter open  s sort  / filter  space pause  r reverse  + - interval
         "#]],
     );
