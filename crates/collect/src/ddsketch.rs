@@ -21,15 +21,13 @@ use crate::lines::{self, InputLine};
 
 /// A sketch, or a line with one.
 const SKETCH_BYTES_MAX: usize = 1 << 20;
-/// Bytes that tell whether a sketch exceeds the limit.
-const HEAD_BYTES_MAX: u64 = SKETCH_BYTES_MAX as u64 + 1;
 
 const EXPECTED: &str = "a DDSketch: binary, protobuf, or base64 of one of them";
 
 /// Reads a sketch, or lines of base64.
 pub fn read(input: &mut dyn BufRead, sink: &mut dyn SampleSink) -> io::Result<()> {
     let mut head = Vec::new();
-    (&mut *input).take(HEAD_BYTES_MAX).read_to_end(&mut head)?;
+    (&mut *input).take(SKETCH_BYTES_MAX.saturating_add(1) as u64).read_to_end(&mut head)?;
     if !is_binary(&head) {
         return read_lines(&mut head.chain(input), sink);
     }
