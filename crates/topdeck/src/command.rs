@@ -34,8 +34,8 @@ Exit status:
      `topdeck load` is invalid
   4  a requirement of `topdeck load` was not met";
 
-/// Subcommands: a row has the variant of the command line, its options, and what runs it. A subcommand
-/// is a file, which `main.rs` declares, and a row.
+/// Subcommands: a row has the variant of the command line, its options, and what runs it. A
+/// subcommand is a file, which `main.rs` declares, and a row.
 macro_rules! subcommands {
     ($command:ident: $($(#[$attribute:meta])* $variant:ident($options:ty) => $run:path,)+) => {
         #[derive(clap::Subcommand)]
@@ -117,12 +117,14 @@ pub(crate) fn report_failure(error: &anyhow::Error) -> ExitCode {
     ExitCode::FAILURE
 }
 
-/// Tells the user. Where nobody can be told (standard error is full, or gone) the exit status still is.
+/// Tells the user. Where nobody can be told (standard error is full, or gone) the exit status still
+/// is.
 pub(crate) fn print_message(message: impl Display) {
     let _ = writeln!(io::stderr(), "topdeck: {}", escape_control(&message.to_string()));
 }
 
-/// Foreign text (names of files, tags, labels) fit for a terminal and for XML: control characters are escaped.
+/// Foreign text (names of files, tags, labels) fit for a terminal and for XML: control characters
+/// are escaped.
 pub(crate) fn escape_control(text: &str) -> String {
     let escaped = |c: char| match c.is_control() {
         true => c.escape_default().to_string(),
