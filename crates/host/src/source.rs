@@ -27,8 +27,8 @@ use crate::shm_metrics::ShmMetricsSettings;
 pub(crate) const TABLE: TableRef<'static> = TableRef::named("host");
 
 /// All sources, in the order in which they are opened and read. Hiccups come first: their first row
-/// begins when sources are opened, and programs in the kernel take some time. Files of the kernel come
-/// after block I/O: where it has no distributions, there are its sums.
+/// begins when sources are opened, and programs in the kernel take some time. Files of the kernel
+/// come after block I/O: where it has no distributions, there are its sums.
 pub(crate) const SOURCES: &[SourceRow] = &[
     row::<HiccupSettings>(),
     row::<BlockIoSettings>(),

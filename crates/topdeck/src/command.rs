@@ -35,8 +35,8 @@ Exit status:
      `topdeck load` is invalid
   4  a requirement of `topdeck load` was not met";
 
-/// Subcommands: a row has the variant of the command line, its options, and what runs it. A subcommand
-/// is a file, which `main.rs` declares, and a row.
+/// Subcommands: a row has the variant of the command line, its options, and what runs it. A
+/// subcommand is a file, which `main.rs` declares, and a row.
 macro_rules! subcommands {
     ($command:ident: $($(#[$attribute:meta])* $variant:ident($options:ty) => $run:path,)+) => {
         #[derive(clap::Subcommand)]
@@ -118,7 +118,8 @@ pub(crate) fn report_failure(error: &anyhow::Error) -> ExitCode {
     ExitCode::FAILURE
 }
 
-/// Tells the user. Where nobody can be told (standard error is full, or gone) the exit status still is.
+/// Tells the user. Where nobody can be told (standard error is full, or gone) the exit status still
+/// is.
 pub(crate) fn print_message(message: impl Display) {
     let _ = writeln!(io::stderr(), "topdeck: {}", escape_control(&message.to_string()));
 }

@@ -1,8 +1,8 @@
 //! Folders of the data folder that had other names in earlier versions.
 //!
-//! A folder is renamed at the start, when the store or the journal is locked. A rename is atomic and
-//! synchronised before anything is written to the folder: after a crash, the folder has one name or
-//! the other, and the next start goes on from there.
+//! A folder is renamed at the start, when the store or the journal is locked. A rename is atomic
+//! and synchronised before anything is written to the folder: after a crash, the folder has one
+//! name or the other, and the next start goes on from there.
 
 use std::fs::File;
 use std::io::{self, ErrorKind};
