@@ -52,7 +52,7 @@ pub(crate) fn share_name(share: f64) -> String {
 }
 
 /// Table of percentiles of all times. Time to failure is included if there are failures.
-pub fn percentiles(tally: &Tally) -> StatisticsTable {
+pub(crate) fn percentiles(tally: &Tally) -> StatisticsTable {
     let [measured @ .., failure] = times(tally);
     let times = measured.into_iter().chain((failure.1.count() > 0).then_some(failure));
     let times: Vec<_> = times.collect();
