@@ -15,10 +15,12 @@ use std::sync::atomic::AtomicBool;
 
 use hist::Histogram;
 
+use crate::calibration_check::{CALIBRATION_RATE_MIN, CalibrationCheck, SAFE_UTILISATION};
 use crate::error::Error;
 use crate::oracle::{ServerStall, expected_response_times};
 use crate::request::{Request, Requests};
-use crate::run::{RunResult, run};
+use crate::run::run;
+use crate::run_result::RunResult;
 use crate::schedule::{ArrivalProcess, Schedule, format_rate};
 use crate::settings::Settings;
 use crate::stub_server::{StallOnRunStart, StubProtocol, StubServer};
@@ -51,22 +53,7 @@ pub struct Calibration {
     pub is_stable: bool,
 }
 
-/// A measured statistic and its expected value.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct CalibrationCheck {
-    /// `mean`, `p50`, `p99` or `max`.
-    pub statistic: &'static str,
-    /// Measured value. Nanoseconds.
-    pub measured_ns: f64,
-    /// Expected value. Nanoseconds.
-    pub expected_ns: f64,
-    /// Allowed difference. Nanoseconds.
-    pub tolerance_ns: f64,
-}
-
 const MS: u64 = 1_000_000;
-/// Lowest rate tested.
-pub(crate) const CALIBRATION_RATE_MIN: f64 = 10_000.0;
 /// Upper end of the rate test, above 1.28 million/s (seven doublings): a thread that needs a system
 /// call per request cannot exceed that.
 const CALIBRATION_RATE_LIMIT: f64 = 1_300_000.0;
@@ -77,8 +64,6 @@ const RATE_ATTEMPTS: u32 = 3;
 /// Maximum generator lag at p99. Twice the limit of a run: the echo server shares the machine, and
 /// a run may use only [`SAFE_UTILISATION`] of the result.
 const MAX_LAG_NS: f64 = 2.0 * GENERATOR_LAG_NS;
-/// Share of the calibrated rate that a run may schedule.
-pub(crate) const SAFE_UTILISATION: f64 = 0.8;
 /// 600 requests, six of them above p99, at a rate that any machine can send.
 const STALL_TEST_RATE: f64 = 1_000.0;
 const STALL_TEST_DURATION_NS: u64 = 600 * MS;
@@ -222,13 +207,6 @@ fn settings(stub: &StubServer, rate: f64, duration_ns: u64) -> Settings {
 
 fn quantile(of: &Histogram, q: f64) -> f64 {
     of.quantile(q).map_or(0.0, |value| value.estimate)
-}
-
-impl CalibrationCheck {
-    /// Whether measured and expected value differ by at most the tolerance.
-    pub fn is_within_tolerance(&self) -> bool {
-        (self.measured_ns - self.expected_ns).abs() <= self.tolerance_ns
-    }
 }
 
 impl Calibration {

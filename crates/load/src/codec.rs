@@ -2,7 +2,7 @@
 //! completions. The caller owns sockets and time.
 
 use crate::failure::Failure;
-use crate::request::RenderedRequest;
+use crate::rendered_request::RenderedRequest;
 
 /// Identifies a request in flight; chosen by the caller.
 pub type RequestId = u32;

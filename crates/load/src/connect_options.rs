@@ -35,8 +35,8 @@ impl ConnectOptions {
                 let mut config = match target.is_verified {
                     true => client.config()?,
                     false if client.ca.is_some() => {
-                        let message = "sslmode=require does not verify the server certificate, so a CA has no \
-                                       effect; use sslmode=verify-full";
+                        let message = "sslmode=require does not verify the server certificate, so \
+                                       a CA has no effect; use sslmode=verify-full";
                         return Err(Error::InvalidSettings(message.to_owned()));
                     }
                     false => client.unverified_config()?,

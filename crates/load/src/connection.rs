@@ -12,7 +12,7 @@ use crate::codec::{Codec, Completion, RequestId};
 use crate::connect_options::ConnectOptions;
 use crate::failure::Failure;
 use crate::first_errors::preview;
-use crate::request::RenderedRequest;
+use crate::rendered_request::RenderedRequest;
 
 /// Limit of unsent bytes that responses to the server may cause. Requests may exceed it.
 const UNSENT_MAX: usize = 16 << 20;

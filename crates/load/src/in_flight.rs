@@ -8,7 +8,7 @@ use std::sync::Arc;
 use slab::Slab;
 
 use crate::codec::RequestId;
-use crate::request::RenderedRequest;
+use crate::rendered_request::RenderedRequest;
 
 /// Ended entries that `by_due` may hold, in addition to one per live entry.
 const BY_DUE_SPARE: usize = 4_096;

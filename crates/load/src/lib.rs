@@ -7,11 +7,13 @@
 #![forbid(unsafe_code)]
 
 mod calibration;
+mod calibration_check;
 mod codec;
 mod connect_options;
 mod connection;
 mod error;
 mod failure;
+mod file_limits;
 mod first_errors;
 mod in_flight;
 mod load_protocol;
@@ -22,12 +24,15 @@ mod pool;
 mod process;
 mod protocols;
 mod recorder;
+mod rendered_request;
 mod replay;
 pub mod report;
 mod request;
+mod requests_error;
 mod requests_file;
 mod requirement;
 mod run;
+mod run_result;
 mod schedule;
 mod search;
 mod secret;
@@ -42,23 +47,27 @@ mod units;
 mod validity;
 mod worker;
 
-pub use calibration::{Calibration, CalibrationCheck, calibrate};
+pub use calibration::{Calibration, calibrate};
+pub use calibration_check::CalibrationCheck;
 pub use codec::{Codec, Completion, RequestId};
 pub use error::Error;
 pub use failure::Failure;
+pub use file_limits::FileLimits;
 pub use load_protocol::{
     LoadProtocol, ProtocolRow, ProtocolTarget, UrlScheme, arguments_help, bodies_help, schemes_help,
 };
 pub use observer::Observer;
 pub use oracle::{ServerStall, expected_response_times};
 pub use protocols::PROTOCOLS;
+pub use rendered_request::RenderedRequest;
 pub use replay::ReplayError;
-pub use request::{RenderedRequest, Request, Requests};
-pub use requests_file::RequestsError;
+pub use request::{Request, Requests};
+pub use requests_error::RequestsError;
 pub use requirement::{
     LatencyKind, Requirement, RequirementError, RequirementMetric, RequirementOutcome, Statistic,
 };
-pub use run::{FileLimits, RunResult, run};
+pub use run::run;
+pub use run_result::RunResult;
 pub use schedule::{ArrivalProcess, Arrivals, Schedule, ScheduleSegment, format_rate};
 pub use search::{
     CapacitySearch, Knee, SearchResult, SearchTrial, SloCondition, SustainedRate, TrialMeasurement,

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::codec::Codec;
-use crate::request::RenderedRequest;
+use crate::rendered_request::RenderedRequest;
 use crate::secret::Secret;
 use crate::target_url::TargetUrl;
 

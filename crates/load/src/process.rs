@@ -24,7 +24,8 @@ use rustix::process::{Pid, PidfdFlags, Signal, getpid, kill_process_group, pidfd
 use crate::codec::RequestId;
 use crate::error::Error;
 use crate::failure::Failure;
-use crate::request::{RenderedRequest, Requests};
+use crate::rendered_request::RenderedRequest;
+use crate::request::Requests;
 
 /// Environment variable with the sequence number of the request, from 1.
 const REQUEST_NUMBER_VARIABLE: &str = "TOPDECK_REQUEST";

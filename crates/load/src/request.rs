@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 
-use crate::requests_file::RequestsError;
+use crate::rendered_request::RenderedRequest;
+use crate::requests_error::RequestsError;
 use crate::schedule::SplitMix64;
 use crate::target::Target;
 use crate::template::Template;
@@ -45,25 +46,6 @@ pub struct Request {
     pub arguments: Vec<Template>,
     /// Program and arguments; empty if the request goes to a server.
     pub command: Vec<Template>,
-}
-
-/// A request with all variables replaced.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct RenderedRequest {
-    /// Index of its [`Request`].
-    pub index: usize,
-    /// HTTP method.
-    pub method: String,
-    /// HTTP path with query.
-    pub path: String,
-    /// HTTP headers.
-    pub headers: Vec<(String, String)>,
-    /// Body, SQL, or standard input.
-    pub body: Vec<u8>,
-    /// PostgreSQL parameters or Redis words.
-    pub arguments: Vec<Vec<u8>>,
-    /// Program and arguments.
-    pub command: Vec<Vec<u8>>,
 }
 
 /// Values of a variable; each is equally likely.
@@ -222,33 +204,6 @@ impl Request {
             arguments: arguments.collect(),
             command: command.collect(),
         }
-    }
-}
-
-impl RenderedRequest {
-    /// An error if there are arguments, for a protocol without them.
-    pub fn refuse_arguments(&self) -> Result<(), String> {
-        refuse(self.arguments.is_empty(), "arguments")
-    }
-
-    /// An error if there are headers, for a protocol without them.
-    pub fn refuse_headers(&self) -> Result<(), String> {
-        refuse(self.headers.is_empty(), "headers")
-    }
-
-    fn check_command(&self) -> Result<(), String> {
-        if self.command.iter().any(|word| word.contains(&0)) {
-            return Err("an argument contains a NUL byte".to_owned());
-        }
-        self.refuse_arguments()?;
-        self.refuse_headers()
-    }
-}
-
-fn refuse(is_empty: bool, what: &str) -> Result<(), String> {
-    match is_empty {
-        true => Ok(()),
-        false => Err(format!("the protocol does not support {what}")),
     }
 }
 

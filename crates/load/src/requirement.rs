@@ -9,7 +9,7 @@ use std::str::FromStr;
 
 use hist::{Bracket, Histogram};
 
-use crate::run::RunResult;
+use crate::run_result::RunResult;
 use crate::search::SloCondition;
 use crate::units::UNITS;
 

@@ -11,51 +11,14 @@ use hist::Histogram;
 
 use crate::connect_options::ConnectOptions;
 use crate::error::Error;
-use crate::failure::Failure;
+use crate::file_limits::FileLimits;
 use crate::first_errors::FirstErrors;
 use crate::observer::Observer;
-use crate::process;
+use crate::run_result::RunResult;
 use crate::schedule::SplitMix64;
 use crate::settings::Settings;
 use crate::tally::Tally;
-use crate::validity::{self, ValidityWarning};
 use crate::worker::{Worker, WorkerConfig, WorkerReport};
-
-/// Result of a run.
-#[derive(Clone, Debug)]
-pub struct RunResult {
-    /// Counts and times of the whole run.
-    pub tally: Tally,
-    /// Response times by the second of the scheduled time, from the start.
-    pub per_second: BTreeMap<u64, Histogram>,
-    /// Response times by request, in order of the requests.
-    pub per_request: Vec<(String, Histogram)>,
-    /// Start: nanoseconds since 1970.
-    pub start_unix_ns: i64,
-    /// From the start to the last response or the end of the grace period. Nanoseconds.
-    pub duration_ns: u64,
-    /// Whether it was stopped before all requests were sent.
-    pub is_interrupted: bool,
-    /// Stalls of the generator: nanoseconds from the start.
-    pub stalls: Vec<(u64, u64)>,
-    /// By failure kind, the detail of the first failure. Passwords are removed.
-    pub first_errors: [Option<String>; Failure::ALL.len()],
-    /// Limits of open files; each connection is one.
-    pub files: FileLimits,
-    /// Why the run is invalid; empty if it is valid.
-    pub warnings: Vec<ValidityWarning>,
-}
-
-/// Limits of open files (RLIMIT_NOFILE).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct FileLimits {
-    /// Files that the run may need: its connections and a reserve.
-    pub needed: u64,
-    /// Soft limit, raised if needed; `None` if unlimited.
-    pub soft_limit: Option<u64>,
-    /// Hard limit; `None` if unlimited.
-    pub hard_limit: Option<u64>,
-}
 
 /// Wait for the initial connections.
 const CONNECT_WAIT_NS: u64 = 2_000_000_000;
@@ -74,12 +37,12 @@ pub fn run(
     observer: &mut dyn Observer,
 ) -> Result<RunResult, Error> {
     settings.check_connections()?;
-    let programs = resolve_programs(settings)?;
+    let programs = settings.resolve_programs()?;
     let connect_options = settings.target.as_ref();
     let connect_options =
         connect_options.map(|target| ConnectOptions::resolve(target, &settings.tls)).transpose()?;
     let files_of_each = if settings.is_command() { FILES_OF_PROCESS } else { 1 };
-    let files = raise_files(settings.max_connections * files_of_each + FILES_ELSE)?;
+    let files = FileLimits::raise(settings.max_connections * files_of_each + FILES_ELSE)?;
     let workers = create_workers(settings, stop, &programs, &connect_options)?;
     let (sender, reports) = mpsc::channel();
     let threads = spawn_workers(workers, &sender)?;
@@ -93,7 +56,7 @@ pub fn run(
         }
     }
     run.stalls = merge_overlapping(std::mem::take(&mut run.stalls));
-    run.warnings = validity::validity_warnings(&run, settings.worker_count());
+    run.warnings = run.validity_warnings(settings.worker_count());
     Ok(run)
 }
 
@@ -219,24 +182,6 @@ fn collect_reports(
     run.first_errors = first_errors.finish(secret);
 }
 
-impl RunResult {
-    fn new(settings: &Settings, start_unix_ns: i64, files: FileLimits) -> RunResult {
-        let names = settings.requests.names();
-        RunResult {
-            tally: Tally::default(),
-            per_second: BTreeMap::new(),
-            per_request: names.map(|name| (name.to_owned(), Histogram::default())).collect(),
-            start_unix_ns,
-            duration_ns: 0,
-            is_interrupted: false,
-            stalls: Vec::new(),
-            first_errors: Default::default(),
-            files,
-            warnings: Vec::new(),
-        }
-    }
-}
-
 /// Seeds of the workers' request choice. The schedule uses the seed itself; with the same numbers
 /// the gap before a request would determine its kind.
 fn seeds(seed: u64) -> SplitMix64 {
@@ -294,36 +239,6 @@ fn merge_overlapping(mut pieces: Vec<(u64, u64)>) -> Vec<(u64, u64)> {
 
 fn merge(into: &mut Histogram, other: &Histogram) {
     into.merge(other).expect("BUG: recorders of one scheme");
-}
-
-/// Paths of the programs of commands; empty for a server.
-pub(crate) fn resolve_programs(settings: &Settings) -> Result<Arc<[Option<PathBuf>]>, Error> {
-    let requests = &settings.requests;
-    if settings.is_command() {
-        return Ok(process::resolve_programs(requests)?.into());
-    }
-    match requests.iter().find(|request| !request.command.is_empty()) {
-        Some(request) => Err(Error::Command { name: request.name.clone() }),
-        None => Ok(Arc::default()),
-    }
-}
-
-/// Raises the soft limit of open files if needed.
-fn raise_files(wanted: usize) -> Result<FileLimits, Error> {
-    use rustix::process::{Resource, getrlimit, setrlimit};
-    let mut limit = getrlimit(Resource::Nofile);
-    let wanted_files = wanted as u64;
-    let hard_limit = limit.maximum;
-    if limit.current.is_none_or(|current| current >= wanted_files) {
-        return Ok(FileLimits { needed: wanted_files, soft_limit: limit.current, hard_limit });
-    }
-    let allowed = limit.maximum.unwrap_or(u64::MAX);
-    limit.current = Some(wanted_files.min(allowed));
-    let raised = setrlimit(Resource::Nofile, limit);
-    if allowed < wanted_files || raised.is_err() {
-        return Err(Error::TooFewFiles { wanted, allowed });
-    }
-    Ok(FileLimits { needed: wanted_files, soft_limit: Some(wanted_files), hard_limit })
 }
 
 #[cfg(test)]

@@ -21,7 +21,7 @@ use std::fmt;
 use hist::Histogram;
 
 use crate::requirement::Requirement;
-use crate::run::RunResult;
+use crate::run_result::RunResult;
 use crate::schedule::format_rate;
 use crate::validity::ValidityWarning;
 

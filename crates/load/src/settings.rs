@@ -1,11 +1,12 @@
 //! Settings of a run.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use crate::error::Error;
+use crate::process;
 use crate::request::Requests;
-use crate::run;
 use crate::schedule::Schedule;
 use crate::target::Target;
 
@@ -43,7 +44,7 @@ impl Settings {
     /// Checks the settings without contacting a server; missing programs are errors.
     pub fn check(&self) -> Result<(), Error> {
         self.check_connections()?;
-        run::resolve_programs(self).map(|_| ())
+        self.resolve_programs().map(|_| ())
     }
 
     /// Each thread needs a connection.
@@ -56,6 +57,17 @@ impl Settings {
         let message =
             format!("{most} {what} are too few for {threads} threads; each thread needs one");
         Err(Error::InvalidSettings(message))
+    }
+
+    /// Paths of the programs of commands; empty for a server.
+    pub(crate) fn resolve_programs(&self) -> Result<Arc<[Option<PathBuf>]>, Error> {
+        if self.is_command() {
+            return Ok(process::resolve_programs(&self.requests)?.into());
+        }
+        match self.requests.iter().find(|request| !request.command.is_empty()) {
+            Some(request) => Err(Error::Command { name: request.name.clone() }),
+            None => Ok(Arc::default()),
+        }
     }
 
     /// Whether requests are commands instead of requests to a server.

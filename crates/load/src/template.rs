@@ -1,6 +1,6 @@
 //! Texts with variables.
 
-use crate::requests_file::RequestsError;
+use crate::requests_error::RequestsError;
 
 /// Text with variables: `/users/{id}`. Doubled braces stand for one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -3,9 +3,8 @@
 
 use std::fmt;
 
-use crate::calibration::{CALIBRATION_RATE_MIN, CalibrationCheck, SAFE_UTILISATION};
+use crate::calibration_check::{CALIBRATION_RATE_MIN, CalibrationCheck, SAFE_UTILISATION};
 use crate::failure::Failure;
-use crate::run::RunResult;
 use crate::schedule::format_rate;
 use crate::tally::Tally;
 
@@ -76,26 +75,6 @@ const MAX_GENERATOR_SHARE: f64 = 0.1;
 pub(crate) const GENERATOR_LAG_NS: f64 = 100_000.0;
 /// CPU use above which a thread cannot be on time.
 const CPU_SATURATION: f64 = 0.95;
-
-/// Warnings of a finished run.
-pub(crate) fn validity_warnings(run: &RunResult, threads: usize) -> Vec<ValidityWarning> {
-    let tally = &run.tally;
-    let mut warnings = Vec::new();
-    if !run.stalls.is_empty() {
-        warnings.push(ValidityWarning::GeneratorStalled {
-            times: run.stalls.len(),
-            total_ns: run.stalls.iter().map(|(from, to)| to - from).sum(),
-            not_sent: tally.not_sent,
-            observed_late: tally.observed_late,
-        });
-    }
-    warnings.extend(ValidityWarning::interim(tally, run.duration_ns, threads));
-    if tally.accounted() != tally.scheduled {
-        let (scheduled, accounted) = (tally.scheduled, tally.accounted());
-        warnings.push(ValidityWarning::AccountingMismatch { scheduled, accounted });
-    }
-    warnings
-}
 
 impl ValidityWarning {
     /// Warnings of a tally, also during a run. Stalls and accounting mismatches are known only at

@@ -14,19 +14,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Sender;
 
-use rustix::event::epoll::EventFlags;
 use rustix::time::{ClockId, clock_gettime};
 use slab::Slab;
 
 use crate::codec::{Completion, RequestId};
 use crate::connect_options::ConnectOptions;
-use crate::connection::ReadOutcome;
 use crate::failure::Failure;
 use crate::first_errors::FirstErrors;
 use crate::in_flight::InFlightQueue;
 use crate::poller::Poller;
 use crate::pool::Pool;
-use crate::process::{CommandFailure, Process, REAP_DEADLINE_NS};
+use crate::process::{Process, REAP_DEADLINE_NS};
 use crate::recorder::{PerSecondSeries, TallyRecorder};
 use crate::request::Requests;
 use crate::schedule::SplitMix64;
@@ -355,44 +353,8 @@ impl Worker {
         }
     }
 
-    /// Sends queued requests as capacity allows; opens connections if there is none.
-    fn dispatch(&mut self) {
-        if self.is_command() {
-            return self.start_next();
-        }
-        while let Some(request_id) = self.in_flight.next() {
-            let Some(key) = self.pool.take_available() else {
-                if !self.needs_connection() {
-                    return;
-                }
-                if self.is_full() {
-                    return self.count_queued(request_id);
-                }
-                // One connect at a time. It takes long enough for others to regain capacity, and an
-                // overloaded server does not receive needless connects.
-                match self.connect() {
-                    true => return,
-                    false => continue,
-                }
-            };
-            // While the request still waits, so that a stall is attributed to it.
-            let now = self.now();
-            let Some(request) = self.in_flight.send_next(now, key) else { return };
-            self.recorder.queue_time.record(now - request.due_ns);
-            match self.pool[key].send(&request.request, request_id, &mut self.scratch) {
-                Ok(()) => self.refresh_connection(key),
-                Err(failure) => self.close(key, failure),
-            }
-        }
-    }
-
     fn is_command(&self) -> bool {
         self.config.connect_options.is_none()
-    }
-
-    /// Whether the queued requests need another connection or process.
-    fn needs_connection(&self) -> bool {
-        self.pool.needs_connection(self.in_flight.waiting())
     }
 
     /// Whether the limit of connections or processes is reached.
@@ -408,67 +370,6 @@ impl Worker {
         oldest.is_some_and(|(_, one)| one.is_sent() && now < one.sent_ns + SPIN_SERVICE_MAX_NS)
     }
 
-    /// Starts the command of the longest waiting request if a slot is free. One at a time: during a
-    /// start others exit, or become due.
-    fn start_next(&mut self) {
-        let Some(request_id) = self.in_flight.next() else { return };
-        if self.is_full() {
-            return self.count_queued(request_id);
-        }
-        let now = self.now();
-        let entry = self.processes.vacant_entry();
-        let Some(request) = self.in_flight.send_next(now, entry.key()) else { return };
-        self.recorder.queue_time.record(now - request.due_ns);
-        // A start blocks this thread and delays the next ones: all but the wait for a slot is
-        // generator lag.
-        let could_start_ns = request.due_ns.max(self.slot_free_since_ns);
-        self.recorder.generator_lag.record(now.saturating_sub(could_start_ns));
-        let (request, number) = (&request.request, request.ordinal);
-        let program = self.config.programs[request.index].as_deref();
-        // The output of one failing process is enough.
-        let captures_stderr = !self.first_errors.has(Failure::Exit);
-        let process = Process::start(program, request, number, request_id, captures_stderr);
-        let added = process.and_then(|process| {
-            self.recorder.tally.connections_opened += 1;
-            self.poller.add(&process, entry.key(), false)?;
-            entry.insert(process);
-            Ok(())
-        });
-        self.update_peaks();
-        if let Err(error) = added {
-            let CommandFailure { failure, why } = CommandFailure::start(&error);
-            self.first_errors.add(failure, now, || Some(why));
-            self.fail(request_id, failure, clock::now());
-        }
-    }
-
-    /// Kills a process whose request timed out.
-    fn kill_process(&mut self, key: usize) {
-        let process = &mut self.processes[key];
-        process.request_id = None;
-        process.kill();
-        let detail = || process.error_detail("was killed after the timeout");
-        self.first_errors.add(Failure::TimedOut, clock::now(), detail);
-    }
-
-    /// Handles the exit of a process.
-    fn handle_process_exit(&mut self, key: usize) {
-        let now = self.now();
-        let Some(result) = self.processes[key].poll_exit() else { return };
-        let process = self.processes.remove(key);
-        if self.processes.len() + 1 == self.config.max_connections {
-            self.slot_free_since_ns = now;
-        }
-        let Some(request_id) = process.request_id else { return };
-        match result {
-            Ok(()) => self.complete(request_id, now),
-            Err(CommandFailure { failure, why }) => {
-                self.first_errors.add(failure, now, || process.error_detail(&why));
-                self.fail(request_id, failure, now);
-            }
-        }
-    }
-
     /// Counts all requests from this one on as queued.
     fn count_queued(&mut self, first: RequestId) {
         let from = self.in_flight[first].number.max(self.queued_until + 1);
@@ -476,65 +377,9 @@ impl Worker {
         self.queued_until = self.in_flight.started();
     }
 
-    /// After activity on a connection: makes it available, closes it, or updates its poll interest.
-    fn refresh_connection(&mut self, key: usize) {
-        if self.pool[key].is_closed() {
-            return self.close(key, Failure::Closed);
-        }
-        self.pool.mark_available(key);
-        let connection = &mut self.pool[key];
-        if connection.has_unsent() != connection.wants_write {
-            connection.wants_write = !connection.wants_write;
-            let changed = self.poller.modify(&*connection, key, connection.wants_write);
-            if let Err(error) = changed {
-                self.close(key, Failure::of(&error));
-            }
-        }
-    }
-
-    /// Starts a connect. Returns false, and fails the longest waiting request, if that is
-    /// impossible.
-    fn connect(&mut self) -> bool {
-        self.recorder.tally.connections_opened += 1;
-        let options = self.config.connect_options.as_ref();
-        let options = options.expect("BUG: a command has no connections");
-        match self.pool.connect(options, &self.poller) {
-            Ok(()) => {
-                self.update_peaks();
-                true
-            }
-            Err(error) => {
-                let failure = Failure::of(&error);
-                self.first_errors.add(failure, clock::now(), || Some(error.to_string()));
-                self.not_connected(failure);
-                false
-            }
-        }
-    }
-
     fn update_peaks(&mut self) {
         let most = &mut self.recorder.tally.connections_peak;
         *most = (*most).max((self.pool.len() + self.processes.len()) as u64);
-    }
-
-    /// Fails the longest waiting request: no connection.
-    fn not_connected(&mut self, failure: Failure) {
-        if let Some(request_id) = self.in_flight.next() {
-            self.fail(request_id, failure, clock::now());
-        }
-    }
-
-    /// Closes a connection and fails its requests in flight.
-    fn close(&mut self, key: usize, failure: Failure) {
-        let mut connection = self.pool.remove(key);
-        let now = clock::now();
-        self.first_errors.add(failure, now, || connection.error_detail(failure));
-        for request_id in &connection.in_flight {
-            self.fail(*request_id, failure, now);
-        }
-        if !connection.is_ready {
-            self.not_connected(failure);
-        }
     }
 
     fn fail(&mut self, request_id: RequestId, failure: Failure, now: u64) {
@@ -569,49 +414,6 @@ impl Worker {
                 _ => {}
             }
         }
-    }
-
-    fn handle_connection_event(&mut self, key: usize, flags: EventFlags) {
-        let connection = &mut self.pool[key];
-        if !connection.is_connected() {
-            match connection.connect(&mut self.scratch) {
-                Ok(true) => self.refresh_connection(key),
-                Ok(false) => {}
-                Err(failure) => self.close(key, failure),
-            }
-            return;
-        }
-        if flags.contains(EventFlags::OUT)
-            && let Err(failure) = connection.flush()
-        {
-            return self.close(key, failure);
-        }
-        if !flags.intersects(EventFlags::IN | EventFlags::HUP | EventFlags::ERR | EventFlags::RDHUP)
-        {
-            return self.refresh_connection(key);
-        }
-        connection.is_half_closed |= flags.contains(EventFlags::RDHUP);
-        let mut completions = std::mem::take(&mut self.completions);
-        let read = connection.receive(&mut self.buffer, &mut self.scratch, &mut completions);
-        let now = self.now();
-        for one in completions.drain(..) {
-            self.end(key, one, now);
-        }
-        self.completions = completions;
-        match read {
-            Ok(ReadOutcome::Open) => self.refresh_connection(key),
-            Ok(ReadOutcome::Closed) => self.close(key, Failure::Closed),
-            Err(failure) => self.close(key, failure),
-        }
-    }
-
-    fn end(&mut self, key: usize, one: Completion, now: u64) {
-        self.pool[key].cancel_request(one.request_id);
-        if let Some(failure) = one.failure {
-            self.first_errors.add(failure, now, || self.pool[key].error_detail(failure));
-            return self.fail(one.request_id, failure, now);
-        }
-        self.complete(one.request_id, now);
     }
 
     fn complete(&mut self, request_id: RequestId, now: u64) {
@@ -664,113 +466,4 @@ fn cpu_ns() -> u64 {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::sync::mpsc;
-
-    use super::*;
-    use crate::protocols::EchoProtocol;
-    use crate::request::Request;
-
-    /// Reports of a worker that starts this late. With a grace period there is a server that
-    /// accepts connections and never responds.
-    fn reports(
-        due: Vec<u64>,
-        is_stopped: bool,
-        late_ns: u64,
-        grace_period_ns: u64,
-    ) -> Vec<WorkerReport> {
-        let listener = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap();
-        let address = listener.local_addr().unwrap();
-        let _listener = (grace_period_ns > 0).then_some(listener);
-        let worker = Worker::new(WorkerConfig {
-            connect_options: Some(ConnectOptions {
-                protocol: Arc::new(EchoProtocol),
-                addresses: vec![address],
-                tls: None,
-            }),
-            programs: Arc::default(),
-            number: 0,
-            threads: 1,
-            due: Box::new(due.into_iter()),
-            requests: Requests::single(Request::default()),
-            seed: 1,
-            connections: 0,
-            max_connections: 10,
-            timeout_ns: 8 * SECOND_NS,
-            duration_ns: SECOND_NS,
-            grace_period_ns,
-            has_dedicated_cpu: false,
-            stop: Arc::new(AtomicBool::new(is_stopped)),
-            abort: Arc::default(),
-        });
-        let (tell, reports) = mpsc::channel();
-        worker.unwrap().run(clock::now() - late_ns, &tell);
-        drop(tell);
-        reports.into_iter().collect()
-    }
-
-    #[test]
-    fn late_times_count_if_exact_to_a_bucket() {
-        assert!(is_known(0, 0) && is_known(1, 0));
-        assert!(!is_known(10, 10) && !is_known(10, 20));
-        // A bucket is 2.19 % wide.
-        assert!(is_known(470_000_000, 10_000_000) && !is_known(460_000_000, 10_000_000));
-    }
-
-    #[test]
-    fn late_polls_end() {
-        assert_eq!([0, 1, 2, 9].map(|polls| late_polls_left(polls, 0)), [0, 0, 1, 1]);
-        assert_eq!([0, 1, 2, 9].map(|polls| late_polls_left(polls, Poller::MAX)), [0, 0, 1, 8]);
-    }
-
-    /// Also more requests than are dequeued at once.
-    #[test]
-    fn stopped_worker_counts_due_requests() {
-        let mut due = vec![0; DUE_BATCH_MAX + 3];
-        due.push(30 * SECOND_NS);
-        let all = reports(due, true, 0, 0);
-        let [WorkerReport::Final(end)] = &all[..] else { panic!("{} reports", all.len()) };
-        let all = DUE_BATCH_MAX as u64 + 3;
-        assert_eq!((end.tally.scheduled, end.tally.accounted()), (all, all));
-        assert!(end.tally.not_sent >= 3, "{}", end.tally.not_sent);
-    }
-
-    #[test]
-    fn late_worker_reports_each_second() {
-        let all = reports(vec![0], false, 3 * SECOND_NS + SECOND_NS / 2, 0);
-        let second = |one: &WorkerReport| match one {
-            WorkerReport::Interval(end_ns, _) => Some(end_ns / SECOND_NS),
-            WorkerReport::Final(_) => None,
-        };
-        let seconds: Vec<Option<u64>> = all.iter().map(second).collect();
-        assert_eq!(seconds[..3], [Some(1), Some(2), Some(3)]);
-        assert_eq!(seconds.last(), Some(&None));
-    }
-    /// All is sent: a stop ends the wait for responses.
-    #[test]
-    fn stop_ends_the_grace_period() {
-        let all = reports(vec![0], true, SECOND_NS * 5 / 4, 60 * SECOND_NS);
-        let Some(WorkerReport::Final(end)) = all.last() else { panic!("{} reports", all.len()) };
-        assert_eq!((end.tally.unfinished, end.tally.accounted()), (1, 1));
-    }
-
-    #[test]
-    fn long_requests_are_in_flight_in_each_second() {
-        let all = reports(vec![0, 0], false, 0, SECOND_NS);
-        let Some(WorkerReport::Final(end)) = all.last() else { panic!("{} reports", all.len()) };
-        let most = all.iter().map(|one| match one {
-            WorkerReport::Interval(_, tally) => tally.in_flight_peak,
-            WorkerReport::Final(end) => end.tally.in_flight_peak,
-        });
-        let most: Vec<u64> = most.collect();
-        assert!(
-            most.len() >= 3 && most.iter().all(|most| *most == end.tally.unfinished),
-            "{most:?}"
-        );
-        let not_sent = all.iter().map(|one| match one {
-            WorkerReport::Interval(_, tally) => tally.not_sent,
-            WorkerReport::Final(end) => end.tally.not_sent,
-        });
-        assert_eq!(end.tally.unfinished + not_sent.sum::<u64>(), 2);
-    }
-}
+mod tests;

@@ -1,8 +1,8 @@
 //! PostgreSQL (protocol 3.0): messages of one direction, after the startup.
 //!
 //! A message is a type byte, a length that includes itself, and a body. The type is the kind of
-//! operation (`Q`: a query) and the kind of answer (`E`: an error, `Z`: the end of a response). What
-//! a client sends first, [`TLS_REQUEST`] or its startup message, has no type byte.
+//! operation (`Q`: a query) and the kind of answer (`E`: an error, `Z`: the end of a response).
+//! What a client sends first, [`TLS_REQUEST`] or its startup message, has no type byte.
 
 use crate::ProtocolViolation;
 

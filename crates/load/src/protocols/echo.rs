@@ -3,7 +3,7 @@
 use crate::codec::{Codec, Completion, RequestId};
 use crate::failure::Failure;
 use crate::load_protocol::{LoadProtocol, ProtocolRow, ProtocolTarget, UrlScheme};
-use crate::request::RenderedRequest;
+use crate::rendered_request::RenderedRequest;
 
 /// The row of the table.
 pub(super) const ROW: ProtocolRow = ProtocolRow {

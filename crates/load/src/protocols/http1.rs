@@ -5,7 +5,7 @@ use protocol::http1::{Http1Request, Http1Response, ResponseParser};
 use crate::codec::{Codec, Completion, RequestId};
 use crate::failure::Failure;
 use crate::load_protocol::{LoadProtocol, ProtocolRow, ProtocolTarget, UrlScheme};
-use crate::request::RenderedRequest;
+use crate::rendered_request::RenderedRequest;
 
 /// The row of the table.
 pub(super) const ROW: ProtocolRow = ProtocolRow {

@@ -22,7 +22,7 @@ use slab::Slab;
 use crate::codec::{Codec, Completion, RequestId};
 use crate::failure::Failure;
 use crate::load_protocol::{LoadProtocol, ProtocolRow, ProtocolTarget, UrlScheme};
-use crate::request::RenderedRequest;
+use crate::rendered_request::RenderedRequest;
 use crate::target_url::TargetUrl;
 
 use pipe::{Pipe, WakeQueue};

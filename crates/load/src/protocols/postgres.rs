@@ -20,7 +20,7 @@ use protocol::postgres::{
 use crate::codec::{Codec, Completion, RequestId};
 use crate::failure::Failure;
 use crate::load_protocol::{LoadProtocol, ProtocolRow, ProtocolTarget, UrlScheme};
-use crate::request::RenderedRequest;
+use crate::rendered_request::RenderedRequest;
 use crate::secret::Secret;
 use crate::target_url::{TargetUrl, decoded};
 

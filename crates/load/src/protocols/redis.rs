@@ -9,7 +9,7 @@ use protocol::redis::{ReplyParser, encode_command};
 use crate::codec::{Codec, Completion, RequestId};
 use crate::failure::Failure;
 use crate::load_protocol::{LoadProtocol, ProtocolRow, ProtocolTarget, UrlScheme};
-use crate::request::RenderedRequest;
+use crate::rendered_request::RenderedRequest;
 use crate::secret::Secret;
 use crate::target_url::TargetUrl;
 

@@ -3,7 +3,7 @@
 use super::*;
 use crate::codec::{Codec, Completion};
 use crate::load_protocol::LoadProtocol;
-use crate::request::RenderedRequest;
+use crate::rendered_request::RenderedRequest;
 use crate::schedule::SplitMix64;
 
 /// Feeds codecs that have request 7 in flight with noise, from the alphabet and from all bytes.

@@ -7,7 +7,7 @@ use http::{Method, Request, Uri};
 use protocol::grpc;
 
 use super::stream::Http2Response;
-use crate::request::RenderedRequest;
+use crate::rendered_request::RenderedRequest;
 
 /// Kind of request on HTTP/2.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
