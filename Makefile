@@ -9,7 +9,8 @@ endif
 # What `make run` gives to topdeck: `make run ARGS="hist --help"`.
 ARGS ?= serve
 
-# Parts of `make test`, `make system` or `make soak`; all if not given: `make test PART="fmt build"`.
+# Parts of `make test`, `make system` or `make soak`; all if not given:
+# `make test PART="fmt build"`.
 PART ?=
 
 .PHONY: help run test system soak fresh bench dist

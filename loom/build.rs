@@ -1,4 +1,5 @@
-//! Sets `cfg(loom)` for this package alone: as a flag of the compiler it would reach every dependency.
+//! Sets `cfg(loom)` for this package alone: as a flag of the compiler it would reach every
+//! dependency.
 
 fn main() {
     println!("cargo::rustc-check-cfg=cfg(loom)");

@@ -1,11 +1,12 @@
 #!/bin/sh
-# `make fresh`: does the README hold on a machine that has nothing? Makes a bare Debian root, clones the
-# last commit into it, and runs both commands of the README as a user without rights; then, as root,
-# `make run` and the tests that need rights. As root, on Debian, with mmdebstrap; at most 45 minutes.
+# `make fresh`: does the README hold on a machine that has nothing? Makes a bare Debian root, clones
+# the last commit into it, and runs both commands of the README as a user without rights; then, as
+# root, `make run` and the tests that need rights. As root, on Debian, with mmdebstrap; at most 45
+# minutes.
 #
-# What is not fresh, because it would only be downloaded again: the Rust toolchains and the caches of
-# package managers, mounted read-only; the packages of Debian come from this machine's mirror. The clock
-# since boot says one minute, in a time namespace, if the kernel has them.
+# What is not fresh, because it would only be downloaded again: the Rust toolchains and the caches
+# of package managers, mounted read-only; the packages of Debian come from this machine's mirror.
+# The clock since boot says one minute, in a time namespace, if the kernel has them.
 set -eu
 cd "$(dirname "$0")/.."
 
@@ -59,7 +60,8 @@ time_namespace() {
     fi
 }
 
-# What the README asks for: a Debian, and a C compiler. git and make come with any way to get the code.
+# What the README asks for: a Debian, and a C compiler. git and make come with any way to get the
+# code.
 make_root() {
     mmdebstrap --quiet --variant=minbase --include=ca-certificates,gcc,git,libc6-dev,make \
         "$suite" "$root" || return 1

@@ -32,7 +32,8 @@ main() {
         want npm npm
         want chromium chromium
         want fio fio # block I/O for it to see
-        # Servers that the load generator asks, and tools of the journal's tests; these are skipped likewise.
+        # Servers that the load generator asks, and tools of the journal's tests; these are skipped
+        # likewise.
         want redis-server redis-server
         want_postgresql
         want strace strace
@@ -126,7 +127,8 @@ provide_packages() {
     fi
 }
 
-# A package that this distribution does not have (Ubuntu has chromium as a snap) keeps no other away.
+# A package that this distribution does not have (Ubuntu has chromium as a snap) keeps no other
+# away.
 install_packages() {
     # shellcheck disable=SC2086 # one word per package
     if apt_install $packages; then
@@ -142,7 +144,8 @@ install_packages() {
     done
 }
 
-# Servers are for the tests to start: policy-rc.d, Debian's way to say so, keeps the packages from it.
+# Servers are for the tests to start: policy-rc.d, Debian's way to say so, keeps the packages from
+# it.
 apt_install() {
     echo "installing: $*" >&2
     policy=/usr/sbin/policy-rc.d

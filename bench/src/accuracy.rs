@@ -16,12 +16,13 @@ const VALUES_QUICK: usize = 300_000;
 /// The last is the greatest value.
 const QUANTILES: [f64; 6] = [0.5, 0.9, 0.99, 0.999, 0.9999, 1.0];
 
-const METHOD: &str = "\
-Each library records the same values and is asked for p50, p90, p99, p99.9, p99.99 and the maximum; the truth \
-is the nearest rank among the sorted values. A cell is the worst relative error of the six. `histogram` \
-answers with a bucket, of which users take the end or the middle. “Bracket contains the truth” counts \
-topdeck's answers to 10 001 quantiles, evenly spaced and from 0 to 1, to the six above, and to count, sum, \
-min, max and mean, that contain the truth.";
+const METHOD: &str = "Each library records the same values and is asked for p50, p90, p99, p99.9, \
+                      p99.99 and the maximum; the truth is the nearest rank among the sorted \
+                      values. A cell is the worst relative error of the six. `histogram` answers \
+                      with a bucket, of which users take the end or the middle. “Bracket contains \
+                      the truth” counts topdeck's answers to 10 001 quantiles, evenly spaced and \
+                      from 0 to 1, to the six above, and to count, sum, min, max and mean, that \
+                      contain the truth.";
 
 pub(crate) fn run(effort: &Effort) -> ReportSection {
     let count = if effort.quick { VALUES_QUICK } else { VALUES };

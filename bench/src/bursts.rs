@@ -1,8 +1,8 @@
 //! Several threads at work at the same time.
 //!
-//! Threads are pinned to processors of their own and work in bursts that begin at the same instant. A burst
-//! in which a thread that was ready had to wait for its processor is thrown away: the threads were not at
-//! work at the same time.
+//! Threads are pinned to processors of their own and work in bursts that begin at the same instant.
+//! A burst in which a thread that was ready had to wait for its processor is thrown away: the
+//! threads were not at work at the same time.
 
 use std::hint::spin_loop;
 use std::sync::Mutex;
@@ -18,13 +18,14 @@ use crate::data::Values;
 pub(crate) const BURST: usize = 32_768;
 /// Undisturbed bursts that make one sample, and how many are tried for at most that long.
 const BURSTS_MIN: usize = 8;
-/// Share of a burst that a thread may wait for its processor. Not none: a thread that was asleep on a mutex
-/// always waits a little, and bursts with much contention must not be the ones that are left out.
+/// Share of a burst that a thread may wait for its processor. Not none: a thread that was asleep on
+/// a mutex always waits a little, and bursts with much contention must not be the ones that are
+/// left out.
 const WAITED_MAX: f64 = 0.05;
 const ROUND_MAX: Duration = Duration::from_millis(250);
 
-/// What a contender does on each thread: it makes the thread's own writer, if it has such a thing, and calls
-/// the function it is given with a closure that records a slice through it.
+/// What a contender does on each thread: it makes the thread's own writer, if it has such a thing,
+/// and calls the function it is given with a closure that records a slice through it.
 pub(crate) type ThreadFn = dyn Fn(&mut dyn FnMut(&mut dyn FnMut(&Values))) + Sync;
 
 /// Of one value on one thread.

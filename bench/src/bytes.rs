@@ -1,7 +1,7 @@
 //! What an hour of one series takes in storage: 360 frames, one every ten seconds.
 //!
-//! Beside the formats stands the floor: no coder that knows only how often each bucket is hit can take fewer
-//! bytes on average than the entropy of the counts.
+//! Beside the formats stands the floor: no coder that knows only how often each bucket is hit can
+//! take fewer bytes on average than the entropy of the counts.
 
 use std::collections::BTreeMap;
 use std::hint::black_box;
@@ -19,7 +19,8 @@ use crate::report::{ReportSection, ReportTable, ReportTarget, Samples, number};
 use crate::rounds::{BenchContender, Passes, measure};
 use crate::topdeck;
 
-/// Values per frame, and how many hosts make the mean: the larger the frames, the less hosts differ.
+/// Values per frame, and how many hosts make the mean: the larger the frames, the less hosts
+/// differ.
 const SIZES: [(usize, u64); 4] = [(50, 8), (200, 8), (1000, 8), (10_000, 2)];
 /// The size that has a target, on whose frames coding is timed.
 const SIZE: usize = 1000;
@@ -228,7 +229,8 @@ fn hdr(frames: &[Vec<u64>]) -> Vec<FormatSize> {
     rows
 }
 
-/// circllhist's binary format, written here: openhistogram 0.1.1 leaves out bytes of counts above 255.
+/// circllhist's binary format, written here: openhistogram 0.1.1 leaves out bytes of counts
+/// above 255.
 fn circllhist_bytes(frame: &[u64]) -> Vec<u8> {
     let mut bins = BTreeMap::<(i8, i8), u64>::new();
     for &nanoseconds in frame {

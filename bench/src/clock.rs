@@ -1,6 +1,8 @@
-//! How time is read: processor time of this thread, so that a busy machine does not lengthen a result.
+//! How time is read: processor time of this thread, so that a busy machine does not lengthen a
+//! result.
 //!
-//! Reading it is a system call of some 0.3 µs; what is measured between two readings takes milliseconds.
+//! Reading it is a system call of some 0.3 µs; what is measured between two readings takes
+//! milliseconds.
 
 use std::time::Duration;
 
@@ -26,7 +28,8 @@ fn read(clock: ClockId) -> Duration {
     Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec.unsigned_abs() as u32)
 }
 
-/// How long this thread was ready to run and had no processor; `None` where the system does not say.
+/// How long this thread was ready to run and had no processor; `None` where the system does not
+/// say.
 pub(crate) fn waited_for_processor() -> Option<Duration> {
     let statistics = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
     let nanoseconds = statistics.split_whitespace().nth(1)?.parse().ok()?;

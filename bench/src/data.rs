@@ -1,7 +1,9 @@
-//! The values that are recorded: drawn from known distributions with fixed seeds, the same on every machine.
+//! The values that are recorded: drawn from known distributions with fixed seeds, the same on every
+//! machine.
 //!
-//! All values are whole nanoseconds. The generator is SplitMix64 (Steele, Lea, Flood 2014), normal deviates
-//! come from Box and Muller's transform: small enough to be read here and good enough for 10^7 draws.
+//! All values are whole nanoseconds. The generator is SplitMix64 (Steele, Lea, Flood 2014), normal
+//! deviates come from Box and Muller's transform: small enough to be read here and good enough for
+//! 10^7 draws.
 
 use std::f64::consts::TAU;
 
@@ -150,8 +152,9 @@ impl Values {
 
 /// One host's latencies over an hour, as a collector sees them: a frame every ten seconds.
 ///
-/// The logarithm of a frame's median is that of the host (5 ms · e^N(0, 0.5)) plus a random walk of steps
-/// N(0, 0.01) plus one slow wave of amplitude 0.1; values are lognormal around it with σ = 0.85.
+/// The logarithm of a frame's median is that of the host (5 ms · e^N(0, 0.5)) plus a random walk of
+/// steps N(0, 0.01) plus one slow wave of amplitude 0.1; values are lognormal around it with σ =
+/// 0.85.
 pub(crate) struct LatencySeries {
     pub(crate) medians: Vec<f64>,
     pub(crate) frames: Vec<Vec<u64>>,

@@ -1,8 +1,8 @@
 //! The fewest bytes that counts can take: the entropy of what is being stored.
 //!
-//! The count of a bucket is taken as a Poisson count of known rate. A frame of exactly *n* values knows a
-//! little more than that (its counts add up to *n*), which is worth about a byte; against that the floor does
-//! not hold *n*.
+//! The count of a bucket is taken as a Poisson count of known rate. A frame of exactly *n* values
+//! knows a little more than that (its counts add up to *n*), which is worth about a byte; against
+//! that the floor does not hold *n*.
 
 use std::collections::BTreeMap;
 use std::f64::consts::{E, LN_2, LOG2_E, TAU};
@@ -73,9 +73,9 @@ fn poisson_entropy(rate: f64) -> f64 {
     entropy / LN_2
 }
 
-/// Share of a normal distribution below `z` standard deviations: the error function by its series near
-/// zero and its continued fraction further out, both to the last digits (Abramowitz and Stegun 7.1.6 and
-/// 26.2.14).
+/// Share of a normal distribution below `z` standard deviations: the error function by its series
+/// near zero and its continued fraction further out, both to the last digits (Abramowitz and Stegun
+/// 7.1.6 and 26.2.14).
 fn normal_cdf(z: f64) -> f64 {
     let density = (-0.5 * z * z).exp() / TAU.sqrt();
     if z.abs() < 3.0 {

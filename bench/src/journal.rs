@@ -1,8 +1,10 @@
-//! Journals: appending, durable acknowledgements, and reading back, beside other logs, queues and stores.
+//! Journals: appending, durable acknowledgements, and reading back, beside other logs, queues and
+//! stores.
 //!
-//! A journal takes part in a comparison by implementing its trait. `append.rs`, `durable.rs` and `read.rs` hold
-//! a comparison each, the files named after peers their side, and `program.rs` what peers share that run as
-//! programs of their own. topdeck's side goes into the three lists of contenders below and nowhere else.
+//! A journal takes part in a comparison by implementing its trait. `append.rs`, `durable.rs` and
+//! `read.rs` hold a comparison each, the files named after peers their side, and `program.rs` what
+//! peers share that run as programs of their own. topdeck's side goes into the three lists of
+//! contenders below and nowhere else.
 
 mod append;
 mod chronicle;
@@ -39,8 +41,9 @@ pub(crate) trait AppendContender {
         MILLION
     }
 
-    /// Appends the messages, of `messages::SIZE` bytes each, to a new journal in an empty folder. The clock
-    /// stops when all of them are with the operating system, so that no process needs to live any longer.
+    /// Appends the messages, of `messages::SIZE` bytes each, to a new journal in an empty folder.
+    /// The clock stops when all of them are with the operating system, so that no process needs to
+    /// live any longer.
     fn append(&self, folder: &Path, messages: &[u8]) -> Result<JournalCost>;
 }
 
@@ -48,8 +51,8 @@ pub(crate) trait AppendContender {
 pub(crate) trait AckContender {
     fn label(&self) -> ContenderLabel;
 
-    /// Runs so many producers on a new journal in an empty folder for so long. Each appends a message and
-    /// waits until it is durable before it appends the next.
+    /// Runs so many producers on a new journal in an empty folder for so long. Each appends a
+    /// message and waits until it is durable before it appends the next.
     fn acknowledge(
         &self,
         folder: &Path,
@@ -95,10 +98,10 @@ const ROUNDS: usize = 5;
 /// A quick run handles this part of the messages.
 const QUICK_DIVISOR: usize = 20;
 
-const PROMISES: &str = "\
-Promises: *checksum*, stored bytes are checked when they are read; *visible*, another process can read a message \
-as soon as it is appended; *kill*, an appended message survives `kill -9` of its writer; *power*, it survives a \
-power cut.";
+const PROMISES: &str = "Promises: *checksum*, stored bytes are checked when they are read; \
+                        *visible*, another process can read a message as soon as it is appended; \
+                        *kill*, an appended message survives `kill -9` of its writer; *power*, it \
+                        survives a power cut.";
 
 fn rounds(effort: &Effort) -> usize {
     effort.rounds.min(ROUNDS)

@@ -1,10 +1,11 @@
 //! Comparisons of topdeck with other libraries, side by side in one run.
 //!
-//! Writes `docs/benchmarks.md` and the samples behind it, `bench/results/*.tsv`. Everything that can disturb
-//! a comparison is said in the report itself. `record.rs` … `accuracy.rs` hold one comparison of histograms each,
-//! with the peers; `topdeck.rs` is topdeck's side of all of them. `time.rs` compares clocks, `shared.rs` what programs
-//! measure themselves with, `journal.rs` has those of journals,
-//! `store.rs` that of stores, `query.rs` that of questions to them, `serve.rs` that of servers under load, `load.rs` that of load generators.
+//! Writes `docs/benchmarks.md` and the samples behind it, `bench/results/*.tsv`. Everything that
+//! can disturb a comparison is said in the report itself. `record.rs` … `accuracy.rs` hold one
+//! comparison of histograms each, with the peers; `topdeck.rs` is topdeck's side of all of them.
+//! `time.rs` compares clocks, `shared.rs` what programs measure themselves with, `journal.rs` has
+//! those of journals, `store.rs` that of stores, `query.rs` that of questions to them, `serve.rs`
+//! that of servers under load, `load.rs` that of load generators.
 #![forbid(unsafe_code)]
 
 mod accuracy;
@@ -52,11 +53,12 @@ struct Options {
     /// Write the report, its samples and its pictures to this folder
     #[arg(long, value_name = "FOLDER")]
     out: Option<PathBuf>,
-    /// Ask the store in this folder one question and print the memory that this took: how `query` asks a
-    /// process that does nothing else
+    /// Ask the store in this folder one question and print the memory that this took: how `query`
+    /// asks a process that does nothing else
     #[arg(long, value_name = "FOLDER", hide = true)]
     memory_of: Option<PathBuf>,
-    /// Record into shared memory, so often on each of two threads or until killed if 0: what `shm` looks at from outside
+    /// Record into shared memory, so often on each of two threads or until killed if 0: what `shm`
+    /// looks at from outside
     #[arg(long, value_name = "COUNT", hide = true)]
     record_shm: Option<u64>,
     /// Read that process's counters so often
@@ -173,12 +175,11 @@ fn main() -> Result<()> {
 
 fn markdown(machine: &str, effort: &Effort, sections: &[ReportSection]) -> String {
     let mut report = format!(
-        "# Benchmarks\n\n\
-         Written by `make bench`, which runs all of it side by side in one run; the samples are in \
-         `bench/results/`. Numbers are medians of {} rounds with the least and the greatest in \
-         parentheses. Contenders take turns within each round. Single-threaded costs are processor time of \
-         the thread, so other work on the machine lengthens them only through caches and clock frequency.\n\n\
-         {machine}\n\n",
+        "# Benchmarks\n\nWritten by `make bench`, which runs all of it side by side in one run; \
+         the samples are in `bench/results/`. Numbers are medians of {} rounds with the least and \
+         the greatest in parentheses. Contenders take turns within each round. Single-threaded \
+         costs are processor time of the thread, so other work on the machine lengthens them only \
+         through caches and clock frequency.\n\n{machine}\n\n",
         effort.rounds
     );
     report += &summary(sections);

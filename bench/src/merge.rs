@@ -26,10 +26,11 @@ const DDSKETCH_STORED: &str = "sketches-ddsketch, from bytes";
 const OPENHISTOGRAM: &str = "openhistogram";
 const OPENHISTOGRAM_STORED: &str = "openhistogram, from bytes";
 
-const METHOD: &str = "\
-Processor time to add one histogram to an accumulator that lives on and holds all buckets already. 64 \
-different histograms of 300 values each take turns; every contender gets the same values. “From bytes” begins with what is stored, the other rows with a histogram in memory, which \
-is less work. `histogram` has no byte format of its own.";
+const METHOD: &str = "Processor time to add one histogram to an accumulator that lives on and \
+                      holds all buckets already. 64 different histograms of 300 values each take \
+                      turns; every contender gets the same values. “From bytes” begins with what \
+                      is stored, the other rows with a histogram in memory, which is less work. \
+                      `histogram` has no byte format of its own.";
 
 pub(crate) fn run(effort: &Effort) -> ReportSection {
     let passes = Passes::Milliseconds(if effort.quick { 2 } else { 20 });
@@ -74,8 +75,8 @@ fn table(set: &str, bins: usize, rows: &[Samples]) -> ReportTable {
     table
 }
 
-/// What is stored has to be read before it can be added: by everyone, if the comparison is to be of like
-/// with like. The harder comparison is with peers that already hold a histogram in memory.
+/// What is stored has to be read before it can be added: by everyone, if the comparison is to be of
+/// like with like. The harder comparison is with peers that already hold a histogram in memory.
 fn targets(sets: &[&[Samples]]) -> Vec<ReportTarget> {
     let ratio = |rows: &&[Samples], peer| {
         Some(named_median(rows, peer)? / named_median(rows, topdeck::MERGE_STORED)?)

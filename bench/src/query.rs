@@ -1,7 +1,9 @@
-//! Questions to stores, put as text: what an answer costs, how near it is to the truth, and how cost grows.
+//! Questions to stores, put as text: what an answer costs, how near it is to the truth, and how
+//! cost grows.
 //!
-//! The stores are those of `store.rs`, loaded once for both comparisons. `question.rs` words the questions,
-//! `contender.rs` puts the same ones to everybody, `accuracy.rs` knows what would have been right.
+//! The stores are those of `store.rs`, loaded once for both comparisons. `question.rs` words the
+//! questions, `contender.rs` puts the same ones to everybody, `accuracy.rs` knows what would have
+//! been right.
 
 mod accuracy;
 mod contender;
@@ -192,7 +194,8 @@ fn sweeps(asked: &[QueryResults]) -> ReportTable {
         }
     }
     if !lanes.is_empty() {
-        let alt = "Processor time of a question against span, number of series and step, as in the table above";
+        let alt = "Processor time of a question against span, number of series and step, as in \
+                   the table above";
         let svg = plot::svg(&lanes);
         table.plot = Some(ReportPlot { file: "query-time.svg", alt: alt.to_owned(), svg });
     }

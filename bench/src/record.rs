@@ -24,19 +24,22 @@ pub(crate) const MIN_MAX: &str = "min, max";
 pub(crate) const SUM: &str = "sum";
 pub(crate) const NO_STATISTICS: &str = "–";
 
-/// Values per pass: 1 MiB, which stays in the second-level cache, and more than branch predictors learn.
+/// Values per pass: 1 MiB, which stays in the second-level cache, and more than branch predictors
+/// learn.
 pub(crate) const VALUES: usize = 131_072;
 const PASSES: u32 = 24;
 /// One hour, the longest latency that a histogram with fixed bounds is made for.
 pub(crate) const GREATEST_NS: u64 = 3_600_000_000_000;
 const LIMIT_NS: f64 = 3.0;
 
-const METHOD: &str = "\
-Processor time per recorded value. Each contender records the same 131 072 values 24 times per round into \
-one histogram that lives on; every value and the histogram pass through the same compiler barriers. Each \
-library gets the values in the form it takes (whole nanoseconds, doubles, or seconds), converted beforehand. \
-“Keeps” names the exact values kept beside the buckets: only rows that keep all three do the same work. The \
-floor is the loop, the read and the barriers with nothing recorded; it is part of every row.";
+const METHOD: &str = "Processor time per recorded value. Each contender records the same 131 072 \
+                      values 24 times per round into one histogram that lives on; every value and \
+                      the histogram pass through the same compiler barriers. Each library gets \
+                      the values in the form it takes (whole nanoseconds, doubles, or seconds), \
+                      converted beforehand. “Keeps” names the exact values kept beside the \
+                      buckets: only rows that keep all three do the same work. The floor is the \
+                      loop, the read and the barriers with nothing recorded; it is part of every \
+                      row.";
 
 pub(crate) fn run(effort: &Effort) -> ReportSection {
     let sets = ValueDistribution::TIMED.map(|distribution| {
@@ -81,7 +84,8 @@ fn targets(columns: &[(&str, &[Samples])]) -> Vec<ReportTarget> {
             ratios.fold(0.0, f64::max)
         });
         let what = format!(
-            "record, 1 thread, {name}, against the best peer that keeps sum, min and max, worst data set"
+            "record, 1 thread, {name}, against the best peer that keeps sum, min and max, worst \
+             data set"
         );
         targets.push(ReportTarget::at_most(&what, 1.0, "× its cost", ratio));
     }
@@ -185,8 +189,8 @@ pub(crate) fn prometheus_classic() -> Prometheus {
     Prometheus::new(exponential_buckets(10e-6, 2.0, 20))
 }
 
-/// The SDK's exponential histogram as the specification configures it: at most 160 buckets, sum, min and max.
-/// Dropping the provider would end the recording.
+/// The SDK's exponential histogram as the specification configures it: at most 160 buckets, sum,
+/// min and max. Dropping the provider would end the recording.
 pub(crate) fn opentelemetry() -> (SdkMeterProvider, OtelHistogram<u64>) {
     let exponential = |_: &Instrument| {
         let aggregation = Aggregation::Base2ExponentialHistogram {

@@ -1,7 +1,7 @@
 //! How single-threaded costs are measured: contenders take turns, every one once per round.
 //!
-//! What disturbs the machine for a while then disturbs all of them, and the median over rounds drops it.
-//! The order rotates from round to round, so nobody always runs after the same neighbour.
+//! What disturbs the machine for a while then disturbs all of them, and the median over rounds
+//! drops it. The order rotates from round to round, so nobody always runs after the same neighbour.
 
 use std::hint::black_box;
 
@@ -54,7 +54,8 @@ pub(crate) fn measure(
     samples
 }
 
-/// Two passes, so that memory and branch predictors know the work, and the number of passes per sample.
+/// Two passes, so that memory and branch predictors know the work, and the number of passes per
+/// sample.
 fn warm_up(pass: &mut dyn FnMut() -> u64, passes: Passes) -> u32 {
     pass();
     let before = cpu_time();
@@ -74,9 +75,9 @@ fn sample(pass: &mut dyn FnMut() -> u64, passes: u32) -> f64 {
 
 /// Gives each value to `record`, as a caller would who has one value at a time.
 ///
-/// `target` escapes before the loop and each value passes through `black_box`, so the compiler can neither
-/// keep the counts of a histogram in registers from one value to the next nor compute ahead: exactly the
-/// same barriers for every contender.
+/// `target` escapes before the loop and each value passes through `black_box`, so the compiler can
+/// neither keep the counts of a histogram in registers from one value to the next nor compute
+/// ahead: exactly the same barriers for every contender.
 #[inline(always)]
 pub(crate) fn for_each_value<H, T: Copy>(
     target: &mut H,

@@ -1,8 +1,10 @@
-//! Servers under load: what they take in, how soon they answer, and what they cost when nobody asks.
+//! Servers under load: what they take in, how soon they answer, and what they cost when nobody
+//! asks.
 //!
-//! `bodies.rs` writes what is sent, `node.rs` starts the servers, `lanes.rs` sends, `statsd.rs` offers datagrams,
-//! `idle.rs` watches. With `TOPDECK_BENCH_SERVE="idle,remote write 1,topdeck"` only parts are run whose names hold one of
-//! those, and only those servers if any is named; each figure is printed as it comes.
+//! `bodies.rs` writes what is sent, `node.rs` starts the servers, `lanes.rs` sends, `statsd.rs`
+//! offers datagrams, `idle.rs` watches. With `TOPDECK_BENCH_SERVE="idle,remote write 1,topdeck"`
+//! only parts are run whose names hold one of those, and only those servers if any is named; each
+//! figure is printed as it comes.
 
 mod bodies;
 mod grpc;
@@ -202,8 +204,8 @@ fn run_once(who: ServerKind, bodies: &Bodies, pace: RequestPace) -> Result<Inges
     node.stop()?;
     if parts().is_some() {
         print_progress(&format!(
-            "{:.0} points/s, server {:.2} s ({:.2} s until idle) of {:.2} s, sender {:.2} s, put off {}, {} MB, {:.0} B a request, \
-             p50 {:.2} p99 {:.2} p99.9 {:.2} max {:.2} ms",
+            "{:.0} points/s, server {:.2} s ({:.2} s until idle) of {:.2} s, sender {:.2} s, put \
+             off {}, {} MB, {:.0} B a request, p50 {:.2} p99 {:.2} p99.9 {:.2} max {:.2} ms",
             taken.per_second(),
             taken.cpu.as_secs_f64(),
             taken.cpu_until_idle.as_secs_f64(),

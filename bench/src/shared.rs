@@ -1,4 +1,5 @@
-//! What a program measures itself with: counters, histograms, timed operations, and what looking at them does to recording.
+//! What a program measures itself with: counters, histograms, timed operations, and what looking at
+//! them does to recording.
 
 mod c;
 pub(crate) mod child;
@@ -14,14 +15,18 @@ use crate::record::named_median;
 use crate::report::{ReportSection, ReportTarget};
 use crate::threads::measure_set;
 
-const METHOD: &str = "\
-Cost: processor time of one call with one thread and with two, pinned, as in “Record, two threads on one logical \
-histogram”; each thread records its own values, and in a timed operation nothing lies between start and end. All peers keep their metrics in the memory of the process, where nobody else sees \
-them until the process is asked; those of topdeck are in shared memory. Kept handles: no label is looked up. \
-`prometheus` and `measured` have 20 exponential bounds, as has `prometheus-client`. \
-Losses: threads count, then what a reader sees is compared; in another process, killed (SIGKILL) while it records, \
-each thread's operations are counted before and after their record. Read: counters of a running process, each by name once, then \
-again and again. System calls are those of the threads at work between a mark before the first and one after the last, as strace tells them.";
+const METHOD: &str = "Cost: processor time of one call with one thread and with two, pinned, as \
+                      in “Record, two threads on one logical histogram”; each thread records its \
+                      own values, and in a timed operation nothing lies between start and end. \
+                      All peers keep their metrics in the memory of the process, where nobody \
+                      else sees them until the process is asked; those of topdeck are in shared \
+                      memory. Kept handles: no label is looked up. `prometheus` and `measured` \
+                      have 20 exponential bounds, as has `prometheus-client`. Losses: threads \
+                      count, then what a reader sees is compared; in another process, killed \
+                      (SIGKILL) while it records, each thread's operations are counted before and \
+                      after their record. Read: counters of a running process, each by name once, \
+                      then again and again. System calls are those of the threads at work between \
+                      a mark before the first and one after the last, as strace tells them.";
 
 const COUNTER: &str = "topdeck shm counter";
 const HISTOGRAM: &str = "topdeck shm histogram";

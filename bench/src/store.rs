@@ -1,7 +1,9 @@
-//! Stores of whole histograms: taking them in, what they cost on disk, and answers, beside other stores.
+//! Stores of whole histograms: taking them in, what they cost on disk, and answers, beside other
+//! stores.
 //!
-//! Everybody gets the data sets A and B of `synthetic` and a thousand plain gauges, and tells what that
-//! cost as [`Figures`]. A store takes part by a file with a function that returns them: `prometheus.rs` is one.
+//! Everybody gets the data sets A and B of `synthetic` and a thousand plain gauges, and tells what
+//! that cost as [`Figures`]. A store takes part by a file with a function that returns them:
+//! `prometheus.rs` is one.
 
 mod figures;
 pub(crate) mod http;

@@ -19,13 +19,15 @@ use crate::topdeck;
 const SETS: [ValueDistribution; 2] = [ValueDistribution::Lognormal, ValueDistribution::Bimodal];
 const LIMIT_RATIO: f64 = 1.1;
 
-const METHOD: &str = "\
-Processor time per value and thread, and the time that passed per value, both the mean of the two threads, \
-each of which records its own values. “× alone” is the processor time with two threads over that of the same \
-code with one thread, in the same round. Threads are pinned to two processors, started together by a \
-spinning barrier, and work in bursts of 32 768 values; bursts in which a thread that was ready waited for its \
-processor for more than 5 % of the time are discarded. A thread that sleeps on a mutex uses no processor time, so for mutexes read the time that passed. \
-Nobody reads the histograms meanwhile.";
+const METHOD: &str = "Processor time per value and thread, and the time that passed per value, \
+                      both the mean of the two threads, each of which records its own values. “× \
+                      alone” is the processor time with two threads over that of the same code \
+                      with one thread, in the same round. Threads are pinned to two processors, \
+                      started together by a spinning barrier, and work in bursts of 32 768 \
+                      values; bursts in which a thread that was ready waited for its processor \
+                      for more than 5 % of the time are discarded. A thread that sleeps on a \
+                      mutex uses no processor time, so for mutexes read the time that passed. \
+                      Nobody reads the histograms meanwhile.";
 
 /// One logical histogram that several threads write to.
 pub(crate) struct SharedContender {
@@ -72,7 +74,8 @@ pub(crate) fn run(effort: &Effort) -> ReportSection {
         results.push(rows);
     }
     if waited_for_processor().is_none() {
-        section.method += " **This system does not say how long a thread waited for its processor: all bursts count.**";
+        section.method += " **This system does not say how long a thread waited for its \
+                           processor: all bursts count.**";
     }
     section.targets = targets(&results);
     section

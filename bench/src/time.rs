@@ -24,13 +24,16 @@ const BOUNDED: &str = "topdeck now_bounded";
 const SYSTEM: &str = "system, clock_gettime (vDSO)";
 const STD: &str = "std Instant";
 
-const METHOD: &str = "\
-Cost: processor time of one call, or of a pair that tells how long something took, from loops of 20 000. \
-Truth: each clock begins at the same moment as `CLOCK_MONOTONIC` and is compared with it every 2 ms; readings \
-of that clock stand before and after, the middle of the closest of 32 attempts counts, and what is more than 150 ns apart does not. Order: two threads \
-share the greatest time that they have read; a step back is a reading below what was shared before it. \
-Contenders that calibrate once did so once, when this run began: another start is off by another amount. Bounds: \
-`now_bounded` between two readings of the system's clock, which must not lie outside of what it says.";
+const METHOD: &str = "Cost: processor time of one call, or of a pair that tells how long \
+                      something took, from loops of 20 000. Truth: each clock begins at the same \
+                      moment as `CLOCK_MONOTONIC` and is compared with it every 2 ms; readings of \
+                      that clock stand before and after, the middle of the closest of 32 attempts \
+                      counts, and what is more than 150 ns apart does not. Order: two threads \
+                      share the greatest time that they have read; a step back is a reading below \
+                      what was shared before it. Contenders that calibrate once did so once, when \
+                      this run began: another start is off by another amount. Bounds: \
+                      `now_bounded` between two readings of the system's clock, which must not \
+                      lie outside of what it says.";
 
 pub(crate) fn run(effort: &Effort) -> ReportSection {
     // The first call starts its thread, and after two seconds the rate is known well.
@@ -72,7 +75,8 @@ pub(crate) fn run(effort: &Effort) -> ReportSection {
         ReportTarget::at_most("steps back between two threads, now", 0.0, "steps", back),
     ];
     let mut truth_table = ReportTable::new(
-        "How far off after the first 10 s (of a quick run: 1 s), in nanoseconds against `CLOCK_MONOTONIC`.",
+        "How far off after the first 10 s (of a quick run: 1 s), in nanoseconds against \
+         `CLOCK_MONOTONIC`.",
         1,
         &["", "greatest", "at the end", "comparisons"],
     );

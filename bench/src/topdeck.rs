@@ -1,4 +1,5 @@
-//! topdeck's side of the comparisons of histograms: the only file of those that calls the crate under test.
+//! topdeck's side of the comparisons of histograms: the only file of those that calls the crate
+//! under test.
 
 use std::hint::black_box;
 

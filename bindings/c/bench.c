@@ -1,6 +1,7 @@
 /*
- * What a record costs: `bench [BATCHES [THREADS]]` prints, for each way to record, the nanoseconds of one, as the median of batches on the
- * slowest thread, and the least. All threads run at the same time. Run it undisturbed: `chrt -f 50 taskset -c 1 ./bench`.
+ * What a record costs: `bench [BATCHES [THREADS]]` prints, for each way to record, the nanoseconds
+ * of one, as the median of batches on the slowest thread, and the least. All threads run at the
+ * same time. Run it undisturbed: `chrt -f 50 taskset -c 1 ./bench`.
  */
 #define _GNU_SOURCE
 #include "topdeck.h"

@@ -1,6 +1,6 @@
 /*
- * A small server, or what looks like one to whoever watches: threads that take requests, some of them slow, and one that is stuck. Look at
- * it from outside while it runs, or after `kill -9`.
+ * A small server, or what looks like one to whoever watches: threads that take requests, some of
+ * them slow, and one that is stuck. Look at it from outside while it runs, or after `kill -9`.
  */
 #include "topdeck.h"
 

@@ -1,6 +1,7 @@
 /*
- * What crates/ffi/tests/it/programs.rs runs, as C and as C++: `test PART`. It records, and who started it reads what came of that. What
- * can be seen from inside is checked here; the first thing that is wrong ends the program with status 1 and is named.
+ * What crates/ffi/tests/it/programs.rs runs, as C and as C++: `test PART`. It records, and who
+ * started it reads what came of that. What can be seen from inside is checked here; the first thing
+ * that is wrong ends the program with status 1 and is named.
  */
 #include "topdeck.h"
 

@@ -34,7 +34,8 @@ fn main() {
         let tag = &blake3::hash(&bytes).to_hex()[..16];
         writeln!(
             list,
-            "    Asset {{ path: {name:?}, content_type: {:?}, etag: {tag:?}, gzip_bytes: include_bytes!({packed:?}) }},",
+            "    Asset {{ path: {name:?}, content_type: {:?}, etag: {tag:?}, gzip_bytes: \
+             include_bytes!({packed:?}) }},",
             content_type(name)
         )
         .expect("a text takes what is written");

@@ -1,5 +1,5 @@
-//! The checks that the targets run. They live with the tests of the crates, which repeat them on every
-//! input that once broke something (`testdata/fuzz/`), so that none of that takes a fuzzer.
+//! The checks that the targets run. They live with the tests of the crates, which repeat them on
+//! every input that once broke something (`testdata/fuzz/`), so that none of that takes a fuzzer.
 #![forbid(unsafe_code)]
 
 use std::sync::LazyLock;

@@ -1,5 +1,5 @@
-//! Parts of a long run: up to two at once, each timed, each with a log of its own. A failure stops no
-//! other part, and the summary at the end says everything: so one run tells all.
+//! Parts of a long run: up to two at once, each timed, each with a log of its own. A failure stops
+//! no other part, and the summary at the end says everything: so one run tells all.
 
 use std::fs::{self, File, TryLockError};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -19,8 +19,8 @@ pub(crate) struct CiPart {
     pub(crate) name: &'static str,
     /// One line for `--help`.
     pub(crate) description: &'static str,
-    /// Parts that end before this one starts, if they are in the same run. It starts all the same if
-    /// one of them failed: it may have something to tell.
+    /// Parts that end before this one starts, if they are in the same run. It starts all the same
+    /// if one of them failed: it may have something to tell.
     pub(crate) dependencies: &'static [&'static str],
     /// Nothing else may run beside it: it measures time.
     pub(crate) is_alone: bool,
@@ -99,8 +99,8 @@ pub(crate) fn run_all<'a>(
     }
 }
 
-/// How many parts run at once. A part has long stretches with one busy thread (links, npm, tests that
-/// wait); two parts fill them. More would need more memory than a small machine has.
+/// How many parts run at once. A part has long stretches with one busy thread (links, npm, tests
+/// that wait); two parts fill them. More would need more memory than a small machine has.
 const PARALLEL_PARTS: usize = 2;
 
 /// Runs each part once, in the order of the list as far as `after` and `is_alone` allow.

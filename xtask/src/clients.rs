@@ -1,10 +1,11 @@
-//! The part `clients`: libraries that others wrote send known measurements to a running topdeck, which is then asked
-//! for them. Counts have to be equal to the unit, and sums, least and greatest values to the last bit where the format
-//! has them.
+//! The part `clients`: libraries that others wrote send known measurements to a running topdeck,
+//! which is then asked for them. Counts have to be equal to the unit, and sums, least and greatest
+//! values to the last bit where the format has them.
 //!
-//! The clients are in testdata/clients: a module of Go and a script of Python, with their versions pinned; what they
-//! print is what topdeck has to answer (testdata/clients/go/main.go says how). A client for which there is no language,
-//! no network or no Prometheus is skipped by itself, with the reason.
+//! The clients are in testdata/clients: a module of Go and a script of Python, with their versions
+//! pinned; what they print is what topdeck has to answer (testdata/clients/go/main.go says how). A
+//! client for which there is no language, no network or no Prometheus is skipped by itself, with
+//! the reason.
 
 mod client_tools;
 mod series_expectation;
@@ -70,7 +71,8 @@ pub(crate) fn run(log: &PartLog, topdeck: &Path) -> Result<PartOutcome> {
     log.write(&table(&sent, &first));
     deck.check_grafana_requests()?;
     drop(prometheus);
-    // What was only in memory is gone now, and what is read twice from the journal would count twice.
+    // What was only in memory is gone now, and what is read twice from the journal would count
+    // twice.
     deck.restart()?;
     let again = deck.await_series(&sent)?;
     let wrong: Vec<String> =
@@ -188,15 +190,17 @@ fn start_prometheus(
 ) -> Result<KillOnDropProcess> {
     let write = |version: &str, message: &str| {
         format!(
-            "- url: http://{}/api/v1/write\n  protobuf_message: {message}\n  send_native_histograms: true\n  \
-             queue_config: {{batch_send_deadline: {SHARDS_WAIT}}}\n  write_relabel_configs:\n  \
-             - {{target_label: sent, replacement: \"{version}\"}}\n",
+            "- url: http://{}/api/v1/write\n  protobuf_message: {message}\n  \
+             send_native_histograms: true\n  queue_config: {{batch_send_deadline: \
+             {SHARDS_WAIT}}}\n  write_relabel_configs:\n  - {{target_label: sent, replacement: \
+             \"{version}\"}}\n",
             deck.http()
         )
     };
     let settings = format!(
         "global: {{scrape_interval: 1s, scrape_timeout: 1s}}\nscrape_configs:\n- job_name: shop\n  \
-         scrape_native_histograms: true\n  static_configs: [{{targets: [\"{exporter}\"]}}]\nremote_write:\n{}{}",
+         scrape_native_histograms: true\n  static_configs: [{{targets: \
+         [\"{exporter}\"]}}]\nremote_write:\n{}{}",
         write("1", "prometheus.WriteRequest"),
         write("2", "io.prometheus.write.v2.Request")
     );

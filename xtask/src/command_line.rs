@@ -9,8 +9,8 @@ use anyhow::{Context, Result, bail, ensure};
 
 use crate::part_log::PartLog;
 
-/// What npm, go and pip print where there is no network, a name server or proxy does not answer, or a
-/// registry is down.
+/// What npm, go and pip print where there is no network, a name server or proxy does not answer, or
+/// a registry is down.
 const NETWORK_ERRORS: [&str; 14] = [
     "EAI_AGAIN",
     "ECONNREFUSED",
@@ -74,8 +74,8 @@ impl CommandLine {
         self.check(status.with_context(|| self.cannot_start())?)
     }
 
-    /// Runs a line that fetches something. A network that is not there is a reason to skip what needs
-    /// it, which is returned; any other failure, such as a wrong lock file, is an error.
+    /// Runs a line that fetches something. A network that is not there is a reason to skip what
+    /// needs it, which is returned; any other failure, such as a wrong lock file, is an error.
     pub(crate) fn fetch(&self, log: &PartLog) -> Result<Option<String>> {
         log.note(&format!("$ {self}"));
         let mut command = self.command();

@@ -1,7 +1,7 @@
 //! topdeck's answers held against what Prometheus says is right.
 //!
-//! Prometheus' module is the one that bench/peers/prometheus pins: its scripts of questions come from there, and its
-//! program is built of it, once, where the benchmark looks for it too.
+//! Prometheus' module is the one that bench/peers/prometheus pins: its scripts of questions come
+//! from there, and its program is built of it, once, where the benchmark looks for it too.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -106,7 +106,8 @@ mod tests {
     fn the_pinned_version_is_found() {
         let one = "module a\n\nrequire github.com/prometheus/prometheus v0.315.0\n";
         assert_eq!(version(one), Some("v0.315.0"));
-        let many = "require (\n\tgithub.com/prometheus/prometheus/x v1\n\tgithub.com/prometheus/prometheus v0.9.1 // why\n)\n";
+        let many = "require (\n\tgithub.com/prometheus/prometheus/x \
+                    v1\n\tgithub.com/prometheus/prometheus v0.9.1 // why\n)\n";
         assert_eq!(version(many), Some("v0.9.1"));
         assert_eq!(version("module a\n"), None);
     }

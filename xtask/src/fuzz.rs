@@ -1,5 +1,5 @@
-//! The fuzz part: builds the fuzzer of fuzz/, which has the checks of all targets in it, and runs it on
-//! each for some seconds, as many targets at once as there are processors.
+//! The fuzz part: builds the fuzzer of fuzz/, which has the checks of all targets in it, and runs
+//! it on each for some seconds, as many targets at once as there are processors.
 
 use std::fs;
 use std::path::PathBuf;
@@ -36,8 +36,8 @@ const SECONDS_VARIABLE: &str = "TOPDECK_FUZZ_SECONDS";
 /// Which target the fuzzer runs; `list` prints all of them.
 const TARGET_VARIABLE: &str = "TOPDECK_FUZZ_TARGET";
 
-/// What libFuzzer needs in the code, and AddressSanitizer: as cargo-fuzz sets it, which would be one more
-/// tool to build. LLVM's page on SanitizerCoverage says what each does.
+/// What libFuzzer needs in the code, and AddressSanitizer: as cargo-fuzz sets it, which would be
+/// one more tool to build. LLVM's page on SanitizerCoverage says what each does.
 const FLAGS: [&str; 10] = [
     "--cfg fuzzing",
     "-Cpasses=sancov-module",
@@ -105,8 +105,8 @@ pub(crate) fn run(log: &PartLog, scope: FuzzScope, seconds_default: u32) -> Resu
     }
     let sources = sources_key()?;
     let fuzzer = Fuzzer::build(log, scope)?;
-    // Writes fuzz/corpus/ from the golden files: a fuzzer that begins with nothing spends its seconds
-    // on magic numbers.
+    // Writes fuzz/corpus/ from the golden files: a fuzzer that begins with nothing spends its
+    // seconds on magic numbers.
     let seeds = suite::run_ignored(log, "write_seeds", &[])?;
     let targets = fuzzer.targets()?;
     let workspace = Workspace::read()?;
@@ -131,8 +131,8 @@ pub(crate) fn run(log: &PartLog, scope: FuzzScope, seconds_default: u32) -> Resu
     Ok(PartOutcome::Tests(sum.into_inner().expect("BUG: a worker panicked")))
 }
 
-/// Of all sources. A pass is kept only if they are still those that the fuzzer was built of: somebody
-/// may edit them meanwhile.
+/// Of all sources. A pass is kept only if they are still those that the fuzzer was built of:
+/// somebody may edit them meanwhile.
 fn sources_key() -> Result<String> {
     PassedTests::key_of_sources(&[String::new()], &[])
 }
@@ -232,8 +232,8 @@ impl Fuzzer {
     fn bounded(&self, target: &FuzzTarget) -> CommandLine {
         let limits = if target.name == "store_chunk" { LIMITS_WITH_PCO } else { LIMITS };
         let line = limits.split(' ').fold(self.program(), CommandLine::arg);
-        // Freed memory that the sanitizer holds back (256 MiB by default) counts as ours. Symbols of
-        // the same name in several libraries are no error of ours.
+        // Freed memory that the sanitizer holds back (256 MiB by default) counts as ours. Symbols
+        // of the same name in several libraries are no error of ours.
         let sanitizer = "quarantine_size_mb=64:detect_odr_violation=0";
         line.env(TARGET_VARIABLE, &target.name).env("ASAN_OPTIONS", sanitizer)
     }

@@ -183,8 +183,9 @@ fn check_alive(scene: &AttackTarget) -> Result<()> {
     Ok(())
 }
 
-const TABLE_HEADER: &str = "attack                 RSS in MiB: before, peak, after | innocent client: \
-     values, postponed; p50/p99 of ingest, query, status as multiples of idle";
+const TABLE_HEADER: &str = "attack                 RSS in MiB: before, peak, after | innocent \
+                            client: values, postponed; p50/p99 of ingest, query, status as \
+                            multiples of idle";
 
 impl AttackReport {
     fn row(&self) -> String {

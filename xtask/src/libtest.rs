@@ -1,9 +1,9 @@
-//! What libtest prints: events as JSON from a test program that we run ourselves, lines of text from
-//! `cargo test`.
+//! What libtest prints: events as JSON from a test program that we run ourselves, lines of text
+//! from `cargo test`.
 //!
-//! The JSON (`--format json --report-time`) is the only output with the seconds of each test. libtest
-//! calls it unstable, and gives it on stable Rust where `RUSTC_BOOTSTRAP` is set; a change of its
-//! form fails the part, since a program whose events do not add up is a failure.
+//! The JSON (`--format json --report-time`) is the only output with the seconds of each test.
+//! libtest calls it unstable, and gives it on stable Rust where `RUSTC_BOOTSTRAP` is set; a change
+//! of its form fails the part, since a program whose events do not add up is a failure.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -63,8 +63,8 @@ pub(crate) struct TestEvents {
 }
 
 impl TestEvents {
-    /// `program`: its name, before the names of its tests. `repeat`: a command to which the name of a
-    /// test is added.
+    /// `program`: its name, before the names of its tests. `repeat`: a command to which the name of
+    /// a test is added.
     pub(crate) fn new(program: &str, repeat: &str) -> TestEvents {
         let (program, repeat) = (program.to_owned(), repeat.to_owned());
         let report = TestReport::default();
@@ -130,8 +130,8 @@ impl TestEvents {
     }
 }
 
-/// Runs a `cargo test` whose programs are not ours to start, and adds up what it prints. `repeat`: the
-/// command that runs all of it again.
+/// Runs a `cargo test` whose programs are not ours to start, and adds up what it prints. `repeat`:
+/// the command that runs all of it again.
 pub(crate) fn run_cargo_test(
     log: &PartLog,
     line: &CommandLine,

@@ -9,8 +9,10 @@ use crate::part_log::PartLog;
 use crate::passed_tests::run_unless_unchanged;
 use crate::prefix_check::check_all_ran_with_prefix;
 
-/// The workspace that has the lock-free files of all crates in it; release would only compile longer.
-const MODELS: &str = "cargo test --manifest-path loom/Cargo.toml --locked --no-fail-fast --target-dir loom/target loom_";
+/// The workspace that has the lock-free files of all crates in it; release would only compile
+/// longer.
+const MODELS: &str = "cargo test --manifest-path loom/Cargo.toml --locked --no-fail-fast \
+                      --target-dir loom/target loom_";
 
 /// The models, and the crates whose files they take in.
 const SOURCES: [&str; 5] =
@@ -31,7 +33,8 @@ pub(crate) fn run(log: &PartLog, preemptions: Option<u32>) -> Result<PartOutcome
             PartOutcome::Tests(run_cargo_test(log, &line, "cargo xtask soak loom")?)
         }
     };
-    // A file that loom/ does not take in has its models compiled by nobody, and nothing else would tell.
+    // A file that loom/ does not take in has its models compiled by nobody, and nothing else would
+    // tell.
     check_all_ran_with_prefix(&outcome, "loom_")
         .context("is the file of each model taken in by loom/tests/?")?;
     Ok(outcome)

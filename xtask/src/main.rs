@@ -1,7 +1,7 @@
 //! `cargo xtask`: what people and CI do to this repository, as a program instead of shell scripts.
 //!
-//! One file per subcommand. `line` is a command as one types it, `part` runs parts and `summary` shows
-//! what they came to; `suite` builds and runs the tests of the workspace.
+//! One file per subcommand. `line` is a command as one types it, `part` runs parts and `summary`
+//! shows what they came to; `suite` builds and runs the tests of the workspace.
 #![forbid(unsafe_code)]
 
 mod aarch64;

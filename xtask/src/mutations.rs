@@ -46,8 +46,8 @@ pub(crate) fn run(log: &PartLog) -> Result<PartOutcome> {
         line.arg("--manifest-path").arg(&manifest).env("CARGO_TARGET_DIR", &build)
     };
     cargo("").arg(TEST).run(log).context("the random programs fail without a defect put back")?;
-    // Whether a program failed, and what all wrote. Other ends than that of a failed test say nothing
-    // of a defect, or that time was over.
+    // Whether a program failed, and what all wrote. Other ends than that of a failed test say
+    // nothing of a defect, or that time was over.
     let search = || -> Result<(bool, String)> {
         cargo("").arg("--no-run").run(log)?;
         let mut output = String::new();

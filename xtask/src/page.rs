@@ -68,8 +68,8 @@ pub(crate) fn test_in_browser(log: &PartLog, topdeck: &Path) -> Result<PartOutco
     run_unless_unchanged(log, &SOURCES, &[topdeck], || vitest(log, "browser", Some(topdeck)))
 }
 
-/// Runs the script `name` of web/package.json, which is a run of Vitest, and reads its report. `topdeck`:
-/// the program whose page a browser looks at.
+/// Runs the script `name` of web/package.json, which is a run of Vitest, and reads its report.
+/// `topdeck`: the program whose page a browser looks at.
 fn vitest(log: &PartLog, name: &str, topdeck: Option<&Path>) -> Result<PartOutcome> {
     let path = target().join(format!("ci/vitest-{name}.json"));
     // What an earlier run wrote says nothing of this one.

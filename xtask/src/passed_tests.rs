@@ -1,7 +1,8 @@
-//! Tests that passed before on the same program and the same files, kept in `target/ci/passed.json`.
+//! Tests that passed before on the same program and the same files, kept in
+//! `target/ci/passed.json`.
 //!
-//! A second `make test` on the same machine runs what a change can have changed. Two runs are alike if
-//! the test program, the programs that its tests start, and all files of the repository that no
+//! A second `make test` on the same machine runs what a change can have changed. Two runs are alike
+//! if the test program, the programs that its tests start, and all files of the repository that no
 //! compiler reads are the same (path, size, time of the last change), for the same user, kernel,
 //! time zone and locale. Only programs of which no test failed are kept. With `CI` or
 //! `TOPDECK_TEST_ALL` set, everything runs.
@@ -41,8 +42,8 @@ const MACHINERY: &str = "xtask/src/";
 /// Pages that no test reads but the tidy test, whose key has all files.
 const PROSE: [&str; 4] = ["ARCHITECTURE.md", "CHANGELOG.md", "CONTRIBUTING.md", "docs/ci-times.md"];
 
-/// Runs a part, unless it passed before on the same files: those below `prefixes`, `files`, and what
-/// any test may read.
+/// Runs a part, unless it passed before on the same files: those below `prefixes`, `files`, and
+/// what any test may read.
 pub(crate) fn run_unless_unchanged(
     log: &PartLog,
     prefixes: &[&str],

@@ -23,8 +23,8 @@ use crate::passed_tests::PassedTests;
 use crate::test_report::{TestReport, Timing};
 use crate::workspace::Workspace;
 
-/// The selection of packages of every build of tests. Another selection has other features of shared
-/// dependencies, and cargo would build most of the tree again.
+/// The selection of packages of every build of tests. Another selection has other features of
+/// shared dependencies, and cargo would build most of the tree again.
 const SELECTION: &str = "--workspace --locked";
 
 /// A program that reports nothing for this long is stuck. The slowest test takes a tenth of it.
@@ -98,8 +98,8 @@ pub(crate) fn run_doc_tests(log: &PartLog) -> Result<PartOutcome> {
     Ok(PartOutcome::Tests(report))
 }
 
-/// Runs the ignored tests named `name` of all crates that have some, with `env`; at least one has to
-/// run.
+/// Runs the ignored tests named `name` of all crates that have some, with `env`; at least one has
+/// to run.
 pub(crate) fn run_ignored(
     log: &PartLog,
     name: &str,
@@ -177,7 +177,8 @@ fn run_unless_unchanged(
 ) -> Result<TestReport> {
     let files: Vec<&Path> =
         std::iter::once(&program.path).chain(&program.started).map(PathBuf::as_path).collect();
-    // The tidy test reads the sources of all crates; what others read is in their programs, or no source.
+    // The tidy test reads the sources of all crates; what others read is in their programs, or no
+    // source.
     let key = match program.name.starts_with("xtask ") {
         true => PassedTests::key_of_sources(&[String::new()], &files)?,
         false => PassedTests::key(&files)?,
@@ -270,8 +271,8 @@ fn run_program(
     Ok(report)
 }
 
-/// What this run has built; builds it if it has not. Where the part `build` ran and something did not
-/// compile, that is its failure, and what compiled is used all the same.
+/// What this run has built; builds it if it has not. Where the part `build` ran and something did
+/// not compile, that is its failure, and what compiled is used all the same.
 fn build_once(log: &PartLog) -> Result<Arc<Build>> {
     let built = BUILD.lock().expect("BUG: a part panicked").clone();
     if let Some(build) = built {
@@ -376,8 +377,8 @@ fn with_clippy(line: CommandLine) -> CommandLine {
     line.env("RUSTC_WORKSPACE_WRAPPER", "clippy-driver").env("CLIPPY_ARGS", arguments)
 }
 
-/// The program `topdeck` as the tests have it, which checks its own arithmetic. A build of the one that users
-/// have takes as long as half of the tests.
+/// The program `topdeck` as the tests have it, which checks its own arithmetic. A build of the one
+/// that users have takes as long as half of the tests.
 pub(crate) fn topdeck(log: &PartLog) -> Result<PathBuf> {
     build_once(log)?.topdeck.clone().context("the program `topdeck` does not compile")
 }

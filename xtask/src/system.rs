@@ -1,5 +1,5 @@
-//! `cargo xtask system`: real peers and clusters. Each part is meant to take at most 15 minutes, all of
-//! them two hours; `ci` has a short or recorded form of each.
+//! `cargo xtask system`: real peers and clusters. Each part is meant to take at most 15 minutes,
+//! all of them two hours; `ci` has a short or recorded form of each.
 
 use std::process::ExitCode;
 

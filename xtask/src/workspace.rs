@@ -24,7 +24,8 @@ pub(crate) struct WorkspacePackage {
 pub(crate) struct TestSettings {
     /// Threads of a test program: more than cores where tests wait; the number of cores by default.
     pub(crate) threads: usize,
-    /// What the names of integration tests hold that measure time: nothing else may run beside them.
+    /// What the names of integration tests hold that measure time: nothing else may run beside
+    /// them.
     pub(crate) alone: Vec<String>,
 }
 
@@ -51,7 +52,8 @@ impl Workspace {
         self.0.get(manifest).with_context(|| format!("cargo does not know {}", manifest.display()))
     }
 
-    /// The folder of a crate below `crates/` and the folders of all that it depends on, from the root.
+    /// The folder of a crate below `crates/` and the folders of all that it depends on, from the
+    /// root.
     pub(crate) fn closure(&self, name: &str) -> Result<Vec<String>> {
         let mut found = BTreeSet::new();
         let mut waiting = vec![root().join("crates").join(name)];

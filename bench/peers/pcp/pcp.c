@@ -1,6 +1,6 @@
 /*
- * Performance Co-Pilot as a peer: what its library for values in mapped files (MMV) costs and loses, and what reading them costs.
- * Prints one number a line, named.
+ * Performance Co-Pilot as a peer: what its library for values in mapped files (MMV) costs and
+ * loses, and what reading them costs. Prints one number a line, named.
  */
 #define _GNU_SOURCE
 #include <pcp/pmapi.h>

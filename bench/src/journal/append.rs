@@ -49,8 +49,9 @@ pub(crate) fn run(effort: &Effort) -> ReportSection {
         contenders.iter().map(|one| super::count(effort, one.messages())).collect();
     let (lz4, zstd) = ratios(&messages);
     section.method += &format!(
-        "\n\nMedians of {} rounds. Messages are lines of metrics of 100 bytes (batches of 64 KiB come to {lz4:.2} with LZ4, to \
-         {zstd:.2} with zstd 1), the same for all. {PROMISES} File system: {}.",
+        "\n\nMedians of {} rounds. Messages are lines of metrics of 100 bytes (batches of 64 KiB \
+         come to {lz4:.2} with LZ4, to {zstd:.2} with zstd 1), the same for all. {PROMISES} File \
+         system: {}.",
         rounds(effort),
         super::file_system()
     );
@@ -119,7 +120,8 @@ impl AppendFigures {
     }
 }
 
-/// Beside JLog as measured in this run or, without it, as quoted from another machine, which the names say.
+/// Beside JLog as measured in this run or, without it, as quoted from another machine, which the
+/// names say.
 fn targets(rows: &AppendFigures) -> Vec<ReportTarget> {
     let median = |samples: &[Samples], name: &str| named_median(samples, name);
     let mut targets = Vec::new();

@@ -1,4 +1,5 @@
-//! Chronicle Queue: a queue in memory-mapped files, in a Java program of its own, in `peers/chronicle`.
+//! Chronicle Queue: a queue in memory-mapped files, in a Java program of its own, in
+//! `peers/chronicle`.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -12,7 +13,8 @@ use super::program::{self, ProgramPaths};
 use super::{AppendContender, ContenderLabel, ReadContender};
 
 const PROMISES: &str = "visible, kill";
-/// What the libraries use of the virtual machine beyond what it offers, as their documentation lists it.
+/// What the libraries use of the virtual machine beyond what it offers, as their documentation
+/// lists it.
 const ADD_OPENS: [&str; 11] = [
     "--add-exports=java.base/jdk.internal.ref=ALL-UNNAMED",
     "--add-exports=java.base/sun.nio.ch=ALL-UNNAMED",

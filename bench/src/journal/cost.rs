@@ -1,4 +1,5 @@
-//! What a stretch of work cost: time that passed, processor time of all threads, bytes written and left.
+//! What a stretch of work cost: time that passed, processor time of all threads, bytes written and
+//! left.
 //!
 //! The counters are those of Linux; where one cannot be read, its figure is absent and not zero.
 

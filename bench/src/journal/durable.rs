@@ -179,7 +179,8 @@ fn targets(cells: &[DurableFigures]) -> Vec<ReportTarget> {
 /// Appends a message and returns when it is durable.
 pub(crate) type ProducerFn<'a> = Box<dyn FnMut(&[u8]) -> Result<()> + Send + 'a>;
 
-/// Runs the producers of a journal in this program; `connect` makes each of them ready before the clock starts.
+/// Runs the producers of a journal in this program; `connect` makes each of them ready before the
+/// clock starts.
 pub(crate) fn run_producers<'a>(
     folder: &Path,
     producers: usize,
@@ -198,7 +199,8 @@ pub(crate) fn run_producers<'a>(
             .into_iter()
             .enumerate()
             .map(|(at, producer)| {
-                // Producers are far apart in the messages, so that no two append the same at a time.
+                // Producers are far apart in the messages, so that no two append the same at a
+                // time.
                 let first = at * (messages.len() / producers);
                 scope.spawn(move || {
                     start.wait();

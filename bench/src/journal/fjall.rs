@@ -1,7 +1,7 @@
 //! fjall: a log-structured store, used as a journal with the message's number as key.
 //!
-//! Its own journal takes the writes first; memory tables become sorted files in the background, and their work
-//! during the measurement counts.
+//! Its own journal takes the writes first; memory tables become sorted files in the background, and
+//! their work during the measurement counts.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};

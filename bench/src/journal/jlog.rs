@@ -1,9 +1,11 @@
-//! JLog 2.6.0, the journal that topdeck's is to replace: measured if somebody provides a program, else quoted.
+//! JLog 2.6.0, the journal that topdeck's is to replace: measured if somebody provides a program,
+//! else quoted.
 //!
-//! `TOPDECK_BENCH_JLOG` names the program; it is called as `PROGRAM FOLDER COUNT MODE`, writes so many messages of
-//! 100 bytes to a new journal in the folder, and prints one line: seconds passed, seconds of processor time and bytes
-//! on disk, separated by tabs. The modes are those below and `read`, which writes too but measures reading alone.
-//! Others' messages are in the file that `TOPDECK_BENCH_MESSAGES` names; the program may use its own.
+//! `TOPDECK_BENCH_JLOG` names the program; it is called as `PROGRAM FOLDER COUNT MODE`, writes so
+//! many messages of 100 bytes to a new journal in the folder, and prints one line: seconds passed,
+//! seconds of processor time and bytes on disk, separated by tabs. The modes are those below and
+//! `read`, which writes too but measures reading alone. Others' messages are in the file that
+//! `TOPDECK_BENCH_MESSAGES` names; the program may use its own.
 
 use std::env;
 use std::path::Path;
@@ -21,7 +23,8 @@ const PROGRAM: &str = "TOPDECK_BENCH_JLOG";
 const MESSAGES: &str = "TOPDECK_BENCH_MESSAGES";
 
 const PROMISES: &str = "visible, kill";
-/// Its buffer is mapped memory: what was in it is written by the next writer, even if it was written before.
+/// Its buffer is mapped memory: what was in it is written by the next writer, even if it was
+/// written before.
 const PROMISES_BUFFER: &str = "kill, may repeat";
 
 /// A way of appending, with what was measured on the machine that `QUOTED` names.
@@ -44,14 +47,16 @@ pub(crate) const MODES: [JlogMode; 6] = [
     mode("JLog, 128 KiB pre-commit", "precommit", PROMISES_BUFFER, 200.0, 2320.0, 1.16),
     mode("JLog, 128 KiB pre-commit, LZ4", "precommit-lz4", PROMISES_BUFFER, 410.0, 1260.0, 1.209),
 ];
-/// The same for reading: name, processor time in nanoseconds, and thousand messages per second, least and greatest.
+/// The same for reading: name, processor time in nanoseconds, and thousand messages per second,
+/// least and greatest.
 const READING: [(&str, f64, [f64; 2]); 2] = [
     ("JLog, read_message", 910.0, [130.0, 450.0]),
     ("JLog, bulk_read, 2nd to 4th subscriber", 340.0, [3500.0, 6300.0]),
 ];
-const QUOTED: &str = "JLog 2.6.0, **quoted, not measured here**: medians of five rounds of a million messages of 100 \
-     bytes on another, busy machine with two processors (Xeon, 2.3 GHz, ext4, segments of 4 MiB). Name a program in \
-     `TOPDECK_BENCH_JLOG` to measure it (see `bench/src/journal/jlog.rs`).";
+const QUOTED: &str = "JLog 2.6.0, **quoted, not measured here**: medians of five rounds of a \
+                      million messages of 100 bytes on another, busy machine with two processors \
+                      (Xeon, 2.3 GHz, ext4, segments of 4 MiB). Name a program in \
+                      `TOPDECK_BENCH_JLOG` to measure it (see `bench/src/journal/jlog.rs`).";
 
 const fn mode(
     name: &'static str,

@@ -1,8 +1,8 @@
 //! The messages that journals get: lines as a metrics agent writes them, each of exactly 100 bytes.
 //!
-//! They differ as real lines do: hosts, metrics and routes repeat, measured values hardly ever, times go up.
-//! So a compressor finds something, and not everything: batches of 64 KiB come to three tenths with LZ4 and
-//! to less than two with zstd 1 (`cargo test` holds them to that).
+//! They differ as real lines do: hosts, metrics and routes repeat, measured values hardly ever,
+//! times go up. So a compressor finds something, and not everything: batches of 64 KiB come to
+//! three tenths with LZ4 and to less than two with zstd 1 (`cargo test` holds them to that).
 
 use std::fmt::Write as _;
 
@@ -73,7 +73,8 @@ fn write_line(line: &mut String, random: &mut BenchRng, time_ms: &mut u64) {
     *time_ms += step as u64;
     let _ = write!(
         line,
-        "web{host:03} {metric}{{route=\"{route}\",code={code},req={request:09},az=1}} {value:.2} {time_ms}"
+        "web{host:03} {metric}{{route=\"{route}\",code={code},req={request:09},az=1}} {value:.2} \
+         {time_ms}"
     );
 }
 

@@ -1,8 +1,8 @@
 //! Peers that are programs of their own: built and started when their tools are on this machine.
 //!
-//! Such a program gets the same messages in a file, and prints its figures
-//! as the last line, separated by tabs. It measures its own processor time, so that starting it and making
-//! its journal ready costs nothing.
+//! Such a program gets the same messages in a file, and prints its figures as the last line,
+//! separated by tabs. It measures its own processor time, so that starting it and making its
+//! journal ready costs nothing.
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, ErrorKind, Read as _, Seek};
@@ -49,7 +49,8 @@ pub(crate) struct ProgramPaths {
 }
 
 impl ProgramPaths {
-    /// The messages are written to a file; the journal's folder is there or will be made by the program.
+    /// The messages are written to a file; the journal's folder is there or will be made by the
+    /// program.
     pub(crate) fn new(folder: &Path, messages: &[u8]) -> Result<ProgramPaths> {
         let places =
             ProgramPaths { journal: folder.join("journal"), messages: folder.join("messages") };
@@ -87,8 +88,8 @@ fn last_line(file: &mut File) -> Result<String> {
     Ok(said.lines().rfind(|line| !line.trim().is_empty()).unwrap_or("nothing").to_owned())
 }
 
-/// The cost that a program measured: seconds passed, seconds of processor time, and bytes left and bytes written,
-/// which are negative or missing if it does not know them.
+/// The cost that a program measured: seconds passed, seconds of processor time, and bytes left and
+/// bytes written, which are negative or missing if it does not know them.
 pub(crate) fn run_program(
     command: &mut Command,
     places: &ProgramPaths,

@@ -1,7 +1,8 @@
-//! raft-engine: the log of a Raft store, in segments, with checksums and an index of all entries in memory.
+//! raft-engine: the log of a Raft store, in segments, with checksums and an index of all entries in
+//! memory.
 //!
-//! It takes entries as protobuf messages that know their index: `LogEntry` is such a message of two fields,
-//! as the entries of Raft are.
+//! It takes entries as protobuf messages that know their index: `LogEntry` is such a message of two
+//! fields, as the entries of Raft are.
 
 use std::path::Path;
 use std::sync::OnceLock;

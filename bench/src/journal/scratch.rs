@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use tempfile::TempDir;
 
-/// Beside the folder of this program: in cargo's target folder, which is on a disk where builds fit.
+/// Beside the folder of this program: in cargo's target folder, which is on a disk where builds
+/// fit.
 pub(crate) fn target() -> Result<PathBuf> {
     let program = std::env::current_exe().context("finding this program")?;
     Ok(program.ancestors().nth(2).context("finding the target folder")?.to_owned())

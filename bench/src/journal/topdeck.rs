@@ -1,4 +1,5 @@
-//! topdeck's journal: its rows of JLog's own table, acknowledgements on disk, and reading from segments.
+//! topdeck's journal: its rows of JLog's own table, acknowledgements on disk, and reading from
+//! segments.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -53,8 +54,8 @@ const fn append_config(
     AppendConfig { name, codec, buffer_bytes, exclusive: alone, batch }
 }
 
-/// Names of the rows that stand beside JLog's, in the order of its modes, and how many times as fast they are to
-/// be by the clock.
+/// Names of the rows that stand beside JLog's, in the order of its modes, and how many times as
+/// fast they are to be by the clock.
 pub(crate) const JLOG_CPU_NS: [(&str, f64); 6] = [
     (APPEND_CONFIGS[0].name, 25.0),
     (APPEND_CONFIGS[1].name, 8.0),

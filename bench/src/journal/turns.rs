@@ -1,6 +1,7 @@
 //! Contenders taking turns, each once per round, as in `rounds.rs`, where one turn is one sample.
 //!
-//! A contender that fails is out, and its row gives the reason: a machine without Go still compares the rest.
+//! A contender that fails is out, and its row gives the reason: a machine without Go still compares
+//! the rest.
 
 use anyhow::Result;
 
@@ -16,7 +17,8 @@ pub(crate) struct ContenderTurns<T> {
     results: Vec<T>,
 }
 
-/// The results of all contenders, in the order given. The order of turns rotates from round to round.
+/// The results of all contenders, in the order given. The order of turns rotates from round to
+/// round.
 pub(crate) fn run_turns<T>(
     labels: Vec<ContenderLabel>,
     rounds: usize,

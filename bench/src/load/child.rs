@@ -1,4 +1,5 @@
-//! What load is made with and made on, in processes of their own, so that each can be stopped: this program once more.
+//! What load is made with and made on, in processes of their own, so that each can be stopped: this
+//! program once more.
 
 use std::io::{Read as _, Write as _};
 use std::sync::Arc;

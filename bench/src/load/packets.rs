@@ -1,4 +1,5 @@
-//! What a tool says of answers, against the time between their packets, as the kernel stamps them (`tcpdump` on the loopback device).
+//! What a tool says of answers, against the time between their packets, as the kernel stamps them
+//! (`tcpdump` on the loopback device).
 
 use std::collections::HashMap;
 use std::process::{Command, Stdio};
@@ -11,7 +12,8 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use super::tools::{Tool, ToolResult, ToolRun};
 
-/// What the tool said, and what its packets say: nanoseconds from the packet of a request to that of its answer.
+/// What the tool said, and what its packets say: nanoseconds from the packet of a request to that
+/// of its answer.
 pub(crate) fn run_with_capture(tool: Tool, plan: &ToolRun) -> Result<(ToolResult, Histogram)> {
     let folder = tempfile::tempdir()?;
     let file = folder.path().join("packets");
@@ -58,8 +60,8 @@ pub(crate) fn run_with_capture(tool: Tool, plan: &ToolRun) -> Result<(ToolResult
     Ok((said, packets))
 }
 
-/// From a capture in pcap's own format with nanoseconds (pcap-savefile(5)), Ethernet and IPv4: each first packet with data from a
-/// client's port is a request, the next with data to it the answer.
+/// From a capture in pcap's own format with nanoseconds (pcap-savefile(5)), Ethernet and IPv4: each
+/// first packet with data from a client's port is a request, the next with data to it the answer.
 fn exchanges(bytes: &[u8], port: u16) -> Result<Histogram> {
     let word = |at: usize| -> Option<u32> {
         Some(u32::from_le_bytes(bytes.get(at..at + 4)?.try_into().ok()?))

@@ -1,4 +1,5 @@
-//! The freeze test: a server with a known truth is stopped (SIGSTOP) for part of a run, or the tool itself is.
+//! The freeze test: a server with a known truth is stopped (SIGSTOP) for part of a run, or the tool
+//! itself is.
 
 use std::io::{BufRead as _, BufReader, Read};
 use std::process::{Child, ChildStdout, Command, Stdio};
@@ -12,7 +13,8 @@ use super::child::SERVICE_NS;
 use super::packets;
 use super::tools::{Tool, ToolResult, ToolRun};
 
-/// Fewer than a server may have waiting to be accepted (4,096): the kernel sends to more only after a second or three.
+/// Fewer than a server may have waiting to be accepted (4,096): the kernel sends to more only after
+/// a second or three.
 const CONNECTIONS_MAX: usize = 1_000;
 
 /// What happens during a run.
@@ -151,7 +153,8 @@ pub(crate) fn run(
         url: &url,
         rate: Some(scenario.rate),
         seconds,
-        // The rest of an overload is answered as long after the end as the server has fallen behind.
+        // The rest of an overload is answered as long after the end as the server has fallen
+        // behind.
         grace_period: if is_overload { seconds } else { 0.0 },
         connections: 10,
         max_connections: CONNECTIONS_MAX,
@@ -219,7 +222,8 @@ pub(crate) fn expected_histogram(
     load::expected_response_times(schedule.arrivals(), service_ns, &stalls, length)
 }
 
-/// What an answer of the server takes while nothing is stopped, by its packets: the median at such a rate, nanoseconds.
+/// What an answer of the server takes while nothing is stopped, by its packets: the median at such
+/// a rate, nanoseconds.
 pub(crate) fn idle_response_ns(rate: f64) -> Result<u64> {
     let server = StallServer::start(false)?;
     let plan = ToolRun {

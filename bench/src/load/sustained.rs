@@ -30,10 +30,10 @@ impl Nginx {
         let folder = tempfile::tempdir()?;
         let path = folder.path().display();
         let settings = format!(
-            "worker_processes 1; daemon off; pid {path}/pid; error_log {path}/errors;\n\
-             events {{ worker_connections 20000; }}\n\
-             http {{ access_log off; keepalive_requests 100000000;\n\
-             server {{ listen 127.0.0.1:{PORT} backlog=4096; location / {{ return 200 \"hello\"; }} }} }}\n"
+            "worker_processes 1; daemon off; pid {path}/pid; error_log {path}/errors;\nevents {{ \
+             worker_connections 20000; }}\nhttp {{ access_log off; keepalive_requests \
+             100000000;\nserver {{ listen 127.0.0.1:{PORT} backlog=4096; location / {{ return 200 \
+             \"hello\"; }} }} }}\n"
         );
         let file = folder.path().join("settings");
         std::fs::write(&file, settings)?;
@@ -86,7 +86,8 @@ pub(crate) fn run_against_nginx(
     tool.read(&String::from_utf8_lossy(&output.stdout))
 }
 
-/// The highest rate that is held: doubled until one is not, then the space between is halved until it is narrow.
+/// The highest rate that is held: doubled until one is not, then the space between is halved until
+/// it is narrow.
 pub(crate) fn find_sustained_rate(
     tool: Tool,
     nginx: &Nginx,

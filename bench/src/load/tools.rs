@@ -10,7 +10,8 @@ use crate::journal::program::{build_folder, run_tool, source_folder, version};
 const VEGETA: &str = include_str!("../../peers/vegeta/go.mod");
 const K6: &str = include_str!("../../peers/k6/go.mod");
 const OHA: &str = "1.16.0";
-/// Its users are what it has instead of connections: as many as it takes for its requests to be sent when they are due.
+/// Its users are what it has instead of connections: as many as it takes for its requests to be
+/// sent when they are due.
 const K6_USERS: usize = 5_000;
 
 /// A tool.
@@ -113,7 +114,8 @@ impl Tool {
                 &plan.max_connections.to_string(),
             ]),
             Tool::Vegeta => {
-                let line = "echo \"GET $1\" | \"$0\" attack -rate=$2 -duration=$3 -max-workers=20000 | \"$0\" report -type=json";
+                let line = "echo \"GET $1\" | \"$0\" attack -rate=$2 -duration=$3 \
+                            -max-workers=20000 | \"$0\" report -type=json";
                 let vegeta = command.get_program().to_owned();
                 let arguments: Vec<_> = command.get_args().map(ToOwned::to_owned).collect();
                 let mut shell = Command::new(&vegeta);
@@ -155,7 +157,8 @@ impl Tool {
                     ])
                     .arg(plan.url)
             }
-            // What it is told so, it does as well as it can: late requests count from when they were due, and the last are waited for.
+            // What it is told so, it does as well as it can: late requests count from when they
+            // were due, and the last are waited for.
             Tool::Oha => command
                 .args(["--no-tui", "--output-format", "json", "--latency-correction"])
                 .args(["--wait-ongoing-requests-after-deadline", "-t", "300s"])

@@ -1,11 +1,11 @@
 //! How near answers are to the truth.
 //!
-//! The generator of the data knows counts, and of a quantile the bucket that it lies in: its truth is a range,
-//! narrowed by the least and the greatest value. An estimate is compared with the middle of that bucket; a bracket
-//! holds the truth if it holds the whole range.
+//! The generator of the data knows counts, and of a quantile the bucket that it lies in: its truth
+//! is a range, narrowed by the least and the greatest value. An estimate is compared with the
+//! middle of that bucket; a bracket holds the truth if it holds the whole range.
 
-use synthetic::{Dataset, ExpectedStats};
 use hist::Scheme;
+use synthetic::{Dataset, ExpectedStats};
 
 /// A limit that is an edge of a bucket, the nearest to `THRESHOLD_NS`.
 pub(super) const EDGE_NS: u64 = 12_000_000;

@@ -1,6 +1,8 @@
-//! How the cost of a question grows, drawn: a panel for each thing that is varied, both axes logarithmic.
+//! How the cost of a question grows, drawn: a panel for each thing that is varied, both axes
+//! logarithmic.
 //!
-//! Contenders differ in colour and in the shape of their points. The picture knows a dark and a light theme.
+//! Contenders differ in colour and in the shape of their points. The picture knows a dark and a
+//! light theme.
 
 use std::fmt::Write as _;
 
@@ -16,23 +18,18 @@ const LEFT: f64 = 70.0;
 const PANEL_DISTANCE: f64 = 300.0;
 const PANEL: f64 = 250.0;
 
-const STYLE: &str = "text{font:13px system-ui,-apple-system,'Segoe UI','DejaVu Sans',sans-serif;fill:#24292f}\
-.heading{font-weight:600}.faint{fill:#57606a}.paper{fill:#fff}.grid{stroke:#d8dee4}\
-path{fill:none;stroke-width:2.5;stroke-linejoin:round}\
-path.c0{stroke:#1f6fb2}.m0,text.c0{fill:#1f6fb2}path.c1{stroke:#bc4c00}.m1,text.c1{fill:#bc4c00}\
-text.c0,text.c1{font-weight:600}\
-@media(prefers-color-scheme:dark){text{fill:#e6edf3}.faint{fill:#9da7b1}.paper{fill:#0d1117}.grid{stroke:#262c34}\
-path.c0{stroke:#79c0ff}.m0,text.c0{fill:#79c0ff}path.c1{stroke:#ffa657}.m1,text.c1{fill:#ffa657}}";
+const STYLE: &str = "text{font:13px system-ui,-apple-system,'Segoe UI','DejaVu Sans',sans-serif;fill:#24292f}.heading{font-weight:600}.faint{fill:#57606a}.paper{fill:#fff}.grid{stroke:#d8dee4}path{fill:none;stroke-width:2.5;stroke-linejoin:round}path.c0{stroke:#1f6fb2}.m0,text.c0{fill:#1f6fb2}path.c1{stroke:#bc4c00}.m1,text.c1{fill:#bc4c00}text.c0,text.c1{font-weight:600}@media(prefers-color-scheme:dark){text{fill:#e6edf3}.faint{fill:#9da7b1}.paper{fill:#0d1117}.grid{stroke:#262c34}path.c0{stroke:#79c0ff}.m0,text.c0{fill:#79c0ff}path.c1{stroke:#ffa657}.m1,text.c1{fill:#ffa657}}";
 
 /// The picture of two contenders at most: there are two colours.
 pub(super) fn svg(lanes: &[&QueryResults]) -> String {
     let lanes = &lanes[..lanes.len().min(2)];
     let decades = decades(lanes);
     let mut out = format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" width=\"{WIDTH}\" \
-         height=\"{HEIGHT}\" role=\"img\" aria-labelledby=\"title\">\n\
-         <title id=\"title\">Processor time of a question against span, series and step</title>\n\
-         <style>{STYLE}</style>\n<rect class=\"paper\" width=\"100%\" height=\"100%\" rx=\"6\"/>\n"
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" \
+         width=\"{WIDTH}\" height=\"{HEIGHT}\" role=\"img\" aria-labelledby=\"title\">\n<title \
+         id=\"title\">Processor time of a question against span, series and \
+         step</title>\n<style>{STYLE}</style>\n<rect class=\"paper\" width=\"100%\" \
+         height=\"100%\" rx=\"6\"/>\n"
     );
     let _ = writeln!(
         out,
@@ -62,7 +59,8 @@ fn decades(lanes: &[&QueryResults]) -> (i32, i32) {
     (low, high.max(low + 1))
 }
 
-/// What is drawn of a cost; where clock ticks of 10 ms are counted, one may not be told from nought.
+/// What is drawn of a cost; where clock ticks of 10 ms are counted, one may not be told from
+/// nought.
 fn cost(cpu_ms: &[f64]) -> f64 {
     let median = samples(cpu_ms).median();
     if median > 0.0 { median } else { 1.0 }

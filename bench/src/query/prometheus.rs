@@ -1,8 +1,8 @@
 //! Questions to Prometheus, over HTTP.
 
 use anyhow::{Context, Result};
-use synthetic::ExpectedStats;
 use serde_json::Value;
+use synthetic::ExpectedStats;
 
 use super::accuracy::NumberWithBounds;
 use super::contender::{self, QueryAnswer, QueryContender};

@@ -31,7 +31,8 @@ pub(crate) enum Dialect {
     PromQl,
     /// topdeck's CAQL, of nanoseconds; a share is a percentage.
     Caql,
-    /// What Prometheus itself understands, of seconds, with the function that gives what happened in a window.
+    /// What Prometheus itself understands, of seconds, with the function that gives what happened
+    /// in a window.
     Prometheus { over: &'static str },
 }
 
@@ -89,7 +90,8 @@ impl Dialect {
                 let window = self.window(A, 4);
                 format!(
                     "histogram_quantiles({window}, \"statistic\", 0.99, 0.999) or \
-                     label_replace(histogram_fraction(0, {limit}, {window}), \"statistic\", \"below\", \"\", \"\")"
+                     label_replace(histogram_fraction(0, {limit}, {window}), \"statistic\", \
+                     \"below\", \"\", \"\")"
                 )
             }
         }

@@ -5,10 +5,10 @@ use std::process::Command;
 use std::sync::Arc;
 
 use anyhow::{Context, Result, bail, ensure};
-use synthetic::{Dataset, ExpectedStats};
 use disk::{Disk, OsDisk};
 use query::{Language, ResultData, Settings, StepValue, StoreSource, Stream};
 use store::{Options, Store};
+use synthetic::{Dataset, ExpectedStats};
 
 use super::accuracy::NumberWithBounds;
 use super::contender::{self, QueryAnswer, QueryContender};
@@ -141,8 +141,8 @@ pub(crate) fn run_b(work: &StoreWork, store: &Store, all: &mut [QueryResults]) -
     with_each(work, store, all, |own, sweeps, asked| contender::run_b(own, work, sweeps, asked))
 }
 
-/// Memory of the question about B, by a process that opens the store and does nothing else: this one has held
-/// all requests.
+/// Memory of the question about B, by a process that opens the store and does nothing else: this
+/// one has held all requests.
 pub(crate) fn run_b_memory(folder: &Path, all: &mut [QueryResults]) -> Result<()> {
     for ((dialect, name), asked) in DIALECTS.into_iter().zip(all) {
         let mut command = Command::new(std::env::current_exe()?);

@@ -1,8 +1,9 @@
 //! What is sent, written before the clock starts: sending it costs a system call.
 //!
-//! Requests of remote write hold one reading of each of their series, as Prometheus' own sender makes them; those of
-//! OTLP one exponential histogram of each, cumulative, of some 160 buckets. Times rise from request to request of a
-//! lane and end now. Fields are those of `prometheus/prompb/types.proto`, `…/io/prometheus/write/v2/types.proto` and
+//! Requests of remote write hold one reading of each of their series, as Prometheus' own sender
+//! makes them; those of OTLP one exponential histogram of each, cumulative, of some 160 buckets.
+//! Times rise from request to request of a lane and end now. Fields are those of
+//! `prometheus/prompb/types.proto`, `…/io/prometheus/write/v2/types.proto` and
 //! `opentelemetry/proto/metrics/v1/metrics.proto`.
 
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -218,7 +219,8 @@ struct HistogramCounts {
 }
 
 impl HistogramCounts {
-    /// A value in the middle of a bucket: sums that cannot be true are looked at more closely by some.
+    /// A value in the middle of a bucket: sums that cannot be true are looked at more closely by
+    /// some.
     fn record(&mut self, bucket: usize) {
         self.counts[bucket] += 1;
         let of_bucket = OFFSET as f64 + bucket as f64 + 0.5;

@@ -1,4 +1,5 @@
-//! As much of gRPC as a benchmark on one machine takes: one call at a time on one connection of HTTP/2.
+//! As much of gRPC as a benchmark on one machine takes: one call at a time on one connection of
+//! HTTP/2.
 //!
 //! Sources: RFC 9113 (frames, windows), RFC 7541 (literal fields without indexing, unpacked),
 //! <https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md>.
@@ -175,8 +176,8 @@ impl GrpcCaller {
     }
 }
 
-/// The status among the trailers. Their names may be packed by Huffman's code, so the two that occur are looked for
-/// as bytes: 0 is what an answer of success ends with, 8 asks to wait.
+/// The status among the trailers. Their names may be packed by Huffman's code, so the two that
+/// occur are looked for as bytes: 0 is what an answer of success ends with, 8 asks to wait.
 fn is_accepted(trailers: &[u8]) -> Result<bool> {
     let value = |status: &str| {
         let plain = [&b"grpc-status"[..], &[1], status.as_bytes()].concat();

@@ -168,7 +168,8 @@ fn settings(role: ServerRole, port: u16, statsd: u16) -> String {
     let mut text = format!("[http]\nlisten = [\"127.0.0.1:{port}\"]\n");
     text += &format!("[statsd]\nudp = [\"127.0.0.1:{statsd}\"]\nunix = \"statsd.sock\"\n");
     if matches!(role, ServerRole::Serve | ServerRole::Agent) {
-        text += "[host]\nprocfs = false\nblock_io = false\nrun_queue = false\nprocesses = false\nhiccup = false\nshm_metrics = false\n";
+        text += "[host]\nprocfs = false\nblock_io = false\nrun_queue = false\nprocesses = \
+                 false\nhiccup = false\nshm_metrics = false\n";
     }
     if matches!(role, ServerRole::Agent | ServerRole::AgentWithHost) {
         // Nobody is there: what an agent costs by itself.

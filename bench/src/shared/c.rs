@@ -1,4 +1,5 @@
-//! Programs in C: topdeck's own C ABI (`bindings/c/bench.c`), and Performance Co-Pilot (`peers/pcp`).
+//! Programs in C: topdeck's own C ABI (`bindings/c/bench.c`), and Performance Co-Pilot
+//! (`peers/pcp`).
 
 use std::path::Path;
 use std::process::Command;
@@ -34,7 +35,8 @@ pub(crate) fn abi(effort: &Effort, section: &mut ReportSection) {
         Err(error) => add_note(section, &format!("The C ABI was not measured: {error:#}.")),
         Ok(threads) => {
             let mut table = ReportTable::new(
-                "From C, nanoseconds of one: median of runs, in each the median of batches on the slower thread (least–greatest).",
+                "From C, nanoseconds of one: median of runs, in each the median of batches on the \
+                 slower thread (least–greatest).",
                 1,
                 &["", "1 thread", "2 threads"],
             );
@@ -89,7 +91,8 @@ pub(crate) fn pcp(effort: &Effort, section: &mut ReportSection) {
         Err(error) => add_note(section, &format!("Performance Co-Pilot is missing: {error:#}.")),
         Ok(samples) => {
             let mut table = ReportTable::new(
-                "Performance Co-Pilot: values in a mapped file, read in the same process by a local context, with no daemon between.",
+                "Performance Co-Pilot: values in a mapped file, read in the same process by a \
+                 local context, with no daemon between.",
                 1,
                 &["", "median (least–greatest)"],
             );

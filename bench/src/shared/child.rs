@@ -77,8 +77,8 @@ fn write_mark(mut nowhere: &File, what: &str) {
     let _ = nowhere.write_all(what.as_bytes());
 }
 
-/// How many system calls the threads of this program make between their marks when it is asked to do this; `None` where strace
-/// cannot tell.
+/// How many system calls the threads of this program make between their marks when it is asked to
+/// do this; `None` where strace cannot tell.
 pub(crate) fn count_calls(arguments: &[&str]) -> Option<u64> {
     let file = tempfile::NamedTempFile::new().ok()?;
     // Written whole, however long the marks are.
@@ -96,7 +96,8 @@ pub(crate) fn count_calls(arguments: &[&str]) -> Option<u64> {
     calls_between_marks(&std::fs::read_to_string(file.path()).ok()?)
 }
 
-/// Of lines `1234 write(1, "…", 24) = 24`: the calls of each thread between its marks. `None` if no thread made both.
+/// Of lines `1234 write(1, "…", 24) = 24`: the calls of each thread between its marks. `None` if no
+/// thread made both.
 fn calls_between_marks(trace: &str) -> Option<u64> {
     let mut at_work = std::collections::HashSet::new();
     let (mut calls, mut ended) = (0, 0);
@@ -106,7 +107,8 @@ fn calls_between_marks(trace: &str) -> Option<u64> {
             at_work.insert(thread);
         } else if call.contains(END_MARK) {
             ended += u64::from(at_work.remove(thread));
-        // A call that another thread interrupts is shown by a second line when it returns; signals and exits are no calls.
+        // A call that another thread interrupts is shown by a second line when it returns; signals
+        // and exits are no calls.
         } else if at_work.contains(thread) && call.trim_start().starts_with(char::is_alphabetic) {
             calls += 1;
         }

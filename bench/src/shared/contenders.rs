@@ -19,7 +19,8 @@ pub(super) fn counters() -> Vec<SharedContender> {
                 });
             })
         }),
-        // Named twice, as code names it: the static itself, and a handle that was registered while running.
+        // Named twice, as code names it: the static itself, and a handle that was registered while
+        // running.
         counter(COUNTER, || (), |_| COUNTED_TOTAL.add(1)),
     ];
     let handle = shm::MetricBuilder::new("bench_handle_total").counter().expect("room");

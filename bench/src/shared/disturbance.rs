@@ -1,4 +1,5 @@
-//! What looking does to recording: each record is timed, with nobody looking, somebody a hundred times a second, and somebody all the time.
+//! What looking does to recording: each record is timed, with nobody looking, somebody a hundred
+//! times a second, and somebody all the time.
 
 use std::hint::black_box;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -48,7 +49,8 @@ struct DisturbedRecorder {
 pub(crate) fn run(effort: &Effort, section: &mut ReportSection, processors: [usize; 2]) {
     let seconds = if effort.quick { 0.3 } else { 5.0 };
     let mut table = ReportTable::new(
-        "A record while somebody looks, in nanoseconds from one reading of the clock to the next, which are part of it. The greatest is what the machine does, too.",
+        "A record while somebody looks, in nanoseconds from one reading of the clock to the next, \
+         which are part of it. The greatest is what the machine does, too.",
         2,
         &["", "looks", "p50", "p99", "p99.9", "p99.99", "greatest", "records", "looks, total"],
     );

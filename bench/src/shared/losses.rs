@@ -51,7 +51,8 @@ pub(super) fn run(effort: &Effort, section: &mut ReportSection) {
     ));
 }
 
-/// Starts a process that records until it is killed: how many records it had made, and how many of those are missing.
+/// Starts a process that records until it is killed: how many records it had made, and how many of
+/// those are missing.
 fn run_killed(after: Duration) -> anyhow::Result<(u64, u64)> {
     let mut process = self_command(&["--record-shm", "0"]).spawn()?;
     std::thread::sleep(after);

@@ -11,7 +11,8 @@ use crate::report::{ReportSection, ReportTable, ReportTarget, Samples};
 
 /// Attaches, reads, and counts system calls.
 pub(super) fn run(effort: &Effort, section: &mut ReportSection) {
-    // A process of one thread with a thousand counters, as peers are usually measured: the program itself has had more threads.
+    // A process of one thread with a thousand counters, as peers are usually measured: the program
+    // itself has had more threads.
     let one = child::CounterProcess::start(1_000).expect("this program starts once more");
     let path = &one.path;
     let mut table = ReportTable::new("Reading.", 1, &["", "median (least–greatest)"]);

@@ -141,7 +141,10 @@ mod tests {
             stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nabc").unwrap();
             let _ = stream.read(&mut asked).unwrap();
             stream
-                .write_all(b"HTTP/1.1 400 Bad\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nde\r\n1\r\nf\r\n0\r\n\r\n")
+                .write_all(
+                    b"HTTP/1.1 400 Bad\r\nTransfer-Encoding: \
+                             chunked\r\n\r\n2\r\nde\r\n1\r\nf\r\n0\r\n\r\n",
+                )
                 .unwrap();
         });
         let mut connection = BenchConnection::open(port).unwrap();

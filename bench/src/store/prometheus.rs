@@ -1,4 +1,5 @@
-//! Prometheus with native histograms: the server itself, built from its module as `peers/prometheus` pins it.
+//! Prometheus with native histograms: the server itself, built from its module as
+//! `peers/prometheus` pins it.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -9,10 +10,10 @@ use std::sync::{Barrier, Mutex};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use serde_json::Value;
 use synthetic::{
     Dataset, ExpectedStats, MINUTE_NS, SyntheticSample, SyntheticSeries, THRESHOLD_NS,
 };
-use serde_json::Value;
 use tempfile::TempDir;
 
 use super::StoreWork;
@@ -36,8 +37,8 @@ const START_TIMEOUT: Duration = Duration::from_secs(60);
 const WRITE_HEADERS: &str = "Content-Type: application/x-protobuf\r\nContent-Encoding: snappy\r\n\
      X-Prometheus-Remote-Write-Version: 0.1.0\r\n";
 
-/// Minutes of one request: with one series, and with many, so that a request has about 2,000 points as
-/// Prometheus' own sender has, or 2 MB.
+/// Minutes of one request: with one series, and with many, so that a request has about 2,000 points
+/// as Prometheus' own sender has, or 2 MB.
 const MINUTES_ALONE: usize = 120;
 const MINUTES_MANY: usize = 4;
 
@@ -74,7 +75,8 @@ pub(crate) fn name_gauge() -> String {
     format!("{}, gauge histograms", name())
 }
 
-/// A alone, sent as gauge histograms: what Prometheus' own clients do not, but counts are then exact.
+/// A alone, sent as gauge histograms: what Prometheus' own clients do not, but counts are then
+/// exact.
 pub(crate) fn run_a_as_gauges(work: &StoreWork) -> Result<(StoreFigures, QueryResults)> {
     let (mut figures, mut asked) =
         (StoreFigures::new(&name_gauge()), QueryResults::new(&name_gauge()));
@@ -82,7 +84,8 @@ pub(crate) fn run_a_as_gauges(work: &StoreWork) -> Result<(StoreFigures, QueryRe
     Ok((figures, asked))
 }
 
-/// The program, built unless that was done before: it takes minutes, which a quick run does not have.
+/// The program, built unless that was done before: it takes minutes, which a quick run does not
+/// have.
 fn build(work: &StoreWork) -> Result<PathBuf> {
     let program = build_dir()?;
     if !program.exists() {
@@ -155,8 +158,8 @@ impl PrometheusServer {
         BenchConnection::open(self.port)
     }
 
-    /// Sends the requests of each lane by a thread of its own. Nobody is more than a request ahead: what is
-    /// an hour behind the others is refused.
+    /// Sends the requests of each lane by a thread of its own. Nobody is more than a request ahead:
+    /// what is an hour behind the others is refused.
     fn load(
         &mut self,
         set: &'static str,
@@ -231,7 +234,8 @@ impl PrometheusServer {
         }
     }
 
-    /// What all data take in blocks: a snapshot writes those that are still in memory, and links the others.
+    /// What all data take in blocks: a snapshot writes those that are still in memory, and links
+    /// the others.
     fn snapshot_bytes(&self) -> Result<u64> {
         let path = "/api/v1/admin/tsdb/snapshot";
         let answer = self.connect()?.post(path, "", &[])?.into_body().context("a snapshot")?;
@@ -417,7 +421,8 @@ fn query_a(
         Some((found / middle - 1.0).abs())
     })?;
     figures.answers.push(CheckedAnswer::new(
-        "A: relative error of p99 per 4 min against the middle of its true bucket, median and worst",
+        "A: relative error of p99 per 4 min against the middle of its true bucket, median and \
+         worst",
         format!("{} %, {} %", percent(errors.median()), percent(errors.worst())),
         "0; a bucket is up to 10 % wide",
     ));

@@ -1,7 +1,7 @@
 //! Requests of Prometheus' remote write 1.0, written by hand: protobuf in a snappy block.
 //!
-//! A sender of native histograms at schema 5, in seconds: counts of all minutes so far, or of one minute. Fields
-//! are those of `prometheus/prompb/types.proto`.
+//! A sender of native histograms at schema 5, in seconds: counts of all minutes so far, or of one
+//! minute. Fields are those of `prometheus/prompb/types.proto`.
 
 use synthetic::{SyntheticSample, SyntheticSeries};
 
@@ -193,8 +193,8 @@ fn zigzag(number: i64) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use synthetic::{Dataset, DatasetKind, DatasetScale};
     use codecs::prometheus::RemoteHistogram;
+    use synthetic::{Dataset, DatasetKind, DatasetScale};
 
     use super::*;
 
@@ -222,9 +222,7 @@ mod tests {
         assert_eq!((message.timestamp, message.schema), (1234, 5));
         assert_eq!(message.sum, counted.sum_ns as f64 / 1e9);
         let read = message.to_sample().unwrap();
-        let codecs::prometheus::HistogramSample::Integer(read) = read else {
-            panic!("{read:?}")
-        };
+        let codecs::prometheus::HistogramSample::Integer(read) = read else { panic!("{read:?}") };
         assert_eq!(read.count(), dataset.total());
         assert_eq!(read.positive(), whole.positive());
     }

@@ -45,7 +45,8 @@ impl PeerServer {
     /// Processor time of all its threads so far, user and system.
     pub(crate) fn cpu(&self) -> Result<Duration> {
         let stat = self.file("stat")?;
-        // The name may hold anything; behind its parenthesis come state and numbers, utime the 12th.
+        // The name may hold anything; behind its parenthesis come state and numbers, utime the
+        // 12th.
         let fields = stat.rsplit(')').next().unwrap_or_default().split_whitespace();
         let ticks: Vec<u32> =
             fields.skip(11).take(2).filter_map(|text| text.parse().ok()).collect();
@@ -53,8 +54,8 @@ impl PeerServer {
         Ok(TICK * (user + system))
     }
 
-    /// What each of its threads has used so far, in nanoseconds; nothing where the system does not say. Unlike
-    /// [`Self::cpu`] it lacks threads that have ended.
+    /// What each of its threads has used so far, in nanoseconds; nothing where the system does not
+    /// say. Unlike [`Self::cpu`] it lacks threads that have ended.
     pub(crate) fn threads(&self) -> ThreadTimes {
         let Ok(entries) = fs::read_dir(self.path("task")) else { return ThreadTimes::default() };
         let used = |entry: fs::DirEntry| {
@@ -81,7 +82,8 @@ impl PeerServer {
         self.status("VmRSS")
     }
 
-    /// What of it are pages of files, first of all the program's own, which the system may drop and read again.
+    /// What of it are pages of files, first of all the program's own, which the system may drop and
+    /// read again.
     pub(crate) fn resident_file_bytes(&self) -> Result<u64> {
         self.status("RssFile")
     }
@@ -143,7 +145,8 @@ impl PeerServer {
 pub(crate) struct ThreadTimes(BTreeMap<u32, u64>);
 
 impl ThreadTimes {
-    /// What was used in between, but for the last of a thread that has ended; `None` if it is not known.
+    /// What was used in between, but for the last of a thread that has ended; `None` if it is not
+    /// known.
     pub(crate) fn since(&self, earlier: &ThreadTimes) -> Option<Duration> {
         let used = |(thread, ns): (&u32, &u64)| {
             // A number that was given anew begins at nought.

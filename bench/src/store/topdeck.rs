@@ -1,6 +1,7 @@
-//! topdeck's own store, in this process: what it costs from a batch's bytes to a durable acknowledgement, and
-//! from a selector to the statistics of each column. There is no HTTP in it, which is why processor time is
-//! what compares, and the peers' includes what a server does besides.
+//! topdeck's own store, in this process: what it costs from a batch's bytes to a durable
+//! acknowledgement, and from a selector to the statistics of each column. There is no HTTP in it,
+//! which is why processor time is what compares, and the peers' includes what a server does
+//! besides.
 
 use std::fs;
 use std::path::Path;
@@ -9,13 +10,13 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use synthetic::{Dataset, ExpectedStats, THRESHOLD_NS};
 use disk::{Disk, OsDisk};
 use hist::codec::header::Temporality;
 use hist::{LimitInclusion, Mixture};
 use journal::{BatchIdentity, Level};
 use model::{Batch, BatchWriter, Sample, SampleValue, Selector, Series, SeriesKind};
 use store::{DAY, HOUR, MINUTE, Options, Resolution, Store, TimeGrid};
+use synthetic::{Dataset, ExpectedStats, THRESHOLD_NS};
 use tempfile::TempDir;
 
 use super::figures::{CheckedAnswer, IngestCost, QueryCost, SETS, StoreFigures};
@@ -71,7 +72,8 @@ impl StoreBench {
         Ok(StoreBench { store: Store::open(disk, &dir, &options)?, folder, now })
     }
 
-    /// Takes batches in, each with the time at which it ends; keeps the store in order as it would itself.
+    /// Takes batches in, each with the time at which it ends; keeps the store in order as it would
+    /// itself.
     fn load(
         &self,
         set: &'static str,
@@ -297,7 +299,8 @@ fn query_a(
         })
         .collect();
     own.figures.answers.push(quantile_error_answer(
-        "A: relative error of p99 per 4 min against the middle of its true bucket, median and worst",
+        "A: relative error of p99 per 4 min against the middle of its true bucket, median and \
+         worst",
         &mut errors,
         "0; a bucket is up to 10 % wide",
     ));

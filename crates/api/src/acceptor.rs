@@ -32,7 +32,8 @@ use crate::response_buffers::{BufferedResponse, ConnectionResponseBuffers, Share
 const ERROR_PAUSE: Duration = Duration::from_millis(100);
 /// Requests at a time on one connection of HTTP/2.
 const STREAMS_MAX: u32 = 128;
-/// Bytes that may come on one stream of HTTP/2 before they are asked for; four times as many on a connection.
+/// Bytes that may come on one stream of HTTP/2 before they are asked for; four times as many on a
+/// connection.
 const STREAM_WINDOW: u32 = 256 << 10;
 /// The least that hyper takes as a buffer for the head of a request.
 const HEADER_BYTES_MIN: usize = 8 << 10;
@@ -126,7 +127,8 @@ impl<F: Future<Output: Send> + Send + 'static> Executor<F> for RequestExecutor {
 fn builder(limits: &Limits, executor: RequestExecutor) -> Builder<RequestExecutor> {
     let mut builder = Builder::new(executor);
     let head = limits.max_header_bytes.max(HEADER_BYTES_MIN);
-    // How long a head may take is looked at in `connection`, which knows an idle connection from a slow one.
+    // How long a head may take is looked at in `connection`, which knows an idle connection from a
+    // slow one.
     builder.http1().timer(TokioTimer::new()).header_read_timeout(None).max_buf_size(head);
     builder
         .http2()
@@ -145,7 +147,8 @@ async fn connection(
     _permit: OwnedSemaphorePermit,
 ) {
     let Ok(local) = stream.local_addr() else { return };
-    // Without it small answers wait for the acknowledgement of those before; it may fail on a dead connection.
+    // Without it small answers wait for the acknowledgement of those before; it may fail on a dead
+    // connection.
     let _ = stream.set_nodelay(true);
     let Some(secured) = &accepting.tls else {
         let peer = Peer { local, remote, certificate: Arc::default() };

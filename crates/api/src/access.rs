@@ -1,10 +1,11 @@
 //! Authentication and authorization: token, client certificate, loopback.
 //!
-//! * On a loopback address nobody has to show anything, unless the settings say so. But a web page that somebody on this
-//!   host looks at must not come in: the name that was asked for has to be one of this host's own (a page can make its
-//!   own name point here, "DNS rebinding"), what writes must not come from a page of another origin, and what a browser
-//!   says that another page asks for is refused, but for a link that somebody follows (`Sec-Fetch-Site`, `-Mode` and
-//!   `-Dest`: w3.org/TR/fetch-metadata).
+//! * On a loopback address nobody has to show anything, unless the settings say so. But a web page
+//!   that somebody on this host looks at must not come in: the name that was asked for has to be
+//!   one of this host's own (a page can make its own name point here, "DNS rebinding"), what writes
+//!   must not come from a page of another origin, and what a browser says that another page asks
+//!   for is refused, but for a link that somebody follows (`Sec-Fetch-Site`, `-Mode` and `-Dest`:
+//!   w3.org/TR/fetch-metadata).
 //! * On any other address a token with the route's scope is needed.
 //! * A token that is sent is looked at in any case.
 
@@ -131,8 +132,8 @@ impl AccessPolicy {
         Err(ErrorResponse::new(
             StatusCode::FORBIDDEN,
             format!(
-                "without a token only localhost, 127.0.0.1 and [::1] may be asked for, not {name:?}: \
-                 use one of these, or a token, or name the host in the settings"
+                "without a token only localhost, 127.0.0.1 and [::1] may be asked for, not \
+                 {name:?}: use one of these, or a token, or name the host in the settings"
             ),
         ))
     }
@@ -204,8 +205,9 @@ fn host_name(host: &str) -> &str {
     }
 }
 
-/// Refuses what a page of another site or port has a browser ask for: it would not see the answer, but a question costs
-/// as much. Browsers send these headers themselves to addresses of this host, programs do not.
+/// Refuses what a page of another site or port has a browser ask for: it would not see the answer,
+/// but a question costs as much. Browsers send these headers themselves to addresses of this host,
+/// programs do not.
 fn check_same_site(method: &Method, headers: &HeaderMap) -> Result<(), ErrorResponse> {
     let is = |name: &str, value: &str| headers.get(name).is_some_and(|found| found == value);
     let is_other = is("sec-fetch-site", "cross-site") || is("sec-fetch-site", "same-site");

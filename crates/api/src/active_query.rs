@@ -128,9 +128,9 @@ impl ActiveQuery {
                 self.service.max_queued_queries,
             );
             let what = format!(
-                "cannot take the query: {working} {} queries are worked on (max_concurrent_queries in \
-                 [http.limits] of the settings) and {waiting} wait, which is as many as may; \
-                 ask again later",
+                "cannot take the query: {working} {} queries are worked on \
+                 (max_concurrent_queries in [http.limits] of the settings) and {waiting} wait, \
+                 which is as many as may; ask again later",
                 lane.name()
             );
             ApiError::TooManyRequests { message: what, retry_after: RETRY_AFTER_BUSY }
@@ -260,9 +260,10 @@ impl ActiveQuery {
             Denial::TooLarge { max } => {
                 self.service.rejected.memory_max.add(1);
                 ApiError::Unprocessable(format!(
-                    "cannot answer the query: it needs more than {max} bytes of memory (max_query_memory \
-                     in [http.limits] of the settings, less the share of light queries); ask \
-                     for longer steps, a shorter time or fewer series, or raise max_query_memory"
+                    "cannot answer the query: it needs more than {max} bytes of memory \
+                     (max_query_memory in [http.limits] of the settings, less the share of light \
+                     queries); ask for longer steps, a shorter time or fewer series, or raise \
+                     max_query_memory"
                 ))
             }
             Denial::Busy { .. } | Denial::NotLight => {

@@ -1,7 +1,7 @@
 //! Annotations: deploys, incidents and other events.
 //!
-//! They are texts of the series `annotation`, with tags as labels: stored, copied and forwarded like all others. One
-//! is told to be taken when it is durable.
+//! They are texts of the series `annotation`, with tags as labels: stored, copied and forwarded
+//! like all others. One is told to be taken when it is durable.
 
 #[cfg(test)]
 mod tests;

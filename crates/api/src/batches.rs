@@ -36,7 +36,8 @@ use crate::route::{ApiRoute, JSON};
 const PRODUCERS: &str = "topdeck 2026 producers of parcels";
 /// Parcels that are unpacked at the same time.
 const DECOMPRESSIONS_MAX: usize = 4;
-/// How far back a packed parcel may refer, as a power of two: what it is unpacked with takes as much memory.
+/// How far back a packed parcel may refer, as a power of two: what it is unpacked with takes as
+/// much memory.
 const WINDOW_LOG_MAX: u32 = 23;
 
 pub(crate) const ROUTES: &[ApiRoute] = &[ApiRoute {
@@ -122,8 +123,8 @@ impl RequestSignature {
             || Some(RequestSignature { key: from_hex(key)?, signature: from_hex(signature)? });
         seal().map(Some).ok_or_else(|| {
             ErrorResponse::bad_request(format!(
-                "cannot read the headers {KEY_HEADER} and {SIGNATURE_HEADER}: expected 64 and 128 hexadecimal \
-                 digits; send both, or neither"
+                "cannot read the headers {KEY_HEADER} and {SIGNATURE_HEADER}: expected 64 and 128 \
+                 hexadecimal digits; send both, or neither"
             ))
         })
     }

@@ -125,9 +125,9 @@ pub(crate) fn append(buffer: &mut Vec<u8>, more: &[u8]) {
     buffer.extend_from_slice(more);
 }
 
-/// The body of a request, given in one piece: whoever reads it wants all of it. What comes is copied
-/// at once, as the pieces of one that comes byte by byte would take dozens of times as much memory;
-/// and those who put pieces together would hold all of them twice.
+/// The body of a request, given in one piece: whoever reads it wants all of it. What comes is
+/// copied at once, as the pieces of one that comes byte by byte would take dozens of times as much
+/// memory; and those who put pieces together would hold all of them twice.
 pub(crate) struct LimitedBody<B> {
     inner: B,
     limits: Arc<BodyLimits>,
@@ -231,7 +231,8 @@ pub(crate) struct TrackedResponseBody {
     is_tracked: bool,
 }
 
-/// Bytes of an answer that are handed on at once; what comes after them waits until they were taken.
+/// Bytes of an answer that are handed on at once; what comes after them waits until they were
+/// taken.
 const CHUNK_BYTES: usize = 64 << 10;
 
 impl TrackedResponseBody {

@@ -1,7 +1,7 @@
 //! Connection timeouts: what a connection waits for, and for how long.
 //!
-//! What is looked at is the same for HTTP/1 and HTTP/2, in the clear and in TLS: bytes that come, bytes that are not
-//! taken, and requests that are being answered.
+//! What is looked at is the same for HTTP/1 and HTTP/2, in the clear and in TLS: bytes that come,
+//! bytes that are not taken, and requests that are being answered.
 
 use std::collections::HashMap;
 use std::io;
@@ -42,8 +42,8 @@ struct ConnectionState {
     head_started: Option<Instant>,
     /// Since when the other end takes nothing.
     write_blocked: Option<Instant>,
-    /// Answers of which the other end has taken nothing since then, by the number of their request: HTTP/2 lets it do
-    /// so while the connection itself is not stuck.
+    /// Answers of which the other end has taken nothing since then, by the number of their request:
+    /// HTTP/2 lets it do so while the connection itself is not stuck.
     pending_writes: HashMap<u64, Instant>,
     /// The number of the next request.
     next: u64,
@@ -83,7 +83,8 @@ impl ConnectionMonitor {
         ActiveRequest { monitor: Arc::clone(self), number }
     }
 
-    /// Waits until the connection waits for too long, and says for what; for nothing if it is only idle.
+    /// Waits until the connection waits for too long, and says for what; for nothing if it is only
+    /// idle.
     pub(crate) async fn wait_for_timeout(&self, limits: &Limits) -> Option<RejectReason> {
         loop {
             let Some((at, why)) = self.deadline(limits) else {

@@ -52,8 +52,8 @@ pub(crate) const ROUTES: &[ApiRoute] = &[
         body: Some((JSON, "the dashboard: a JSON object with a title and panels, at most 256 KiB")),
         ..ApiRoute::get(
             "/v1/dashboards/{name}",
-            "Stores a dashboard. `If-Match` with the ETag of a read fails with 412 if it was changed \
-             since; `If-None-Match: *` fails with 412 if it exists.",
+            "Stores a dashboard. `If-Match` with the ETag of a read fails with 412 if it was \
+             changed since; `If-None-Match: *` fails with 412 if it exists.",
             BY_NAME,
             || routing::put(write),
         )

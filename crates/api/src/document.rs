@@ -1,9 +1,9 @@
 //! JSON documents, shared by the HTTP API and the commands.
 //!
-//! Times are nanoseconds since the Unix epoch. A statistic is `{"lower", "estimate", "upper"}` in the unit named;
-//! numbers read back to the same bits; `null` stands for no bound, or for not known; in answers to
-//! questions in PromQL and CAQL infinities are texts. Fields are only ever added; a change of
-//! meaning is another `schema`.
+//! Times are nanoseconds since the Unix epoch. A statistic is `{"lower", "estimate", "upper"}` in
+//! the unit named; numbers read back to the same bits; `null` stands for no bound, or for not
+//! known; in answers to questions in PromQL and CAQL infinities are texts. Fields are only ever
+//! added; a change of meaning is another `schema`.
 
 pub mod breakdown;
 pub mod cardinality;

@@ -8,8 +8,9 @@ pub(crate) fn etag(bytes: &[u8]) -> String {
     format!("\"{}\"", &blake3::hash(bytes).to_hex()[..16])
 }
 
-/// Whether a header names the tag of what is there now; `*` names whatever is. A proxy that packs an answer makes its tag
-/// a weak one (`W/"…"`), which is the same one here. `None` if there is no such header.
+/// Whether a header names the tag of what is there now; `*` names whatever is. A proxy that packs
+/// an answer makes its tag a weak one (`W/"…"`), which is the same one here. `None` if there is no
+/// such header.
 pub(crate) fn matches_header(
     headers: &HeaderMap,
     header: &HeaderName,

@@ -1,8 +1,10 @@
 //! Unary gRPC on the HTTP ports.
 //!
-//! A message is a flag (1 if it is packed), its length in 4 bytes, and its bytes; an answer ends with trailers that have
-//! the status. Source: <https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md>, `statuscodes.md`,
-//! `compression.md`. There is no streaming here, so that a message is a body, under the limits of bodies.
+//! A message is a flag (1 if it is packed), its length in 4 bytes, and its bytes; an answer ends
+//! with trailers that have the status. Source:
+//! <https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md>, `statuscodes.md`,
+//! `compression.md`. There is no streaming here, so that a message is a body, under the limits of
+//! bodies.
 
 use axum::body::Body;
 use axum::response::Response;

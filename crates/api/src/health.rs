@@ -19,16 +19,15 @@ pub(crate) const ROUTES: &[ApiRoute] = &[
     .with_response(
         200,
         KIND,
-        "healthy, or degraded (journal damage, quarantined inputs); 503 with the reason if unhealthy",
+        "healthy, or degraded (journal damage, quarantined inputs); 503 with the reason if \
+         unhealthy",
     ),
     ApiRoute::get("/-/healthy", "Prometheus API: health.", &[], || routing::get(health))
         .with_scope(None)
         .with_response(200, KIND, "healthy"),
-    ApiRoute::get("/-/ready", "Prometheus API: readiness.", &[], || {
-        routing::get(health)
-    })
-    .with_scope(None)
-    .with_response(200, KIND, "ready"),
+    ApiRoute::get("/-/ready", "Prometheus API: readiness.", &[], || routing::get(health))
+        .with_scope(None)
+        .with_response(200, KIND, "ready"),
 ];
 
 async fn health(context: Context) -> Result<String, ErrorResponse> {

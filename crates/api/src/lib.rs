@@ -1,6 +1,7 @@
 //! HTTP server: ingest, query, Prometheus API, live stream.
 //!
-//! [`Server::start`] listens; what is asked goes through limits and tokens to a handler, one file for each noun.
+//! [`Server::start`] listens; what is asked goes through limits and tokens to a handler, one file
+//! for each noun.
 #![forbid(unsafe_code)]
 
 mod acceptor;

@@ -24,9 +24,11 @@ pub struct Limits {
     pub body_read_timeout: Duration,
     /// Bytes of a request's line and headers: 64 KiB. Beyond, 431. The least is 8 KiB.
     pub max_header_bytes: usize,
-    /// How long a request's line and headers may take to come, and the beginning of TLS: 10 s. Then the connection ends.
+    /// How long a request's line and headers may take to come, and the beginning of TLS: 10 s. Then
+    /// the connection ends.
     pub header_read_timeout: Duration,
-    /// How long a request may take until its answer begins: 120 s. Beyond, 503. Snapshots take as long as they take.
+    /// How long a request may take until its answer begins: 120 s. Beyond, 503. Snapshots take as
+    /// long as they take.
     pub request_timeout: Duration,
     /// How long the other end may take nothing of an answer: 60 s. Then the connection ends.
     pub write_timeout: Duration,
@@ -34,8 +36,8 @@ pub struct Limits {
     pub idle_timeout: Duration,
     /// Connections at a time: 16,384. One more is closed at once.
     pub max_connections: usize,
-    /// Bodies that are decoded at a time: two for each processor, as one waits for the journal while
-    /// another is decoded. One more waits.
+    /// Bodies that are decoded at a time: two for each processor, as one waits for the journal
+    /// while another is decoded. One more waits.
     pub max_concurrent_decodes: usize,
 }
 

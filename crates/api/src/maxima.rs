@@ -1,9 +1,10 @@
-//! The maximum that stands beside every percentile: of a question that asks for percentiles, the question that asks
-//! for the greatest value of the same distributions over the same windows.
+//! The maximum that stands beside every percentile: of a question that asks for percentiles, the
+//! question that asks for the greatest value of the same distributions over the same windows.
 //!
-//! It is the same expression with `histogram_max(x)` in the place of `histogram_quantile(q, x)`. Where what is done
-//! to the percentile would make something else of a maximum (`p99 > 1`, `topk(3, p99)`), it is asked without that;
-//! and where nothing says which maximum belongs to which number (`p99 / p50`), for all of them together.
+//! It is the same expression with `histogram_max(x)` in the place of `histogram_quantile(q, x)`.
+//! Where what is done to the percentile would make something else of a maximum (`p99 > 1`,
+//! `topk(3, p99)`), it is asked without that; and where nothing says which maximum belongs to which
+//! number (`p99 / p50`), for all of them together.
 
 use query::caql;
 use query::promql::{self, AggregateOp, BinaryOp, Expr, ExprKind};
@@ -23,7 +24,8 @@ pub struct MaxQuery {
 /// As many as a reader looks at where they are told together.
 const MERGED_QUERIES_MAX: usize = 3;
 
-/// The maxima that percentiles in an expression of PromQL want beside them; none if there is no percentile.
+/// The maxima that percentiles in an expression of PromQL want beside them; none if there is no
+/// percentile.
 pub fn max_queries(text: &str, options: &promql::Options) -> Vec<MaxQuery> {
     // What is wrong with the expression is told by whoever answers it.
     let Ok(expr) = promql::parse(text, options) else { return Vec::new() };
@@ -38,8 +40,8 @@ pub fn max_queries(text: &str, options: &promql::Options) -> Vec<MaxQuery> {
     questions.into_iter().map(together).collect()
 }
 
-/// The expression with maxima in the place of its percentiles, if its streams stay the same by this; and by which
-/// label they are told apart.
+/// The expression with maxima in the place of its percentiles, if its streams stay the same by
+/// this; and by which label they are told apart.
 fn max_expression(text: &str, expr: &Expr) -> Option<(String, Option<String>)> {
     let of = |expr: &Expr| text.get(expr.span.start..expr.span.end);
     // The expression with another one in the place of a part of it.
@@ -136,8 +138,8 @@ fn contains_percentile(expr: &Expr) -> bool {
     is_percentile || expr.children().into_iter().any(contains_percentile)
 }
 
-/// Questions for the maxima of percentiles that are anywhere in an expression, each once. What is in a subquery
-/// has other windows than the answer, and is left out.
+/// Questions for the maxima of percentiles that are anywhere in an expression, each once. What is
+/// in a subquery has other windows than the answer, and is left out.
 fn collect_max_queries(text: &str, expr: &Expr, questions: &mut Vec<String>) {
     if matches!(expr.kind, ExprKind::Subquery { .. }) {
         return;

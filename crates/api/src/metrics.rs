@@ -1,8 +1,8 @@
 //! Self metrics in the Prometheus text format 0.0.4.
 //!
-//! The text has no room for whole distributions: they are in the store. Here times are histograms with bounds at
-//! powers of two of nanoseconds, told in seconds, from [`FIRST`] to [`LAST`]. At these bounds the counts are exact, but
-//! that a time of exactly a bound is counted above it.
+//! The text has no room for whole distributions: they are in the store. Here times are histograms
+//! with bounds at powers of two of nanoseconds, told in seconds, from [`FIRST`] to [`LAST`]. At
+//! these bounds the counts are exact, but that a time of exactly a bound is counted above it.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

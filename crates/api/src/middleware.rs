@@ -106,8 +106,8 @@ impl RequestMiddleware {
             status: StatusCode::TOO_MANY_REQUESTS,
             message: format!(
                 "cannot hold the answer: {bytes} bytes of answers wait for clients that do not \
-                 read them, of {max} (max_buffered_response_bytes in [http.limits] of the settings); try again \
-                 in 1 s, or ask for less"
+                 read them, of {max} (max_buffered_response_bytes in [http.limits] of the \
+                 settings); try again in 1 s, or ask for less"
             ),
             retry_after: Some(RETRY_AFTER_FULL),
         };
@@ -121,7 +121,8 @@ impl RequestMiddleware {
     where
         B: http_body::Body<Data = Bytes, Error = hyper::Error> + Send + Unpin + 'static,
     {
-        // How large a parcel is depends on the one who sends it, and it could never be sent in parts.
+        // How large a parcel is depends on the one who sends it, and it could never be sent in
+        // parts.
         let body_bytes = match request.uri().path() == net::forward_protocol::PATH {
             true => self.limits.max_body_bytes.max(FORWARD_REQUEST_BYTES_MAX),
             false => self.limits.max_body_bytes,

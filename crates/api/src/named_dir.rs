@@ -9,8 +9,8 @@ use crate::api_error::ApiError;
 /// Bytes of a name.
 const NAME_BYTES_MAX: usize = 64;
 
-/// Whether a name is no path, so that what is in a folder cannot be left by it: letters, digits, '-', '_' and what else
-/// there may be, and a letter or digit first.
+/// Whether a name is no path, so that what is in a folder cannot be left by it: letters, digits,
+/// '-', '_' and what else there may be, and a letter or digit first.
 pub(crate) fn is_valid_name(name: &str, others: &[u8]) -> bool {
     let is_plain = |byte: u8| {
         byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_') || others.contains(&byte)

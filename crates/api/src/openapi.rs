@@ -1,8 +1,8 @@
 //! Table of routes and the OpenAPI document generated from it.
 //!
-//! Handlers of questions are registered from it; those of ingest formats from the table of `ingest.rs`.
-//! Topdeck's own routes refuse parameters that are not in the table. Those that other systems know by their own
-//! protocols pass over what they do not know, as these systems do.
+//! Handlers of questions are registered from it; those of ingest formats from the table of
+//! `ingest.rs`. Topdeck's own routes refuse parameters that are not in the table. Those that other
+//! systems know by their own protocols pass over what they do not know, as these systems do.
 
 mod document;
 #[cfg(test)]

@@ -37,7 +37,8 @@ impl<S: Sync> FromRequest<S> for Parameters {
             let body = axum::body::to_bytes(request.into_body(), FORM_BYTES_MAX).await;
             let body = body.map_err(|error| {
                 ApiError::BadRequest(format!(
-                    "the form in the body cannot be read: {error}; it may have {FORM_BYTES_MAX} bytes"
+                    "the form in the body cannot be read: {error}; it may have {FORM_BYTES_MAX} \
+                     bytes"
                 ))
             })?;
             let text = std::str::from_utf8(&body).map_err(|_| {
@@ -160,8 +161,8 @@ impl Parameters {
         parse_selector(name, text).map(Some)
     }
 
-    /// What all values of a name pick together; of none, every series. To be called where a thread may be busy:
-    /// regexes take a while to read.
+    /// What all values of a name pick together; of none, every series. To be called where a thread
+    /// may be busy: regexes take a while to read.
     pub(crate) fn selectors(&self, name: &str) -> Result<Selector, ApiError> {
         let texts = self.all(name).filter(|text| !text.is_empty());
         let all = parse_all(name, texts, REGEXES_MAX, |text| parse_selector(name, text))?;
@@ -169,8 +170,8 @@ impl Parameters {
     }
 }
 
-/// What any of several texts picks, each read by `read`; `None` if there are none. Together they may have as many
-/// regexes as one alone: all take memory as long as the question is worked on.
+/// What any of several texts picks, each read by `read`; `None` if there are none. Together they
+/// may have as many regexes as one alone: all take memory as long as the question is worked on.
 pub(crate) fn parse_all<'a>(
     name: &str,
     texts: impl Iterator<Item = &'a str>,
@@ -183,7 +184,8 @@ pub(crate) fn parse_all<'a>(
         regexes += one.regex_count();
         if regexes > regexes_max {
             return Err(ApiError::BadRequest(format!(
-                "parameter {name}: found more than {regexes_max} regexes in all its values, expected no more; ask for less at once"
+                "parameter {name}: found more than {regexes_max} regexes in all its values, \
+                 expected no more; ask for less at once"
             )));
         }
         all.push(one);
@@ -253,7 +255,8 @@ mod tests {
         assert_eq!(asked(4, 8).unwrap().regex_count(), REGEXES_MAX);
         check(
             asked(3, 11),
-            "parameter selector: found more than 32 regexes in all its values, expected no more; ask for less at once",
+            "parameter selector: found more than 32 regexes in all its values, expected no more; \
+             ask for less at once",
         );
         assert_eq!(parse("selector=&a=b").unwrap().selectors("selector"), Ok(Selector::All));
     }
@@ -265,7 +268,8 @@ mod tests {
         let found = parse("from=noon&limit=9&step=x&selector={a").unwrap();
         check(
             found.time("from", 0),
-            "parameter from: found \"noon\", expected a time such as 2026-11-09T12:30:00Z, Unix seconds, nanoseconds as 1794225600000000000ns, now or -2h",
+            "parameter from: found \"noon\", expected a time such as 2026-11-09T12:30:00Z, Unix \
+             seconds, nanoseconds as 1794225600000000000ns, now or -2h",
         );
         check(
             found.count("limit", 1, 8),

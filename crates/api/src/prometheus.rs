@@ -1,9 +1,9 @@
-//! The API of Prometheus, as of 3.15 (prometheus.io/docs/prometheus/latest/querying/api), so that what asks Prometheus
-//! can ask topdeck: Grafana's data source works as it is.
+//! The API of Prometheus, as of 3.15 (prometheus.io/docs/prometheus/latest/querying/api), so that
+//! what asks Prometheus can ask topdeck: Grafana's data source works as it is.
 //!
-//! What Prometheus does not know is told in its words: a statistic with bounds is its likeliest value, a distribution
-//! is a native histogram, or one of custom buckets, and what is known to be missing is a warning. Series are those
-//! that are known, whatever `start` and `end` say.
+//! What Prometheus does not know is told in its words: a statistic with bounds is its likeliest
+//! value, a distribution is a native histogram, or one of custom buckets, and what is known to be
+//! missing is a warning. Series are those that are known, whatever `start` and `end` say.
 
 mod expression;
 mod number;

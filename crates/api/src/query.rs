@@ -299,7 +299,8 @@ impl QueryParams {
         QueryRequest { text, language, start, end, step, options }
     }
 
-    /// The maxima that belong beside percentiles. One that cannot be had spoils no answer, but for want of time or room.
+    /// The maxima that belong beside percentiles. One that cannot be had spoils no answer, but for
+    /// want of time or room.
     fn maxima(
         &self,
         view: &ReadView,
@@ -389,8 +390,8 @@ impl ResponseBudget<'_> {
 /// As many steps as a person looks at, where nobody says how many.
 const DEFAULT_STEPS: i64 = 100;
 
-/// From one moment to the next, where nobody says: as long as the windows that the expression asks for, which then
-/// touch, if these are not too many; else about a hundredth.
+/// From one moment to the next, where nobody says: as long as the windows that the expression asks
+/// for, which then touch, if these are not too many; else about a hundredth.
 fn default_step(text: &str, language: Language, options: &promql::Options, length: i64) -> i64 {
     let window = match language {
         Language::Caql => None,

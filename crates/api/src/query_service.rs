@@ -39,8 +39,8 @@ const HEALTH_TTL: Duration = Duration::from_secs(1);
 /// Query service settings.
 #[derive(Clone, Debug, PartialEq)]
 pub struct QueryServiceSettings {
-    /// Heavy queries that are worked on at once: 8 by default. `max_concurrent_queries` in `[http.limits]` of the
-    /// settings.
+    /// Heavy queries that are worked on at once: 8 by default. `max_concurrent_queries` in
+    /// `[http.limits]` of the settings.
     pub max_concurrent_queries: usize,
     /// Light queries that are worked on at once: 8 by default.
     pub max_light_queries: usize,
@@ -58,7 +58,8 @@ pub struct QueryServiceSettings {
     /// How long a query waits for memory that others hold, beyond which it is refused with 429: 10
     /// s by default.
     pub memory_wait_timeout: Duration,
-    /// How long an answer may take, the waiting included, whatever is asked for: 2 minutes by default.
+    /// How long an answer may take, the waiting included, whatever is asked for: 2 minutes by
+    /// default.
     pub timeout: Duration,
     /// What one question may cost.
     pub limits: query::Limits,
@@ -69,7 +70,8 @@ pub struct QueryServiceSettings {
     pub threads: usize,
     /// Clients of the live stream: 64 by default.
     pub max_stream_clients: usize,
-    /// The folder that snapshots are made in, of the store's file system; without one, none are made.
+    /// The folder that snapshots are made in, of the store's file system; without one, none are
+    /// made.
     pub snapshots_dir: Option<PathBuf>,
     /// The folder that boards of the page are kept in; without one, none are kept.
     pub dashboards_dir: Option<PathBuf>,
@@ -110,8 +112,8 @@ pub struct QueryService {
     pub(crate) hub: Arc<StreamHub>,
     pub(crate) health: TtlCache<Result<String, String>>,
     pub(crate) metrics: TtlCache<Arc<str>>,
-    /// Held while a snapshot is made or removed: one of a name is not removed while it is made. Nothing else is locked
-    /// here meanwhile; the store locks what it needs within.
+    /// Held while a snapshot is made or removed: one of a name is not removed while it is made.
+    /// Nothing else is locked here meanwhile; the store locks what it needs within.
     pub(crate) snapshots_lock: Mutex<()>,
     /// Held while a board is written or removed; the same holds.
     pub(crate) dashboards_lock: Mutex<()>,

@@ -49,7 +49,8 @@ pub struct Settings {
     pub tokens: Option<PathBuf>,
     /// Whether tokens are needed on loopback addresses too.
     pub tokens_required: bool,
-    /// Names under which this host is asked for without a token, beside localhost: of a proxy before it.
+    /// Names under which this host is asked for without a token, beside localhost: of a proxy
+    /// before it.
     pub hosts: Vec<String>,
     /// How much one may ask of it.
     pub limits: Limits,
@@ -89,8 +90,9 @@ pub enum ServerError {
     },
     /// Somebody else has the address, and kept it.
     #[error(
-        "cannot listen on {address}: the port is in use by another program, or is a connection's own; \
-         `ss -tanp 'sport = :{port}'` says whose, and [http] listen = [\"ADDRESS:PORT\"] chooses another",
+        "cannot listen on {address}: the port is in use by another program, or is a connection's \
+         own; `ss -tanp 'sport = :{port}'` says whose, and [http] listen = [\"ADDRESS:PORT\"] \
+         chooses another",
         port = address.port()
     )]
     AddressInUse {
@@ -99,8 +101,9 @@ pub enum ServerError {
     },
     /// The address is not this host's own, and everybody would come in.
     #[error(
-        "will not listen on {address} without tokens, because whoever reaches it could read and write: \
-         name a file of tokens with at least one in it (`topdeck token DIR add NAME read`), or listen on 127.0.0.1"
+        "will not listen on {address} without tokens, because whoever reaches it could read and \
+         write: name a file of tokens with at least one in it (`topdeck token DIR add NAME \
+         read`), or listen on 127.0.0.1"
     )]
     AuthRequired {
         /// Which.
@@ -241,8 +244,8 @@ impl Server {
         Ok(())
     }
 
-    /// Takes no more connections, answers what was asked, and ends what is left after `deadline`. Whether all was
-    /// answered.
+    /// Takes no more connections, answers what was asked, and ends what is left after `deadline`.
+    /// Whether all was answered.
     pub async fn stop(mut self, deadline: Duration) -> bool {
         self.phase.send_replace(ServerPhase::Stopping);
         let all = u32::try_from(self.connections_max).unwrap_or(u32::MAX);
@@ -415,7 +418,8 @@ impl Restartable for TokenFileWatcher {
 /// Open files that are for everything but connections: the store's, the journal's, logs.
 const RESERVED_FILES: usize = 256;
 
-/// Lets this process have as many open files as `connections` need, if the system does; how many connections it may have.
+/// Lets this process have as many open files as `connections` need, if the system does; how many
+/// connections it may have.
 fn raise_open_files(connections: usize) -> usize {
     use rustix::process::{Resource, getrlimit, setrlimit};
     let mut limit = getrlimit(Resource::Nofile);

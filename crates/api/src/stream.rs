@@ -7,11 +7,12 @@
 //! data: {"name":"latency","labels":{"host":"a"},"kind":"histogram","unit":"ms","start_ns":0,"end_ns":10000000000,"value":{…}}
 //! ```
 //!
-//! A value is a number, a text, or a distribution as answers have it, with its cells. `event: gap` says that something
-//! is known to be missing, whosever it is. `event: lagged` with `{"dropped":n}` tells a client that was too slow how
-//! many events it was not sent: each has [`hub::EVENTS_MAX`] events and [`hub::BYTES_MAX`] bytes that wait for it, and nobody
-//! waits for it. A comment comes every [`body::HEARTBEAT`] if nothing else does. What is streamed is what was taken; it may
-//! not be durable yet.
+//! A value is a number, a text, or a distribution as answers have it, with its cells. `event: gap`
+//! says that something is known to be missing, whosever it is. `event: lagged` with `{"dropped":n}`
+//! tells a client that was too slow how many events it was not sent: each has [`hub::EVENTS_MAX`]
+//! events and [`hub::BYTES_MAX`] bytes that wait for it, and nobody waits for it. A comment comes
+//! every [`body::HEARTBEAT`] if nothing else does. What is streamed is what was taken; it may not
+//! be durable yet.
 
 mod body;
 mod event;

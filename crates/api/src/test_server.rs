@@ -79,8 +79,8 @@ impl TestServer {
         TestServer { router: router.with_state(context.clone()), context }
     }
 
-    /// Over a store with an hour of latencies of two hosts, by the minute, and a count and a gauge: in minute `m`
-    /// host `a` has 10 values of 1 to 10 ms, and host `b` 10 of 100 to 1000 ms.
+    /// Over a store with an hour of latencies of two hosts, by the minute, and a count and a gauge:
+    /// in minute `m` host `a` has 10 values of 1 to 10 ms, and host `b` 10 of 100 to 1000 ms.
     pub(crate) fn new() -> TestServer {
         TestServer::with_settings(QueryServiceSettings::default())
     }
@@ -158,7 +158,8 @@ impl TestServer {
     }
 }
 
-/// Asks a trial with its rows by GET; the status stands before the answer where it is none of success.
+/// Asks a trial with its rows by GET; the status stands before the answer where it is none of
+/// success.
 pub(crate) async fn check(uri: &str, expected: expect_test::Expect) {
     let (status, text) = TestServer::new().get(uri).await;
     let status = if status == StatusCode::OK { String::new() } else { format!("{status} ") };

@@ -1,18 +1,20 @@
 //! Time and duration syntax. UTC unless stated otherwise.
 //!
-//! A moment is `2026-11-09`, RFC 3339 (`2026-11-09T12:30:00.5+02:00`, also with a blank, and without seconds or an
-//! offset), nanoseconds as answers have them (`1794225600500000000ns`), `now`, `-2h`, or `+12 s`, as times are told of a
-//! log that does not know its date. A length is Prometheus' (`1h30m`), or a number and a unit (`90min`, `1.5w`, `250us`).
+//! A moment is `2026-11-09`, RFC 3339 (`2026-11-09T12:30:00.5+02:00`, also with a blank, and
+//! without seconds or an offset), nanoseconds as answers have them (`1794225600500000000ns`),
+//! `now`, `-2h`, or `+12 s`, as times are told of a log that does not know its date. A length is
+//! Prometheus' (`1h30m`), or a number and a unit (`90min`, `1.5w`, `250us`).
 //!
-//! Parameters of requests may be plain numbers too, which are seconds, as Prometheus takes them. On a command line
-//! they may not: a year would become a second of 1970.
+//! Parameters of requests may be plain numbers too, which are seconds, as Prometheus takes them. On
+//! a command line they may not: a year would become a second of 1970.
 
 pub use collect::parse_length as length;
 use jiff::civil::DateTime;
 use jiff::{Timestamp, tz::TimeZone};
 
 /// What a moment may be in a request.
-pub(crate) const TIME_SYNTAX: &str = "a time such as 2026-11-09T12:30:00Z, Unix seconds, nanoseconds as 1794225600000000000ns, now or -2h";
+pub(crate) const TIME_SYNTAX: &str = "a time such as 2026-11-09T12:30:00Z, Unix seconds, \
+                                      nanoseconds as 1794225600000000000ns, now or -2h";
 /// What a length may be in a request.
 pub(crate) const DURATION_SYNTAX: &str =
     "a length of time such as 30s, 5m, 1h30m or 250ms, or seconds";
@@ -77,7 +79,8 @@ pub(crate) fn parse_time_parameter(text: &str, now: i64) -> Option<i64> {
         .or_else(|| TimeExpr::parse(text).map(|moment| moment.to_unix_ns(now)))
 }
 
-/// Unix seconds: whole ones and decimals apart, as a double has not room for both. Beyond a nanosecond they are cut.
+/// Unix seconds: whole ones and decimals apart, as a double has not room for both. Beyond a
+/// nanosecond they are cut.
 fn parse_unix_seconds(text: &str) -> Option<i64> {
     let (sign, digits) = match text.strip_prefix('-') {
         Some(digits) => (-1, digits),

@@ -7,7 +7,8 @@
 //! web-team ingest,read blake3:3f…(64 hex digits) 1794906565
 //! edge-1 ingest certificate:edge-1.example 1794906565
 //! ```
-//! Since when is in seconds since the Unix epoch. A secret has 256 random bits, so that a plain hash of it keeps it safe.
+//! Since when is in seconds since the Unix epoch. A secret has 256 random bits, so that a plain
+//! hash of it keeps it safe.
 
 use std::fmt;
 use std::fs::File;
@@ -154,7 +155,8 @@ impl TokenFile {
         &self.tokens
     }
 
-    /// Makes a token and writes the file, to what is in it by now. The secret is nowhere else: it cannot be shown again.
+    /// Makes a token and writes the file, to what is in it by now. The secret is nowhere else: it
+    /// cannot be shown again.
     pub fn add(&mut self, name: &str, scopes: &[Scope], now_s: i64) -> Result<String, TokenError> {
         let (high, low) = (journal::random_id(), journal::random_id());
         let secret = format!("{SECRET_PREFIX}{high:032x}{low:032x}");
@@ -229,13 +231,15 @@ impl TokenFile {
         self.update(|tokens| tokens.insert(token).map(|()| true)).map(drop)
     }
 
-    /// Changes what the file has now, and writes it if `change` says so; nobody else changes it meanwhile.
+    /// Changes what the file has now, and writes it if `change` says so; nobody else changes it
+    /// meanwhile.
     fn update(
         &mut self,
         change: impl FnOnce(&mut TokenFile) -> Result<bool, TokenError>,
     ) -> Result<bool, TokenError> {
         let write = |source| TokenError::File { action: "write", path: self.path.clone(), source };
-        // The folder itself is what is locked: a file for that would be one more that two users have to share.
+        // The folder itself is what is locked: a file for that would be one more that two users
+        // have to share.
         let folder = File::open(parent_dir(&self.path)).map_err(write)?;
         folder.lock().map_err(write)?;
         let mut tokens = TokenFile::open(&self.path)?;
@@ -247,7 +251,8 @@ impl TokenFile {
         Ok(is_changed)
     }
 
-    /// Writes a new file beside the old one and puts it in its place, durably, readable by its owner only.
+    /// Writes a new file beside the old one and puts it in its place, durably, readable by its
+    /// owner only.
     fn write(&self, folder: &File) -> io::Result<()> {
         let mut text = "# name scopes what since\n".to_owned();
         self.tokens.iter().for_each(|token| text.push_str(&format!("{token}\n")));
@@ -275,7 +280,8 @@ fn parent_dir(path: &Path) -> &Path {
     }
 }
 
-/// What root makes, the user as whom topdeck runs has to be able to read: whoever has the file, or else its folder.
+/// What root makes, the user as whom topdeck runs has to be able to read: whoever has the file, or
+/// else its folder.
 fn set_owner(file: &File, path: &Path, folder: &File) -> io::Result<()> {
     let made = file.metadata()?;
     if made.uid() != 0 {
@@ -333,7 +339,8 @@ fn check_token(token: &Token) -> Result<(), String> {
     let name = &token.name;
     if name.is_empty() || name.len() > NAME_BYTES_MAX || !name.bytes().all(is_letter) {
         return Err(format!(
-            "{name:?} is no name for a token: 1 to {NAME_BYTES_MAX} letters, digits, \".\", \"_\", \"-\""
+            "{name:?} is no name for a token: 1 to {NAME_BYTES_MAX} letters, digits, \".\", \
+             \"_\", \"-\""
         ));
     }
     if token.scopes.is_empty() {

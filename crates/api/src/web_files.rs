@@ -16,9 +16,11 @@ use http::{HeaderMap, HeaderValue, StatusCode};
 use crate::etag;
 use crate::response_buffers::SharedBody;
 
-/// Nothing but what this server has: no script or style in the text, no other host, no frame around it.
-const CSP_VALUE: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; \
-     base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+/// Nothing but what this server has: no script or style in the text, no other host, no frame around
+/// it.
+const CSP_VALUE: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; \
+                         connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors \
+                         'none'";
 
 /// The file at a path, if there is one; at `/` there always is something.
 pub(crate) fn file_response(path: &str, headers: &HeaderMap) -> Option<Response> {

@@ -1,7 +1,8 @@
 //! CPU counter and its capabilities. The only `unsafe` of the crate.
 #![allow(
     unsafe_code,
-    reason = "instructions of the processor, adjtimex(2) and pthread_atfork(3) have no safe form; each use carries its argument"
+    reason = "instructions of the processor, adjtimex(2) and pthread_atfork(3) have no safe form; \
+              each use carries its argument"
 )]
 
 /// Instructions that read the counter.

@@ -1,5 +1,6 @@
-//! Time: nanoseconds from the processor's counter, compared all the time with the system's clocks, each reading with a
-//! bound of its error; and the time of day, with a generation that tells of every step.
+//! Time: nanoseconds from the processor's counter, compared all the time with the system's clocks,
+//! each reading with a bound of its error; and the time of day, with a generation that tells of
+//! every step.
 //!
 //! ```
 //! let start = clock::now();
@@ -19,9 +20,10 @@
 //! | [`recent`] | when a millisecond is near enough | none |
 //! | [`wall`] | time of day | as `now`; steps are told by the generation |
 //!
-//! Nanoseconds are those of `CLOCK_MONOTONIC`: since the machine started, without the time that it was suspended. `now` never goes back.
-//! The first call starts a thread, which compares counter and system once a second; there is no waiting at start. Where the
-//! counter cannot be trusted, the system is asked, and [`status`] says why.
+//! Nanoseconds are those of `CLOCK_MONOTONIC`: since the machine started, without the time that it
+//! was suspended. `now` never goes back. The first call starts a thread, which compares counter and
+//! system once a second; there is no waiting at start. Where the counter cannot be trusted, the
+//! system is asked, and [`status`] says why.
 #![deny(unsafe_code)]
 
 mod calibration;

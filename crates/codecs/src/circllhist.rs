@@ -7,18 +7,16 @@
 //!
 //! and for each bin
 //!
-//! offset   size  field
-//!      0      1  val        the first two digits of the values, signed: ±10..=±99; 0 zero; -1 not a number
-//!      1      1  exp        the power of ten of the first digit, signed
-//!      2      1  len        bytes of the count less one, 0..=7
-//!      3  len+1  count      how many values, little-endian
+//! offset size field 0 1 val the first two digits of the values, signed: ±10..=±99; 0 zero; -1 not
+//! a number 1 1 exp the power of ten of the first digit, signed 2 1 len bytes of the count less
+//! one, 0..=7 3 len+1 count how many values, little-endian
 //!
 //! Base64 is this in the standard alphabet, padded. Text names each bin: `H[1.2e-01]=2`.
 //!
-//! Not-a-number first, then ascending, as libcircllhist writes; read in any order, and bins named twice add
-//! up. Every count of 64 bits travels: libcircllhist 3f40320 itself writes counts of 2^32..2^36 in four
-//! bytes and of 2^48..2^52 in six. The format holds counts alone: sum, minimum, maximum and declared
-//! thresholds are not written and come back absent.
+//! Not-a-number first, then ascending, as libcircllhist writes; read in any order, and bins named
+//! twice add up. Every count of 64 bits travels: libcircllhist 3f40320 itself writes counts of
+//! 2^32..2^36 in four bytes and of 2^48..2^52 in six. The format holds counts alone: sum, minimum,
+//! maximum and declared thresholds are not written and come back absent.
 //!
 //! Sources: libcircllhist `src/circllhist.c` (`bv_read`, `bv_write`, `hist_bucket_cmp`,
 //! `double_to_hist_bucket`), circonusllhist `DecStrings` for the text, the base64 of both.
@@ -75,9 +73,9 @@ pub fn encode_folded(histogram: &Histogram) -> Result<(Vec<u8>, u64), EncodeErro
     Ok((bytes, histogram.overflow().wrapping_add(histogram.underflow())))
 }
 
-/// Reads base64 of the binary form, padded or not: libcircllhist and circonusllhist pad, openhistogram-rs does
-/// not. Offsets in errors past base64 itself are those of the
-/// bytes it stands for.
+/// Reads base64 of the binary form, padded or not: libcircllhist and circonusllhist pad,
+/// openhistogram-rs does not. Offsets in errors past base64 itself are those of the bytes it stands
+/// for.
 pub fn decode_base64(text: &str) -> Result<Histogram, DecodeError> {
     decode(&base64::decode(text.as_bytes())?)
 }
@@ -87,8 +85,8 @@ pub fn encode_base64(histogram: &Histogram) -> Result<String, EncodeError> {
     Ok(base64::encode(&encode(histogram)?))
 }
 
-/// Reads entries `H[value]=count` separated by commas or white space. Any decimal number names its bin:
-/// `H[0.1]=3`, `H[11]=7`, `H[-1.2e-01]=2`; `H[NaN]=1` is not a number.
+/// Reads entries `H[value]=count` separated by commas or white space. Any decimal number names its
+/// bin: `H[0.1]=3`, `H[11]=7`, `H[-1.2e-01]=2`; `H[NaN]=1` is not a number.
 pub fn decode_text(text: &str) -> Result<Histogram, DecodeError> {
     let mut bins = CircllBins::default();
     let mut offset = 0;
@@ -201,8 +199,8 @@ fn bin_from_val_exp(val: i8, exp: i8) -> Option<CircllBin> {
     }
 }
 
-/// The bins that hold anything, in the order of libcircllhist; what lies beyond the grid is not a number
-/// to it.
+/// The bins that hold anything, in the order of libcircllhist; what lies beyond the grid is not a
+/// number to it.
 fn bins_in_order(histogram: &Histogram) -> Result<Vec<(CircllBin, u64)>, EncodeError> {
     if *histogram.scheme() != Scheme::LogLinear10 {
         return Err(EncodeError::scheme(FORMAT, histogram.scheme()));

@@ -1,14 +1,16 @@
 //! DDSketch: the binary form of DataDog's Java and Go libraries, and their protobuf form.
 //!
-//! Both say how values map to bins ([`LogarithmicScheme`]) and hold counts of positive, negative and zero values.
-//! Counts are doubles there; whole ones up to [`COUNT_MAX`] come in as they are, others are refused unless
-//! rounding is asked for by name. The count of zeros takes in small values as far as its writer chose, which
-//! no form says: it is read as zeros, and a histogram with a zero threshold is not written.
+//! Both say how values map to bins ([`LogarithmicScheme`]) and hold counts of positive, negative
+//! and zero values. Counts are doubles there; whole ones up to [`COUNT_MAX`] come in as they are,
+//! others are refused unless rounding is asked for by name. The count of zeros takes in small
+//! values as far as its writer chose, which no form says: it is read as zeros, and a histogram with
+//! a zero threshold is not written.
 //!
-//! The binary form carries exact count, sum, minimum and maximum when its writer kept them; the sum is
-//! rounded to a double. The protobuf form has no place for them and leaves them out.
+//! The binary form carries exact count, sum, minimum and maximum when its writer kept them; the sum
+//! is rounded to a double. The protobuf form has no place for them and leaves them out.
 //!
-//! Sources: sketches-java `ddsketch.encoding` and `DDSketch.proto`, sketches-go 1.4.8 `ddsketch/encoding`.
+//! Sources: sketches-java `ddsketch.encoding` and `DDSketch.proto`, sketches-go 1.4.8
+//! `ddsketch/encoding`.
 
 mod binary;
 mod protobuf;
@@ -28,8 +30,9 @@ const FORMAT: &str = "ddsketch";
 
 /// Reads either form. Refuses counts that are not whole.
 pub fn decode_any(bytes: &[u8]) -> Result<Histogram, DecodeError> {
-    // A protobuf message begins with the mapping, as its writers have it, or with a field that is no flag.
-    // The other form is tried too, because a mapping of the binary form has the same first byte.
+    // A protobuf message begins with the mapping, as its writers have it, or with a field that is
+    // no flag. The other form is tried too, because a mapping of the binary form has the same first
+    // byte.
     let (likely, other): (Decode, Decode) = match bytes {
         [0x0a | 0x1a | 0x21, ..] => (decode_protobuf, decode),
         _ => (decode, decode_protobuf),
@@ -39,14 +42,14 @@ pub fn decode_any(bytes: &[u8]) -> Result<Histogram, DecodeError> {
 
 type Decode = fn(&[u8]) -> Result<Histogram, DecodeError>;
 
-/// Reads either form in base64, padded or not. Offsets in errors past base64 itself are those of the bytes
-/// it stands for.
+/// Reads either form in base64, padded or not. Offsets in errors past base64 itself are those of
+/// the bytes it stands for.
 pub fn decode_base64(text: &[u8]) -> Result<Histogram, DecodeError> {
     decode_any(&base64::decode(text)?)
 }
 
-/// The largest count that travels: doubles beyond 2^53 − 1 skip whole numbers, and the binary form adds 1
-/// to a count before it is written.
+/// The largest count that travels: doubles beyond 2^53 − 1 skip whole numbers, and the binary form
+/// adds 1 to a count before it is written.
 pub const COUNT_MAX: u64 = (1 << 53) - 1;
 
 /// Effect of rounding fractional counts.

@@ -1,4 +1,5 @@
-//! Exponential grids of foreign scales: the scheme of each, and the fold of scales that no scheme has.
+//! Exponential grids of foreign scales: the scheme of each, and the fold of scales that no scheme
+//! has.
 
 use std::ops::RangeInclusive;
 
@@ -11,8 +12,8 @@ use crate::message::field_error;
 pub struct FoldResult<T = Histogram> {
     /// The values, on a grid no finer than [`Exp2::SCALE_MAX`].
     pub value: T,
-    /// How much the fold added at most to the relative error of a value read back from its bucket; 0 where
-    /// nothing had to be folded.
+    /// How much the fold added at most to the relative error of a value read back from its bucket;
+    /// 0 where nothing had to be folded.
     pub error_added: f64,
 }
 

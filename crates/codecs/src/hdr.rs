@@ -1,12 +1,13 @@
 //! HdrHistogram's encodings: V0, V1 and V2, plain or compressed, of whole numbers or of doubles.
 //!
-//! Reading keeps every bucket where it was: the place in HdrHistogram's counts array is the index on the
-//! histogram's grid (see [`Header`]). HdrHistogram keeps no sum and no extremes, so these are absent, and on
-//! writing they are left out, as are declared thresholds; anything else that has no place is refused.
-//! Base64 is of any of these bytes. Offsets in errors count bytes after base64 and after inflating.
+//! Reading keeps every bucket where it was: the place in HdrHistogram's counts array is the index
+//! on the histogram's grid (see [`Header`]). HdrHistogram keeps no sum and no extremes, so these
+//! are absent, and on writing they are left out, as are declared thresholds; anything else that has
+//! no place is refused. Base64 is of any of these bytes. Offsets in errors count bytes after base64
+//! and after inflating.
 //!
-//! Limits: no input makes more than [`BUCKETS_MAX`] buckets, nor is more inflated than the longest counts
-//! array needs; memory is at most 44 bytes a bucket and a window of 16 KiB beside the input.
+//! Limits: no input makes more than [`BUCKETS_MAX`] buckets, nor is more inflated than the longest
+//! counts array needs; memory is at most 44 bytes a bucket and a window of 16 KiB beside the input.
 //! Layout: `docs/formats/hdr.md`. Source: HdrHistogram 2.2.2 (Gil Tene), whose V2 bytes ours equal.
 
 mod header;
@@ -28,11 +29,13 @@ use crate::base64;
 /// What errors call the format.
 const FORMAT: &str = "HdrHistogram";
 
-/// Buckets that hold anything, in one histogram. Five digits over 1 ns to 1 h have 3.4 million buckets in
-/// all; a million of them in use is more than any histogram seen, and keeps decoding under 64 MiB.
+/// Buckets that hold anything, in one histogram. Five digits over 1 ns to 1 h have 3.4 million
+/// buckets in all; a million of them in use is more than any histogram seen, and keeps decoding
+/// under 64 MiB.
 pub const BUCKETS_MAX: usize = 1 << 20;
 
-/// A decoder holds `(i32, u64)` pairs, doubled as they grow, and then indexes and counts beside them.
+/// A decoder holds `(i32, u64)` pairs, doubled as they grow, and then indexes and counts beside
+/// them.
 const _: () = assert!(BUCKETS_MAX * (2 * size_of::<(i32, u64)>() + 12) <= 48 << 20);
 
 /// HdrHistogram with the header parameters of its encoding.
@@ -61,8 +64,8 @@ impl HdrHistogramData {
         HdrHistogramData { histogram: Histogram::new(header.scheme()), header }
     }
 
-    /// HdrHistogram's maximum: the greatest whole number, or the greatest double, of the last bucket in use;
-    /// 0 when empty.
+    /// HdrHistogram's maximum: the greatest whole number, or the greatest double, of the last
+    /// bucket in use; 0 when empty.
     pub fn hdr_max(&self) -> f64 {
         let last = self.histogram.positive().indexes().last();
         let end =

@@ -1,12 +1,14 @@
 //! Interval logs of HdrHistogram (`.hlog`): read in versions 1.0 to 1.3, written in 1.3.
 //!
-//! A log is lines of text: comments (`#`), two of which set the times, a legend, and one line an interval:
-//! `[Tag=name,]start,length,max,base64`, times in seconds. [`Reader`] streams them; a bad line is an error
-//! with its place, and the next line can still be read. Comments may be of any encoding.
+//! A log is lines of text: comments (`#`), two of which set the times, a legend, and one line an
+//! interval: `[Tag=name,]start,length,max,base64`, times in seconds. [`Reader`] streams them; a bad
+//! line is an error with its place, and the next line can still be read. Comments may be of any
+//! encoding.
 //!
-//! `max` is rounded to three decimals and divided by a unit ratio, 10^6 unless said otherwise (nanoseconds
-//! to milliseconds); it becomes the histogram's estimated maximum. Lines are at most [`LINE_BYTES_MAX`].
-//! Grammar: `docs/formats/hdr.md`. Source: HdrHistogram 2.2.2, `HistogramLogReader` and `-Writer`.
+//! `max` is rounded to three decimals and divided by a unit ratio, 10^6 unless said otherwise
+//! (nanoseconds to milliseconds); it becomes the histogram's estimated maximum. Lines are at most
+//! [`LINE_BYTES_MAX`]. Grammar: `docs/formats/hdr.md`. Source: HdrHistogram 2.2.2,
+//! `HistogramLogReader` and `-Writer`.
 
 use std::io::{self, BufRead, Read, Write};
 
@@ -24,7 +26,8 @@ pub const LINE_BYTES_MAX: usize = 24 << 20;
 /// It holds the most buckets we read, each the longest count after a run of zeros, in base64.
 const _: () = assert!(LINE_BYTES_MAX > BUCKETS_MAX * (LEB9_BYTES_MAX + 4) * 4 / 3);
 
-/// Timestamps this far below the start time count from it, as HdrHistogram has it: a year, in seconds.
+/// Timestamps this far below the start time count from it, as HdrHistogram has it: a year, in
+/// seconds.
 const RELATIVE_BEFORE_START_S: f64 = 365.0 * 24.0 * 3600.0;
 
 const VERSION_PREFIX: &str = "#[Histogram log format version ";
@@ -428,8 +431,8 @@ impl<W: Write> HlogWriter<W> {
 }
 
 impl HlogInterval {
-    /// An interval of a log whose timestamps count from the epoch. Its maximum is HdrHistogram's: the
-    /// greatest value of the last bucket in use, in the unit [`MAX_UNIT_RATIO`] leads to.
+    /// An interval of a log whose timestamps count from the epoch. Its maximum is HdrHistogram's:
+    /// the greatest value of the last bucket in use, in the unit [`MAX_UNIT_RATIO`] leads to.
     pub fn new(
         tag: Option<String>,
         start_s: f64,

@@ -1,5 +1,5 @@
-//! LEB128-64b9B numbers, as HdrHistogram and DDSketch have them: eight bytes of seven bits and a ninth of
-//! eight, so that any nine bytes are a number.
+//! LEB128-64b9B numbers, as HdrHistogram and DDSketch have them: eight bytes of seven bits and a
+//! ninth of eight, so that any nine bytes are a number.
 
 /// Bytes of a number at the most.
 pub(crate) const LEB9_BYTES_MAX: usize = 9;

@@ -1,7 +1,8 @@
-//! Protobuf messages of the codecs: decoded with the offset of an error, fields checked, counts added up.
+//! Protobuf messages of the codecs: decoded with the offset of an error, fields checked, counts
+//! added up.
 //!
-//! Decoding allocates in proportion to the input: the worst is an empty opaque field, two bytes that become
-//! a `Vec` of 24. What a message *claims* (span lengths, offsets) allocates nothing.
+//! Decoding allocates in proportion to the input: the worst is an empty opaque field, two bytes
+//! that become a `Vec` of 24. What a message *claims* (span lengths, offsets) allocates nothing.
 
 use hist::DecodeError;
 use hist::codec::bytes::ByteReader;
@@ -96,7 +97,8 @@ mod tests {
         let read: TestMessage = decode(&bytes, "pair").unwrap();
         assert_eq!((read.number, read.double, read.next.is_some()), (300, -1.5, true));
         assert!(TestMessage { double: -0.0, ..TestMessage::default() }.to_message().is_empty());
-        // The last of a field counts; a message that stands twice is put together; what is not known is passed by.
+        // The last of a field counts; a message that stands twice is put together; what is not
+        // known is passed by.
         let bytes = [0x08, 1, 0x08, 2, 0x1a, 2, 0x08, 5, 0x1a, 0, 0x25, 1, 2, 3, 4];
         let read: TestMessage = decode(&bytes, "pair").unwrap();
         assert_eq!((read.number, read.next.unwrap().number), (2, 5));

@@ -1,12 +1,13 @@
 //! OTLP histogram data points, exponential and explicit: docs/formats/otlp.md.
 //!
-//! A point is read into a struct of all its fields, from there into a [`Histogram`] with the same buckets.
-//! OTLP's bucket index is the index of [`Exp2`] and its bounds are those of [`Explicit`], so nothing is
-//! converted. Scales -10..=8 are kept; finer ones (SDKs begin at 20) fold to 8 by `to_histogram_folded`,
-//! which says what that costs. Attributes belong to the series and exemplars to traces: both are carried
-//! as the bytes they came in.
+//! A point is read into a struct of all its fields, from there into a [`Histogram`] with the same
+//! buckets. OTLP's bucket index is the index of [`Exp2`] and its bounds are those of [`Explicit`],
+//! so nothing is converted. Scales -10..=8 are kept; finer ones (SDKs begin at 20) fold to 8 by
+//! `to_histogram_folded`, which says what that costs. Attributes belong to the series and exemplars
+//! to traces: both are carried as the bytes they came in.
 //!
-//! Source: opentelemetry-proto, `metrics/v1/metrics.proto`; OpenTelemetry specification, metrics data model.
+//! Source: opentelemetry-proto, `metrics/v1/metrics.proto`; OpenTelemetry specification, metrics
+//! data model.
 
 use hist::{
     CompensatedSum, DecodeError, EncodeError, Exp2, Explicit, Histogram, HistogramParts, Scheme,
@@ -197,8 +198,8 @@ impl ExponentialHistogramDataPoint {
         Ok(self.read(false)?.map(|folded| folded.value))
     }
 
-    /// As [`Self::to_histogram`]; a scale above 8 is folded to 8, which adds at most 0.135 % to the error
-    /// of a value.
+    /// As [`Self::to_histogram`]; a scale above 8 is folded to 8, which adds at most 0.135 % to the
+    /// error of a value.
     pub fn to_histogram_folded(&self) -> Result<Option<FoldResult>, DecodeError> {
         self.read(true)
     }
@@ -234,10 +235,11 @@ impl ExponentialHistogramDataPoint {
         }))
     }
 
-    /// A point with the buckets and side values of `histogram`. Times and attributes are the caller's.
+    /// A point with the buckets and side values of `histogram`. Times and attributes are the
+    /// caller's.
     ///
-    /// Refuses what has no place: NaN and infinities. Left out: declared thresholds, and min and max where
-    /// they are estimates.
+    /// Refuses what has no place: NaN and infinities. Left out: declared thresholds, and min and
+    /// max where they are estimates.
     pub fn from_histogram(histogram: &Histogram) -> Result<Self, EncodeError> {
         let grid =
             exponential::exponential_grid(histogram.scheme(), "an OTLP exponential histogram")?;
@@ -267,13 +269,15 @@ impl OtlpBuckets {
             let found = format_args!("{} with {} counts", self.offset, self.bucket_counts.len());
             return Err(field_error("offset", found, "a last index below 2^31"));
         }
-        // In 64 bits: a range that has given its last number has already worked out the one after it.
+        // In 64 bits: a range that has given its last number has already worked out the one after
+        // it.
         let indexed = (i64::from(self.offset)..).zip(self.bucket_counts.iter().copied());
         let held = indexed.filter(|&(_, count)| count > 0);
         Ok(held.map(|(index, count)| (index as i32, count)).collect())
     }
 
-    /// All buckets from the first to the last that hold anything. At most 537 088, scale 8 over all doubles.
+    /// All buckets from the first to the last that hold anything. At most 537 088, scale 8 over all
+    /// doubles.
     fn from_buckets(buckets: &hist::Buckets) -> Option<OtlpBuckets> {
         let (&first, &last) = buckets.indexes().first().zip(buckets.indexes().last())?;
         let mut bucket_counts = vec![0; (last.wrapping_sub(first) as usize).wrapping_add(1)];
@@ -319,10 +323,11 @@ impl HistogramDataPoint {
         Ok(Some(histogram))
     }
 
-    /// A point with the buckets and side values of `histogram`. Times and attributes are the caller's.
+    /// A point with the buckets and side values of `histogram`. Times and attributes are the
+    /// caller's.
     ///
-    /// Refuses NaN, which has no place. Left out: declared thresholds, and min and max where they are
-    /// estimates.
+    /// Refuses NaN, which has no place. Left out: declared thresholds, and min and max where they
+    /// are estimates.
     pub fn from_histogram(histogram: &Histogram) -> Result<Self, EncodeError> {
         let bounds = explicit_bounds(histogram)?;
         let (sum, min, max) = summary_fields(histogram);
@@ -378,8 +383,8 @@ fn summary_parts(
     }
 }
 
-/// Sum, and min and max where they are exact. The format has no mark for an estimate: a reader would cut
-/// buckets to a min or max that is none, while a doubtful sum is still the best there is.
+/// Sum, and min and max where they are exact. The format has no mark for an estimate: a reader
+/// would cut buckets to a min or max that is none, while a doubtful sum is still the best there is.
 fn summary_fields(histogram: &Histogram) -> (Option<f64>, Option<f64>, Option<f64>) {
     let sum = histogram.tracked_sum().value().map(CompensatedSum::value);
     (sum, histogram.tracked_min().exact(), histogram.tracked_max().exact())

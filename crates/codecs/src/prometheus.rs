@@ -1,11 +1,12 @@
-//! Prometheus histograms: native ones in the messages of remote write and of the client model, and classic
-//! ones as cumulative counts. docs/formats/prometheus.md.
+//! Prometheus histograms: native ones in the messages of remote write and of the client model, and
+//! classic ones as cumulative counts. docs/formats/prometheus.md.
 //!
-//! Bucket `i` of a native histogram is `(base^(i-1), base^i]`: bucket `i - 1` of [`Exp2`], which is OTLP's.
-//! Schemas -9..=8 are read as they are, -4..=8 written; 9..=52, which Prometheus reserves, fold to 8 on
-//! request. Schema -53 has its own bounds, the classic ones. One bucket beyond the greatest double counts
-//! infinities, which is [`Histogram::overflow`]. A value that is NaN raises the count, is in no bucket and
-//! makes the sum NaN. Counts are whole or doubles; a double count is not rounded unless asked to be.
+//! Bucket `i` of a native histogram is `(base^(i-1), base^i]`: bucket `i - 1` of [`Exp2`], which is
+//! OTLP's. Schemas -9..=8 are read as they are, -4..=8 written; 9..=52, which Prometheus reserves,
+//! fold to 8 on request. Schema -53 has its own bounds, the classic ones. One bucket beyond the
+//! greatest double counts infinities, which is [`Histogram::overflow`]. A value that is NaN raises
+//! the count, is in no bucket and makes the sum NaN. Counts are whole or doubles; a double count is
+//! not rounded unless asked to be.
 //!
 //! Source: prometheus/prometheus v0.315.0, `prompb/types.proto`, `model/histogram`.
 

@@ -1,10 +1,12 @@
 //! Protocol buffers as bytes: fields, one after another, borrowed from the message.
 //!
-//! Wire format: <https://protobuf.dev/programming-guides/encoding/>. A field that is not known is passed by; of a
-//! field that may stand once, the last counts, which is the caller's to do. Groups, which nobody writes since 2008, are refused.
+//! Wire format: <https://protobuf.dev/programming-guides/encoding/>. A field that is not known is
+//! passed by; of a field that may stand once, the last counts, which is the caller's to do. Groups,
+//! which nobody writes since 2008, are refused.
 //!
-//! Decoders of whole messages read fields with [`MessageReader`] and keep what they need: nothing is allocated here. The messages
-//! of the codecs, which are written too, are structs with [`MessageFields`].
+//! Decoders of whole messages read fields with [`MessageReader`] and keep what they need: nothing
+//! is allocated here. The messages of the codecs, which are written too, are structs with
+//! [`MessageFields`].
 
 use std::fmt;
 
@@ -299,7 +301,8 @@ pub(crate) trait MessageFields: Default {
     /// Writes all fields in the order of their numbers.
     fn put(&self, out: &mut MessageWriter);
 
-    /// Takes in all fields of a message. What stood once before and stands again is replaced, and what may stand often is added to.
+    /// Takes in all fields of a message. What stood once before and stands again is replaced, and
+    /// what may stand often is added to.
     fn merge(&mut self, mut message: MessageReader<'_>) -> Result<(), Error> {
         while let Some((number, field)) = message.field()? {
             self.set(number, field)?;

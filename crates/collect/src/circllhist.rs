@@ -1,8 +1,8 @@
-//! circllhist (OpenHistogram, Circonus): base64 of the binary form, or bins as text, one histogram per
-//! line; or any JSON document that holds such base64 strings or lists of bins.
+//! circllhist (OpenHistogram, Circonus): base64 of the binary form, or bins as text, one histogram
+//! per line; or any JSON document that holds such base64 strings or lists of bins.
 //!
-//! In JSON a histogram is named by its path, joined by back-quotes; in an array all have the array's name.
-//! Other values in the document are no histograms and are counted as skipped.
+//! In JSON a histogram is named by its path, joined by back-quotes; in an array all have the
+//! array's name. Other values in the document are no histograms and are counted as skipped.
 
 #![cfg_attr(
     not(test),

@@ -1,7 +1,7 @@
 //! Prometheus naming conventions: kind and unit from the name, number labels.
 //!
-//! Endings: <https://prometheus.io/docs/practices/naming/>. Spelling of `le` and `quantile`: `1.0`, not `1`, as
-//! Prometheus 3 stores them (`labels.FormatOpenMetricsFloat`).
+//! Endings: <https://prometheus.io/docs/practices/naming/>. Spelling of `le` and `quantile`: `1.0`,
+//! not `1`, as Prometheus 3 stores them (`labels.FormatOpenMetricsFloat`).
 
 use crate::unit::Unit;
 
@@ -37,7 +37,8 @@ pub(crate) fn parse_unit(text: &str) -> Option<Unit> {
     }
 }
 
-/// Start and end of a total: since when it counts, where that is said and can be true, and when it was read.
+/// Start and end of a total: since when it counts, where that is said and can be true, and when it
+/// was read.
 pub(crate) fn cumulative_range(
     created: Option<i64>,
     time: Option<i64>,

@@ -1,8 +1,8 @@
-//! DDSketch: one sketch that fills the input, in its binary or its protobuf form; or base64 of sketches, one
-//! per line.
+//! DDSketch: one sketch that fills the input, in its binary or its protobuf form; or base64 of
+//! sketches, one per line.
 //!
-//! A sketch has neither name nor time nor unit. At most 1 MiB of it is read, as of a line: a store of 4,096
-//! bins has 53 kB in the longer form. Counts that are not whole are refused.
+//! A sketch has neither name nor time nor unit. At most 1 MiB of it is read, as of a line: a store
+//! of 4,096 bins has 53 kB in the longer form. Counts that are not whole are refused.
 
 #![cfg_attr(
     not(test),

@@ -8,7 +8,8 @@
 use std::io::Write as _;
 
 /// Whole numbers up to here, and powers of ten up to 10^22, are doubles: one operation on the two
-/// rounds once (the fast path of W. D. Clinger, "How to read floating point numbers accurately", 1990).
+/// rounds once (the fast path of W. D. Clinger, "How to read floating point numbers accurately",
+/// 1990).
 const EXACT_INTEGER_MAX: u64 = 1 << 53;
 const POWERS_OF_TEN: [f64; 23] = [
     1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15, 1e16,
@@ -22,9 +23,9 @@ pub(crate) fn parse(text: &[u8]) -> Option<f64> {
     parse_scaled(text, (1, 0))
 }
 
-/// The number written in `text`, times `scale.0 * 10^scale.1`, rounded once; twice where its digits and the scale
-/// are more than 64 bits hold. Beside decimals: `inf`, `infinity` and `nan` in any case, signed or not. `None` if
-/// it is anything else.
+/// The number written in `text`, times `scale.0 * 10^scale.1`, rounded once; twice where its digits
+/// and the scale are more than 64 bits hold. Beside decimals: `inf`, `infinity` and `nan` in any
+/// case, signed or not. `None` if it is anything else.
 pub(crate) fn parse_scaled(text: &[u8], scale: (u64, i32)) -> Option<f64> {
     let (negative, digits) = match text {
         [b'-', rest @ ..] => (true, rest),

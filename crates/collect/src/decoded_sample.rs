@@ -31,7 +31,8 @@ pub struct DecodedSample {
 pub enum SampleTemporality {
     /// What happened between start and end; of two of them, both happened.
     Delta,
-    /// All that happened up to the end, since the source began to count: differences say what happened.
+    /// All that happened up to the end, since the source began to count: differences say what
+    /// happened.
     Cumulative,
     /// How it was at the end.
     Instant,

@@ -1,11 +1,13 @@
-//! Prometheus text (0.0.4) and OpenMetrics text: classic histograms, one per series; everything else as numbers.
+//! Prometheus text (0.0.4) and OpenMetrics text: classic histograms, one per series; everything
+//! else as numbers.
 //!
-//! The lines `name_bucket{…,le="…"}` that agree in name, in all labels but `le`, and in time stamp are one
-//! histogram; its bounds are the `le` values, in whatever spelling. The unit is that of `# UNIT`, else of
-//! the name's ending (`_seconds`). A counter counts up, as do sum and count of a summary; its quantiles, infos, states
-//! and gauges are how things stand; of a value without type the name decides (`convention.rs`). `name_created` says
-//! since when its series counts, and is no value. A time stamp below 1e11 is seconds (OpenMetrics), others are
-//! milliseconds (0.0.4). Exemplars are passed over.
+//! The lines `name_bucket{…,le="…"}` that agree in name, in all labels but `le`, and in time stamp
+//! are one histogram; its bounds are the `le` values, in whatever spelling. The unit is that of
+//! `# UNIT`, else of the name's ending (`_seconds`). A counter counts up, as do sum and count of a
+//! summary; its quantiles, infos, states and gauges are how things stand; of a value without type
+//! the name decides (`convention.rs`). `name_created` says since when its series counts, and is no
+//! value. A time stamp below 1e11 is seconds (OpenMetrics), others are milliseconds (0.0.4).
+//! Exemplars are passed over.
 
 #![cfg_attr(
     not(test),
@@ -54,7 +56,8 @@ pub fn read(input: &mut dyn BufRead, sink: &mut dyn SampleSink) -> io::Result<()
         stopped = flow.is_break();
         flow
     })?;
-    // Stopped at an error, what was read before it is still whole lines of series: handed over, too.
+    // Stopped at an error, what was read before it is still whole lines of series: handed over,
+    // too.
     page.finish(stopped, sink);
     Ok(())
 }
@@ -259,7 +262,8 @@ impl ExpositionParser {
         Ok(())
     }
 
-    /// The metric that a line is of, as far as that is declared, else the line's name; and its kind.
+    /// The metric that a line is of, as far as that is declared, else the line's name; and its
+    /// kind.
     fn find_family<'a>(&self, name: &'a str) -> (&'a str, MetricType) {
         if let Some(kind) = self.types.get(name) {
             return (name, *kind);

@@ -78,8 +78,8 @@ impl fmt::Display for InputFormat {
     }
 }
 
-/// Reads `input` as `format`. `unit` is what numbers are in, where the format does not say; errors of the
-/// device are returned, errors in the content go to the sink.
+/// Reads `input` as `format`. `unit` is what numbers are in, where the format does not say; errors
+/// of the device are returned, errors in the content go to the sink.
 pub fn read(
     format: InputFormat,
     input: &mut dyn BufRead,
@@ -114,7 +114,8 @@ pub fn read(
     }
 }
 
-/// Whitespace before a document that is looked through for its first character. No writer leaves more.
+/// Whitespace before a document that is looked through for its first character. No writer leaves
+/// more.
 const LEADING_SPACE_BYTES_MAX: usize = 64 << 10;
 
 /// Takes the whitespace that the input begins with, however few bytes it gives at a time.
@@ -156,8 +157,8 @@ fn read_document(
 /// Lines looked at before the format is given up: damage at the top should not hide what follows.
 const DETECTION_LINES: usize = 50;
 
-/// The format of an input that begins with `head`, or what was found instead. Input without any content
-/// is [`Format::Numbers`]: none.
+/// The format of an input that begins with `head`, or what was found instead. Input without any
+/// content is [`Format::Numbers`]: none.
 pub fn detect(head: &[u8]) -> Result<InputFormat, InputError> {
     let unknown =
         |found: String| Err(InputError::new(InputPosition::Line(1), "a known format", found));
@@ -233,8 +234,8 @@ fn is_json_start(text: &[u8]) -> bool {
         && !matches!(tokens.key(), Err(trouble) if trouble.expected == "a colon")
 }
 
-/// Whether the first string value of a document, however deep, is a circllhist that HTTPTrap would take
-/// for text.
+/// Whether the first string value of a document, however deep, is a circllhist that HTTPTrap would
+/// take for text.
 fn contains_circllhist(text: &[u8]) -> bool {
     let typed = text.windows(7).any(|window| window == b"\"_type\"");
     let quoted = text.split(|&byte| byte == b'"').filter(|part| part.len() >= 4);
@@ -306,14 +307,14 @@ mod tests {
         check(b"\n\nhello world\n", Err("line 3: expected a known format, found \"hello world\""));
         check(
             &[0x1f, 0x8b, 8],
-            Err(
-                "line 1: expected a known format, found gzip (unpack it first: zcat FILE | topdeck hist -)",
-            ),
+            Err("line 1: expected a known format, found gzip (unpack it first: zcat FILE | \
+                 topdeck hist -)"),
         );
         check(
             &[0xff, 0xfe, 0x31, 0],
             Err(
-                "line 1: expected a known format, found UTF-16 (convert it first: iconv -f UTF-16 -t UTF-8 FILE | topdeck hist -)",
+                "line 1: expected a known format, found UTF-16 (convert it first: iconv -f UTF-16 \
+                 -t UTF-8 FILE | topdeck hist -)",
             ),
         );
     }

@@ -6,10 +6,10 @@
 //! {"metric":"version","labels":{},"start_ns":0,"end_ns":0,"kind":"text","text":"1.2.3"}
 //! ```
 //!
-//! `frame` is base64 of `hist::codec::frame`: buckets, exact side values, and the unit and whether counts are
-//! cumulative travel as they are. All other fields may be missing; labels keep their order, times are whole
-//! nanoseconds since the Unix epoch. Fields that are not known are passed over. `docs/formats/frames.md` says
-//! the same to a stranger.
+//! `frame` is base64 of `hist::codec::frame`: buckets, exact side values, and the unit and whether
+//! counts are cumulative travel as they are. All other fields may be missing; labels keep their
+//! order, times are whole nanoseconds since the Unix epoch. Fields that are not known are passed
+//! over. `docs/formats/frames.md` says the same to a stranger.
 
 use std::fmt::Write as _;
 use std::io::{self, BufRead};
@@ -75,8 +75,8 @@ pub fn read_lines(input: &mut dyn BufRead, sink: &mut dyn SampleSink) -> io::Res
     })
 }
 
-/// Appends a line for a histogram of one interval, its end included. A unit that frames have no code for
-/// stands beside the frame.
+/// Appends a line for a histogram of one interval, its end included. A unit that frames have no
+/// code for stands beside the frame.
 pub fn write_histogram<'a>(
     out: &mut String,
     metric: &str,
@@ -297,8 +297,8 @@ fn unexpected(expected: &'static str, found: &[u8]) -> InputError {
     InputError::new(InputPosition::Byte(0), expected, found)
 }
 
-/// Whether the first line of an input is what this source reads and no other: an object whose member
-/// `frame` is a frame, or that has a metric's name and a kind.
+/// Whether the first line of an input is what this source reads and no other: an object whose
+/// member `frame` is a frame, or that has a metric's name and a kind.
 pub(crate) fn is_start(text: &[u8]) -> bool {
     let line = text.trim_ascii_start().split(|&byte| byte == b'\n').next().unwrap_or_default();
     let mut tokens = JsonTokenizer::new(line);
@@ -388,9 +388,11 @@ mod tests {
             &format!("{good}\n{{\"metric\":\"a\"}}\n{{\"frame\":7}}\n[]\n{good} {good}\n{good}\n"),
             &[empty, empty],
             &[
-                "line 2: expected an object with a frame: {\"metric\":\"…\",\"frame\":\"…\"}, found \"{\"metric\":\"a\"}\"",
+                "line 2: expected an object with a frame: {\"metric\":\"…\",\"frame\":\"…\"}, \
+                 found \"{\"metric\":\"a\"}\"",
                 "line 3: expected base64 of a frame in quotes, found \"7\"",
-                "line 4: expected an object with a frame: {\"metric\":\"…\",\"frame\":\"…\"}, found \"[]\"",
+                "line 4: expected an object with a frame: {\"metric\":\"…\",\"frame\":\"…\"}, \
+                 found \"[]\"",
                 "line 5: expected the end of the line, found \"{\"frame\":\"0QECAAAA\"}\"",
             ],
         );

@@ -3,8 +3,9 @@
 //! ```text
 //! path[;tag=value]… value timestamp
 //! ```
-//! The timestamp is in Unix seconds, with a fraction if need be; −1 and N stand for now. Carbon passes over values
-//! that are NaN, and so does this. <https://graphite.readthedocs.io/en/latest/feeding-carbon.html>, and
+//! The timestamp is in Unix seconds, with a fraction if need be; −1 and N stand for now. Carbon
+//! passes over values that are NaN, and so does this.
+//! <https://graphite.readthedocs.io/en/latest/feeding-carbon.html>, and
 //! <https://graphite.readthedocs.io/en/latest/tags.html> for tags.
 
 #![cfg_attr(
@@ -35,7 +36,8 @@ pub enum GraphiteLine<'a> {
     Skipped(&'static str),
 }
 
-/// Reads a line that is not empty, without its end. `number` is for messages, `now` for lines that say now.
+/// Reads a line that is not empty, without its end. `number` is for messages, `now` for lines that
+/// say now.
 pub fn parse_line(number: u64, bytes: &[u8], now: i64) -> Result<GraphiteLine<'_>, InputError> {
     let wrong = |expected: &'static str, found: &[u8]| {
         Err(InputError::new(InputPosition::Line(number), expected, quote(found)))

@@ -15,16 +15,18 @@ use crate::decoded_sample::{DecodedSample, DecodedValue, SampleSink};
 use crate::input_error::{InputError, InputPosition, quote};
 use crate::unit::Unit;
 
-/// Times before this, in nanoseconds since the Unix epoch, count from a log's own beginning, as HdrHistogram has it.
+/// Times before this, in nanoseconds since the Unix epoch, count from a log's own beginning, as
+/// HdrHistogram has it.
 const SINCE_START_MAX: i64 = 365 * 86_400 * 1_000_000_000;
 
-/// Whether a time counts from the beginning of a log that does not know the date. Times below zero do too: nobody
-/// measured before 1970, but a clock may lag a little behind its log.
+/// Whether a time counts from the beginning of a log that does not know the date. Times below zero
+/// do too: nobody measured before 1970, but a clock may lag a little behind its log.
 pub fn is_since_start(ns: i64) -> bool {
     ns < SINCE_START_MAX
 }
 
-/// Moves a reading whose times count from its log's own beginning to when that was; whether it has a date now.
+/// Moves a reading whose times count from its log's own beginning to when that was; whether it has
+/// a date now.
 pub fn make_absolute(reading: &mut DecodedSample, log_start: Option<i64>) -> bool {
     if !reading.start.or(reading.end).is_some_and(is_since_start) {
         return true;

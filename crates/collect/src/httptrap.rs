@@ -1,10 +1,12 @@
 //! HTTPTrap JSON, as Circonus brokers take it from programs: docs/formats/httptrap.md.
 //!
-//! Any JSON is read, with comments. Nested names are joined by back-quotes (`container`, back-quote, `key`; in an array
-//! the place from 0); a name may end with stream tags, which become labels. A number is a number, a string is text, true
-//! and false are 1 and 0; `{"_type": t, "_value": v, "_ts": ms, "_fl": f, "_tags": [..]}` is read as `t` says. A key may
-//! be repeated and documents may follow one another: every value is a reading of its own. What stands before a syntax
-//! error has been read. Nesting deeper than 32 is a syntax error, as for a broker.
+//! Any JSON is read, with comments. Nested names are joined by back-quotes (`container`,
+//! back-quote, `key`; in an array the place from 0); a name may end with stream tags, which become
+//! labels. A number is a number, a string is text, true and false are 1 and 0;
+//! `{"_type": t, "_value": v, "_ts": ms, "_fl": f, "_tags": [..]}` is read as `t` says. A key may
+//! be repeated and documents may follow one another: every value is a reading of its own. What
+//! stands before a syntax error has been read. Nesting deeper than 32 is a syntax error, as for a
+//! broker.
 //!
 //! Source: circonus-labs/reconnoiter `src/modules/httptrap.c`.
 
@@ -30,8 +32,8 @@ const NAME_BYTES_MAX: usize = 4096;
 
 type Result<T> = std::result::Result<T, InputError>;
 
-/// Reads documents, one after another. What a sender is answered, `{"stats": n, "filtered": m}`, is the number of
-/// readings, and of what was skipped or was a trouble.
+/// Reads documents, one after another. What a sender is answered, `{"stats": n, "filtered": m}`, is
+/// the number of readings, and of what was skipped or was a trouble.
 pub fn read(bytes: &[u8], sink: &mut dyn SampleSink) {
     let mut reader = HttptrapReader {
         bytes,

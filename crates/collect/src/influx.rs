@@ -5,12 +5,13 @@
 //! value      1.5  -3i  7u  t|T|true|True|TRUE  f|F|false|False|FALSE  "text"
 //! ```
 //! <https://docs.influxdata.com/influxdb/v2/reference/syntax/line-protocol/>. A backslash takes its meaning from a
-//! comma, a space or an equals sign that follows it, in a text from a quote or a backslash; before anything else it
-//! is a backslash. A text may hold line breaks. Lines that begin with `#` are comments.
+//! comma, a space or an equals sign that follows it, in a text from a quote or a backslash; before
+//! anything else it is a backslash. A text may hold line breaks. Lines that begin with `#` are
+//! comments.
 //!
-//! A field is a series of its own, named `measurement_field`, or `measurement` where the field is called `value`, as
-//! Telegraf and Prometheus do. Numbers are gauges, truth is 1 and 0, texts are texts. A line counts as a whole: one
-//! bad field, and none of it is taken.
+//! A field is a series of its own, named `measurement_field`, or `measurement` where the field is
+//! called `value`, as Telegraf and Prometheus do. Numbers are gauges, truth is 1 and 0, texts are
+//! texts. A line counts as a whole: one bad field, and none of it is taken.
 
 #![cfg_attr(
     not(test),
@@ -102,8 +103,9 @@ fn reject(placed: &mut MapSummary, why: String) {
     }
 }
 
-/// Where the first line ends: at a line break outside of a text. A text that does not end ends no line but its own,
-/// and nothing behind it opens one: so all of a body is looked at twice at the most.
+/// Where the first line ends: at a line break outside of a text. A text that does not end ends no
+/// line but its own, and nothing behind it opens one: so all of a body is looked at twice at the
+/// most.
 fn line_end(bytes: &[u8]) -> usize {
     let first = bytes.iter().position(|&byte| byte == b'\n').unwrap_or(bytes.len());
     let series = unescaped_end(&bytes[..first], b" ");
@@ -379,7 +381,8 @@ mod tests {
         check("cpu value=1.5 12", "cpu 1.5 @12");
         check(
             "cpu,host=a,b=c idle=1,busy=-2i,n=3u 12",
-            "cpu_idle{b=\"c\",host=\"a\"} 1 @12; cpu_busy{b=\"c\",host=\"a\"} -2 @12; cpu_n{b=\"c\",host=\"a\"} 3 @12",
+            "cpu_idle{b=\"c\",host=\"a\"} 1 @12; cpu_busy{b=\"c\",host=\"a\"} -2 @12; \
+             cpu_n{b=\"c\",host=\"a\"} 3 @12",
         );
         check("a on=t,off=FALSE", "a_on 1 @7; a_off 0 @7");
         check("a f=\"x y\",g=1", "a_f \"x y\" @7; a_g 1 @7");

@@ -25,7 +25,8 @@ pub struct InputError {
     pub expected: Cow<'static, str>,
     /// What stands there.
     pub actual: String,
-    /// The piece is written as it should be, but what it says cannot be, such as counts of a histogram that fall.
+    /// The piece is written as it should be, but what it says cannot be, such as counts of a
+    /// histogram that fall.
     pub is_semantic: bool,
 }
 

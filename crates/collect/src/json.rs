@@ -1,8 +1,9 @@
 //! JSON tokenizer with byte offsets (RFC 8259).
 //!
-//! Documents may follow one another, and a key may be repeated: both carry meaning in HTTPTrap, and what
-//! stands before a syntax error has been seen before the error. Nesting deeper than [`NESTING_MAX`] is
-//! refused. Comments are no JSON, but some senders write them: [`Tokens::with_comments`].
+//! Documents may follow one another, and a key may be repeated: both carry meaning in HTTPTrap, and
+//! what stands before a syntax error has been seen before the error. Nesting deeper than
+//! [`NESTING_MAX`] is refused. Comments are no JSON, but some senders write them:
+//! [`Tokens::with_comments`].
 
 #![cfg_attr(
     not(test),

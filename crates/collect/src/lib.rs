@@ -1,8 +1,8 @@
 //! Decoders of ingest formats.
 //!
-//! Each source is a pure reader, one file each: it takes bytes and hands a [`Sink`] what it finds, with
-//! the place of whatever it cannot read. Nothing is converted: a foreign histogram keeps its buckets and
-//! its unit. [`detect`] tells the formats apart by content.
+//! Each source is a pure reader, one file each: it takes bytes and hands a [`Sink`] what it finds,
+//! with the place of whatever it cannot read. Nothing is converted: a foreign histogram keeps its
+//! buckets and its unit. [`detect`] tells the formats apart by content.
 #![forbid(unsafe_code)]
 
 pub mod circllhist;

@@ -17,8 +17,9 @@ pub(crate) enum InputLine<'a> {
     },
 }
 
-/// Calls `f` with each line and its number, from 1, until it breaks. No line is copied but those that
-/// lie across two fillings of the buffer. A byte order mark before the first line is passed over.
+/// Calls `f` with each line and its number, from 1, until it breaks. No line is copied but those
+/// that lie across two fillings of the buffer. A byte order mark before the first line is passed
+/// over.
 pub(crate) fn for_each_line(
     input: &mut dyn BufRead,
     bytes_max: usize,

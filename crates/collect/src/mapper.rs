@@ -24,8 +24,8 @@ pub struct MappingDefaults<'a> {
     pub labels: &'a [(String, String)],
     /// Unit of the values, where there is none.
     pub unit: Option<&'a Unit>,
-    /// When it was, where that is not said: nanoseconds since the Unix epoch. What happened is in the nanosecond
-    /// that is named, what was read was read then.
+    /// When it was, where that is not said: nanoseconds since the Unix epoch. What happened is in
+    /// the nanosecond that is named, what was read was read then.
     pub time: Option<i64>,
 }
 
@@ -97,7 +97,8 @@ impl MappingDefaults<'_> {
         if let (SampleTemporality::Cumulative, Some(created), None) =
             (reading.temporality, reading.start, reading.end)
         {
-            // Read now. Where its own clock says that it began later, nothing is known about its start.
+            // Read now. Where its own clock says that it began later, nothing is known about its
+            // start.
             let end = self.time.ok_or(UnmappedReason::NoTime)?;
             return Ok((created.min(end), end));
         }

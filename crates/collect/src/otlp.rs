@@ -1,13 +1,16 @@
 //! OTLP metrics: one `ExportMetricsServiceRequest`, in protocol buffers or in JSON, into rows.
 //!
-//! What becomes of each point, and which labels a series has: docs/formats/otlp.md. Histograms keep their buckets.
-//! A point that cannot be taken is refused by itself, with the reason; a message that is cut or no message is refused
-//! as a whole. JSON is written as protocol buffers first, so that there is one reader.
+//! What becomes of each point, and which labels a series has: docs/formats/otlp.md. Histograms keep
+//! their buckets. A point that cannot be taken is refused by itself, with the reason; a message
+//! that is cut or no message is refused as a whole. JSON is written as protocol buffers first, so
+//! that there is one reader.
 //!
-//! A series' key begins with a hash of resource, scope and metric, worked out once for all points of the metric; the
-//! attributes of the point follow as they came. So a known series costs no decoding of attributes.
+//! A series' key begins with a hash of resource, scope and metric, worked out once for all points
+//! of the metric; the attributes of the point follow as they came. So a known series costs no
+//! decoding of attributes.
 //!
-//! Source: opentelemetry-proto, `collector/metrics/v1/metrics_service.proto` and `metrics/v1/metrics.proto`;
+//! Source: opentelemetry-proto, `collector/metrics/v1/metrics_service.proto` and
+//! `metrics/v1/metrics.proto`;
 //! <https://opentelemetry.io/docs/specs/otlp/>.
 
 #![cfg_attr(
@@ -39,7 +42,8 @@ const MESSAGE_CHARS_MAX: usize = 300;
 pub struct OtlpSummary {
     /// Points that became rows.
     pub points: u64,
-    /// Points that say that there is no value now, where a series has no mark for that: no rows, and nothing lost.
+    /// Points that say that there is no value now, where a series has no mark for that: no rows,
+    /// and nothing lost.
     pub skipped: u64,
     /// Points that could not be taken.
     pub rejected: u64,
@@ -71,8 +75,8 @@ impl OtlpSummary {
     }
 }
 
-/// Reads a request in protocol buffers. `now` is when it came, in nanoseconds since the Unix epoch: the time of points
-/// that have none. After an error nothing of the request is to be taken.
+/// Reads a request in protocol buffers. `now` is when it came, in nanoseconds since the Unix epoch:
+/// the time of points that have none. After an error nothing of the request is to be taken.
 pub fn read_protobuf(
     body: &[u8],
     now: i64,

@@ -1,8 +1,8 @@
 //! Plain numbers, one per line; blank lines and `#` comments are skipped.
 //!
-//! With a unit of time each number becomes nanoseconds, rounded once: `1.1` in ms is 1100000 ns to the
-//! last bit. `nan` and `inf` are numbers. A line may have [`LINE_BYTES_MAX`] bytes. Memory does not grow
-//! with the input.
+//! With a unit of time each number becomes nanoseconds, rounded once: `1.1` in ms is 1100000 ns to
+//! the last bit. `nan` and `inf` are numbers. A line may have [`LINE_BYTES_MAX`] bytes. Memory does
+//! not grow with the input.
 
 #![cfg_attr(
     not(test),

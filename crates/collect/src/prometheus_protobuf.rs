@@ -1,5 +1,5 @@
-//! A scrape in Prometheus' protocol buffers: messages `io.prometheus.client.MetricFamily`, each after its length. The
-//! only form of a scrape that has native histograms.
+//! A scrape in Prometheus' protocol buffers: messages `io.prometheus.client.MetricFamily`, each
+//! after its length. The only form of a scrape that has native histograms.
 //!
 //! ```text
 //! MetricFamily  1 name, 2 help, 3 type (0 counter, 1 gauge, 2 summary, 3 untyped, 4 histogram, 5 gauge histogram),
@@ -9,9 +9,10 @@
 //! Summary       1 sample_count, 2 sample_sum (double), 3 quantile (1 quantile, 2 value; doubles), 4 created
 //! Timestamp     1 seconds, 2 nanos
 //! ```
-//! Kinds, units and names are those of the text form (`exposition.rs`). A histogram that is there in both forms is
-//! taken as the native one; double counts are taken if they are whole. A time stamp of 0 is none, as in Prometheus'
-//! scraper. Exemplars are skipped and counted. What is wrong within a family leaves the others as they are.
+//! Kinds, units and names are those of the text form (`exposition.rs`). A histogram that is there
+//! in both forms is taken as the native one; double counts are taken if they are whole. A time
+//! stamp of 0 is none, as in Prometheus' scraper. Exemplars are skipped and counted. What is wrong
+//! within a family leaves the others as they are.
 //!
 //! Source: prometheus/client_model v0.6.3, `io/prometheus/client/metrics.proto`.
 

@@ -1,16 +1,20 @@
 //! Prometheus' remote write, versions 1 and 2: a request to rows.
 //!
-//! A sample is a number of a series that counts or of a gauge: version 2 says which, by its metadata; where nobody
-//! says, names do (`convention.rs`). A classic histogram comes as its parts, each a series of numbers of its own, and
-//! stays that. A native histogram, exponential or with custom buckets, is a cumulative histogram on its own buckets;
-//! one whose reset hint is "gauge" is what was seen at its moment. Double counts are taken if they are whole.
+//! A sample is a number of a series that counts or of a gauge: version 2 says which, by its
+//! metadata; where nobody says, names do (`convention.rs`). A classic histogram comes as its parts,
+//! each a series of numbers of its own, and stays that. A native histogram, exponential or with
+//! custom buckets, is a cumulative histogram on its own buckets; one whose reset hint is "gauge" is
+//! what was seen at its moment. Double counts are taken if they are whole.
 //!
-//! Times are milliseconds. Since when something counts comes with each sample (version 2.0), or with the series (its
-//! draft rc.3, field 6). Staleness markers stay what they are. That of a histogram, which holds nothing else, is a
-//! number of the same name and labels: queries take both for one series. Exemplars and help are passed by.
+//! Times are milliseconds. Since when something counts comes with each sample (version 2.0), or
+//! with the series (its draft rc.3, field 6). Staleness markers stay what they are. That of a
+//! histogram, which holds nothing else, is a number of the same name and labels: queries take both
+//! for one series. Exemplars and help are passed by.
 //!
-//! Sources: <https://prometheus.io/docs/specs/prw/remote_write_spec/>, <https://prometheus.io/docs/specs/prw/remote_write_spec_2_0/>;
-//! prometheus v0.315.0, `prompb/types.proto`, `prompb/io/prometheus/write/v2/types.proto`, `storage/remote/write_handler.go`.
+//! Sources: <https://prometheus.io/docs/specs/prw/remote_write_spec/>,
+//! <https://prometheus.io/docs/specs/prw/remote_write_spec_2_0/>; prometheus v0.315.0,
+//! `prompb/types.proto`, `prompb/io/prometheus/write/v2/types.proto`,
+//! `storage/remote/write_handler.go`.
 
 mod request_series;
 mod row_writer;
@@ -50,8 +54,8 @@ pub struct WriteSummary {
     pub errors: Vec<String>,
 }
 
-/// Reads a request, decompressed. What is refused is counted and leaves the rest as it is; after an error the body is
-/// no request, and what `rows` took is to be thrown away.
+/// Reads a request, decompressed. What is refused is counted and leaves the rest as it is; after an
+/// error the body is no request, and what `rows` took is to be thrown away.
 pub fn read_request(
     version: RemoteWriteVersion,
     body: &[u8],
@@ -63,7 +67,8 @@ pub fn read_request(
     }
 }
 
-/// Undoes snappy's block format. A body that would have more than `max` bytes is refused before room is made for it.
+/// Undoes snappy's block format. A body that would have more than `max` bytes is refused before
+/// room is made for it.
 pub fn decompress(body: &[u8], max: usize) -> Result<Vec<u8>, InputError> {
     let wrong = |expected, found: String| InputError::new(InputPosition::Byte(0), expected, found);
     let damage = |error: snap::Error| wrong("a block of snappy".to_owned(), error.to_string());

@@ -4,9 +4,10 @@ use model::{Gap, Result, Sample, Series};
 
 /// Sink of rows, in input order.
 pub trait RowSink {
-    /// What follows is of the series that `key` stands for, up to the next call. The same key is always the same
-    /// series, so that `series` is asked only when the key is not known yet. A key holds everything that `series`
-    /// is made of, the kind included. After an error there is no series: samples have to wait for the next.
+    /// What follows is of the series that `key` stands for, up to the next call. The same key is
+    /// always the same series, so that `series` is asked only when the key is not known yet. A key
+    /// holds everything that `series` is made of, the kind included. After an error there is no
+    /// series: samples have to wait for the next.
     fn series(&mut self, key: &[u8], series: &mut dyn FnMut() -> Result<Series>) -> Result<()>;
     /// A sample of that series.
     fn sample(&mut self, sample: &Sample) -> Result<()>;

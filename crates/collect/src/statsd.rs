@@ -6,9 +6,9 @@
 //! ```
 //! <https://github.com/statsd/statsd/blob/master/docs/metric_types.md>, and
 //! <https://docs.datadoghq.com/developers/dogstatsd/datagram_shell/> for what stands behind the type, several values
-//! in a line (but of a set, whose members may hold colons), events and service checks. A name is any UTF-8 without
-//! a colon. Container and environment are passed over. What a line weighs and which interval it belongs to is up to
-//! the caller: there is no clock here.
+//! in a line (but of a set, whose members may hold colons), events and service checks. A name is
+//! any UTF-8 without a colon. Container and environment are passed over. What a line weighs and
+//! which interval it belongs to is up to the caller: there is no clock here.
 
 #![cfg_attr(
     not(test),
@@ -18,8 +18,8 @@
 use crate::decimal;
 use crate::input_error::{InputError, InputPosition, quote};
 
-/// The smallest sample rate: one line stands for a billion values at the most, so that a count of them does not
-/// overflow by a few lines.
+/// The smallest sample rate: one line stands for a billion values at the most, so that a count of
+/// them does not overflow by a few lines.
 pub const RATE_MIN: f64 = 1e-9;
 
 /// Metric type.

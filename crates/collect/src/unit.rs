@@ -124,8 +124,8 @@ impl Quantity {
         self.unit.as_ref()
     }
 
-    /// The amount in another unit; `None` if the two measure different things. An amount without unit is
-    /// taken to be in the unit asked for.
+    /// The amount in another unit; `None` if the two measure different things. An amount without
+    /// unit is taken to be in the unit asked for.
     pub fn value_in(&self, unit: Option<&Unit>) -> Option<f64> {
         let bytes = self.decimal.as_bytes();
         let plain = || decimal::parse(bytes);

@@ -89,8 +89,8 @@ fn dir_or_current(dir: &Path) -> &Path {
 struct OsFile(fs::File);
 
 impl Drop for OsFile {
-    /// Closing is not enough: maps of the file keep what the lock belongs to, and so does, for a moment,
-    /// a child process that another thread is just starting.
+    /// Closing is not enough: maps of the file keep what the lock belongs to, and so does, for a
+    /// moment, a child process that another thread is just starting.
     fn drop(&mut self) {
         let _ = self.0.unlock();
     }

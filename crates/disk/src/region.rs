@@ -1,9 +1,10 @@
 //! Shared memory regions; the one file of the crate with `unsafe`.
 //!
-//! A region is seen as atomics and never as bytes: another process may write any of it at any time, which
-//! a `&[u8]` would rule out. Its first [`WAKE_BYTES`] are words of 32 bits to wait on, the rest words of
-//! 64 bits, so that no word is ever accessed in two widths. The byte order is the machine's; what is
-//! stored is little endian because topdeck runs on nothing else (`os.rs` refuses to compile elsewhere).
+//! A region is seen as atomics and never as bytes: another process may write any of it at any time,
+//! which a `&[u8]` would rule out. Its first [`WAKE_BYTES`] are words of 32 bits to wait on, the
+//! rest words of 64 bits, so that no word is ever accessed in two widths. The byte order is the
+//! machine's; what is stored is little endian because topdeck runs on nothing else (`os.rs` refuses
+//! to compile elsewhere).
 #![allow(unsafe_code, reason = "maps files; each use carries its argument")]
 
 use std::fmt;
@@ -34,19 +35,22 @@ enum RegionOwner {
     Mapping,
     /// A mapping of no file, undone by `drop`.
     Anonymous,
-    /// Memory of this process. When it stands for a simulated file, which several regions may share, then
-    /// with a token: it is dropped with the region, so that the file knows whether it is mapped.
+    /// Memory of this process. When it stands for a simulated file, which several regions may
+    /// share, then with a token: it is dropped with the region, so that the file knows whether it
+    /// is mapped.
     Heap { _words: Arc<[AtomicU64]>, file: Option<Arc<()>> },
 }
 
-// SAFETY: all access goes through atomics, which any thread may use; the memory lives as long as `self`.
+// SAFETY: all access goes through atomics, which any thread may use; the memory lives as long as
+// `self`.
 unsafe impl Send for Region {}
 // SAFETY: as above.
 unsafe impl Sync for Region {}
 
 impl Region {
-    /// Maps the first `len` bytes of a file, shared. Reading past the file's end would kill the process
-    /// (SIGBUS), so a file that is shorter is refused, and [`crate::File::map`] says never to cut it.
+    /// Maps the first `len` bytes of a file, shared. Reading past the file's end would kill the
+    /// process (SIGBUS), so a file that is shorter is refused, and [`crate::File::map`] says never
+    /// to cut it.
     pub(crate) fn map(file: &File, len: u64) -> io::Result<Region> {
         let len = Region::check_len(len, file.metadata()?.len())?;
         let flags = MapFlags::SHARED | MapFlags::POPULATE;
@@ -58,7 +62,8 @@ impl Region {
         Ok(Region { base, len, owner: RegionOwner::Mapping })
     }
 
-    /// The length of a region over the first `len` bytes of a file that has `file_len`, or why there is none.
+    /// The length of a region over the first `len` bytes of a file that has `file_len`, or why
+    /// there is none.
     pub fn check_len(len: u64, file_len: u64) -> io::Result<usize> {
         let size = checked_len(len)?;
         if file_len < len {
@@ -76,23 +81,23 @@ impl Region {
         Ok(Region { base, len, owner: RegionOwner::Heap { _words: words, file: None } })
     }
 
-    /// Memory that only this process has, zero at first: a mapping of its own, of which nothing is there until it is
-    /// touched, in pages of the smallest size. For measuring what mapping costs; an allocator keeps memory and gives
-    /// it again.
+    /// Memory that only this process has, zero at first: a mapping of its own, of which nothing is
+    /// there until it is touched, in pages of the smallest size. For measuring what mapping costs;
+    /// an allocator keeps memory and gives it again.
     pub fn anonymous(len: u64) -> io::Result<Region> {
         let len = checked_len(len)?;
         let protection = ProtFlags::READ | ProtFlags::WRITE;
         // SAFETY: a new mapping at an address of the kernel's choice touches no memory of ours.
         let base = unsafe { mmap_anonymous(ptr::null_mut(), len, protection, MapFlags::PRIVATE)? };
-        // SAFETY: the range is the mapping just made, and the size of its pages changes no contents. A kernel without
-        // huge pages refuses, and has none to be kept from.
+        // SAFETY: the range is the mapping just made, and the size of its pages changes no
+        // contents. A kernel without huge pages refuses, and has none to be kept from.
         let _ = unsafe { madvise(base, len, Advice::LinuxNoHugepage) };
         let base = NonNull::new(base.cast()).ok_or(io::ErrorKind::AddrNotAvailable)?;
         Ok(Region { base, len, owner: RegionOwner::Anonymous })
     }
 
-    /// The first `len` bytes of memory that stands for a simulated file. Whoever else has the words must
-    /// leave the first [`WAKE_BYTES`] of them alone.
+    /// The first `len` bytes of memory that stands for a simulated file. Whoever else has the words
+    /// must leave the first [`WAKE_BYTES`] of them alone.
     pub fn from_words(words: Arc<[AtomicU64]>, len: usize, token: Arc<()>) -> Region {
         let fits = len.is_multiple_of(8) && len > WAKE_BYTES && len <= words.len() * 8;
         assert!(fits, "BUG: a region of {len} bytes over {} words", words.len());
@@ -108,20 +113,21 @@ impl Region {
     /// A word to wait on, `index` below 64; each has a cache line of its own.
     pub fn wake_word(&self, index: usize) -> &AtomicU32 {
         assert!(index < WAKE_BYTES / 64, "BUG: there is no wake word {index}");
-        // SAFETY: the byte index * 64 lies in the first WAKE_BYTES, which `checked` and `over_file` saw to be
-        // there; it is aligned as the base is (to 8 at least), and these bytes are used as u32 only. The
-        // memory lives as long as the reference, which borrows `self`.
+        // SAFETY: the byte index * 64 lies in the first WAKE_BYTES, which `checked` and `over_file`
+        // saw to be there; it is aligned as the base is (to 8 at least), and these bytes are used
+        // as u32 only. The memory lives as long as the reference, which borrows `self`.
         unsafe { AtomicU32::from_ptr(self.base.add(index * 64).cast().as_ptr()) }
     }
 
-    /// Tells the processor that a word will soon be written, so that the write does not have to wait for the
-    /// cache line. Nothing else changes; where there is no such instruction, nothing at all.
+    /// Tells the processor that a word will soon be written, so that the write does not have to
+    /// wait for the cache line. Nothing else changes; where there is no such instruction, nothing
+    /// at all.
     #[inline]
     pub fn prefetch_for_write(&self, index: usize) {
         let word: &AtomicU64 = &self[index];
         #[cfg(all(target_arch = "x86_64", not(miri)))]
-        // SAFETY: a prefetch is a hint: it reads and writes nothing and cannot fault, whatever the address,
-        // and this one is that of a word of ours.
+        // SAFETY: a prefetch is a hint: it reads and writes nothing and cannot fault, whatever the
+        // address, and this one is that of a word of ours.
         unsafe {
             use std::arch::x86_64::{_MM_HINT_ET0, _mm_prefetch};
             _mm_prefetch::<_MM_HINT_ET0>(ptr::from_ref(word).cast());
@@ -130,8 +136,8 @@ impl Region {
         let _ = word;
     }
 
-    /// Waits until the wake word is no longer `seen`, someone calls [`Region::wake`], or the time is over.
-    /// May also return for no reason. Whether the time was over.
+    /// Waits until the wake word is no longer `seen`, someone calls [`Region::wake`], or the time
+    /// is over. May also return for no reason. Whether the time was over.
     pub fn wait(&self, index: usize, seen: u32, timeout: Option<Duration>) -> bool {
         let timeout = timeout.map(|d: Duration| futex::Timespec {
             tv_sec: i64::try_from(d.as_secs()).unwrap_or(i64::MAX),
@@ -157,9 +163,10 @@ impl Deref for Region {
 
     fn deref(&self) -> &[AtomicU64] {
         let count = (self.len - WAKE_BYTES) / 8;
-        // SAFETY: `count` words from WAKE_BYTES on end at `len` at the latest, which `checked` and `over_file` saw
-        // to be at least that; WAKE_BYTES is a multiple of 8 and the base aligned to 8. Atomics may
-        // be shared with whoever else maps the memory. It lives as long as the reference, which borrows `self`.
+        // SAFETY: `count` words from WAKE_BYTES on end at `len` at the latest, which `checked` and
+        // `over_file` saw to be at least that; WAKE_BYTES is a multiple of 8 and the base aligned
+        // to 8. Atomics may be shared with whoever else maps the memory. It lives as long as the
+        // reference, which borrows `self`.
         unsafe { std::slice::from_raw_parts(self.base.add(WAKE_BYTES).cast().as_ptr(), count) }
     }
 }
@@ -167,7 +174,8 @@ impl Deref for Region {
 impl Drop for Region {
     fn drop(&mut self) {
         if let RegionOwner::Mapping | RegionOwner::Anonymous = self.owner {
-            // SAFETY: base and len are those of `mmap` or `mmap_anonymous`, and all references borrowed `self`, which is ending.
+            // SAFETY: base and len are those of `mmap` or `mmap_anonymous`, and all references
+            // borrowed `self`, which is ending.
             let undone = unsafe { munmap(self.base.as_ptr().cast(), self.len) };
             debug_assert!(undone.is_ok(), "BUG: munmap: {undone:?}");
         }
@@ -186,8 +194,8 @@ impl fmt::Debug for Region {
     }
 }
 
-/// The length as `usize`, when there is room for the wake words and at least one other. No memory is
-/// longer than `isize::MAX`.
+/// The length as `usize`, when there is room for the wake words and at least one other. No memory
+/// is longer than `isize::MAX`.
 fn checked_len(len: u64) -> io::Result<usize> {
     let size = isize::try_from(len).map_err(|_| io::ErrorKind::OutOfMemory)? as usize;
     if size.is_multiple_of(8) && size > WAKE_BYTES {

@@ -1,4 +1,5 @@
-//! A program that measures with the `metrics` crate: one line shows it to the host. `cargo run -p topdeck-facade --example metrics`
+//! A program that measures with the `metrics` crate: one line shows it to the host.
+//! `cargo run -p topdeck-facade --example metrics`
 
 use metrics::{Unit, counter, describe_histogram, histogram};
 

@@ -1,4 +1,5 @@
-//! A program with spans: one line shows to the host how long they take and which are open. `cargo run -p topdeck-facade --example tracing`
+//! A program with spans: one line shows to the host how long they take and which are open.
+//! `cargo run -p topdeck-facade --example tracing`
 
 use std::time::Duration;
 

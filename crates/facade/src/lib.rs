@@ -6,8 +6,8 @@
 //! # Ok::<(), facade::Error>(())
 //! ```
 //!
-//! Where there is no shared memory, nothing is recorded and the program goes on; [`status`] says why. Features `metrics` and
-//! `tracing` are on by default.
+//! Where there is no shared memory, nothing is recorded and the program goes on; [`status`] says
+//! why. Features `metrics` and `tracing` are on by default.
 #![forbid(unsafe_code)]
 
 mod error;

@@ -1,8 +1,9 @@
 //! The `metrics` crate: what its macros record goes to shared memory.
 //!
-//! A series is registered when it is recorded to for the first time, with the description that its name has by then. Counters
-//! and gauges are what they are there. Histograms of shared memory count whole numbers, so what is recorded is multiplied and rounded
-//! to the nearest, by the unit that the name is described with, or else ends with (`_seconds`, `_ms`, `_bytes` …):
+//! A series is registered when it is recorded to for the first time, with the description that its
+//! name has by then. Counters and gauges are what they are there. Histograms of shared memory count
+//! whole numbers, so what is recorded is multiplied and rounded to the nearest, by the unit that
+//! the name is described with, or else ends with (`_seconds`, `_ms`, `_bytes` …):
 //!
 //! | unit | counted in | greatest |
 //! |---|---|---|
@@ -30,7 +31,8 @@ use cache::MetricCache;
 use counter::CounterState;
 use histogram::ScaledHistogram;
 
-/// What the macros of the `metrics` crate record goes to shared memory from now on. Fails only if there is another recorder.
+/// What the macros of the `metrics` crate record goes to shared memory from now on. Fails only if
+/// there is another recorder.
 pub fn install() -> Result<()> {
     ::metrics::set_global_recorder(MetricsRecorder).map_err(|_| Error::Recorder)
 }

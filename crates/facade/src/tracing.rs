@@ -7,8 +7,8 @@
 //! | `spans` | spans that are open: since when, with tags `span` and `target`, and the span's id |
 //! | `events_total{level,target}` | events at the levels error and warn |
 //!
-//! Names come from the program's text alone: values of fields are never looked at, so there are as many series as places in the
-//! program, however long it runs.
+//! Names come from the program's text alone: values of fields are never looked at, so there are as
+//! many series as places in the program, however long it runs.
 
 mod callsites;
 mod span;
@@ -28,15 +28,16 @@ use span::{EventCallsite, OpenSpan, SpanCallsite};
 static SPAN_CALLSITES: LazyLock<CallsiteMap<SpanCallsite>> = LazyLock::new(CallsiteMap::new);
 static EVENT_CALLSITES: LazyLock<CallsiteMap<EventCallsite>> = LazyLock::new(CallsiteMap::new);
 
-/// What the program traces goes to shared memory from now on, and nowhere else. Fails only if there is another subscriber: that
-/// one is given [`layer`] instead.
+/// What the program traces goes to shared memory from now on, and nowhere else. Fails only if there
+/// is another subscriber: that one is given [`layer`] instead.
 pub fn install() -> Result<()> {
     let subscriber = Registry::default().with(layer());
     dispatcher::set_global_default(dispatcher::Dispatch::new(subscriber))
         .map_err(|_| Error::Subscriber)
 }
 
-/// A layer for a subscriber that has others: `tracing_subscriber::registry().with(facade::tracing::layer())`.
+/// A layer for a subscriber that has others:
+/// `tracing_subscriber::registry().with(facade::tracing::layer())`.
 pub fn layer() -> Layer {
     Layer { records_busy: true }
 }

@@ -15,13 +15,14 @@ use crate::handle::{
 };
 use crate::{error, pointer};
 
-/// The layout that the header writes by: one of another is given no lane, and all its records go through the library.
+/// The layout that the header writes by: one of another is given no lane, and all its records go
+/// through the library.
 const LAYOUT: u32 = shm::layout::VERSION as u32;
 /// Labels of a series, and tags in a call, at the most: more than find room.
 const LABELS_MAX: usize = 4096;
 
-/// Makes this process's file of metrics if there is none yet, as the first registration does by itself. 0; or -1 where there can be
-/// none, and `td_error` says why.
+/// Makes this process's file of metrics if there is none yet, as the first registration does by
+/// itself. 0; or -1 where there can be none, and `td_error` says why.
 #[unsafe(no_mangle)]
 extern "C" fn td_open() -> c_int {
     catch_errors(|| {
@@ -30,8 +31,8 @@ extern "C" fn td_open() -> c_int {
     })
 }
 
-/// Writes the path of this process's file, cut to `size` bytes with the zero byte at its end. How many bytes the path has without
-/// that; 0 where there is no file, and `td_error` says why.
+/// Writes the path of this process's file, cut to `size` bytes with the zero byte at its end. How
+/// many bytes the path has without that; 0 where there is no file, and `td_error` says why.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn td_path(buffer: *mut c_char, size: usize) -> usize {
     let mut length = 0;
@@ -46,7 +47,8 @@ unsafe extern "C" fn td_path(buffer: *mut c_char, size: usize) -> usize {
     length
 }
 
-/// Why the last call failed that failed on this thread; empty if none did. Valid until the next one fails.
+/// Why the last call failed that failed on this thread; empty if none did. Valid until the next one
+/// fails.
 #[unsafe(no_mangle)]
 extern "C" fn td_error() -> *const c_char {
     error::last_error()
@@ -59,7 +61,8 @@ extern "C" fn td_version() -> *const c_char {
     VERSION.as_ptr().cast()
 }
 
-/// Registers a counter, or finds the one of the same name, labels and unit. 0; or -1, and `*metric` is zero.
+/// Registers a counter, or finds the one of the same name, labels and unit. 0; or -1, and `*metric`
+/// is zero.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn td_register_counter(what: *const Description, metric: *mut Counter) -> c_int {
     // SAFETY: what is needed is what the header asks of the caller.
@@ -112,7 +115,8 @@ unsafe extern "C" fn td_register_histogram(
     unsafe { register(what, metric, |word| Histogram { word }, shm::MetricBuilder::histogram) }
 }
 
-/// Registers a table of operations in flight, or finds it; `tags` are the names of up to four tags that an operation may have.
+/// Registers a table of operations in flight, or finds it; `tags` are the names of up to four tags
+/// that an operation may have.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn td_register_in_flight(
     what: *const Description,
@@ -131,7 +135,8 @@ unsafe extern "C" fn td_register_in_flight(
     unsafe { register(what, metric, |word| InFlight { word }, in_flight) }
 }
 
-/// Registers a heartbeat that means to come every `every_ns` nanoseconds, 0 if it does not say; or finds it.
+/// Registers a heartbeat that means to come every `every_ns` nanoseconds, 0 if it does not say; or
+/// finds it.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn td_register_heartbeat(
     what: *const Description,
@@ -143,7 +148,8 @@ unsafe extern "C" fn td_register_heartbeat(
     unsafe { register(what, metric, |word| Heartbeat { word }, heartbeat) }
 }
 
-/// Makes the value of a tag. Each different text takes room in the file, for ever: a device, a route, not a request's number.
+/// Makes the value of a tag. Each different text takes room in the file, for ever: a device, a
+/// route, not a request's number.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn td_tag_intern(text: *const c_char, tag: *mut Tag) -> c_int {
     // SAFETY: the caller has room for one, or gives NULL.
@@ -222,8 +228,9 @@ extern "C" fn td_heartbeat_beat(heartbeat: Heartbeat) {
     catch_panic((), || heartbeat.beat());
 }
 
-/// An operation begins, now; `number` is the program's own (a request's, a block's), and `tags` are values in the order of the names that
-/// were registered; those that are missing, or that cannot be read, are not shown. It must be ended, on any thread.
+/// An operation begins, now; `number` is the program's own (a request's, a block's), and `tags` are
+/// values in the order of the names that were registered; those that are missing, or that cannot be
+/// read, are not shown. It must be ended, on any thread.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn td_operation_begin(
     in_flight: InFlight,
@@ -252,12 +259,14 @@ unsafe extern "C" fn td_operation_end(operation: *mut Operation) {
     let words = held.words;
     // SAFETY: as above.
     unsafe { pointer::write_output(operation, Operation::default()) };
-    // SAFETY: they are zeros, or what `td_operation_begin` gave; they are handed back once, as the header asks and the zeros see to.
+    // SAFETY: they are zeros, or what `td_operation_begin` gave; they are handed back once, as the
+    // header asks and the zeros see to.
     let operation = unsafe { ffi_handles::operation_from_raw(words) };
     catch_panic((), || drop(operation));
 }
 
-/// Now: nanoseconds of CLOCK_MONOTONIC. Who sees what a thread did after a reading reads no lesser time.
+/// Now: nanoseconds of CLOCK_MONOTONIC. Who sees what a thread did after a reading reads no lesser
+/// time.
 #[unsafe(no_mangle)]
 extern "C" fn td_now() -> u64 {
     catch_panic(0, clock::now)
@@ -275,7 +284,8 @@ extern "C" fn td_stopwatch_elapsed_ns(since: Stopwatch) -> u64 {
     catch_panic(0, || clock::Stopwatch::from_bits(since.start).elapsed_ns())
 }
 
-/// Of `td_count` and `td_adjust`: counts where the lane has no room yet, and has `*here` point at it from now on.
+/// Of `td_count` and `td_adjust`: counts where the lane has no room yet, and has `*here` point at
+/// it from now on.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn td_counter_add_slow_(
     here: *mut *const Lane,
@@ -283,7 +293,8 @@ unsafe extern "C" fn td_counter_add_slow_(
     counter: Counter,
     n: u64,
 ) {
-    // SAFETY: the word is 0 or one that was given for a counter or an up-down gauge, which have the same cell.
+    // SAFETY: the word is 0 or one that was given for a counter or an up-down gauge, which have the
+    // same cell.
     let counter: shm::Counter = unsafe { ffi_handles::metric_from_raw(counter.word) };
     catch_panic((), || counter.add(n));
     // SAFETY: `here` is the header's own.
@@ -340,7 +351,8 @@ where
 }
 
 /// # Safety
-/// It points at a description, whose pointers point at what they say, or are NULL; or is NULL itself.
+/// It points at a description, whose pointers point at what they say, or are NULL; or is NULL
+/// itself.
 unsafe fn to_metric_builder(what: *const Description) -> Result<shm::MetricBuilder, FfiError> {
     // SAFETY: as the caller promises.
     let (what, name, unit, help, labels) = unsafe {

@@ -36,7 +36,8 @@ thread_local! {
 
 /// Does something that may fail: 0, or -1 with the reason kept for `td_error`.
 pub(crate) fn catch_errors(work: impl FnOnce() -> Result<(), FfiError>) -> c_int {
-    // A call that panicked did not get to what it was to change, or changed what is made of atomics.
+    // A call that panicked did not get to what it was to change, or changed what is made of
+    // atomics.
     let done = catch_unwind(AssertUnwindSafe(work)).unwrap_or(Err(FfiError::Panic));
     match done {
         Ok(()) => 0,

@@ -1,6 +1,7 @@
 /*
- * The fast way: what stands here is compiled into the program. It writes as crates/shm/src/cells.rs does, at the same places; a library
- * with other places gives it no lane, and then each record is a call.
+ * The fast way: what stands here is compiled into the program. It writes as crates/shm/src/cells.rs
+ * does, at the same places; a library with other places gives it no lane, and then each record is a
+ * call.
  */
 #define TD_LAYOUT @LAYOUT@
 

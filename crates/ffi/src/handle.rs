@@ -12,7 +12,8 @@ pub(crate) struct Label {
     pub(crate) value: *const c_char,
 }
 
-/// What a metric is. All but the name may be zero. Texts are UTF-8, end with a zero byte, and are copied.
+/// What a metric is. All but the name may be zero. Texts are UTF-8, end with a zero byte, and are
+/// copied.
 #[repr(C)]
 pub(crate) struct Description {
     /// Its name, 1 to 4,096 bytes.
@@ -73,7 +74,8 @@ pub(crate) struct Text {
     pub(crate) word: u64,
 }
 
-/// Counts whole numbers by their size, at most 1.08 % off; their count, sum, least and greatest are exact. Times are nanoseconds.
+/// Counts whole numbers by their size, at most 1.08 % off; their count, sum, least and greatest are
+/// exact. Times are nanoseconds.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub(crate) struct Histogram {

@@ -103,7 +103,8 @@ pub(crate) unsafe fn write_output<T: Copy>(at: *mut T, value: T) {
 pub(crate) unsafe fn copy_text(text: &[u8], buffer: *mut c_char, size: usize) {
     let Some(most) = size.checked_sub(1).filter(|_| !buffer.is_null()) else { return };
     let length = text.len().min(most);
-    // SAFETY: `length` and the zero byte behind it are within `size`; `text` is ours, so that they do not overlap.
+    // SAFETY: `length` and the zero byte behind it are within `size`; `text` is ours, so that they
+    // do not overlap.
     unsafe {
         ptr::copy_nonoverlapping(text.as_ptr().cast(), buffer, length);
         buffer.add(length).write(0);

@@ -23,8 +23,8 @@ impl ExponentialBackoff {
         self.failures = 0;
     }
 
-    /// It failed: how long to wait. `asked` is what the other side asks for; `slowly` where waiting does not
-    /// help and somebody has to do something.
+    /// It failed: how long to wait. `asked` is what the other side asks for; `slowly` where waiting
+    /// does not help and somebody has to do something.
     pub(crate) fn next_delay(
         &mut self,
         asked: Option<Duration>,

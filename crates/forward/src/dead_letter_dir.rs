@@ -1,8 +1,10 @@
-//! The folder for batches that a remote rejects: `dead-letter/REMOTE/SEQUENCE.request`, a parcel that can be sent again by
-//! hand (`docs/agent.md` says how), or `SEQUENCE.batch`, the bytes as they were in the journal, of what can be no
-//! parcel; and beside it `SEQUENCE.reason`, a line that says why.
+//! The folder for batches that a remote rejects: `dead-letter/REMOTE/SEQUENCE.request`, a parcel
+//! that can be sent again by hand (`docs/agent.md` says how), or `SEQUENCE.batch`, the bytes as
+//! they were in the journal, of what can be no parcel; and beside it `SEQUENCE.reason`, a line that
+//! says why.
 //!
-//! At most [`BYTES_MAX`] per site are kept. What comes beyond is told as a gap like all others, and its bytes are gone.
+//! At most [`BYTES_MAX`] per site are kept. What comes beyond is told as a gap like all others, and
+//! its bytes are gone.
 
 use std::fs::{self, File};
 use std::io::Write;

@@ -44,7 +44,8 @@ pub enum Error {
         source: std::io::Error,
     },
     /// The file of the agent's key cannot be read or made.
-    #[error("cannot use the key {}: {cause}; put the file back from a copy, or remove it and have each remote forget the key", path.display())]
+    #[error("cannot use the key {}: {cause}; put the file back from a copy, or remove it and have \
+             each remote forget the key", path.display())]
     Key {
         /// The file.
         path: std::path::PathBuf,

@@ -38,8 +38,8 @@ pub struct Forward {
 }
 
 impl Forward {
-    /// Starts a task for each site, in the runtime in which it is called. A site that is new gets everything that
-    /// the journal still has.
+    /// Starts a task for each site, in the runtime in which it is called. A site that is new gets
+    /// everything that the journal still has.
     pub fn start(settings: Settings, intake: Arc<Intake>) -> Result<Forward> {
         settings.check()?;
         let (stop, stopped) = watch::channel(None);
@@ -116,7 +116,8 @@ impl Forward {
         }
     }
 
-    /// Whether other settings make it another one. What is in files of certificates may have changed: these count.
+    /// Whether other settings make it another one. What is in files of certificates may have
+    /// changed: these count.
     pub fn needs_restart(&self, settings: &Settings) -> bool {
         self.settings != *settings || settings.remotes.iter().any(|site| site.tls.has_files())
     }
@@ -126,8 +127,8 @@ impl Forward {
         self.status_handle().status()
     }
 
-    /// Places of sites that are in the settings no more. They hold what those sites did not get, and so the
-    /// journal fills up, until the sites come back or their subscribers are removed.
+    /// Places of sites that are in the settings no more. They hold what those sites did not get,
+    /// and so the journal fills up, until the sites come back or their subscribers are removed.
     pub fn orphaned_subscribers(&self) -> Result<Vec<OrphanedSubscriber>> {
         self.status_handle().orphaned_subscribers()
     }
@@ -142,8 +143,8 @@ impl Forward {
         }
     }
 
-    /// Sends what is left, for as long as the settings allow, and ends the tasks. What was not acknowledged
-    /// stays in the journal.
+    /// Sends what is left, for as long as the settings allow, and ends the tasks. What was not
+    /// acknowledged stays in the journal.
     pub async fn stop(self) {
         self.stop.send_replace(Some(Instant::now() + self.settings.stop_grace));
         for task in self.tasks {

@@ -1,7 +1,7 @@
 //! Forward reader: journal records to forward requests.
 //!
-//! A parcel ends with the frame in which it reaches [`PARCEL_BYTES`]: to go back into a frame would mean to read its
-//! segment from the beginning.
+//! A parcel ends with the frame in which it reaches [`PARCEL_BYTES`]: to go back into a frame would
+//! mean to read its segment from the beginning.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -304,8 +304,8 @@ impl PackContext<'_> {
         })
     }
 
-    /// A batch as a parcel that anybody can send again. To the site it comes from somebody else: the agent's own
-    /// sequence has passed it.
+    /// A batch as a parcel that anybody can send again. To the site it comes from somebody else:
+    /// the agent's own sequence has passed it.
     fn standalone_request(
         &self,
         record: &journal::Record<'_>,
@@ -342,8 +342,9 @@ fn gap_entry(gap: journal::RecordGap) -> RequestEntry {
     }
 }
 
-/// What of a gap is to be told a site that has everything before `has`, and may have it before `unanswered`. What it
-/// may have ends a piece of its own, with the sequence that it had then: so nothing is told twice.
+/// What of a gap is to be told a site that has everything before `has`, and may have it before
+/// `unanswered`. What it may have ends a piece of its own, with the sequence that it had then: so
+/// nothing is told twice.
 fn split_gap(gap: &journal::RecordGap, has: u64, unanswered: u64) -> Vec<journal::RecordGap> {
     let end = gap.positions.end;
     let start = gap.positions.start.max(has);
@@ -357,8 +358,8 @@ fn split_gap(gap: &journal::RecordGap, has: u64, unanswered: u64) -> Vec<journal
     pieces.map(piece).collect()
 }
 
-/// What the journal is missing, as a batch, and when it ends. If it is not known when that was, it was since
-/// `seen`, and before `now`.
+/// What the journal is missing, as a batch, and when it ends. If it is not known when that was, it
+/// was since `seen`, and before `now`.
 fn encode_gap(gap: &journal::RecordGap, seen: i64, now: i64) -> (Vec<u8>, i64) {
     let (start, end) = match &gap.time {
         Some(time) => (*time.start(), *time.end()),

@@ -1,17 +1,21 @@
 //! Replication of batches to remotes, one cursor each.
 //!
-//! A site is another topdeck. For each there is a subscriber of the journal, "site NAME" (a name on disk, of earlier versions), that holds what the site
-//! does not have yet, and a task that reads what is durable here, sends it, and moves the subscriber when the site
-//! says that it is durable there. Sites do not wait for each other.
+//! A site is another topdeck. For each there is a subscriber of the journal, "site NAME" (a name on
+//! disk, of earlier versions), that holds what the site does not have yet, and a task that reads
+//! what is durable here, sends it, and moves the subscriber when the site says that it is durable
+//! there. Sites do not wait for each other.
 //!
-//! What a site has is in a book of its own, see [`intake::Hop`]: the audit holds it to the journal's.
+//! What a site has is in a book of its own, see [`intake::Hop`]: the audit holds it to the
+//! journal's.
 //!
-//! A batch goes as (journal's number, its position): the site knows a repeat whatever was restarted in between, so
-//! what is not answered is sent again. What the journal has dropped goes as a gap. Nothing is skipped in silence: what
-//! a site will not take for good is set aside in a folder, and the site is told a gap in its place.
+//! A batch goes as (journal's number, its position): the site knows a repeat whatever was restarted
+//! in between, so what is not answered is sent again. What the journal has dropped goes as a gap.
+//! Nothing is skipped in silence: what a site will not take for good is set aside in a folder, and
+//! the site is told a gap in its place.
 //!
-//! Memory per site: a parcel of about 3 MiB, the same compressed, and the reader's two frames, whatever the
-//! backlog. The format of parcels is in `model::Parcel`, the way they travel in `docs/formats/forward.md`.
+//! Memory per site: a parcel of about 3 MiB, the same compressed, and the reader's two frames,
+//! whatever the backlog. The format of parcels is in `model::Parcel`, the way they travel in
+//! `docs/formats/forward.md`.
 #![forbid(unsafe_code)]
 
 mod backoff;

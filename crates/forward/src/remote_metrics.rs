@@ -38,7 +38,8 @@ impl RemoteMetrics {
         let records = |outcome| {
             meter.counter(
                 "topdeck_forward_records_total",
-                "records for another site, by what became of them; sent counts batches, each time they go out",
+                "records for another site, by what became of them; sent counts batches, each time \
+                 they go out",
                 &[("remote", site), ("outcome", outcome)],
             )
         };

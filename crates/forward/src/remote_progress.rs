@@ -1,9 +1,10 @@
 //! Acknowledged progress of a remote, persisted as a ledger.
 //!
-//! The book is written with the position it has come to, and only then does the site's subscriber move there. So
-//! reading goes on where the book ends, whatever happened in between; if the process is killed, what was acknowledged
-//! since the book was written is sent again, and the site knows it. That is at most [`SAVE_BYTES`] or what came in
-//! [`SAVE_AFTER`], for which a parcel does not cost a synchronisation.
+//! The book is written with the position it has come to, and only then does the site's subscriber
+//! move there. So reading goes on where the book ends, whatever happened in between; if the process
+//! is killed, what was acknowledged since the book was written is sent again, and the site knows
+//! it. That is at most [`SAVE_BYTES`] or what came in [`SAVE_AFTER`], for which a parcel does not
+//! cost a synchronisation.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -45,7 +46,8 @@ impl DownstreamHop for RemoteProgress {
 }
 
 impl RemoteProgress {
-    /// Opens the book of a hop whose subscriber is at `position`; a new one if that is new, or the book is not its.
+    /// Opens the book of a hop whose subscriber is at `position`; a new one if that is new, or the
+    /// book is not its.
     pub(crate) fn open(
         intake: &Intake,
         hop: &str,

@@ -41,8 +41,8 @@ impl RemoteResponse {
         }
     }
 
-    /// Reads the answer to a parcel with sequences above `committed`, up to `last`. What it says of others is not
-    /// believed: it is not about this parcel.
+    /// Reads the answer to a parcel with sequences above `committed`, up to `last`. What it says of
+    /// others is not believed: it is not about this parcel.
     pub(crate) fn parse(response: &Response<Bytes>, committed: u64, last: u64) -> RemoteResponse {
         let status = response.status();
         let said = header_number(response.headers(), ACKED_SEQUENCE_HEADER);

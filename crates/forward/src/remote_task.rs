@@ -118,8 +118,8 @@ impl Restartable for RemoteTask {
 }
 
 impl RemoteTask {
-    /// Writes the book of what the site has, and moves its subscriber; that is moved after the next start if it is
-    /// not open now.
+    /// Writes the book of what the site has, and moves its subscriber; that is moved after the next
+    /// start if it is not open now.
     async fn save(&self, supply: Option<ForwardReader>) -> Result<()> {
         let (ledger, now) = (Arc::clone(&self.progress), self.intake.now());
         let work = move || match supply {
@@ -202,7 +202,8 @@ impl RemoteTask {
                 if answer.disposition == Disposition::Accepted {
                     self.metrics.request_duration.record(began.elapsed());
                 } else if answer.accepted.is_none() {
-                    // What it said may be about something else: the next answer is to be about the next question.
+                    // What it said may be about something else: the next answer is to be about the
+                    // next question.
                     state.connection = None;
                 }
                 answer

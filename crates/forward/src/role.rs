@@ -150,7 +150,8 @@ impl Role for ForwardRole {
         let line = |orphan: OrphanedSubscriber| {
             format!(
                 "remote {:?} is in the settings no more, and the journal keeps {} records for it: \
-                 to give them up, stop topdeck and run `topdeck journal subscribers {} remove \"site {}\"`",
+                 to give them up, stop topdeck and run `topdeck journal subscribers {} remove \
+                 \"site {}\"`",
                 orphan.name,
                 orphan.lag,
                 self.journal_dir.display(),

@@ -36,11 +36,14 @@ pub struct Settings {
     pub dead_letter_dir: PathBuf,
     /// How long a site may take for an answer before it is asked again: 30 s by default.
     pub response_timeout: Duration,
-    /// How long to wait after the first failure, and at the most; doubled in between: 500 ms and 30 s by default.
+    /// How long to wait after the first failure, and at the most; doubled in between: 500 ms and 30
+    /// s by default.
     pub backoff: (Duration, Duration),
-    /// How often a site may refuse a batch by name before the batch is set aside: 5 times by default.
+    /// How often a site may refuse a batch by name before the batch is set aside: 5 times by
+    /// default.
     pub rejections_max: u32,
-    /// How long a stop may take to send what is left: 2 s by default. The rest goes after the next start.
+    /// How long a stop may take to send what is left: 2 s by default. The rest goes after the next
+    /// start.
     pub stop_grace: Duration,
 }
 
@@ -148,8 +151,8 @@ mod tests {
             "a",
             "site:80",
             None,
-            "remote \"a\": \"site:80\" cannot be dialled: it begins with neither http:// nor https://; \
-             it has to look like https://host:port/path",
+            "remote \"a\": \"site:80\" cannot be dialled: it begins with neither http:// nor \
+             https://; it has to look like https://host:port/path",
         );
         check(
             "a",

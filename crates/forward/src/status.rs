@@ -27,7 +27,8 @@ pub struct RemoteStatus {
     pub sent_bytes: u64,
     /// Records that were acknowledged since the process began.
     pub records: u64,
-    /// Records that were missing in the journal, and that the site was told of, since the process began.
+    /// Records that were missing in the journal, and that the site was told of, since the process
+    /// began.
     pub missing: u64,
     /// Batches that were set aside since the process began.
     pub dead_lettered: u64,

@@ -1,8 +1,8 @@
 //! Histogram accumulator, the inner loop of every query.
 //!
-//! Counts lie in a dense window of the grid, so that adding a bucket is one addition. Frames are added
-//! straight from their bytes. A window that would span more than [`WINDOW_MAX`] buckets is not made: what
-//! lies outside goes to an ordinary histogram, slower but bounded.
+//! Counts lie in a dense window of the grid, so that adding a bucket is one addition. Frames are
+//! added straight from their bytes. A window that would span more than [`WINDOW_MAX`] buckets is
+//! not made: what lies outside goes to an ordinary histogram, slower but bounded.
 
 #![cfg_attr(
     not(test),
@@ -154,8 +154,8 @@ impl Accumulator {
             && coming.index_range.is_none_or(|(first, last)| self.grow(first, last))
     }
 
-    /// Adds a run of rows that room was made for. `add` adds its counts from the first of the outermost buckets
-    /// on, and says how many values they are.
+    /// Adds a run of rows that room was made for. `add` adds its counts from the first of the
+    /// outermost buckets on, and says how many values they are.
     #[expect(
         clippy::expect_used,
         reason = "makes_room saw that there is a sum, extremes, and room for them"
@@ -173,7 +173,8 @@ impl Accumulator {
         self.summary = self.summary.with(sum, min, max).expect("BUG: room was made");
     }
 
-    /// Adds all values of `histogram`. Refused, and nothing changed, where [`Histogram::merge`] refuses.
+    /// Adds all values of `histogram`. Refused, and nothing changed, where [`Histogram::merge`]
+    /// refuses.
     pub fn add(&mut self, histogram: &Histogram) -> Result<(), MergeError> {
         let plain = histogram.count()
             == histogram.positive().total().wrapping_add(histogram.zero_count())
@@ -211,8 +212,8 @@ impl Accumulator {
         Ok(())
     }
 
-    /// Adds a frame of [`frame::encode`], mostly without decoding it first. Unit and temporality are the
-    /// caller's to compare. A damaged frame is refused and nothing is changed.
+    /// Adds a frame of [`frame::encode`], mostly without decoding it first. Unit and temporality
+    /// are the caller's to compare. A damaged frame is refused and nothing is changed.
     pub fn add_frame(&mut self, bytes: &[u8]) -> Result<(), DecodeError> {
         match self.try_add_frame(bytes) {
             Some(()) => Ok(()),
@@ -223,7 +224,8 @@ impl Accumulator {
         }
     }
 
-    /// Adds a plain frame of the same scheme; `None`, and nothing changed, where there is more to it.
+    /// Adds a plain frame of the same scheme; `None`, and nothing changed, where there is more to
+    /// it.
     fn try_add_frame(&mut self, bytes: &[u8]) -> Option<()> {
         let (head, body) = bytes.split_at_checked(self.header.len())?;
         // Kind and scheme alike; the unit, at 3, and the bit for cumulative are the caller's.
@@ -294,8 +296,8 @@ impl Accumulator {
         place_of(min) == lowest && place_of(max) == highest && min <= max
     }
 
-    /// Undoes the additions of a frame that proved not to be plain, and tries again with a wider window
-    /// if that was what it lacked.
+    /// Undoes the additions of a frame that proved not to be plain, and tries again with a wider
+    /// window if that was what it lacked.
     #[cold]
     fn undo_frame(&mut self, mut buckets: ByteReader<'_>, body: &[u8]) -> Option<()> {
         let base = self.base;
@@ -333,7 +335,8 @@ impl Accumulator {
         let mut parts = HistogramParts::new(self.sparse.scheme().clone());
         parts.zero_threshold = self.sparse.zero_threshold();
         parts.zero = self.zero;
-        // Whether a bucket is in use is a matter of chance: to write it anyway costs less than a branch.
+        // Whether a bucket is in use is a matter of chance: to write it anyway costs less than a
+        // branch.
         let mut used = 0usize;
         parts.positive = vec![(0, 0); self.counts.len()];
         for (at, &count) in self.counts.iter().enumerate() {

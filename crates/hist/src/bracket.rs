@@ -54,13 +54,14 @@ impl Bracket<u64> {
 }
 
 impl Bracket<f64> {
-    /// The same answer after `f`, which must never fall: a unit, a root, a logarithm. Rounding is the caller's.
+    /// The same answer after `f`, which must never fall: a unit, a root, a logarithm. Rounding is
+    /// the caller's.
     pub fn map(self, f: impl Fn(f64) -> f64) -> Bracket {
         Bracket::new(f(self.lower), f(self.estimate), f(self.upper))
     }
 
-    /// Bounds moved outwards by a few roundings of a double, for what was computed from them. Zero stays: it
-    /// is what rounding makes of nothing.
+    /// Bounds moved outwards by a few roundings of a double, for what was computed from them. Zero
+    /// stays: it is what rounding makes of nothing.
     pub(crate) fn widen(self) -> Bracket {
         let doubt = 4.0 * f64::EPSILON;
         let open = |x: f64| x.is_finite() && x != 0.0;

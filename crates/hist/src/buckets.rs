@@ -99,7 +99,8 @@ impl Buckets {
         *self = merged;
     }
 
-    /// The same counts under other indexes, by a function that never falls. Equal indexes are added up.
+    /// The same counts under other indexes, by a function that never falls. Equal indexes are added
+    /// up.
     pub(crate) fn map_indexes(&self, f: impl Fn(i32) -> i32) -> Buckets {
         let mut mapped = Buckets::with_capacity(self.len());
         for (index, count) in self.iter() {
@@ -119,7 +120,8 @@ impl Buckets {
         self.counts.drain(..end).sum()
     }
 
-    /// Takes `other` away, or names the first bucket (index, held, subtracted) that does not hold enough.
+    /// Takes `other` away, or names the first bucket (index, held, subtracted) that does not hold
+    /// enough.
     pub(crate) fn subtract(&mut self, other: &Buckets) -> Result<(), (i32, u64, u64)> {
         for (index, count) in other.iter() {
             let held = self.get(index);

@@ -1,7 +1,8 @@
 //! Cells: value ranges of buckets and how many values each holds.
 //!
-//! Statistics read a histogram as cells in ascending order: past the grid below, negative buckets, zero,
-//! positive buckets, past the grid above. Bounds are closed and cut to the exact minimum and maximum.
+//! Statistics read a histogram as cells in ascending order: past the grid below, negative buckets,
+//! zero, positive buckets, past the grid above. Bounds are closed and cut to the exact minimum and
+//! maximum.
 
 use crate::bracket::Bracket;
 use crate::histogram::Histogram;
@@ -18,8 +19,8 @@ pub struct Cell {
 }
 
 impl Cell {
-    /// The likeliest place of one value: the middle, or the finite end of an open cell. A cell that is
-    /// open below and ends above zero is taken to begin at zero, as Prometheus does.
+    /// The likeliest place of one value: the middle, or the finite end of an open cell. A cell that
+    /// is open below and ends above zero is taken to begin at zero, as Prometheus does.
     pub(crate) fn middle(&self) -> f64 {
         let (lower, upper) = self.finite();
         f64::midpoint(lower, upper)
@@ -138,8 +139,9 @@ impl Histogram {
         cell.share_below(x, self.estimate_ends(cell))
     }
 
-    /// How many values are surely below a limit above zero, and the cells that may reach up to it: the same as
-    /// walking through all cells, but found by bisection. `None` of a limit that is not above zero.
+    /// How many values are surely below a limit above zero, and the cells that may reach up to it:
+    /// the same as walking through all cells, but found by bisection. `None` of a limit that is not
+    /// above zero.
     pub(crate) fn cells_up_to(&self, x: f64) -> Option<(u64, impl Iterator<Item = Cell> + '_)> {
         if !(x.is_finite() && x > self.zero_end()) {
             return None;
@@ -209,8 +211,9 @@ impl Histogram {
         self.scheme().zero_end(self.zero_threshold())
     }
 
-    /// What counts as one cell around zero. Ranks follow from cells only while both their ends ascend, so
-    /// buckets that lie within the zero threshold, as Prometheus allows, are taken with it.
+    /// What counts as one cell around zero. Ranks follow from cells only while both their ends
+    /// ascend, so buckets that lie within the zero threshold, as Prometheus allows, are taken with
+    /// it.
     fn zero_cell(&self) -> ZeroCell {
         let mut around = ZeroCell { count: self.zero_count(), positive: 0, negative: 0 };
         if around.count == 0 || self.zero_threshold() == 0.0 || !self.scheme().is_mirrored() {
@@ -227,7 +230,8 @@ impl Histogram {
 
     /// Bounds of the greatest (or least) value from its bucket alone. The histogram is not empty.
     ///
-    /// Every decoded histogram asks for both: the ends of [`Self::whole_cells`] say the same at twice the cost.
+    /// Every decoded histogram asks for both: the ends of [`Self::whole_cells`] say the same at
+    /// twice the cost.
     pub(crate) fn extreme_bounds(&self, greatest: bool) -> (f64, f64) {
         let around_zero = self.zero_cell();
         let positive = &self.positive().indexes()[around_zero.positive..];
@@ -266,8 +270,8 @@ impl Histogram {
         }
     }
 
-    /// The cell that holds the value of this rank (1-based, ascending), and how many values lie before
-    /// the cell. Only the one bucket found is mapped to values: the scan reads counts.
+    /// The cell that holds the value of this rank (1-based, ascending), and how many values lie
+    /// before the cell. Only the one bucket found is mapped to values: the scan reads counts.
     pub(crate) fn cell_of_rank(&self, rank: u64) -> (Cell, u64) {
         debug_assert!((1..=self.count()).contains(&rank));
         let (place, count, before) = self.position_of_rank(rank);

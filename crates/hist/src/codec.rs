@@ -1,11 +1,11 @@
 //! topdeck's own histogram formats: a frame holds one histogram, a block many of one series.
 //!
-//! A decoder takes bytes of any origin and returns either histograms or an error with the offset; it
-//! allocates in proportion to its input, never to what the input claims. Formats of other systems are
-//! in the crate `codecs`.
+//! A decoder takes bytes of any origin and returns either histograms or an error with the offset;
+//! it allocates in proportion to its input, never to what the input claims. Formats of other
+//! systems are in the crate `codecs`.
 //!
-//! Here and in all files below, `checked_` and `saturating_` methods add up what bytes claim. Where a
-//! check or the size of memory bounds a result already, `wrapping_` methods cannot panic, and are
+//! Here and in all files below, `checked_` and `saturating_` methods add up what bytes claim. Where
+//! a check or the size of memory bounds a result already, `wrapping_` methods cannot panic, and are
 //! the same instructions as `+` in a release.
 
 #![cfg_attr(

@@ -7,18 +7,18 @@ use crate::scheme::{BucketPosition, Scheme};
 /// Converted histogram with the added error.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Conversion {
-    /// Counts on the new grid, each bucket of the source moved whole. Its brackets speak of the values as
-    /// moved to the middles of their buckets: the recorded ones lie as far from those as the source's
-    /// grid left open.
+    /// Counts on the new grid, each bucket of the source moved whole. Its brackets speak of the
+    /// values as moved to the middles of their buckets: the recorded ones lie as far from those as
+    /// the source's grid left open.
     pub histogram: Histogram,
-    /// Greatest relative distance between the middle of a source bucket and the far end of the bucket it
-    /// was moved to.
+    /// Greatest relative distance between the middle of a source bucket and the far end of the
+    /// bucket it was moved to.
     pub error_added: f64,
 }
 
 impl Histogram {
-    /// The same counts on another grid: each bucket goes whole to the one that holds its middle. Minimum and
-    /// maximum that contradict the new buckets become estimates, and so does the sum.
+    /// The same counts on another grid: each bucket goes whole to the one that holds its middle.
+    /// Minimum and maximum that contradict the new buckets become estimates, and so does the sum.
     pub fn convert(&self, scheme: &Scheme) -> Result<Conversion, MergeError> {
         if self.scheme().common(scheme).as_ref() == Some(scheme) {
             let mut histogram = Histogram::new(scheme.clone());

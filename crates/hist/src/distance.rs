@@ -1,21 +1,21 @@
 //! Distances between distributions (Wasserstein, Kolmogorov–Smirnov).
 //!
-//! Both distances compare cumulative shares, so histograms of different sizes and schemes compare. Each
-//! bracket comes from the bounds that the buckets put on the two cumulative functions.
+//! Both distances compare cumulative shares, so histograms of different sizes and schemes compare.
+//! Each bracket comes from the bounds that the buckets put on the two cumulative functions.
 
 use crate::bracket::Bracket;
 use crate::cells::Cell;
 use crate::histogram::Histogram;
 use crate::mixture::Mixture;
 
-/// The mean distance a value has to be moved to turn one distribution into the other (Wasserstein-1,
-/// earth mover's distance), in the unit of the values. `None` if either is empty.
+/// The mean distance a value has to be moved to turn one distribution into the other
+/// (Wasserstein-1, earth mover's distance), in the unit of the values. `None` if either is empty.
 pub fn wasserstein(a: &Histogram, b: &Histogram) -> Option<Bracket> {
     distance(&[a], &[b])
 }
 
-/// The greatest difference between the two cumulative shares (Kolmogorov–Smirnov), 0 to 1. `None` if either
-/// is empty.
+/// The greatest difference between the two cumulative shares (Kolmogorov–Smirnov), 0 to 1. `None`
+/// if either is empty.
 pub fn kolmogorov_smirnov(a: &Histogram, b: &Histogram) -> Option<Bracket> {
     ks_distance(&[a], &[b])
 }
@@ -43,7 +43,8 @@ fn distance(a: &[&Histogram], b: &[&Histogram]) -> Option<Bracket> {
     steps.for_each(|from, to, difference, (start, end)| {
         let width = to - from;
         let area = |height: f64| match height {
-            // An unbounded stretch over which nothing differs adds nothing; zero times infinity is not zero.
+            // An unbounded stretch over which nothing differs adds nothing; zero times infinity is
+            // not zero.
             0.0 => 0.0,
             _ if width.is_infinite() => to * height - from * height,
             _ => width * height,
@@ -106,8 +107,8 @@ impl CdfSteps {
         Some(CdfSteps { ends, cells, counts })
     }
 
-    /// Calls `f` with each stretch: its ends, the bounds of |F − G| on it, and the estimated F − G at its
-    /// two ends.
+    /// Calls `f` with each stretch: its ends, the bounds of |F − G| on it, and the estimated F − G
+    /// at its two ends.
     fn for_each(&self, mut f: impl FnMut(f64, f64, Bracket, (f64, f64))) {
         let mut sides = [0, 1].map(|side| {
             let parts = self.cells[side].iter();

@@ -79,8 +79,8 @@ pub enum MergeError {
     },
     /// What is taken away has coarser buckets or a wider zero than what it is taken from.
     #[error(
-        "cannot subtract {other} (zero within ±{other_zero}) from {target} (zero within ±{target_zero}): \
-         what is taken away must be as fine; fold the other first"
+        "cannot subtract {other} (zero within ±{other_zero}) from {target} (zero within \
+         ±{target_zero}): what is taken away must be as fine; fold the other first"
     )]
     TooCoarse {
         /// The scheme subtracted from.
@@ -176,7 +176,8 @@ pub enum DecodeError {
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum EncodeError {
-    /// The format has buckets of another kind: [`crate::Histogram::convert`] says what moving them costs.
+    /// The format has buckets of another kind: [`crate::Histogram::convert`] says what moving them
+    /// costs.
     #[error("{format} cannot hold {scheme} buckets: convert the histogram first")]
     Scheme {
         /// The format.

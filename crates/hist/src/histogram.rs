@@ -1,9 +1,10 @@
 //! The histogram type.
 //!
-//! Bucket counts on a [`Scheme`]'s grid, with the values that no grid holds counted beside them (zero,
-//! NaN, past the grid) and exact side values (sum, min, max, declared thresholds), so that nothing that
-//! was recorded is missing from the total. Counts are `u64`; values are doubles in the unit of the user.
-//! A recorded value costs a binary search here: [`crate::Recorder`] is the fast way in.
+//! Bucket counts on a [`Scheme`]'s grid, with the values that no grid holds counted beside them
+//! (zero, NaN, past the grid) and exact side values (sum, min, max, declared thresholds), so that
+//! nothing that was recorded is missing from the total. Counts are `u64`; values are doubles in the
+//! unit of the user. A recorded value costs a binary search here: [`crate::Recorder`] is the fast
+//! way in.
 
 #![cfg_attr(
     not(test),
@@ -104,7 +105,8 @@ impl Histogram {
 
     /// Counts a value `n` times.
     ///
-    /// Panics when the total would exceed 2^64 − 1, which at a billion values a second takes 584 years.
+    /// Panics when the total would exceed 2^64 − 1, which at a billion values a second takes 584
+    /// years.
     #[expect(clippy::expect_used, reason = "documented: more than 2^64 - 1 recorded values")]
     pub fn record_n(&mut self, value: f64, n: u64) {
         if n == 0 {
@@ -159,13 +161,15 @@ impl Histogram {
         }
     }
 
-    /// Counts a value measured by a caller who waited for it, and what the wait kept them from measuring.
+    /// Counts a value measured by a caller who waited for it, and what the wait kept them from
+    /// measuring.
     ///
-    /// When work is meant to start every `expected_interval` and one piece takes longer, the pieces that
-    /// should have started meanwhile were not measured. Each would have waited one interval less than the
-    /// one before: `value - expected_interval`, `value - 2 * expected_interval`, … down to one interval
-    /// (coordinated omission; the correction is HdrHistogram's). Takes a step for each bucket between, not
-    /// for each value. Refused, and nothing changed, where the total would exceed 2^64 − 1.
+    /// When work is meant to start every `expected_interval` and one piece takes longer, the pieces
+    /// that should have started meanwhile were not measured. Each would have waited one interval
+    /// less than the one before: `value - expected_interval`, `value - 2 * expected_interval`, …
+    /// down to one interval (coordinated omission; the correction is HdrHistogram's). Takes a step
+    /// for each bucket between, not for each value. Refused, and nothing changed, where the total
+    /// would exceed 2^64 − 1.
     pub fn record_corrected(
         &mut self,
         value: f64,
@@ -188,8 +192,8 @@ impl Histogram {
         self.merge(&corrected)
     }
 
-    /// Records `value - k * interval` for k from 1 to `last`, all of them above zero. They descend, so each
-    /// bucket holds those of one run of k, whose end is searched for.
+    /// Records `value - k * interval` for k from 1 to `last`, all of them above zero. They descend,
+    /// so each bucket holds those of one run of k, whose end is searched for.
     fn record_descending(&mut self, value: f64, interval: f64, last: u64) {
         if last == 0 {
             return;
@@ -242,8 +246,8 @@ impl Histogram {
         }
     }
 
-    /// Whether all values but 0 are so far from it that a sum of whole numbers is one of whole numbers: what
-    /// is tiny, be it counted as zero, would be lost in a great sum without a trace.
+    /// Whether all values but 0 are so far from it that a sum of whole numbers is one of whole
+    /// numbers: what is tiny, be it counted as zero, would be lost in a great sum without a trace.
     pub(crate) fn may_be_integers(&self) -> bool {
         let zeros_are_0 = self.zero == 0 || self.zero_end() == 0.0;
         let all = [&self.positive, &self.negative];

@@ -1,9 +1,10 @@
 //! Latency histograms: nanosecond recording, exact merge, statistics with bounds.
 //!
-//! The way through the crate, from the outside in: a [`Histogram`] holds bucket counts on the grid of a
-//! [`Scheme`] with exact side values; statistics ([`Histogram::quantile`] and its neighbours) read it as
-//! cells and answer with a [`Bracket`]; a [`Mixture`] keeps families apart that do not nest. [`codec`] has
-//! topdeck's own formats. Those of other systems are in the crate `codecs`, which needs this one.
+//! The way through the crate, from the outside in: a [`Histogram`] holds bucket counts on the grid
+//! of a [`Scheme`] with exact side values; statistics ([`Histogram::quantile`] and its neighbours)
+//! read it as cells and answer with a [`Bracket`]; a [`Mixture`] keeps families apart that do not
+//! nest. [`codec`] has topdeck's own formats. Those of other systems are in the crate `codecs`,
+//! which needs this one.
 //!
 //! # Recording and asking
 //!

@@ -1,7 +1,8 @@
 //! Mixture: histograms of several grid families, kept without conversion.
 //!
-//! Histograms whose grids nest are merged; one of another family is kept beside them. Shares and counts
-//! of the parts add up, so every statistic of the whole is bracketed as tightly as the parts allow.
+//! Histograms whose grids nest are merged; one of another family is kept beside them. Shares and
+//! counts of the parts add up, so every statistic of the whole is bracketed as tightly as the parts
+//! allow.
 
 #![cfg_attr(
     not(test),
@@ -84,7 +85,8 @@ impl Mixture {
             }
         }
         let [lower, estimate, upper] = total.map(CompensatedSum::value);
-        // Parts whose sums lie near the ends of what doubles hold may leave it on the way and come back.
+        // Parts whose sums lie near the ends of what doubles hold may leave it on the way and come
+        // back.
         let left = !exact && (lower == f64::INFINITY || upper == f64::NEG_INFINITY);
         if left || lower.is_nan() || upper.is_nan() || estimate.is_infinite() && lower < upper {
             return Bracket::new(f64::NEG_INFINITY, estimate, f64::INFINITY);
@@ -153,8 +155,9 @@ impl Mixture {
         })
     }
 
-    /// The value of rank ⌈qn⌉: not below the cell whose lower end has that rank among all lower ends, nor
-    /// above the one whose upper end has it among all upper ends. Of one part it is that part's own.
+    /// The value of rank ⌈qn⌉: not below the cell whose lower end has that rank among all lower
+    /// ends, nor above the one whose upper end has it among all upper ends. Of one part it is that
+    /// part's own.
     #[expect(clippy::expect_used, reason = "the rank is among the values")]
     pub fn quantile(&self, q: f64) -> Option<Bracket> {
         if let [part] = self.parts.as_slice() {
@@ -198,8 +201,8 @@ impl Mixture {
         Some(Bracket::new(lower, high, upper))
     }
 
-    /// One histogram on [`LogLinear2::UNIVERSAL`], a grid fine enough to keep the buckets of every other
-    /// scheme apart: what a picture or an export needs.
+    /// One histogram on [`LogLinear2::UNIVERSAL`], a grid fine enough to keep the buckets of every
+    /// other scheme apart: what a picture or an export needs.
     pub fn flatten(&self) -> Result<Conversion, MergeError> {
         let mut flat = Conversion {
             histogram: Histogram::new(Scheme::LogLinear2(LogLinear2::UNIVERSAL)),

@@ -1,21 +1,23 @@
 //! Mode and modality (number of peaks).
 //!
-//! Peaks are sought in bucket counts, so on a logarithmic grid a peak is one of the density over the
-//! logarithm, as a latency plot shows it. Counts of few values jump about: a peak counts as one only if the
-//! valley beside it is deeper than chance digs, by the deviation that counting has (Poisson: √n).
+//! Peaks are sought in bucket counts, so on a logarithmic grid a peak is one of the density over
+//! the logarithm, as a latency plot shows it. Counts of few values jump about: a peak counts as one
+//! only if the valley beside it is deeper than chance digs, by the deviation that counting has
+//! (Poisson: √n).
 
 use crate::bracket::Bracket;
 use crate::cells::Cell;
 use crate::histogram::Histogram;
 
-/// Deviations of counting noise between a peak and its valley for the estimate: of 10,000 comparisons
-/// of equal neighbours fewer than one passes by chance.
+/// Deviations of counting noise between a peak and its valley for the estimate: of 10,000
+/// comparisons of equal neighbours fewer than one passes by chance.
 const DEVIATIONS_LIKELY: f64 = 4.0;
 /// The same for the lower bound: of a hundred million, fewer than one.
 const DEVIATIONS_SURE: f64 = 6.0;
 
 impl Histogram {
-    /// The bucket that holds most values: its bounds, and its middle as the estimate. The first of equals.
+    /// The bucket that holds most values: its bounds, and its middle as the estimate. The first of
+    /// equals.
     pub fn mode(&self) -> Option<Bracket> {
         let mut fullest: Option<Cell> = None;
         for cell in self.cells() {

@@ -38,9 +38,9 @@ pub(crate) fn power_sum(
     total.bracket(k.min(16).into()).scale_by_pow2(i64::from(exponent) * i64::from(k))
 }
 
-/// The mean squared distance from the mean, which lies in `mean`, over `2^(2 * exponent)`, and that exponent:
-/// squares of doubles may be none themselves. Values in a cell are taken as evenly spread for the estimate;
-/// the bounds hold for any placing of them.
+/// The mean squared distance from the mean, which lies in `mean`, over `2^(2 * exponent)`, and that
+/// exponent: squares of doubles may be none themselves. Values in a cell are taken as evenly spread
+/// for the estimate; the bounds hold for any placing of them.
 pub(crate) fn variance(
     cells: impl Iterator<Item = Cell> + Clone,
     count: u64,
@@ -58,7 +58,8 @@ pub(crate) fn variance(
         let weight = cell.count as f64 / n;
         let cell = Cell { lower: cell.lower * unit, upper: cell.upper * unit, ..cell };
         let nearest = cell.distance_from((mean.lower, mean.upper));
-        // The variance is least about the mean, so distances from any other point bound it from above.
+        // The variance is least about the mean, so distances from any other point bound it from
+        // above.
         let farthest = (cell.lower - centre).abs().max((cell.upper - centre).abs());
         let (low, high) = cell.finite();
         let width = if low < high { high - low } else { 0.0 };
@@ -70,8 +71,8 @@ pub(crate) fn variance(
     (Bracket { lower: bracket.lower.max(0.0), ..bracket }, exponent.into())
 }
 
-/// The power of two that brings the greatest finite bound to between 1/2 and 1, so that its powers neither
-/// overflow nor vanish. Multiplying by it is exact.
+/// The power of two that brings the greatest finite bound to between 1/2 and 1, so that its powers
+/// neither overflow nor vanish. Multiplying by it is exact.
 fn exponent_of_greatest(cells: impl Iterator<Item = Cell>) -> i32 {
     let finite = |x: f64| if x.is_finite() { x.abs() } else { 0.0 };
     let greatest =
@@ -102,8 +103,8 @@ impl BoundedSum {
         self.terms += 1;
     }
 
-    /// The sums, widened by one rounding for each addition and `roundings` for each term. Infinities of
-    /// both signs leave nothing known.
+    /// The sums, widened by one rounding for each addition and `roundings` for each term.
+    /// Infinities of both signs leave nothing known.
     fn bracket(self, roundings: f64) -> Bracket {
         let doubt = (f64::from(self.terms) + roundings + 4.0) * f64::EPSILON;
         let vanished = self.vanished;

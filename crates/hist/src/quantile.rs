@@ -1,11 +1,12 @@
 //! Quantile definitions.
 //!
-//! A quantile is asked for by `q` from 0 to 1. Definitions differ in which rank they mean and in where
-//! they place a value inside its bucket; all brackets hold the order statistic that the definition means.
+//! A quantile is asked for by `q` from 0 to 1. Definitions differ in which rank they mean and in
+//! where they place a value inside its bucket; all brackets hold the order statistic that the
+//! definition means.
 //!
-//! `q` is a rounded decimal: where `q * n` is a whole number but for the last place of `q`, it is taken for
-//! that number, so the 0.07-quantile of 100 values is the 7th, not the 8th. Ranks are whole-number
-//! arithmetic and hold for any count.
+//! `q` is a rounded decimal: where `q * n` is a whole number but for the last place of `q`, it is
+//! taken for that number, so the 0.07-quantile of 100 values is the 7th, not the 8th. Ranks are
+//! whole-number arithmetic and hold for any count.
 
 use crate::bracket::Bracket;
 use crate::cells::{EvenSpread, RankPosition, interpolate};
@@ -16,11 +17,12 @@ use crate::scheme::Scheme;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum QuantileMethod {
-    /// The value of rank ⌈qn⌉ (type 1 of Hyndman and Fan, 1996); inside a bucket of m values the k-th lies
-    /// k/(m+1) of the way between the edges, which the exact minimum and maximum cut.
+    /// The value of rank ⌈qn⌉ (type 1 of Hyndman and Fan, 1996); inside a bucket of m values the
+    /// k-th lies k/(m+1) of the way between the edges, which the exact minimum and maximum cut.
     #[default]
     NearestRank,
-    /// Between the values of the ranks around (n−1)q + 1 (type 7 of Hyndman and Fan; R, NumPy, Excel).
+    /// Between the values of the ranks around (n−1)q + 1 (type 7 of Hyndman and Fan; R, NumPy,
+    /// Excel).
     Linear,
     /// libcircllhist's `hist_approx_quantile`: as nearest rank, edges never cut.
     Circllhist1,
@@ -28,14 +30,15 @@ pub enum QuantileMethod {
     Circllhist7,
     /// HdrHistogram's value at percentile: the greatest (for q = 0, the least) value of the bucket.
     HdrUpper,
-    /// Prometheus' `histogram_quantile` on native histograms: exponential interpolation inside exponential
-    /// buckets, linear elsewhere. The only one that ranks NaN, above all values: `None` where it is meant.
+    /// Prometheus' `histogram_quantile` on native histograms: exponential interpolation inside
+    /// exponential buckets, linear elsewhere. The only one that ranks NaN, above all values: `None`
+    /// where it is meant.
     PrometheusExponential,
 }
 
 impl Histogram {
-    /// The value below or at which the share `q` of the values lies, by nearest rank. `None` when empty or
-    /// when `q` is not within 0..=1.
+    /// The value below or at which the share `q` of the values lies, by nearest rank. `None` when
+    /// empty or when `q` is not within 0..=1.
     pub fn quantile(&self, q: f64) -> Option<Bracket> {
         let rank = self.nearest_rank(q)?;
         Some(self.order_statistic(rank))
@@ -127,9 +130,9 @@ impl Histogram {
         self.clamp_to_rank(rank, if q == 0.0 { cell.lower } else { end(cell.upper) })
     }
 
-    /// Prometheus walks from the nearer end and stops at the first bucket that reaches the rank, so where a
-    /// rank ends a bucket exactly, `q` from 0.5 on takes the bucket above. NaN values count, in no bucket,
-    /// and are passed by walking from below.
+    /// Prometheus walks from the nearer end and stops at the first bucket that reaches the rank, so
+    /// where a rank ends a bucket exactly, `q` from 0.5 on takes the bucket above. NaN values
+    /// count, in no bucket, and are passed by walking from below.
     fn prometheus_exponential(&self, q: f64) -> Option<Bracket> {
         let n = self.count();
         let all = (n + self.nan_count()) as f64;
@@ -158,7 +161,8 @@ impl Histogram {
             (Scheme::Explicit(_), _) if left.is_infinite() => 0.0,
             (Scheme::Explicit(_), _) if right.is_infinite() => left,
             (Scheme::Explicit(_), _) | (_, RankPosition::Zero) => left + (right - left) * share,
-            // The first bucket of a log-linear grid begins at zero, the last ends beyond the doubles.
+            // The first bucket of a log-linear grid begins at zero, the last ends beyond the
+            // doubles.
             (_, RankPosition::Positive(_) | RankPosition::Negative(_))
                 if left == 0.0 || right == 0.0 || !(right - left).is_finite() =>
             {
@@ -175,8 +179,8 @@ impl Histogram {
             (_, RankPosition::Overflow) => left,
             (_, RankPosition::Underflow) => right,
         };
-        // The quantile itself is the value of the nearest rank, which is in the bucket below where the rank
-        // ends it exactly.
+        // The quantile itself is the value of the nearest rank, which is in the bucket below where
+        // the rank ends it exactly.
         let nearest = self.order_statistic(nearest_rank(q, n));
         let known = self.order_statistic(rank);
         let (lower, upper) = (known.lower.min(nearest.lower), known.upper.max(nearest.upper));
@@ -224,8 +228,8 @@ fn exact_nearest_rank(q: f64, n: u64) -> u64 {
     whole.saturating_add((part > 0.0).into()).clamp(1, n)
 }
 
-/// Whole and part of `q * n`, `q` within 0..=1. What differs from a whole number by no more than the last place
-/// of `q` is taken for that number.
+/// Whole and part of `q * n`, `q` within 0..=1. What differs from a whole number by no more than
+/// the last place of `q` is taken for that number.
 fn split_product(q: f64, n: u64) -> (u64, f64) {
     // Nought may have a sign.
     let q = q.abs();

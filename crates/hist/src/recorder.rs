@@ -1,17 +1,17 @@
 //! Single-threaded recorder.
 //!
-//! Values are whole numbers from 0 to 2^64 − 1, for latencies nanoseconds. One record is an index from a
-//! table of 512 bytes, one addition to a bucket and the exact side values: no branch that depends on the
-//! value but for new extremes. The counts take (64 · 2^SCALE + 1) · 8 bytes, 16 KiB at scale 5, of which
-//! only the touched pages become memory.
+//! Values are whole numbers from 0 to 2^64 − 1, for latencies nanoseconds. One record is an index
+//! from a table of 512 bytes, one addition to a bucket and the exact side values: no branch that
+//! depends on the value but for new extremes. The counts take (64 · 2^SCALE + 1) · 8 bytes, 16 KiB
+//! at scale 5, of which only the touched pages become memory.
 
 use crate::error::MergeError;
 use crate::histogram::{Histogram, HistogramParts, Threshold};
 use crate::scheme::{Integers, Scheme};
 use crate::tracked_value::{CompensatedSum, TrackedValue};
 
-/// More values than this are not counted by the handful. One by one as many take centuries, so the total
-/// stays below 2^64.
+/// More values than this are not counted by the handful. One by one as many take centuries, so the
+/// total stays below 2^64.
 const BULK_MAX: u64 = 1 << 63;
 
 /// Counts whole numbers on one thread; [`crate::SharedRecorder`] is for many.
@@ -54,8 +54,8 @@ impl<const SCALE: u32> Recorder<SCALE> {
         }
     }
 
-    /// Counts exactly how many values lie above each of `limits`, from now on. Each costs a comparison
-    /// per record; there may be [`Histogram::THRESHOLDS_MAX`].
+    /// Counts exactly how many values lie above each of `limits`, from now on. Each costs a
+    /// comparison per record; there may be [`Histogram::THRESHOLDS_MAX`].
     pub fn with_thresholds(mut self, limits: &[u64]) -> Recorder<SCALE> {
         self.thresholds = sort_thresholds(limits).into_iter().map(|limit| (limit, 0)).collect();
         self
@@ -103,8 +103,8 @@ impl<const SCALE: u32> Recorder<SCALE> {
     }
 
     /// Counts a value and what waiting for it kept from being measured: see
-    /// [`Histogram::record_corrected`]. Refused, and nothing changed, where that would be more than 2^63
-    /// values counted by the handful.
+    /// [`Histogram::record_corrected`]. Refused, and nothing changed, where that would be more than
+    /// 2^63 values counted by the handful.
     pub fn record_corrected(
         &mut self,
         value: u64,
@@ -120,8 +120,8 @@ impl<const SCALE: u32> Recorder<SCALE> {
         Ok(())
     }
 
-    /// Counts `value - k * interval` for k from 1 to `last`, all of them at least `interval`. They descend, so
-    /// each bucket holds those of one run of k, whose end is searched for.
+    /// Counts `value - k * interval` for k from 1 to `last`, all of them at least `interval`. They
+    /// descend, so each bucket holds those of one run of k, whose end is searched for.
     fn count_descending(&mut self, value: u64, interval: u64, last: u64) {
         let missing = |k: u64| value - k * interval;
         // The last k from `from` on that `holds`, which is true up to some k.

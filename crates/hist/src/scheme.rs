@@ -1,8 +1,9 @@
 //! Bucket schemes of the supported histogram families.
 //!
-//! A scheme maps a value to an `i32` index and an index back to the least and greatest double of its
-//! bucket. Those two are closed bounds whichever edge the source leaves open, so that nothing above this
-//! file has to know `(lo, hi]` from `[lo, hi)`. Grids of magnitudes have a mirror image for negative values.
+//! A scheme maps a value to an `i32` index and an index back to the least and greatest double of
+//! its bucket. Those two are closed bounds whichever edge the source leaves open, so that nothing
+//! above this file has to know `(lo, hi]` from `[lo, hi)`. Grids of magnitudes have a mirror image
+//! for negative values.
 
 mod bounds;
 mod exp2;
@@ -83,8 +84,8 @@ impl Scheme {
         Explicit::new(bounds).map(Scheme::Explicit)
     }
 
-    /// The greatest relative error of a value read back from its bucket; `None` where nothing bounds it.
-    /// Above the floor, for a grid that has one.
+    /// The greatest relative error of a value read back from its bucket; `None` where nothing
+    /// bounds it. Above the floor, for a grid that has one.
     pub fn relative_error(&self) -> Option<f64> {
         match self {
             Scheme::Exp2(grid) => Some(grid.relative_error()),
@@ -95,8 +96,8 @@ impl Scheme {
         }
     }
 
-    /// The index in [`Scheme::LogLinear10`] of a bucket by its two digits, 10..=99, and the power of ten of the
-    /// first, −128..=127.
+    /// The index in [`Scheme::LogLinear10`] of a bucket by its two digits, 10..=99, and the power
+    /// of ten of the first, −128..=127.
     pub fn index_of_digits(digits: i32, exponent: i32) -> i32 {
         log_linear10::index_of(digits, exponent)
     }
@@ -106,8 +107,8 @@ impl Scheme {
         log_linear10::digits_and_exponent(index)
     }
 
-    /// Where a value is counted. Values within `±zero_threshold` are zero, except on a grid whose own
-    /// buckets reach to zero or across it.
+    /// Where a value is counted. Values within `±zero_threshold` are zero, except on a grid whose
+    /// own buckets reach to zero or across it.
     #[inline]
     pub fn position(&self, value: f64, zero_threshold: f64) -> BucketPosition {
         if value.is_nan() {
@@ -117,7 +118,8 @@ impl Scheme {
             return BucketPosition::Positive(grid.index(value));
         }
         let magnitude = value.abs();
-        // What lies past the grid stays there, however wide zero is: a merge could not tell it apart.
+        // What lies past the grid stays there, however wide zero is: a merge could not tell it
+        // apart.
         if magnitude <= zero_threshold && magnitude < self.end() {
             let in_bucket = zero_threshold == 0.0 && self.has_bucket_at_zero();
             return if in_bucket { BucketPosition::Positive(0) } else { BucketPosition::Zero };
@@ -148,8 +150,9 @@ impl Scheme {
         matches!(self, Scheme::LogLinear2(grid) if *grid != LogLinear2::UNIVERSAL && grid.floor() != LogLinear2::FLOOR_MIN)
     }
 
-    /// The edges of positive bucket `index` as the source defines them, or `None` where no double lies in
-    /// it. Which of the two is open depends on the family: [`Self::span`] is closed for all.
+    /// The edges of positive bucket `index` as the source defines them, or `None` where no double
+    /// lies in it. Which of the two is open depends on the family: [`Self::span`] is closed for
+    /// all.
     #[inline]
     pub fn edges(&self, index: i32) -> Option<(f64, f64)> {
         match self {
@@ -161,9 +164,9 @@ impl Scheme {
         }
     }
 
-    /// The least and greatest value that positive bucket `index` can hold, or `None` where no double lies
-    /// in it. Both are closed. Logarithmic buckets, whose edges no two libraries round alike, are widened
-    /// by about 1e-12 and so overlap a little.
+    /// The least and greatest value that positive bucket `index` can hold, or `None` where no
+    /// double lies in it. Both are closed. Logarithmic buckets, whose edges no two libraries round
+    /// alike, are widened by about 1e-12 and so overlap a little.
     #[inline]
     pub fn span(&self, index: i32) -> Option<(f64, f64)> {
         if let Scheme::Log(grid) = self {
@@ -215,7 +218,8 @@ impl Scheme {
         }
     }
 
-    /// The bucket of `coarser`, a scheme that [`Self::common`] gave, that holds bucket `index` of this one.
+    /// The bucket of `coarser`, a scheme that [`Self::common`] gave, that holds bucket `index` of
+    /// this one.
     pub(crate) fn fold(&self, index: i32, coarser: &Scheme) -> i32 {
         match (self, coarser) {
             (Scheme::Exp2(from), Scheme::Exp2(to)) => index >> (from.scale() - to.scale()),

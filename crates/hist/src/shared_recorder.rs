@@ -1,15 +1,16 @@
 //! Recorder for many threads.
 //!
-//! Each thread counts in a shard of its own with plain loads and stores: no locked instruction, no shared
-//! cache line, so the cost does not change with the number of threads. Shards are cumulative and never
-//! reset; a reader copies them and subtracts what it copied before. It never waits for a writer and no
-//! writer ever waits for it. A thread that ends leaves its shard to the next one that begins, counts and
-//! all, so nothing is lost and memory is bounded by the threads alive at once.
+//! Each thread counts in a shard of its own with plain loads and stores: no locked instruction, no
+//! shared cache line, so the cost does not change with the number of threads. Shards are cumulative
+//! and never reset; a reader copies them and subtracts what it copied before. It never waits for a
+//! writer and no writer ever waits for it. A thread that ends leaves its shard to the next one that
+//! begins, counts and all, so nothing is lost and memory is bounded by the threads alive at once.
 //!
-//! A reader that copies a shard while its thread records sees whole counts, but perhaps a sum that is a
-//! record ahead. Two tickets tell: `begun` is written before and `ended` after each record, and a copy
-//! between which they agree is consistent. A shard that never pauses gives, after a bounded number of
-//! tries, a copy whose counts are right and whose sum and extremes are marked as estimated.
+//! A reader that copies a shard while its thread records sees whole counts, but perhaps a sum that
+//! is a record ahead. Two tickets tell: `begun` is written before and `ended` after each record,
+//! and a copy between which they agree is consistent. A shard that never pauses gives, after a
+//! bounded number of tries, a copy whose counts are right and whose sum and extremes are marked as
+//! estimated.
 
 #[path = "shared_recorder/shard.rs"] // also where `loom/` has taken this file in by its path
 mod shard;
@@ -23,15 +24,15 @@ use crate::recorder::sort_thresholds;
 use crate::scheme::{Integers, Scheme};
 use crate::sync::{AtomicUsize, OnceLock, Ordering};
 
-/// Shards are found through segments that double in size, so that the list grows without moving and is
-/// read without a lock: 8 + 16 + … + 2^27 threads at once.
+/// Shards are found through segments that double in size, so that the list grows without moving and
+/// is read without a lock: 8 + 16 + … + 2^27 threads at once.
 const SEGMENT_FIRST: usize = 8;
 const SEGMENTS: usize = if cfg!(loom) { 1 } else { 25 };
 
 /// Counts whole numbers from any number of threads. Clones share the counts.
 ///
-/// [`Self::record`] finds the thread's shard by itself; a [`Handle`] has it at hand, which saves about a
-/// nanosecond.
+/// [`Self::record`] finds the thread's shard by itself; a [`Handle`] has it at hand, which saves
+/// about a nanosecond.
 #[derive(Clone)]
 pub struct SharedRecorder<const SCALE: u32 = 5> {
     shared: Arc<RecorderState>,
@@ -82,8 +83,9 @@ impl SharedRecorder {
 }
 
 impl<const SCALE: u32> SharedRecorder<SCALE> {
-    /// A recorder at another scale, `SharedRecorder::<8>::with_thresholds(&[])`, that counts exactly how
-    /// many values lie above each of `limits`. Each limit costs a comparison per record.
+    /// A recorder at another scale, `SharedRecorder::<8>::with_thresholds(&[])`, that counts
+    /// exactly how many values lie above each of `limits`. Each limit costs a comparison per
+    /// record.
     pub fn with_thresholds(limits: &[u64]) -> SharedRecorder<SCALE> {
         let shared = RecorderState {
             slot: RecorderSlot::allocate(),
@@ -116,7 +118,8 @@ impl<const SCALE: u32> SharedRecorder<SCALE> {
     fn record_unleased(&self, value: u64) {
         let handle = self.thread_recorder();
         handle.record(value);
-        // Where nothing can be kept any more the handle is dropped, its shard left to the next thread.
+        // Where nothing can be kept any more the handle is dropped, its shard left to the next
+        // thread.
         let _ = CLAIMS.try_with(|claims| {
             let mut claims = claims.try_borrow_mut().ok()?;
             store_claim(&mut claims, &self.shared.slot, handle.lease);
@@ -148,8 +151,8 @@ impl<const SCALE: u32> SharedRecorder<SCALE> {
         )
     }
 
-    /// What was recorded since the last call of this function, by anyone: each value is in exactly one
-    /// interval.
+    /// What was recorded since the last call of this function, by anyone: each value is in exactly
+    /// one interval.
     pub fn interval(&self) -> Histogram {
         let limits = &self.shared.limits;
         let mut starts = self.shared.interval.lock().unwrap_or_else(PoisonError::into_inner);
@@ -196,8 +199,8 @@ impl Drop for ShardLease {
 }
 
 impl RecorderState {
-    /// All shards with the numbers of their places. Places that are still empty are passed over: whoever
-    /// is to fill one may have been stopped, while shards after it count.
+    /// All shards with the numbers of their places. Places that are still empty are passed over:
+    /// whoever is to fill one may have been stopped, while shards after it count.
     fn shards(&self) -> impl Iterator<Item = (usize, &Arc<Shard>)> {
         (0..self.slots_allocated.load(Ordering::Acquire)).filter_map(|number| {
             let (segment, offset) = segment_and_offset(number);
@@ -276,7 +279,8 @@ mod tests {
     use crate::statistics::LimitInclusion;
     use crate::tracked_value::TrackedValue;
 
-    /// Records the numbers 1..=`values` on each of `threads` threads, twice over, and reads meanwhile.
+    /// Records the numbers 1..=`values` on each of `threads` threads, twice over, and reads
+    /// meanwhile.
     fn check_threads(threads: u64, values: u64) {
         let recorder = SharedRecorder::<5>::with_thresholds(&[values / 2]);
         let mut intervals = Histogram::default();
@@ -400,7 +404,8 @@ mod tests {
         assert_eq!(recorder.snapshot().tracked_max(), TrackedValue::Exact(900.0));
     }
 
-    /// What an interval claims to know exactly is true of the values it counted, while a thread records on.
+    /// What an interval claims to know exactly is true of the values it counted, while a thread
+    /// records on.
     #[track_caller]
     fn check_claims(values: &[u64], pause: u32) {
         const LIMIT: u64 = 1 << 20;
@@ -436,7 +441,8 @@ mod tests {
             });
             while check(recorder.interval()) < values.len() {}
         });
-        // A thread that never pauses may leave nothing to claim, but once it rests everything is known.
+        // A thread that never pauses may leave nothing to claim, but once it rests everything is
+        // known.
         assert!(recorder.interval().is_empty());
         recorder.record(7);
         let rested = recorder.interval();

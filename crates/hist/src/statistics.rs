@@ -1,8 +1,8 @@
 //! Statistics with bounds.
 //!
-//! Where a side value is exact the bracket has no width; elsewhere it is as wide as the buckets leave
-//! open. `None` means that there are no values to speak of. Variance and moments are those of the
-//! recorded values themselves (divided by n, not n − 1).
+//! Where a side value is exact the bracket has no width; elsewhere it is as wide as the buckets
+//! leave open. `None` means that there are no values to speak of. Variance and moments are those of
+//! the recorded values themselves (divided by n, not n − 1).
 
 use crate::bracket::Bracket;
 use crate::cells::{Cell, count_matching};
@@ -21,8 +21,9 @@ pub enum LimitInclusion {
 }
 
 impl Histogram {
-    /// Sum of all values. An exact one is the true sum rounded to a double; where 100 bits do not tell to
-    /// which of two neighbours, to either. Infinities of both signs have no sum: the bracket is the whole line.
+    /// Sum of all values. An exact one is the true sum rounded to a double; where 100 bits do not
+    /// tell to which of two neighbours, to either. Infinities of both signs have no sum: the
+    /// bracket is the whole line.
     pub fn sum(&self) -> Bracket {
         if self.is_empty() {
             return Bracket::exact(0.0);
@@ -41,9 +42,9 @@ impl Histogram {
         moments::power_sum(self.cells(), 1, 1.0)
     }
 
-    /// The exact sum, with the doubt that remains where values of both signs cancel: [`Sum`] carries 100
-    /// bits, and what is left of a great sum may lie below them. `None` without an exact sum, and where
-    /// only its intermediate results are known to have left the doubles.
+    /// The exact sum, with the doubt that remains where values of both signs cancel: [`Sum`]
+    /// carries 100 bits, and what is left of a great sum may lie below them. `None` without an
+    /// exact sum, and where only its intermediate results are known to have left the doubles.
     pub(crate) fn exact_sum(&self) -> Option<[CompensatedSum; 3]> {
         let sum = self.tracked_sum().exact()?;
         let (min, max) = (self.min()?, self.max()?);
@@ -55,15 +56,16 @@ impl Histogram {
         let value = sum.value();
         let recorded = |end: Bracket| end.is_exact() && end.estimate.is_infinite();
         if magnitude.is_infinite() && value.is_finite() && !recorded(min) && !recorded(max) {
-            // How large the values of an open bucket are only their source knows, and it says what they
-            // add up to.
+            // How large the values of an open bucket are only their source knows, and it says what
+            // they add up to.
             return Some([sum; 3]);
         }
         if value.is_infinite() {
             return (min.is_exact() && max.is_exact() && magnitude.is_infinite())
                 .then_some([sum; 3]);
         }
-        // Every addition is off by 2^-103 of the running sum at most; more than 2^40 of them take hours.
+        // Every addition is off by 2^-103 of the running sum at most; more than 2^40 of them take
+        // hours.
         let doubt = n.min(2f64.powi(40)) * 2f64.powi(-103) * n * magnitude;
         // Below a 2^-17th of its last place a doubt does not show.
         if doubt <= value.abs() * 2f64.powi(-70)
@@ -87,8 +89,8 @@ impl Histogram {
         (!self.is_empty()).then(|| self.extreme(self.tracked_max(), self.count()))
     }
 
-    /// An extreme is the value of its rank, so that no quantile is estimated beyond it; unless its source
-    /// has an estimate of its own.
+    /// An extreme is the value of its rank, so that no quantile is estimated beyond it; unless its
+    /// source has an estimate of its own.
     fn extreme(&self, side: TrackedValue<f64>, rank: u64) -> Bracket {
         let known = self.order_statistic(rank);
         match side {
@@ -168,8 +170,8 @@ impl Histogram {
         }
     }
 
-    /// How many values are greater than `x` (or at least `x`, if inclusive). Exact at a declared threshold,
-    /// exclusive, and at bucket edges.
+    /// How many values are greater than `x` (or at least `x`, if inclusive). Exact at a declared
+    /// threshold, exclusive, and at bucket edges.
     pub fn count_above(&self, x: f64, bound: LimitInclusion) -> Bracket<u64> {
         if x.is_nan() {
             return Bracket::exact(0);

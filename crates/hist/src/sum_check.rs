@@ -1,18 +1,20 @@
 //! Quick plausibility check of a foreign sum against the buckets.
 //!
-//! Holding a sum to the exact edges of all buckets takes most of the time of reading a histogram. On the exponential
-//! grid each edge is the one before times the base, which is one multiplication: what lies within the bounds found that
-//! way, less far more than rounding can have added, lies within the exact ones. What does not is looked at exactly.
+//! Holding a sum to the exact edges of all buckets takes most of the time of reading a histogram.
+//! On the exponential grid each edge is the one before times the base, which is one multiplication:
+//! what lies within the bounds found that way, less far more than rounding can have added, lies
+//! within the exact ones. What does not is looked at exactly.
 
 use crate::histogram::Histogram;
 use crate::scheme::Scheme;
 
-/// A product of n factors is off by n roundings of 2^-53 and the base's own as often: 537,088 buckets, as many as
-/// there are, make 1.2e-10.
+/// A product of n factors is off by n roundings of 2^-53 and the base's own as often: 537,088
+/// buckets, as many as there are, make 1.2e-10.
 const MARGIN: f64 = 1e-9;
 
 impl Histogram {
-    /// True only where the sum is within what the buckets allow; false where that has to be worked out.
+    /// True only where the sum is within what the buckets allow; false where that has to be worked
+    /// out.
     pub(crate) fn sum_fits_buckets(&self, sum: f64) -> bool {
         let Scheme::Exp2(grid) = self.scheme() else { return false };
         let outside = self.overflow() > 0 || self.underflow() > 0 || !self.negative().is_empty();

@@ -10,8 +10,8 @@ pub(crate) use self::once::OnceLock;
 #[cfg(loom)]
 pub(crate) use loom::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
 
-/// loom has no `OnceLock`. This one has the same contract (the first `set` wins and happens before every
-/// `get` that sees it); what it stores is leaked, a few objects in each modelled run.
+/// loom has no `OnceLock`. This one has the same contract (the first `set` wins and happens before
+/// every `get` that sees it); what it stores is leaked, a few objects in each modelled run.
 #[cfg(loom)]
 mod once {
     use loom::sync::Mutex;

@@ -85,8 +85,8 @@ impl CompensatedSum {
         CompensatedSum { high, low }
     }
 
-    /// The part a double holds, and what it lacks. A sum of −0 is 0: it equals it, but would not come back
-    /// as −0 from the two parts.
+    /// The part a double holds, and what it lacks. A sum of −0 is 0: it equals it, but would not
+    /// come back as −0 from the two parts.
     pub fn parts(self) -> (f64, f64) {
         (self.high + 0.0, self.low + 0.0)
     }
@@ -94,7 +94,8 @@ impl CompensatedSum {
     /// A whole number.
     pub fn from_integer(value: u128) -> CompensatedSum {
         let high = value as f64;
-        // `high` may round up to 2^128; the cast back then saturates and the difference stays right.
+        // `high` may round up to 2^128; the cast back then saturates and the difference stays
+        // right.
         let back = high as u128;
         let low = if back >= value {
             -(back.wrapping_sub(value) as f64)

@@ -1,8 +1,9 @@
-//! What telling about this host costs: `cargo run --release -p topdeck-host --example bpf_cost [SECONDS]`.
+//! What telling about this host costs:
+//! `cargo run --release -p topdeck-host --example bpf_cost [SECONDS]`.
 //!
-//! Runs each part for some seconds with an interval of one second and prints the processor time of this process, of
-//! the threads, and the memory. Programs in the kernel are measured by the kernel (`sysctl kernel.bpf_stats_enabled=1`)
-//! and told in the rows `host_bpf_*`.
+//! Runs each part for some seconds with an interval of one second and prints the processor time of
+//! this process, of the threads, and the memory. Programs in the kernel are measured by the kernel
+//! (`sysctl kernel.bpf_stats_enabled=1`) and told in the rows `host_bpf_*`.
 #![forbid(unsafe_code)]
 
 use std::sync::Arc;

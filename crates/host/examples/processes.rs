@@ -1,7 +1,8 @@
-//! What reading all processes costs: `cargo run --release -p topdeck-host --example processes [WAY [READINGS]]`.
+//! What reading all processes costs:
+//! `cargo run --release -p topdeck-host --example processes [WAY [READINGS]]`.
 //!
-//! WAY is `bpf`, `procfs` or `both`. Count system calls with `strace -c -f`, once with 1 reading and once with 101: the difference is
-//! that of 100.
+//! WAY is `bpf`, `procfs` or `both`. Count system calls with `strace -c -f`, once with 1 reading
+//! and once with 101: the difference is that of 100.
 #![forbid(unsafe_code)]
 
 use std::time::Instant;
@@ -36,8 +37,8 @@ fn main() {
         costs.sort_unstable();
         let (least, median) = (costs[0], costs[costs.len() / 2]);
         println!(
-            "{name} ({:?}): {count} processes, {threads} threads; processor time of a reading: median {median} ns, \
-             least {least} ns, {} ns a process; it takes {took:?}",
+            "{name} ({:?}): {count} processes, {threads} threads; processor time of a reading: \
+             median {median} ns, least {least} ns, {} ns a process; it takes {took:?}",
             processes.method(),
             median / count as u64,
         );

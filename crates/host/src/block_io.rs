@@ -1,10 +1,11 @@
 //! Block I/O latency by device and operation, measured by a BPF program at `block_rq_complete`.
 //!
-//! Total is from the allocation of the request to its completion (`start_time_ns`: queue and device), device from
-//! when it was given to the driver (`io_start_time_ns`: set where the kernel keeps queue statistics). Both in
-//! nanoseconds of the monotonic clock. A request counts once, as in `/proc/diskstats`: not when a part of it
-//! completes, and not for the steps of a flush within it. Devices whose driver takes no requests (device mapper,
-//! RAID, zram) have none here; what lies below them has.
+//! Total is from the allocation of the request to its completion (`start_time_ns`: queue and
+//! device), device from when it was given to the driver (`io_start_time_ns`: set where the kernel
+//! keeps queue statistics). Both in nanoseconds of the monotonic clock. A request counts once, as
+//! in `/proc/diskstats`: not when a part of it completes, and not for the steps of a flush within
+//! it. Devices whose driver takes no requests (device mapper, RAID, zram) have none here; what lies
+//! below them has.
 //!
 //! The map's value, in words of 8 bytes:
 //!
@@ -15,8 +16,9 @@
 //!          0 errors   1 without start   2 sum total   3 sum device   8 buckets total   1,224 buckets device
 //! ```
 //!
-//! Measured with the kernel's own statistics (`kernel.bpf_stats_enabled`): see docs/host.md. Source: kernel,
-//! block/blk-mq.c (`blk_update_request`), block/blk-flush.c, include/trace/events/block.h.
+//! Measured with the kernel's own statistics (`kernel.bpf_stats_enabled`): see docs/host.md.
+//! Source: kernel, block/blk-mq.c (`blk_update_request`), block/blk-flush.c,
+//! include/trace/events/block.h.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -55,7 +57,8 @@ const TOTAL: usize = 8;
 const DEVICE: usize = TOTAL + BUCKETS;
 /// How many slots a device is looked for in before it is given up.
 const PROBES: usize = 8;
-/// Slots for devices: twice as many as there are, and within these limits; 97 KiB of kernel memory each.
+/// Slots for devices: twice as many as there are, and within these limits; 97 KiB of kernel memory
+/// each.
 const SLOTS_MIN: usize = 16;
 const SLOTS_MAX: usize = 256;
 /// `RQF_FLUSH_SEQ` before Linux 6.11, when it was no enumerator.
@@ -296,8 +299,8 @@ pub(crate) struct BlockIoReader {
 }
 
 impl BlockIoReader {
-    /// What was counted since [`Self::keep`] in one slot, which is the device's whose key that is. `name` is its name
-    /// now, if it is there.
+    /// What was counted since [`Self::keep`] in one slot, which is the device's whose key that is.
+    /// `name` is its name now, if it is there.
     fn read(
         &mut self,
         slot: usize,

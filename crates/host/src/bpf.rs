@@ -1,8 +1,9 @@
 //! BPF programs assembled at run time with offsets from BTF.
 //!
-//! Needs Linux 5.12 or later with BTF (`/sys/kernel/btf/vmlinux`) and the right to load programs: root, or
-//! CAP_BPF and CAP_PERFMON. A program counts in the single value of an array map, of which parts are mapped here and
-//! read without a system call; or it writes of each task to who reads the iterator.
+//! Needs Linux 5.12 or later with BTF (`/sys/kernel/btf/vmlinux`) and the right to load programs:
+//! root, or CAP_BPF and CAP_PERFMON. A program counts in the single value of an array map, of which
+//! parts are mapped here and read without a system call; or it writes of each task to who reads the
+//! iterator.
 
 pub(crate) mod btf;
 pub(crate) mod grid;
@@ -44,7 +45,8 @@ pub(crate) struct BpfStats {
     pub(crate) runs: u64,
     /// For how long, in nanoseconds.
     pub(crate) time_ns: u64,
-    /// How often it should have run and did not, because it was running on that processor. Always counted.
+    /// How often it should have run and did not, because it was running on that processor. Always
+    /// counted.
     pub(crate) recursion_misses: u64,
 }
 
@@ -64,7 +66,8 @@ pub(crate) fn kernel_types() -> Result<Btf, String> {
 }
 
 impl BpfProgram {
-    /// Makes a map of `words` words, loads what `code` makes of its descriptor, and attaches that to a tracepoint.
+    /// Makes a map of `words` words, loads what `code` makes of its descriptor, and attaches that
+    /// to a tracepoint.
     pub(crate) fn start(
         name: &str,
         words: usize,
@@ -141,7 +144,8 @@ fn parse_stats(text: &str) -> BpfStats {
 fn load_error(doing: &str, error: &io::Error) -> String {
     let remedy = match error.raw_os_error() {
         Some(libc::EPERM | libc::EACCES) => {
-            "; run as root or give CAP_BPF and CAP_PERFMON, and see that the kernel is not locked down"
+            "; run as root or give CAP_BPF and CAP_PERFMON, and see that the kernel is not locked \
+             down"
         }
         Some(libc::ENOMEM | libc::E2BIG) => "; raise the limit of locked memory",
         Some(libc::ENOSYS) => "; the kernel has no BPF",

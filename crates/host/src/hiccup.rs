@@ -1,11 +1,12 @@
 //! Hiccups: wake-up delay of an idle thread (jHiccup).
 //!
-//! It sleeps until moments that were fixed beforehand, one every period, and records by how much each was missed, in
-//! nanoseconds of the monotonic clock. Whatever stops the machine or the process (a hypervisor, a full run queue, a
-//! stopped process) shows here, whoever is the cause. A stall longer than a period is also a wait of all who would
-//! have come in it: each missed moment counts with its own wait, so that quantiles are those of response times.
-//! Time in which the system is suspended does not pass on that clock.
-//! Idea: Gil Tene, jHiccup (github.com/giltene/jHiccup); wrk2's intended start times.
+//! It sleeps until moments that were fixed beforehand, one every period, and records by how much
+//! each was missed, in nanoseconds of the monotonic clock. Whatever stops the machine or the
+//! process (a hypervisor, a full run queue, a stopped process) shows here, whoever is the cause. A
+//! stall longer than a period is also a wait of all who would have come in it: each missed moment
+//! counts with its own wait, so that quantiles are those of response times. Time in which the
+//! system is suspended does not pass on that clock. Idea: Gil Tene, jHiccup
+//! (github.com/giltene/jHiccup); wrk2's intended start times.
 
 use std::num::NonZeroU64;
 use std::ops::RangeInclusive;
@@ -26,7 +27,8 @@ use crate::metric::RowReporter;
 use crate::metrics;
 use crate::source::{HostSource, Opening, SourceSettings, TABLE};
 
-/// Missed moments that are recorded of one stall, at 10 ms those of 46 hours; the others are counted.
+/// Missed moments that are recorded of one stall, at 10 ms those of 46 hours; the others are
+/// counted.
 const MISSED_MAX: u64 = 1 << 24;
 /// The kernel may be as much later than asked for to save wake-ups; its default is 50,000 ns.
 const SLACK_NS: u64 = 1;
@@ -187,14 +189,16 @@ fn run(period: u64, stop: &AtomicBool, recorder: &SharedRecorder, unrecorded: &C
 /// Wake-up of the periodic thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WakeUp {
-    /// The first moment that it was to wake up at and did not before. Nanoseconds of the monotonic clock.
+    /// The first moment that it was to wake up at and did not before. Nanoseconds of the monotonic
+    /// clock.
     pub intended_ns: u64,
     /// When it woke up.
     pub woken_ns: u64,
     period_ns: u64,
 }
 
-/// Sleeps on this thread until moments that are a period apart, and tells of each time that it wakes up, until `stop` is set.
+/// Sleeps on this thread until moments that are a period apart, and tells of each time that it
+/// wakes up, until `stop` is set.
 pub fn run_periodic(period_ns: u64, stop: &AtomicBool, mut tell: impl FnMut(WakeUp)) {
     // Where the kernel refuses, what it adds is part of each wait, and seen in the least of them.
     let _ = set_current_timer_slack(NonZeroU64::new(SLACK_NS));
@@ -230,8 +234,8 @@ impl WakeUp {
         self.intended_ns + self.count() * self.period_ns
     }
 
-    /// Each moment that had come by then, and how late it is; of a stall, so, all that fall into it. How many were left out, because
-    /// it had no end.
+    /// Each moment that had come by then, and how late it is; of a stall, so, all that fall into
+    /// it. How many were left out, because it had no end.
     pub fn for_each_sample(&self, mut record: impl FnMut(u64, u64)) -> u64 {
         let (late, moments) = (self.delay_ns(), self.count());
         for moment in 0..moments.min(MISSED_MAX) {

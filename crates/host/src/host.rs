@@ -66,8 +66,8 @@ impl HostCollector {
         self.warnings.iter().map(|note| note.text.clone()).collect()
     }
 
-    /// Reads a last time, waits until that is taken, and ends the threads. Where there is no room in the journal for
-    /// some seconds, what was not taken is lost, and said.
+    /// Reads a last time, waits until that is taken, and ends the threads. Where there is no room
+    /// in the journal for some seconds, what was not taken is lost, and said.
     pub fn stop(mut self) -> Result<()> {
         self.thread.stop().unwrap_or(Ok(()))
     }

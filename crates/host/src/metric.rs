@@ -1,8 +1,9 @@
 //! Metric definitions and their rows.
 //!
-//! Names follow Prometheus' rules where a rule is known: counters end with `_total`, times are in seconds, sizes in
-//! bytes. Distributions have their unit (ns) in the series, not in the name. Every series has the label `host`.
-//! What counts since the system was started does not say so: its first reading is where counting begins.
+//! Names follow Prometheus' rules where a rule is known: counters end with `_total`, times are in
+//! seconds, sizes in bytes. Distributions have their unit (ns) in the series, not in the name.
+//! Every series has the label `host`. What counts since the system was started does not say so: its
+//! first reading is where counting begins.
 
 use collect::RowSink;
 use hist::Histogram;

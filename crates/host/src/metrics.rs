@@ -4,7 +4,8 @@ use crate::metric::{MetricDefinition, MetricKind, counter, distribution, gauge};
 
 pub(crate) const BLOCK_IO_LATENCY: MetricDefinition = distribution(
     "host_block_io_latency",
-    "how long block I/O took from the request's allocation to its completion, by `device` and `operation`: read, write, flush, discard, other",
+    "how long block I/O took from the request's allocation to its completion, by `device` and \
+     `operation`: read, write, flush, discard, other",
 );
 pub(crate) const BLOCK_IO_DEVICE_LATENCY: MetricDefinition = distribution(
     "host_block_io_device_latency",
@@ -15,11 +16,13 @@ pub(crate) const BLOCK_IO_ERRORS: MetricDefinition =
 pub(crate) const BLOCK_IO_UNMEASURED: MetricDefinition = counter(
     "host_block_io_unmeasured_total",
     "",
-    "block I/O that is not in `host_block_io_latency`, because its request has no start (`iostats` of the queue is 0) or its device no slot, by `cause`",
+    "block I/O that is not in `host_block_io_latency`, because its request has no start \
+     (`iostats` of the queue is 0) or its device no slot, by `cause`",
 );
 pub(crate) const RUN_QUEUE_LATENCY: MetricDefinition = distribution(
     "host_run_queue_latency",
-    "how long tasks that could run waited for a processor, after a wake-up or having been preempted",
+    "how long tasks that could run waited for a processor, after a wake-up or having been \
+     preempted",
 );
 pub(crate) const RUN_QUEUE_UNMEASURED: MetricDefinition = counter(
     "host_run_queue_unmeasured_total",
@@ -33,7 +36,8 @@ pub(crate) const HICCUP_DELAY: MetricDefinition = distribution(
 pub(crate) const BPF_AVAILABLE: MetricDefinition = gauge(
     "host_bpf_available",
     "",
-    "1 if the `program` (block_io, run_queue, processes) is at work in the kernel, 0 if it is wanted and cannot be",
+    "1 if the `program` (block_io, run_queue, processes) is at work in the kernel, 0 if it is \
+     wanted and cannot be",
 );
 pub(crate) const BPF_RUNS: MetricDefinition = counter(
     "host_bpf_runs_total",
@@ -48,7 +52,8 @@ pub(crate) const BPF_TIME: MetricDefinition = counter(
 pub(crate) const BPF_RECURSION_MISSES: MetricDefinition = counter(
     "host_bpf_recursion_misses_total",
     "",
-    "how often the `program` should have run and did not, because it was running there: what its distributions lack",
+    "how often the `program` should have run and did not, because it was running there: what its \
+     distributions lack",
 );
 pub(crate) const COLLECTOR_WARNING: MetricDefinition = MetricDefinition {
     name: "host_collector_warning",

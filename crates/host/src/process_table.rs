@@ -1,7 +1,8 @@
 //! Process table publisher.
 //!
-//! A thread of its own, for the readings of the host may wait for a disk, and that is when somebody looks. It takes no memory but
-//! the rows. Where another topdeck publishes already, or there is no room, it is tried again later.
+//! A thread of its own, for the readings of the host may wait for a disk, and that is when somebody
+//! looks. It takes no memory but the rows. Where another topdeck publishes already, or there is no
+//! room, it is tried again later.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};

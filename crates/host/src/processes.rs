@@ -1,11 +1,12 @@
 //! Process table collection.
 //!
-//! Where programs can be loaded, one in the kernel goes through all tasks ([`task`]): no file is opened, no lock of a process
-//! is taken. Otherwise `/proc/PID/stat` is read through files that stay open ([`kept`]). Which of the two and why is
-//! said by [`Processes::how`] and [`Processes::note`].
+//! Where programs can be loaded, one in the kernel goes through all tasks ([`task`]): no file is
+//! opened, no lock of a process is taken. Otherwise `/proc/PID/stat` is read through files that
+//! stay open ([`kept`]). Which of the two and why is said by [`Processes::how`] and
+//! [`Processes::note`].
 //!
-//! Neither takes `mmap_lock`, for which a process may be held up, or hold up the reader. What does is never read: command lines,
-//! `smaps`, `environ` and their like.
+//! Neither takes `mmap_lock`, for which a process may be held up, or hold up the reader. What does
+//! is never read: command lines, `smaps`, `environ` and their like.
 
 mod stat;
 mod stat_cache;
@@ -85,7 +86,8 @@ impl ProcessCollector {
         Arc::clone(&self.fallback_reason)
     }
 
-    /// Reads all processes there are, by ascending number. One that ends meanwhile may be in it or not.
+    /// Reads all processes there are, by ascending number. One that ends meanwhile may be in it or
+    /// not.
     ///
     /// Should the program fail that went well at first, `/proc` is read from then on.
     pub fn read(&mut self) -> io::Result<&[ProcessRow]> {
@@ -120,8 +122,8 @@ fn is_in(rows: &[ProcessRow], pid: u32, start: u64) -> bool {
     found.is_ok_and(|at| rows[at].start == start)
 }
 
-/// Tasks, if this very process is among them as `/proc` has it. It is not where numbers are those of a namespace and the
-/// kernel's own are others.
+/// Tasks, if this very process is among them as `/proc` has it. It is not where numbers are those
+/// of a namespace and the kernel's own are others.
 fn verify_tasks(mut tasks: TaskIterator) -> Result<TaskIterator, String> {
     let mut rows = Vec::new();
     tasks.read(&mut rows).map_err(|error| format!("cannot read the BPF iterator: {error}"))?;

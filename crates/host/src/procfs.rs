@@ -1,7 +1,8 @@
 //! /proc files, opened once and re-read with `pread`.
 //!
-//! That costs 0.5 to 16 us a file, no lock of any process, and nothing grows with the number of processes. A file that
-//! is not there is left out, as kernels are built; one that cannot be read later is tried again each time.
+//! That costs 0.5 to 16 us a file, no lock of any process, and nothing grows with the number of
+//! processes. A file that is not there is left out, as kernels are built; one that cannot be read
+//! later is tried again each time.
 
 mod cpu;
 mod disk;
@@ -115,7 +116,8 @@ impl Procfs {
         Procfs::open_some(|_| true)
     }
 
-    /// Opens what is known of disks only: where there are no distributions, and nothing else is wanted.
+    /// Opens what is known of disks only: where there are no distributions, and nothing else is
+    /// wanted.
     fn open_disks() -> Procfs {
         Procfs::open_some(|what| what == ProcFile::Diskstats)
     }

@@ -1,13 +1,15 @@
 //! Run queue latency, measured by a BPF program at `sched_switch`.
 //!
-//! The kernel notes in each task since when it waits (`sched_info.last_queued`), for `/proc/PID/schedstat`. When it
-//! picks a task, the program takes the difference to the run queue's clock: the number that the kernel itself adds to
-//! the task's `run_delay`, in nanoseconds. So one probe is enough, with no map to look tasks up in, and wake-ups cost
-//! nothing. Waiting counts after a wake-up and after having been preempted. Each processor has its own cells: no
-//! locked instruction, no shared cache line.
+//! The kernel notes in each task since when it waits (`sched_info.last_queued`), for
+//! `/proc/PID/schedstat`. When it picks a task, the program takes the difference to the run queue's
+//! clock: the number that the kernel itself adds to the task's `run_delay`, in nanoseconds. So one
+//! probe is enough, with no map to look tasks up in, and wake-ups cost nothing. Waiting counts
+//! after a wake-up and after having been preempted. Each processor has its own cells: no locked
+//! instruction, no shared cache line.
 //!
-//! The map's value, in words of 8 bytes: 0 switches on processors without cells; from 8 on for each processor
-//! 0 sum, 8 buckets. Source: kernel, kernel/sched/stats.h (`sched_info_arrive`), include/trace/events/sched.h.
+//! The map's value, in words of 8 bytes: 0 switches on processors without cells; from 8 on for each
+//! processor 0 sum, 8 buckets. Source: kernel, kernel/sched/stats.h (`sched_info_arrive`),
+//! include/trace/events/sched.h.
 
 use std::sync::atomic::Ordering;
 
@@ -49,7 +51,8 @@ struct RunQueueOffsets {
 /// Pointer path to the run queue of the CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum RunQueuePath {
-    /// Over the task, where tasks are scheduled in groups (CONFIG_FAIR_GROUP_SCHED). Tasks of all classes have it.
+    /// Over the task, where tasks are scheduled in groups (CONFIG_FAIR_GROUP_SCHED). Tasks of all
+    /// classes have it.
     Task { group: i16, queue: i16 },
     /// The variable that holds the run queues, by its type number (CONFIG_KALLSYMS_ALL).
     Variable(u32),
@@ -166,7 +169,8 @@ impl RunQueue {
 #[derive(Debug, Deserialize, PartialEq)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct RunQueueSettings {
-    /// How long tasks wait for a processor, by BPF; needs root. Without it, the reason is reported: true.
+    /// How long tasks wait for a processor, by BPF; needs root. Without it, the reason is reported:
+    /// true.
     run_queue: bool,
 }
 
@@ -209,7 +213,8 @@ impl HostSource for RunQueue {
     }
 }
 
-/// Processors that may ever be there: one more than the last number in `/sys/devices/system/cpu/possible`.
+/// Processors that may ever be there: one more than the last number in
+/// `/sys/devices/system/cpu/possible`.
 fn possible_cpus() -> usize {
     let text = std::fs::read_to_string("/sys/devices/system/cpu/possible").unwrap_or_default();
     let last = text.trim().rsplit([',', '-']).next().and_then(|last| last.parse::<usize>().ok());

@@ -1,8 +1,9 @@
 //! Collection of shared-memory metrics ([`shm`]) of all processes.
 //!
-//! Counts and distributions are told whole, as they are since the file was made, under labels that are the same for whoever looks and
-//! whenever: `host`, `process`, `pid`. So nothing is lost or counted twice when topdeck or the program is started anew. One reading is
-//! some batches; what is not taken comes again with the next reading, but for gauges, which become a gap.
+//! Counts and distributions are told whole, as they are since the file was made, under labels that
+//! are the same for whoever looks and whenever: `host`, `process`, `pid`. So nothing is lost or
+//! counted twice when topdeck or the program is started anew. One reading is some batches; what is
+//! not taken comes again with the next reading, but for gauges, which become a gap.
 
 mod collector;
 mod in_flight_by_age;
@@ -30,8 +31,8 @@ use crate::thread::{CollectorThread, StopSignal, next_boundary, retry_final_read
 pub(crate) struct ShmMetricsSettings {
     /// What programs record into shared memory: true.
     shm_metrics: bool,
-    /// How often it is read: `1s`, from 100 ms to 30 s, as files of programs that ended are there for
-    /// a minute.
+    /// How often it is read: `1s`, from 100 ms to 30 s, as files of programs that ended are there
+    /// for a minute.
     shm_scrape_interval: Length,
 }
 
@@ -128,7 +129,8 @@ impl ShmWorker {
             let began = Instant::now();
             // What is not taken comes again; it was counted.
             let _ = self.read(end);
-            // As long a rest as it took: whatever there is to read, half a processor is left to others.
+            // As long a rest as it took: whatever there is to read, half a processor is left to
+            // others.
             if stop.wait(began.elapsed()) {
                 break;
             }

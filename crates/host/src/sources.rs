@@ -1,7 +1,7 @@
 //! Sources of the host collector and their warnings.
 //!
-//! What happened between readings is kept until [`Sources::keep`] says that a reading is safe: one that was not taken
-//! comes again within the next.
+//! What happened between readings is kept until [`Sources::keep`] says that a reading is safe: one
+//! that was not taken comes again within the next.
 
 use std::sync::Arc;
 

@@ -85,15 +85,15 @@ impl StopSignal {
     }
 }
 
-/// A reading this part of an interval behind its boundary is a reading of the boundary. Otherwise the last
-/// microseconds of each interval would put its row into the next one.
+/// A reading this part of an interval behind its boundary is a reading of the boundary. Otherwise
+/// the last microseconds of each interval would put its row into the next one.
 const LATE_FRACTION: i64 = 20;
 /// How long a last reading is tried again where there is no room for it, and how often.
 const FINAL_READING_TIMEOUT: Duration = Duration::from_secs(5);
 const RETRY_DELAY: Duration = Duration::from_millis(100);
 
-/// Waits for the next boundary of an interval, which are its multiples: as of when a reading is then, the boundary or, if that is
-/// long past, now. `None` when the thread is to stop.
+/// Waits for the next boundary of an interval, which are its multiples: as of when a reading is
+/// then, the boundary or, if that is long past, now. `None` when the thread is to stop.
 pub(crate) fn next_boundary(
     stop: &StopSignal,
     interval: Duration,

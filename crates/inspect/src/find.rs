@@ -238,8 +238,8 @@ pub fn no_metrics_advice() -> String {
         _ => String::new(),
     };
     format!(
-        "a program shows metrics once it has used one; if it runs with another {0} than this, set {0} to the same \
-         folder{folder}, or name its file",
+        "a program shows metrics once it has used one; if it runs with another {0} than this, set \
+         {0} to the same folder{folder}, or name its file",
         shm::ENV_VARIABLE
     )
 }

@@ -67,7 +67,8 @@ pub(crate) fn heading_lines(process: &MatchedProcess) -> Vec<String> {
         (of.lost_records, "records found no room and are missing"),
         (
             of.rejected_series,
-            "times a series found no room: it is missing, or counted in overflow=\"true\" of its name",
+            "times a series found no room: it is missing, or counted in overflow=\"true\" of its \
+             name",
         ),
         (of.shared_lane_threads, "threads found no lane of their own, and record more slowly"),
     ];

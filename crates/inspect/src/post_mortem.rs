@@ -16,7 +16,8 @@ use crate::{InspectError, Result, listing, report};
 pub fn latest_dead(mut processes: Vec<MatchedProcess>) -> Result<(String, Vec<shm::Error>)> {
     processes.retain(|process| process.attached.metrics_file().state == ProcessState::Terminated);
     if processes.is_empty() {
-        let message = "no process that showed metrics died here and has its file kept; `topdeck ls --all` lists all there are";
+        let message = "no process that showed metrics died here and has its file kept; `topdeck \
+                       ls --all` lists all there are";
         return Err(InspectError::NoProcess(message.to_owned()));
     }
     let mut errors = Vec::new();

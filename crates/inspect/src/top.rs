@@ -46,12 +46,12 @@ pub fn sample_all(
 /// Why nothing is shown, and what to do.
 pub fn no_process_message(asked: Option<&str>) -> String {
     match asked {
-        None => "no process of this host shows metrics in shared memory that may be read: a program does once it uses the crate shm, \
-                 or runs on a Java virtual machine"
+        None => "no process of this host shows metrics in shared memory that may be read: a \
+                 program does once it uses the crate shm, or runs on a Java virtual machine"
             .to_owned(),
         Some(asked) => format!(
-            "no process with {asked:?} in the name of its program, or as its id, shows metrics in shared memory that may be read; \
-             `topdeck ls` lists those that do"
+            "no process with {asked:?} in the name of its program, or as its id, shows metrics in \
+             shared memory that may be read; `topdeck ls` lists those that do"
         ),
     }
 }

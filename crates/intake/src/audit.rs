@@ -1,7 +1,8 @@
 //! Audit: reconciliation of received, stored and lost samples per producer and hop.
 //!
-//! The journal is held to what this process has taken since it began, the store and the sites are held to the
-//! journal. A difference is zero or has a reason; one without a reason is a fault of topdeck.
+//! The journal is held to what this process has taken since it began, the store and the sites are
+//! held to the journal. A difference is zero or has a reason; one without a reason is a fault of
+//! topdeck.
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -323,7 +324,8 @@ impl AuditInputs {
             n if n < 0 && book.position() > self.ledger.position() => {
                 (true, "the site is ahead of the journal's book".to_owned())
             }
-            // Lost to the site before it had them, and only how many is known: they are in the line of all others.
+            // Lost to the site before it had them, and only how many is known: they are in the line
+            // of all others.
             n if n > 0 && n <= nobodys + i128::from(behind) => (
                 true,
                 format!(

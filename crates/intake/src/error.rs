@@ -33,7 +33,8 @@ pub enum Error {
     Forbidden(String),
     /// The sequence is further from the last one than the producer can have come.
     #[error(
-        "cannot take sequence {sequence} of producer {producer:016x}: the last one was {last}, and at most {max} may be left out; a sender that begins anew takes a new boot number"
+        "cannot take sequence {sequence} of producer {producer:016x}: the last one was {last}, \
+         and at most {max} may be left out; a sender that begins anew takes a new boot number"
     )]
     SequenceJump {
         /// Whose it is.
@@ -45,7 +46,8 @@ pub enum Error {
         /// How far it may be from the last.
         max: u64,
     },
-    /// The disk failed, or what the store has in memory is in doubt: topdeck has to be started anew.
+    /// The disk failed, or what the store has in memory is in doubt: topdeck has to be started
+    /// anew.
     #[error("{0}")]
     JournalFailed(String),
 }

@@ -105,8 +105,8 @@ impl GroupCommit {
         self.shared.in_flight.load(Ordering::Relaxed)
     }
 
-    /// Takes room for a batch, which is given back by [`Commit::release`], or when it is settled. One batch always
-    /// finds room.
+    /// Takes room for a batch, which is given back by [`Commit::release`], or when it is settled.
+    /// One batch always finds room.
     pub(crate) fn reserve(&self, bytes: u64, max: u64) -> Result<()> {
         let before = self.shared.in_flight.fetch_add(bytes, Ordering::Relaxed);
         if before == 0 || before.saturating_add(bytes) <= max {

@@ -35,7 +35,8 @@ pub(crate) fn run_housekeeping(shared: &IntakeState) {
         if now() >= boundary {
             let end = now() - now().rem_euclid(interval);
             boundary = next_after(now());
-            // There is another interval after this one: what grows is told then, and nothing is tried again now.
+            // There is another interval after this one: what grows is told then, and nothing is
+            // tried again now.
             match shared.write_self_metrics(end) {
                 Ok(()) => {}
                 Err(Error::Full { .. }) => put_off.add(1),

@@ -103,7 +103,8 @@ impl IngestWriter {
         IngestWriter { admission: Some(admission), ..self }
     }
 
-    /// Whoever writes says in gaps of its own which samples were not taken: none are made for them here.
+    /// Whoever writes says in gaps of its own which samples were not taken: none are made for them
+    /// here.
     pub fn with_own_gaps(mut self) -> IngestWriter {
         if let Some(admission) = &mut self.admission {
             admission.writes_own_gaps = true;
@@ -126,7 +127,8 @@ impl IngestWriter {
         self.batch.bytes()
     }
 
-    /// Whether it is half of what a batch may have: whose rows need not be in one batch begins another.
+    /// Whether it is half of what a batch may have: whose rows need not be in one batch begins
+    /// another.
     pub fn is_half_full(&self) -> bool {
         self.batch.bytes() > self.bytes_max / 2
     }

@@ -43,8 +43,8 @@ pub struct Intake {
 }
 
 impl Intake {
-    /// Opens the way into a store or a journal, and its books. Of a process before this one that was killed, a gap
-    /// says what may be lost.
+    /// Opens the way into a store or a journal, and its books. Of a process before this one that
+    /// was killed, a gap says what may be lost.
     pub fn new(home: WriteTarget, settings: Settings) -> Result<Intake> {
         let no_thread = |error| Error::JournalFailed(format!("cannot start a thread: {error}"));
         let meter = if settings.publish { Meter::with_shared_memory() } else { Meter::default() };
@@ -155,19 +155,20 @@ impl Intake {
         self.shared.group_commit.in_flight()
     }
 
-    /// The producer of a name: a source of this process, or all clients of one kind. The same for all who ask.
+    /// The producer of a name: a source of this process, or all clients of one kind. The same for
+    /// all who ask.
     pub fn producer(&self, name: &str) -> Producer {
         self.shared.producer(name)
     }
 
-    /// Something to write rows to whose series are held to no limit, for what is topdeck's own. `encoding`
-    /// names the decoder that makes the keys.
+    /// Something to write rows to whose series are held to no limit, for what is topdeck's own.
+    /// `encoding` names the decoder that makes the keys.
     pub fn writer(&self, encoding: SeriesKeyEncoding) -> IngestWriter {
         self.shared.writer(encoding)
     }
 
-    /// Something to write rows to of a producer, by its number. A new series beyond a limit of the store is rejected:
-    /// its samples are refused one by one, and all others are taken.
+    /// Something to write rows to of a producer, by its number. A new series beyond a limit of the
+    /// store is rejected: its samples are refused one by one, and all others are taken.
     pub fn writer_for(&self, producer: u64, encoding: SeriesKeyEncoding) -> IngestWriter {
         self.shared.writer_for(producer, encoding)
     }
@@ -201,7 +202,8 @@ impl Intake {
         }
     }
 
-    /// Takes a batch that has an identity of its own; `name` is what its producer calls itself, empty if it does not.
+    /// Takes a batch that has an identity of its own; `name` is what its producer calls itself,
+    /// empty if it does not.
     pub fn append_encoded(
         &self,
         identity: BatchIdentity,
@@ -227,19 +229,21 @@ impl Intake {
         self.shared.check_key(producer, earlier, name, key)
     }
 
-    /// The canonical form of a series that the store knows by its number. A journal alone has no numbers.
+    /// The canonical form of a series that the store knows by its number. A journal alone has no
+    /// numbers.
     pub fn canonical_key(&self, id: SeriesId) -> Option<Vec<u8>> {
         self.shared.target.store()?.key(&id)
     }
 
-    /// A source runs that loses what it holds when the process is killed. Should that happen, the next start writes
-    /// a gap. Durable on return.
+    /// A source runs that loses what it holds when the process is killed. Should that happen, the
+    /// next start writes a gap. Durable on return.
     pub fn declare_volatile_source(&self) -> Result<()> {
         self.shared.ledger_reader.declare_volatile()
     }
 
-    /// Something that was taken in without an acknowledgement could not be handed on before the end. The books stay
-    /// open, so that the next start writes a gap as if this process had been killed.
+    /// Something that was taken in without an acknowledgement could not be handed on before the
+    /// end. The books stay open, so that the next start writes a gap as if this process had been
+    /// killed.
     pub fn mark_unclean_shutdown(&self) {
         self.shared.is_unclean.store(true, Ordering::Relaxed);
     }
@@ -273,8 +277,8 @@ impl Intake {
         self.shared.checkpoint_ledger(false)
     }
 
-    /// Waits for what was taken, closes the books, and ends the threads. To be called when all sources have ended:
-    /// what is taken afterwards is in the journal, and nobody is told so.
+    /// Waits for what was taken, closes the books, and ends the threads. To be called when all
+    /// sources have ended: what is taken afterwards is in the journal, and nobody is told so.
     pub fn stop(&self) {
         *lock(&self.shared.stop.0) = true;
         self.shared.stop.1.notify_all();

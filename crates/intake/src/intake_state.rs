@@ -112,7 +112,8 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A producer's turn to append. Where others of it wait for room, nobody waits behind them for long.
+/// A producer's turn to append. Where others of it wait for room, nobody waits behind them for
+/// long.
 fn lock_sequence(sequence: &Mutex<u64>) -> Result<MutexGuard<'_, u64>> {
     let until = Instant::now() + APPEND_LOCK_TIMEOUT;
     loop {
@@ -172,8 +173,8 @@ impl IntakeState {
 
     pub(crate) fn append(&self, producer: &Producer, writer: IngestWriter) -> Result<Receipt> {
         let mut sequence = lock_sequence(&producer.0.sequence)?;
-        // A number is never used twice, also where it is not known what became of its batch: otherwise the next
-        // batch might be taken for a repeat, and be lost.
+        // A number is never used twice, also where it is not known what became of its batch:
+        // otherwise the next batch might be taken for a repeat, and be lost.
         *sequence += 1;
         let identity =
             BatchIdentity { producer: producer.id(), epoch: self.epoch, sequence: *sequence };
@@ -413,7 +414,8 @@ impl IntakeState {
     pub(crate) fn check_backlog(&self, bytes: u64) -> Result<()> {
         if let Some((held, max)) = self.target.head_over_limit() {
             let why = format!(
-                "the store has {held} bytes of rows in memory, {max} are the most: it cannot bring them to disk"
+                "the store has {held} bytes of rows in memory, {max} are the most: it cannot \
+                 bring them to disk"
             );
             return Err(Error::Full { reason: why, retry_after: RETRY_AFTER_BACKLOG });
         }
@@ -437,7 +439,8 @@ impl IntakeState {
         self.append(&self.producer(SELF_PRODUCER), writer).map(drop)
     }
 
-    /// Says in the journal that the process before this one was killed; again later, where that is refused.
+    /// Says in the journal that the process before this one was killed; again later, where that is
+    /// refused.
     pub(crate) fn report_unclean_shutdown(&self) {
         use collect::RowSink as _;
         let Some(gap) = self.ledger_reader.unclean_shutdown_gap() else { return };

@@ -55,7 +55,8 @@ pub(crate) enum KeyCheck {
     Match,
     /// It is the producer's first.
     New,
-    /// It is the producer's first, and has the place of this producer's, which is not bound any more.
+    /// It is the producer's first, and has the place of this producer's, which is not bound any
+    /// more.
     Replaced(u64),
     /// There is no room for it.
     TableFull,
@@ -151,7 +152,8 @@ impl KnownKeys {
     }
 }
 
-/// Of the origin with most keys the one that was bound last, if `origin` has fewer, also with one more.
+/// Of the origin with most keys the one that was bound last, if `origin` has fewer, also with one
+/// more.
 fn eviction_candidate(keys: &BTreeMap<u64, KnownKey>, origin: u64) -> Option<u64> {
     let mut counts: BTreeMap<u64, usize> = BTreeMap::new();
     for producer in keys.keys() {
@@ -227,9 +229,10 @@ mod tests {
         assert_eq!(notes, Vec::<String>::new());
         assert_eq!(keys.check(7, 7, "", Some(&[1; 32]), 3).unwrap(), KeyCheck::Match);
         let error = keys.check(7, 7, "", Some(&[2; 32]), 3).unwrap_err().to_string();
-        let expected = "cannot take batches of producer 0000000000000007 (agent a b): the parcel is \
-                        signed with another key than the first one; if its agent lost its key, stop \
-                        topdeck here and remove the producer's line from /journal/producer-keys";
+        let expected = "cannot take batches of producer 0000000000000007 (agent a b): the parcel \
+                        is signed with another key than the first one; if its agent lost its key, \
+                        stop topdeck here and remove the producer's line from \
+                        /journal/producer-keys";
         assert_eq!(error, expected);
         let error = keys.check(7, 7, "", None, 3).unwrap_err().to_string();
         assert!(error.contains("is not signed, and an earlier one was"), "{error}");

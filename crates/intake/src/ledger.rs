@@ -1,8 +1,9 @@
 //! Ledger: counts per producer up to a journal position.
 //!
-//! Every record before [`Book::position`] is in the book exactly once, as a batch, a repeat, something that cannot be
-//! read, or missing; so the sum of [`Counts::records`] is `position - first`. A book is the same whenever it is
-//! written, read, and led on: what is before its position it does not take again.
+//! Every record before [`Book::position`] is in the book exactly once, as a batch, a repeat,
+//! something that cannot be read, or missing; so the sum of [`Counts::records`] is
+//! `position - first`. A book is the same whenever it is written, read, and led on: what is before
+//! its position it does not take again.
 
 use std::collections::BTreeMap;
 use std::panic::catch_unwind;
@@ -205,8 +206,8 @@ impl Ledger {
         free > 0 && self.entries.range(of_origin).count() < FREE_TIMES_MAX * free
     }
 
-    /// Counts a record. One that is counted already is passed over; those that were passed over on the way to it are
-    /// missing.
+    /// Counts a record. One that is counted already is passed over; those that were passed over on
+    /// the way to it are missing.
     pub fn add(&mut self, position: u64, identity: Option<BatchIdentity>, bytes: &[u8]) {
         if position >= self.position {
             self.add_counted(&CountedRecord::from_record(position, identity, bytes));

@@ -11,8 +11,8 @@
 //! loss GAPS LOST UNKNOWN START END REASON
 //! checksum CRC                      CRC-32C of all lines before, 8 hexadecimal digits
 //! ```
-//! Numbers are decimal, ids and boots hexadecimal, times ns since the Unix epoch. `docs/formats/books.md` says the
-//! same to a stranger.
+//! Numbers are decimal, ids and boots hexadecimal, times ns since the Unix epoch.
+//! `docs/formats/books.md` says the same to a stranger.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -29,7 +29,8 @@ use crate::ledger::{EPOCHS_MAX, Ledger, LedgerEntry, PRODUCERS_MAX};
 const TITLE: &str = "topdeck book ";
 /// The version that is written, and the only one that is read.
 pub const VERSION: u32 = 1;
-/// Bytes of a file at the most: what the most producers with the longest names and reasons take, about.
+/// Bytes of a file at the most: what the most producers with the longest names and reasons take,
+/// about.
 const BYTES_MAX: u64 = 64 << 20;
 
 /// File of a ledger.
@@ -188,7 +189,8 @@ impl Ledger {
             } = entry.counts;
             let name = encode_word(&entry.name);
             line(format_args!(
-                "producer {id} {name} {batches} {samples} {values} {repeated} {unreadable} {missing}"
+                "producer {id} {name} {batches} {samples} {values} {repeated} {unreadable} \
+                 {missing}"
             ));
             for (boot, sequence) in &entry.epochs {
                 line(format_args!("boot {boot:x} {sequence}"));

@@ -1,9 +1,9 @@
 //! Ledger reader: a journal subscriber that counts durable records per producer.
 //!
-//! The book is written with the position it has come to, and only then is the subscriber moved there. So whatever
-//! happens, the journal still has what the book on disk does not; and as only durable records are counted, the
-//! book never has what the journal has not. Locks, in the order in which they are taken: `reading`,
-//! `book`, `recent`.
+//! The book is written with the position it has come to, and only then is the subscriber moved
+//! there. So whatever happens, the journal still has what the book on disk does not; and as only
+//! durable records are counted, the book never has what the journal has not. Locks, in the order in
+//! which they are taken: `reading`, `book`, `recent`.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -85,7 +85,8 @@ impl LedgerReader {
         let mut subscriber = journal.subscribe(SUBSCRIBER_NAME)?;
         subscriber.set_level(Level::Disk);
         let mut notes = Vec::new();
-        // What is still only in memory came before this process: it is made durable to be counted so.
+        // What is still only in memory came before this process: it is made durable to be counted
+        // so.
         match journal.flush(Level::Disk) {
             Ok(_) => {}
             Err(error) => match Error::from(error) {
@@ -134,7 +135,8 @@ impl LedgerReader {
             (book.is_closed, book.is_volatile) = (false, lock(&books.unclean_shutdown).is_some());
         }
         books.previous = books.ledger();
-        // On a full disk, questions are answered all the same, and sites fetch what makes room again.
+        // On a full disk, questions are answered all the same, and sites fetch what makes room
+        // again.
         if let Err(error) = books.save(false) {
             books.warnings.push(format!("the books could not be written: {error}"));
             books.has_new_names.store(true, Ordering::Relaxed);
@@ -200,7 +202,8 @@ impl LedgerReader {
             })?;
         }
         self.file.save(&book)?;
-        // If the power takes this back, reading begins earlier, and what is counted already is passed over.
+        // If the power takes this back, reading begins earlier, and what is counted already is
+        // passed over.
         let position = book.position().min(reading.position());
         reading.commit(position, Level::Process)?;
         Ok(())
@@ -222,8 +225,8 @@ impl LedgerReader {
         }
     }
 
-    /// Whether the book should be written soon: a name was told, which only the book has, or the journal keeps
-    /// very much for it.
+    /// Whether the book should be written soon: a name was told, which only the book has, or the
+    /// journal keeps very much for it.
     pub(crate) fn is_save_due(&self) -> bool {
         self.has_new_names.load(Ordering::Relaxed)
             || self.unsaved_bytes.load(Ordering::Relaxed) > UNSAVED_BYTES_MAX

@@ -1,9 +1,11 @@
 //! Write path: batches are appended to the journal before the sender is acknowledged.
 //!
-//! A source asks for a [`Writer`], fills it with rows, and gives it to [`Intake::take`]. What it gets is a
+//! A source asks for a [`Writer`], fills it with rows, and gives it to [`Intake::take`]. What it
+//! gets is a
 //! [`Receipt`]: the batch is in the journal, and [`Receipt::wait`] or [`Receipt::settled`] say when it has reached the
-//! level that was promised. Many wait for one synchronisation. A batch has an identity, its own or one that is made
-//! here, so that a repeat is counted once, and each producer has its line in the books.
+//! level that was promised. Many wait for one synchronisation. A batch has an identity, its own or
+//! one that is made here, so that a repeat is counted once, and each producer has its line in the
+//! books.
 #![forbid(unsafe_code)]
 
 mod counts;

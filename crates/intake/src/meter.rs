@@ -106,8 +106,9 @@ fn to_owned_labels(labels: &[(&str, &str)]) -> Vec<(String, String)> {
 }
 
 impl Meter {
-    /// One whose counters and timers are in shared memory as well, where anybody on this host sees them; in the process's one file,
-    /// so this is for who has one meter. Where there is no such memory, they are not.
+    /// One whose counters and timers are in shared memory as well, where anybody on this host sees
+    /// them; in the process's one file, so this is for who has one meter. Where there is no such
+    /// memory, they are not.
     pub fn with_shared_memory() -> Meter {
         Meter { publishes: true, ..Meter::default() }
     }
@@ -182,7 +183,8 @@ impl Meter {
         timer
     }
 
-    /// Something that is read when it is asked for. A gauge of the same name and labels is replaced.
+    /// Something that is read when it is asked for. A gauge of the same name and labels is
+    /// replaced.
     pub fn gauge(
         &self,
         name: &'static str,

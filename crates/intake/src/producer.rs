@@ -15,7 +15,8 @@ pub struct Producer(pub(crate) Arc<ProducerInner>);
 pub(crate) struct ProducerInner {
     name: String,
     id: u64,
-    /// The last batch's sequence; held while a batch is appended, so that the journal has them in order.
+    /// The last batch's sequence; held while a batch is appended, so that the journal has them in
+    /// order.
     pub(crate) sequence: Mutex<u64>,
     received: AtomicU64,
     dropped: Mutex<BTreeMap<String, u64>>,
@@ -47,7 +48,8 @@ impl Producer {
         self.0.received.fetch_add(values, Ordering::Relaxed);
     }
 
-    /// Counts values that had come and are in no batch. Where somebody relied on them a gap says so too.
+    /// Counts values that had come and are in no batch. Where somebody relied on them a gap says so
+    /// too.
     pub fn add_dropped(&self, values: u64, reason: &str) {
         let mut dropped = self.0.dropped.lock().unwrap_or_else(PoisonError::into_inner);
         let is_new = !dropped.contains_key(reason);

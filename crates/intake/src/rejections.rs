@@ -1,8 +1,8 @@
 //! Rejected series: counted, and reported as gaps and log lines at a limited rate.
 //!
-//! Who is told by an answer sends it no more, or again and again. So neither gaps nor lines are one for each request:
-//! what was rejected of one producer for one reason is put together, and told 10 s after it was told before, then after
-//! twice as long each time, up to an hour.
+//! Who is told by an answer sends it no more, or again and again. So neither gaps nor lines are one
+//! for each request: what was rejected of one producer for one reason is put together, and told 10
+//! s after it was told before, then after twice as long each time, up to an hour.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};

@@ -8,8 +8,8 @@ use model::{Series, SeriesId};
 
 use crate::key_encoding::SeriesKeyEncoding;
 
-/// About how many bytes what is remembered takes. At half of it those that were asked for since stay, and the
-/// others are forgotten and learnt anew: some 200 thousand series of the usual size.
+/// About how many bytes what is remembered takes. At half of it those that were asked for since
+/// stay, and the others are forgotten and learnt anew: some 200 thousand series of the usual size.
 const BYTES_MAX: usize = 128 << 20;
 /// What a series takes beside its texts, counted on the safe side.
 const ENTRY_BYTES: usize = 256;
@@ -36,8 +36,8 @@ impl CachedSeries {
         }
     }
 
-    // Relaxed: a batch that names the number only is appended after the one that has the form, whoever appends
-    // it; nothing else is read by this flag.
+    // Relaxed: a batch that names the number only is appended after the one that has the form,
+    // whoever appends it; nothing else is read by this flag.
     pub(crate) fn is_registered(&self) -> bool {
         self.is_registered.load(Ordering::Relaxed)
     }

@@ -15,14 +15,15 @@ pub struct Settings {
     /// intervals are multiples of: 10 s by default. With [`Duration::MAX`] there is no boundary
     /// before the year 2262.
     pub interval: Duration,
-    /// Bytes of batches that may be on their way to the disk at once: 256 MiB by default. Beyond, senders are asked
-    /// to wait.
+    /// Bytes of batches that may be on their way to the disk at once: 256 MiB by default. Beyond,
+    /// senders are asked to wait.
     pub in_flight_bytes_max: u64,
-    /// Threads of its own make the journal durable, keep the books and write topdeck's own measurements: `true` by
-    /// default. Otherwise whoever waits for a receipt does the first, and [`Intake::checkpoint_ledger`](crate::Intake::checkpoint_ledger) the second.
+    /// Threads of its own make the journal durable, keep the books and write topdeck's own
+    /// measurements: `true` by default. Otherwise whoever waits for a receipt does the first, and
+    /// [`Intake::checkpoint_ledger`](crate::Intake::checkpoint_ledger) the second.
     pub background: bool,
-    /// Own counters and timers are in shared memory too, for `topdeck top` and whoever looks: `false` by default. For a process
-    /// that has one intake.
+    /// Own counters and timers are in shared memory too, for `topdeck top` and whoever looks:
+    /// `false` by default. For a process that has one intake.
     pub publish: bool,
     /// Where times come from.
     pub clock: WallClock,
@@ -44,8 +45,9 @@ impl Default for Settings {
     }
 }
 
-/// The time now, in nanoseconds since the Unix epoch. Exact, unlike the journal's clock, which moves every 1 to 10 ms:
-/// what has no time of its own gets this one, and of two readings that come in turn the second is the later.
+/// The time now, in nanoseconds since the Unix epoch. Exact, unlike the journal's clock, which
+/// moves every 1 to 10 ms: what has no time of its own gets this one, and of two readings that come
+/// in turn the second is the later.
 pub(crate) fn arrival_time_ns() -> i64 {
     clock::wall().unix_ns
 }

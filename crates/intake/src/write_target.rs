@@ -6,8 +6,8 @@ use journal::{Ack, BatchIdentity, Journal, Level, Supervisor};
 use model::Batch;
 use store::Store;
 
-/// A store whose rows in memory take so many times what they may is not getting on: its disk is full, or slow.
-/// What it takes in memory beyond one is sealed or being sealed as a rule.
+/// A store whose rows in memory take so many times what they may is not getting on: its disk is
+/// full, or slow. What it takes in memory beyond one is sealed or being sealed as a rule.
 const HEADS_MAX: usize = 4;
 
 /// Write target: store or journal.
@@ -41,8 +41,8 @@ impl WriteTarget {
         }
     }
 
-    /// Bytes of memory that rows take which the store cannot bring to disk, and how many there may be, if it has
-    /// too many.
+    /// Bytes of memory that rows take which the store cannot bring to disk, and how many there may
+    /// be, if it has too many.
     pub(crate) fn head_over_limit(&self) -> Option<(usize, usize)> {
         let store = self.store()?;
         let max = store.options().head_bytes_max.saturating_mul(HEADS_MAX);

@@ -14,13 +14,14 @@
 //!   8  tail: ring words appended            56  who sleeps: readers, flusher
 //!   9  position of the next record          64  first position kept
 //! ```
-//! The table of producers follows at word 512, the ring after it. Ring words are numbered from the beginning
-//! of time; their place is the number modulo the ring's length, which is a power of two.
+//! The table of producers follows at word 512, the ring after it. Ring words are numbered from the
+//! beginning of time; their place is the number modulo the ring's length, which is a power of two.
 //!
-//! Appends take turns by a lock in the first wake word, which holds the slot of its owner. Its owner may be
-//! killed at any instruction: whoever waits sees by the owner's lock file that it is dead, takes the lock over
-//! and puts right what the dead one may have left half done. That is little: an entry counts from the one
-//! store of `tail` on, and the next position and the table follow from the entries.
+//! Appends take turns by a lock in the first wake word, which holds the slot of its owner. Its
+//! owner may be killed at any instruction: whoever waits sees by the owner's lock file that it is
+//! dead, takes the lock over and puts right what the dead one may have left half done. That is
+//! little: an entry counts from the one store of `tail` on, and the next position and the table
+//! follow from the entries.
 
 #![cfg_attr(
     not(test),
@@ -149,8 +150,8 @@ pub(crate) trait ProcessLiveness {
     fn with_dead(&self, slot: u32, then: &mut dyn FnMut());
 }
 
-/// Ring words are counted from the beginning of time, and their place is what the mask leaves: sums of them
-/// wrap. Positions saturate: a journal that has come to the last one rejects appends.
+/// Ring words are counted from the beginning of time, and their place is what the mask leaves: sums
+/// of them wrap. Positions saturate: a journal that has come to the last one rejects appends.
 pub(crate) struct Buffer {
     memory: Memory,
     /// A power of two.
@@ -170,8 +171,8 @@ pub(crate) struct BufferLayout {
 
 impl BufferLayout {
     pub(crate) fn new(buffer_bytes: u64, producers_max: u32) -> BufferLayout {
-        // Four places per producer: then it is rare (1 in 5,000 sets) that a set of eight is too small for
-        // the producers that fall into it.
+        // Four places per producer: then it is rare (1 in 5,000 sets) that a set of eight is too
+        // small for the producers that fall into it.
         let places = (producers_max as usize).saturating_mul(4);
         let sets = places.div_ceil(PRODUCERS_PER_SET).next_power_of_two();
         BufferLayout { ring_words: (buffer_bytes / 8) as usize, sets }
@@ -225,8 +226,8 @@ impl Buffer {
         ]
     }
 
-    /// Prepares the header, when nobody else has the buffer: the ring holds what lies from `mark.ring` to
-    /// `tail`, and nobody sleeps or has the lock.
+    /// Prepares the header, when nobody else has the buffer: the ring holds what lies from
+    /// `mark.ring` to `tail`, and nobody sleeps or has the lock.
     pub(crate) fn reset(&self, journal_id: u128, begin: &BufferHeader) {
         let BufferHeader { mark, tail, next, first, boot } = *begin;
         let store = |index: usize, value: u64| self.memory[index].store(value, SeqCst);
@@ -260,9 +261,9 @@ impl Buffer {
         boot == Some(u128::from(low) | u128::from(high) << 64)
     }
 
-    /// Says, when nobody else has the buffer, that a sync is under way: if it fails, or the process dies, the
-    /// next one writes again what is not known to be durable. A header that is not ours becomes ours, with
-    /// nothing known.
+    /// Says, when nobody else has the buffer, that a sync is under way: if it fails, or the process
+    /// dies, the next one writes again what is not known to be durable. A header that is not ours
+    /// becomes ours, with nothing known.
     pub(crate) fn begin_opening(&self, journal_id: u128) {
         if !self.is_same_journal(journal_id) || self.latest_valid_mark().is_none() {
             self.memory[word::DURABLE].store(0, SeqCst);
@@ -286,10 +287,11 @@ impl Buffer {
         (self.ring_words as u64).saturating_mul(8)
     }
 
-    // ---- appending -------------------------------------------------------------------------------------
+    // ----
+    // appending -------------------------------------------------------------------------------------
 
-    /// Takes the append lock for the process with this slot; `None` when its owner is neither dead nor gets
-    /// on for about as long as `longest`: somebody has stopped it.
+    /// Takes the append lock for the process with this slot; `None` when its owner is neither dead
+    /// nor gets on for about as long as `longest`: somebody has stopped it.
     pub(crate) fn lock(
         &self,
         slot: u32,
@@ -342,9 +344,9 @@ impl Buffer {
             let holder = seen & !CONTENDED;
             let mut taken = false;
             if holder != me {
-                // Acquire as in `lock`: the dead owner's last stores came before its end, and so before this.
-                // Whoever gets the slot next finds the lock not to be its own.
-                // No owner at all is nobody's slot: memory that all processes can write was damaged.
+                // Acquire as in `lock`: the dead owner's last stores came before its end, and so
+                // before this. Whoever gets the slot next finds the lock not to be its own. No
+                // owner at all is nobody's slot: memory that all processes can write was damaged.
                 alive.with_dead(holder.wrapping_sub(1), &mut || {
                     let took = word.compare_exchange(seen, me | CONTENDED, Acquire, Relaxed);
                     taken = took.is_ok();
@@ -360,8 +362,8 @@ impl Buffer {
         }
     }
 
-    /// A process begins to use a slot: the lock is not its, so if it says so, the slot's last user died
-    /// with it.
+    /// A process begins to use a slot: the lock is not its, so if it says so, the slot's last user
+    /// died with it.
     pub(crate) fn begin_slot(&self, slot: u32) {
         let word = self.memory.wake_word(LOCK);
         let owner = word.load(Acquire);
@@ -372,8 +374,8 @@ impl Buffer {
         }
     }
 
-    /// Finds the next position and the table of producers from the entries. The caller has the lock, or is
-    /// alone.
+    /// Finds the next position and the table of producers from the entries. The caller has the
+    /// lock, or is alone.
     fn recover_ring(&self) {
         let mark = self.mark();
         let tail = self.memory[word::TAIL].load(Acquire);
@@ -414,8 +416,9 @@ impl Buffer {
         self.ring().entries_between(mark.ring, tail, mark.position)
     }
 
-    /// The flusher's processor has the cache lines that come next. Without a word ahead of time, the release
-    /// of the lock waits for each of them: 200 ns an append instead of 65 (two processors, 100 B records).
+    /// The flusher's processor has the cache lines that come next. Without a word ahead of time,
+    /// the release of the lock waits for each of them: 200 ns an append instead of 65 (two
+    /// processors, 100 B records).
     #[inline]
     fn prefetch(&self, at: u64, words: usize) {
         #[cfg(not(loom))]
@@ -432,7 +435,8 @@ impl Buffer {
         let _ = (at, words);
     }
 
-    /// The end of what is appended, in ring words, and a position: all entries before it lie below that end.
+    /// The end of what is appended, in ring words, and a position: all entries before it lie below
+    /// that end.
     pub(crate) fn end(&self) -> (u64, u64) {
         // In this order: the position is stored after the tail. Acquire pairs with the Release in
         // `Turn::append`: entries below `tail` are complete.
@@ -440,7 +444,8 @@ impl Buffer {
         (self.memory[word::TAIL].load(Acquire), next)
     }
 
-    // ---- the published mark ----------------------------------------------------------------------------
+    // ---- the published
+    // mark ----------------------------------------------------------------------------
 
     /// How far the flusher has come.
     pub(crate) fn mark(&self) -> FlushMark {
@@ -449,8 +454,8 @@ impl Buffer {
             let slot = mark_slot(generation);
             let [ring, position, segment, offset] =
                 std::array::from_fn(|i| self.memory[slot.wrapping_add(i)].load(Relaxed));
-            // The slot is written again two generations later: then what was read may be torn. The fence
-            // keeps the loads above before the check; it pairs with the one in `store_mark`.
+            // The slot is written again two generations later: then what was read may be torn. The
+            // fence keeps the loads above before the check; it pairs with the one in `store_mark`.
             fence(Acquire);
             let now = self.memory[word::GENERATION].load(Relaxed);
             if now == generation {
@@ -484,9 +489,9 @@ impl Buffer {
         self.memory[word::GENERATION].store(generation, Release);
     }
 
-    /// Publishes how far the flusher has come, which frees the ring up to there. Only the flusher calls it.
-    /// It takes a turn so that what the owner of the lock may have left undone is done while the entries
-    /// are still in the ring: the caller gives its own.
+    /// Publishes how far the flusher has come, which frees the ring up to there. Only the flusher
+    /// calls it. It takes a turn so that what the owner of the lock may have left undone is done
+    /// while the entries are still in the ring: the caller gives its own.
     pub(crate) fn publish(&self, mark: FlushMark, turn: AppendLockGuard<'_>) {
         self.store_mark(mark);
         drop(turn);
@@ -499,7 +504,8 @@ impl Buffer {
         self.wake_readers();
     }
 
-    // ---- durable, first, state -------------------------------------------------------------------------
+    // ---- durable, first,
+    // state -------------------------------------------------------------------------
 
     pub(crate) fn durable(&self) -> u64 {
         self.memory[word::DURABLE].load(Acquire)
@@ -575,7 +581,8 @@ impl Buffer {
         }
     }
 
-    // ---- sleeping and waking ---------------------------------------------------------------------------
+    // ---- sleeping and
+    // waking ---------------------------------------------------------------------------
 
     fn bump(&self, index: usize) {
         self.memory.wake_word(index).fetch_add(1, SeqCst);
@@ -590,8 +597,8 @@ impl Buffer {
         }
     }
 
-    /// Wakes whom an append concerns. The fence and the one in `sleep` see to it that either the sleeper
-    /// finds the entry or the appender finds the sleeper.
+    /// Wakes whom an append concerns. The fence and the one in `sleep` see to it that either the
+    /// sleeper finds the entry or the appender finds the sleeper.
     #[inline]
     pub(crate) fn wake_after_append(&self, tail: u64) {
         fence(SeqCst);
@@ -612,8 +619,8 @@ impl Buffer {
         }
     }
 
-    /// A quarter of the ring is worth a frame: then there is room for as much again while it is written,
-    /// and for what comes until the flusher runs.
+    /// A quarter of the ring is worth a frame: then there is room for as much again while it is
+    /// written, and for what comes until the flusher runs.
     fn gather_words(&self) -> u64 {
         self.ring_words as u64 / 4
     }
@@ -693,8 +700,8 @@ impl Buffer {
         }
     }
 
-    /// Counts a change and wakes those who sleep, if any: with a small ring this is done for every few hundred
-    /// appends.
+    /// Counts a change and wakes those who sleep, if any: with a small ring this is done for every
+    /// few hundred appends.
     fn wake_for_space(&self) {
         self.memory.wake_word(SPACE).fetch_add(1, SeqCst);
         fence(SeqCst);
@@ -728,7 +735,8 @@ pub(crate) struct AppendLockGuard<'a> {
 }
 
 impl AppendLockGuard<'_> {
-    /// Puts an entry at the end of the ring, unless it is a repeat, there is no room or the state forbids.
+    /// Puts an entry at the end of the ring, unless it is a repeat, there is no room or the state
+    /// forbids.
     #[inline]
     pub(crate) fn append(&self, append: &AppendRequest<'_>) -> (AppendOutcome, u64) {
         let buffer = self.buffer;
@@ -759,7 +767,8 @@ impl AppendLockGuard<'_> {
         buffer.ring().write_entry(tail, first, append);
         buffer.prefetch(tail, words);
         let tail = tail.wrapping_add(words as u64);
-        // Release: the entry's words are there for whoever sees it counted. From here on it is appended.
+        // Release: the entry's words are there for whoever sees it counted. From here on it is
+        // appended.
         memory[word::TAIL].store(tail, Release);
         memory[word::NEXT].store(end, Release);
         if let Some(identity) = append.identity {
@@ -780,7 +789,8 @@ impl AppendLockGuard<'_> {
         self.buffer.memory[word::TAIL].load(Relaxed) == self.buffer.mark().ring
     }
 
-    /// With the ring empty, what was lost at its end counts as flushed: only its positions are left of it.
+    /// With the ring empty, what was lost at its end counts as flushed: only its positions are left
+    /// of it.
     pub(crate) fn discard_lost(&self) {
         let mark = self.buffer.mark();
         let next = self.buffer.memory[word::NEXT].load(Relaxed);
@@ -792,7 +802,8 @@ impl AppendLockGuard<'_> {
     /// Counts a batch that the caller wrote straight to a segment, the ring being empty.
     pub(crate) fn commit_direct(&self, identity: Option<BatchIdentity>, mark: FlushMark) {
         debug_assert!(self.is_empty(), "BUG: a batch passed entries in the ring");
-        // The mark first: from here on it is appended, and whoever takes over finds the next position in it.
+        // The mark first: from here on it is appended, and whoever takes over finds the next
+        // position in it.
         self.buffer.store_mark(mark);
         self.buffer.memory[word::NEXT].store(mark.position, Release);
         if let Some(identity) = identity {

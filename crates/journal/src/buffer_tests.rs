@@ -1,4 +1,5 @@
-//! Tests of the buffer. The same scenarios run under loom, which tries all interleavings, and on real threads.
+//! Tests of the buffer. The same scenarios run under loom, which tries all interleavings, and on
+//! real threads.
 
 use super::*;
 

@@ -79,8 +79,8 @@ pub fn verify(
     Verifier::begin(disk, &places, progress, false)?.verify()
 }
 
-/// Repairs; the journal must not be in use. Bytes that are no frame are moved to `DIR/quarantine`, the sound
-/// frames around them kept, and what was lost noted as gaps.
+/// Repairs; the journal must not be in use. Bytes that are no frame are moved to `DIR/quarantine`,
+/// the sound frames around them kept, and what was lost noted as gaps.
 pub fn repair(
     disk: &dyn Disk,
     dir: &Path,
@@ -107,7 +107,8 @@ enum SettingsState {
     Lost,
 }
 
-/// The settings, and what is wrong with them. When both copies are damaged they follow from the segments.
+/// The settings, and what is wrong with them. When both copies are damaged they follow from the
+/// segments.
 fn settings(disk: &dyn Disk, places: &Paths) -> Result<(StoredSettings, SettingsState)> {
     match StoredSettings::read(disk, places) {
         Ok((born, false)) => Ok((born, SettingsState::Intact)),
@@ -319,7 +320,8 @@ impl<'a> Verifier<'a> {
             self.record_damage(report, gaps, survey.first, &path, end, expected..next);
             return Ok(expected);
         }
-        // Below the mark everything was counted. What lies behind it is what a crash leaves: opening cuts it off.
+        // Below the mark everything was counted. What lies behind it is what a crash leaves:
+        // opening cuts it off.
         let counted =
             survey.flushed_to.map_or(end.start, |mark| mark.offset.clamp(end.start, end.end));
         if counted > end.start {
@@ -332,7 +334,8 @@ impl<'a> Verifier<'a> {
         Ok(expected)
     }
 
-    /// Whether somebody has the journal open, and how far records were counted, if the buffer tells.
+    /// Whether somebody has the journal open, and how far records were counted, if the buffer
+    /// tells.
     fn read_flush_mark(&self) -> Result<(bool, Option<FlushMark>)> {
         let live = !self.is_exclusive && self.is_open()?;
         let path = self.paths.buffer();
@@ -356,8 +359,8 @@ impl<'a> Verifier<'a> {
 
     /// Whether somebody has the journal open.
     fn is_open(&self) -> Result<bool> {
-        // While this looks nobody opens it, and meets the lock taken. A folder without locks that can be opened
-        // has nobody in it.
+        // While this looks nobody opens it, and meets the lock taken. A folder without locks that
+        // can be opened has nobody in it.
         let Ok(_opening) = OpenLock::begin(self.disk, self.paths) else { return Ok(false) };
         let attached = handle_locks::open(self.disk, self.paths, "attached")?;
         Ok(!attached.try_lock().io_context("lock it", &self.paths.lock("attached"))?)
@@ -412,7 +415,8 @@ impl<'a> Verifier<'a> {
             SettingsState::Intact => None,
             SettingsState::OneCopy => Some("settings: both copies are whole again"),
             SettingsState::Lost => Some(
-                "settings: were lost; the defaults stand in their place, its limits must be set again",
+                "settings: were lost; the defaults stand in their place, its limits must be set \
+                 again",
             ),
         };
         if let Some(restored) = restored {
@@ -459,7 +463,10 @@ impl<'a> Verifier<'a> {
                 is_degraded: false,
             };
             checkpoint::create(disk, places, &checkpoint)?;
-            report.repaired.push(format!("checkpoint {name:?}: was lost; it is a subscriber again, at position {first}, the first kept"));
+            report.repaired.push(format!(
+                "checkpoint {name:?}: was lost; it is a subscriber \
+                again, at position {first}, the first kept"
+            ));
         }
         let buffer = inner::map(disk, places, &self.stored_settings)?;
         let opened = recovery::recover(disk, places, &self.stored_settings, &buffer)?;
@@ -563,7 +570,8 @@ impl<'a> Verifier<'a> {
     }
 }
 
-/// How much lies in a range. None in one that ends before it begins: segments of two journals, mixed, overlap.
+/// How much lies in a range. None in one that ends before it begins: segments of two journals,
+/// mixed, overlap.
 fn range_len(range: &Range<u64>) -> u64 {
     range.end.saturating_sub(range.start)
 }

@@ -28,8 +28,8 @@ pub struct Checkpoint {
     pub committed_at: i64,
     /// What it is for.
     pub kind: CheckpointKind,
-    /// Whether a journal that refuses at its limit does so rather than drop what this one has not passed.
-    /// One that does not hold is given a gap instead.
+    /// Whether a journal that refuses at its limit does so rather than drop what this one has not
+    /// passed. One that does not hold is given a gap instead.
     pub blocks_deletion: bool,
     /// One of its two copies was damaged; the other is shown.
     pub is_degraded: bool,

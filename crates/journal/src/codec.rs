@@ -1,7 +1,7 @@
 //! Compression of frames.
 //!
-//! LZ4 in its block format and Zstandard, both from libraries. A frame that compression does not make
-//! smaller is stored as it is, and says so, so that it never costs more than it saves.
+//! LZ4 in its block format and Zstandard, both from libraries. A frame that compression does not
+//! make smaller is stored as it is, and says so, so that it never costs more than it saves.
 
 use std::io;
 

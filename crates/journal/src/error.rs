@@ -39,7 +39,8 @@ pub enum Error {
     },
 
     /// Both copies of the settings are damaged, or their file is missing, and segments are there.
-    #[error("{}: both copies of the settings are missing or damaged; `topdeck journal repair` restores them from the segments", path.display())]
+    #[error("{}: both copies of the settings are missing or damaged; `topdeck journal repair` \
+             restores them from the segments", path.display())]
     SettingsLost {
         /// The settings file.
         path: PathBuf,
@@ -87,7 +88,8 @@ pub enum Error {
 
     /// A record, or the batch it is in, is larger than a segment can hold.
     #[error(
-        "batch of {found} bytes does not fit: this journal takes {max} at once (a quarter of its segment size)"
+        "batch of {found} bytes does not fit: this journal takes {max} at once (a quarter of its \
+         segment size)"
     )]
     TooLarge {
         /// The encoded size in bytes.
@@ -100,30 +102,34 @@ pub enum Error {
     #[error("the journal is full: {0}")]
     Full(#[from] FullReason),
 
-    /// The buffer is full and whoever empties it has not done so in time, or another process was stopped
-    /// while it was appending: nothing was appended.
+    /// The buffer is full and whoever empties it has not done so in time, or another process was
+    /// stopped while it was appending: nothing was appended.
     #[error(
-        "the journal's buffer took nothing for {waited:?}: the process that writes it to disk, or one that was appending, does not get on"
+        "the journal's buffer took nothing for {waited:?}: the process that writes it to disk, or \
+         one that was appending, does not get on"
     )]
     AppendTimeout {
         /// How long the append waited.
         waited: Duration,
     },
 
-    /// A batch that does not fit the buffer must be written by the process that writes segments, and that is
-    /// another one.
+    /// A batch that does not fit the buffer must be written by the process that writes segments,
+    /// and that is another one.
     #[error(
-        "another process writes this journal's segments, so that only batches of up to {max} bytes can be appended here (half its buffer)"
+        "another process writes this journal's segments, so that only batches of up to {max} \
+         bytes can be appended here (half its buffer)"
     )]
     NotWriter {
         /// The largest batch this process can append now.
         max: u64,
     },
 
-    /// A write or sync failed before: the writer acknowledges nothing any more. Data that were acknowledged
-    /// before are not concerned. Close the journal everywhere and open it again when the disk is sound.
+    /// A write or sync failed before: the writer acknowledges nothing any more. Data that were
+    /// acknowledged before are not concerned. Close the journal everywhere and open it again when
+    /// the disk is sound.
     #[error(
-        "the journal stopped after a failed write or sync and acknowledges nothing; when the disk is sound again, restart the processes that have it open"
+        "the journal stopped after a failed write or sync and acknowledges nothing; when the disk \
+         is sound again, restart the processes that have it open"
     )]
     Poisoned,
 
@@ -160,7 +166,8 @@ pub enum Error {
     },
 
     /// Both copies of a checkpoint are damaged.
-    #[error("{}: both copies of the checkpoint are damaged; set it anew, or `topdeck journal repair` resets it to the first record kept", path.display())]
+    #[error("{}: both copies of the checkpoint are damaged; set it anew, or `topdeck journal \
+             repair` resets it to the first record kept", path.display())]
     CheckpointCorrupt {
         /// Its file.
         path: PathBuf,
@@ -226,7 +233,8 @@ fn describe_holder(holder: &Option<String>, policy: LimitPolicy) -> String {
     match (holder, policy) {
         (Some(name), LimitPolicy::Reject) => {
             format!(
-                " and {name:?} has not read the oldest; let it catch up, remove it, or raise the limit"
+                " and {name:?} has not read the oldest; let it catch up, remove it, or raise the \
+                 limit"
             )
         }
         (None, LimitPolicy::Reject) => {

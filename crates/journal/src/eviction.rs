@@ -169,8 +169,8 @@ impl SegmentFlusher {
     }
 }
 
-/// The producers' parts of the records of a segment from a position on, as far as they can be read: a segment
-/// that cannot must not keep its place for ever.
+/// The producers' parts of the records of a segment from a position on, as far as they can be read:
+/// a segment that cannot must not keep its place for ever.
 fn summarize_gap(store: &JournalShared, first: u64, from: u64) -> GapBuilder {
     let tally = RefCell::new(GapBuilder::default());
     let scan = SegmentScan::open(&*store.disk, &store.paths, store.stored_settings.id, first);

@@ -26,8 +26,8 @@ use crate::recovery;
 use crate::segment::{self, ProducerState, SegmentHeader, is_no_space, rewrite};
 use crate::shared::JournalShared;
 
-/// Raw bytes in a frame, unless one batch alone has more. Compression gains little beyond, and a reader
-/// holds one frame in memory; what damage destroys at once is a frame, too.
+/// Raw bytes in a frame, unless one batch alone has more. Compression gains little beyond, and a
+/// reader holds one frame in memory; what damage destroys at once is a frame, too.
 const FRAME_RAW_BYTES: usize = 128 << 10;
 
 /// Segment being written (active segment).
@@ -61,8 +61,8 @@ pub(crate) struct PendingSync {
 pub(crate) struct SegmentFlusher {
     lease_file: Box<dyn File>,
     pub(crate) holds_lease: bool,
-    /// How the journal was when this one gave the role up: the mark and the first position. As long as nobody
-    /// has done anything since, all that is known here is right.
+    /// How the journal was when this one gave the role up: the mark and the first position. As long
+    /// as nobody has done anything since, all that is known here is right.
     released_at: Option<(FlushMark, u64)>,
     compressor: Compressor,
     active: Option<ActiveSegment>,
@@ -175,8 +175,8 @@ impl SegmentFlusher {
         while at < tail && self.raw.len() < enough {
             self.entry.clear();
             let Some(entry) = store.buffer.ring().entry(at, tail, &mut self.entry) else {
-                // No entry begins here: memory that all processes can write was damaged. The next sound one
-                // has a later position, which readers see as a gap.
+                // No entry begins here: memory that all processes can write was damaged. The next
+                // sound one has a later position, which readers see as a gap.
                 at = at.wrapping_add(1);
                 continue;
             };
@@ -261,8 +261,8 @@ impl SegmentFlusher {
         })
     }
 
-    /// Begins another segment, unless a frame with so many raw bytes fits the present one. Compression never
-    /// makes it larger.
+    /// Begins another segment, unless a frame with so many raw bytes fits the present one.
+    /// Compression never makes it larger.
     fn ensure_segment_space(
         &mut self,
         store: &JournalShared,
@@ -280,8 +280,8 @@ impl SegmentFlusher {
         }
     }
 
-    /// Writes a batch that is too large for the buffer straight to a segment; `group` is its records with their
-    /// lengths.
+    /// Writes a batch that is too large for the buffer straight to a segment; `group` is its
+    /// records with their lengths.
     pub(crate) fn write_direct(
         &mut self,
         store: &JournalShared,
@@ -337,7 +337,8 @@ impl SegmentFlusher {
         }
     }
 
-    // ---- segments --------------------------------------------------------------------------------------
+    // ----
+    // segments --------------------------------------------------------------------------------------
 
     /// Ends the segment being written and begins another.
     fn roll_segment(&mut self, store: &JournalShared, first: u64) -> Result<()> {
@@ -379,7 +380,8 @@ impl SegmentFlusher {
         };
         self.is_dir_dirty = true;
         self.is_dirty = true;
-        // One that was begun and has no frame, nor room for one, is begun again under the same name.
+        // One that was begun and has no frame, nor room for one, is begun again under the same
+        // name.
         self.retained.pop_if(|last| last.first == first);
         self.retained.push(RetainedSegment { first, bytes: size, newest: None });
         self.active = Some(ActiveSegment {
@@ -395,7 +397,8 @@ impl SegmentFlusher {
 
     fn end_segment(&mut self) {
         if let Some(writing) = self.active.take() {
-            // What was reserved and not used goes back. It is no harm if it does not: readers find zeros.
+            // What was reserved and not used goes back. It is no harm if it does not: readers find
+            // zeros.
             if writing.file.set_len(writing.offset).is_ok()
                 && let Some(last) = self.retained.last_mut()
             {
@@ -406,8 +409,8 @@ impl SegmentFlusher {
         }
     }
 
-    /// Begins to use the journal as it is published: what lies behind the mark was not counted and is cut
-    /// off, and what was not synchronised is noted for the next sync.
+    /// Begins to use the journal as it is published: what lies behind the mark was not counted and
+    /// is cut off, and what was not synchronised is noted for the next sync.
     fn load_published_state(&mut self, store: &JournalShared) -> Result<()> {
         let mark = store.buffer.mark();
         let durable = store.buffer.durable();
@@ -441,7 +444,8 @@ impl SegmentFlusher {
             if writing {
                 let size = store.stored_settings.settings.segment_bytes;
                 file.set_len(mark.offset).io_context("cut off its uncounted end", &path)?;
-                // Without space it has none behind the mark, and the next frame begins another segment.
+                // Without space it has none behind the mark, and the next frame begins another
+                // segment.
                 let limit =
                     if file.allocate(size).is_ok() { size.max(mark.offset) } else { mark.offset };
                 bytes = limit;
@@ -462,7 +466,8 @@ impl SegmentFlusher {
             mark.offset,
             &gaps,
         )?;
-        // A batch that went past the buffer may have been published by one who died before it was noted.
+        // A batch that went past the buffer may have been published by one who died before it was
+        // noted.
         let turn = store.lock_append()?;
         lasts.iter().for_each(|last| store.buffer.sequences().record(last.identity, last.end));
         drop(turn);
@@ -472,7 +477,8 @@ impl SegmentFlusher {
         Ok(())
     }
 
-    /// Gives back what is reserved and not used: a journal that nobody has open takes what it holds.
+    /// Gives back what is reserved and not used: a journal that nobody has open takes what it
+    /// holds.
     pub(crate) fn truncate_reservation(&mut self) {
         if let Some(writing) = self.active.as_mut().filter(|_| self.holds_lease) {
             // If it fails, it takes more, that is all.
@@ -503,8 +509,8 @@ impl SegmentFlusher {
         self.released_at = None;
     }
 
-    /// Whether nobody else has done anything since the role was given up. A segment that was begun and not
-    /// counted is a new name.
+    /// Whether nobody else has done anything since the role was given up. A segment that was begun
+    /// and not counted is a new name.
     fn is_unchanged_since_release(&mut self, store: &JournalShared) -> Result<bool> {
         if self.released_at.take() != Some((store.buffer.mark(), store.buffer.first())) {
             return Ok(false);
@@ -513,9 +519,11 @@ impl SegmentFlusher {
         Ok(firsts.iter().eq(self.retained.iter().map(|kept| &kept.first)))
     }
 
-    // ---- synchronising ---------------------------------------------------------------------------------
+    // ----
+    // synchronising ---------------------------------------------------------------------------------
 
-    /// What a sync has to do for all that is flushed now. It is done without the flusher, which goes on.
+    /// What a sync has to do for all that is flushed now. It is done without the flusher, which
+    /// goes on.
     pub(crate) fn pending_sync(&mut self, store: &JournalShared) -> PendingSync {
         let mut files = std::mem::take(&mut self.pending_files);
         if let Some(writing) = self.active.as_ref().filter(|_| self.is_dirty) {

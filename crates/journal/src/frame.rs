@@ -2,8 +2,9 @@
 //! sequence of groups, and a group is what one append brought: an optional identity and its
 //! records.
 //!
-//! Both checksums of a frame are salted with the journal's id and the segment's first position, so that
-//! bytes of another journal, or a record that contains a frame, are never taken for a frame of this segment.
+//! Both checksums of a frame are salted with the journal's id and the segment's first position, so
+//! that bytes of another journal, or a record that contains a frame, are never taken for a frame of
+//! this segment.
 
 #![cfg_attr(
     not(test),
@@ -36,7 +37,8 @@ pub(crate) struct FrameHeader {
 }
 
 impl FrameHeader {
-    /// Reads a head; `None` for bytes that are none of this segment. `bytes` has at least [`FRAME_BYTES`].
+    /// Reads a head; `None` for bytes that are none of this segment. `bytes` has at least
+    /// [`FRAME_BYTES`].
     pub(crate) fn parse(bytes: &[u8], salt: u32) -> Option<FrameHeader> {
         let bytes = &bytes[..FRAME_BYTES];
         let fields = FieldTable::read_only(&FRAME, bytes);
@@ -75,7 +77,8 @@ impl FrameHeader {
         bytes.checked_next_multiple_of(FRAME_ALIGN).unwrap_or(u64::MAX)
     }
 
-    /// Whether these are the bytes behind the head: the body and its padding, so that no byte is unchecked.
+    /// Whether these are the bytes behind the head: the body and its padding, so that no byte is
+    /// unchecked.
     pub(crate) fn is_body_valid(&self, padded: &[u8], salt: u32) -> bool {
         FRAME_BYTES.saturating_add(padded.len()) as u64 == self.frame_bytes()
             && crc32c::crc32c_append(salt, padded) == self.body_crc
@@ -148,7 +151,8 @@ pub(crate) fn encode_group(raw: &mut Vec<u8>, identity: Option<BatchIdentity>, r
 /// The most bytes that `put_group` takes.
 pub(crate) const GROUP_HEADER_BYTES_MAX: usize = 10 + 16 + 10;
 
-/// Puts a number into one byte per seven bits, the lowest first, the top bit set in all but the last.
+/// Puts a number into one byte per seven bits, the lowest first, the top bit set in all but the
+/// last.
 #[inline]
 pub(crate) fn put_varint(out: &mut Vec<u8>, mut value: u64) {
     while value >= 0x80 {

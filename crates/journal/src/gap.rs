@@ -29,7 +29,8 @@ pub enum GapReason {
     AgeLimit,
     /// Their bytes on disk are not what was written, or their segment is gone.
     Damaged,
-    /// Not yet durable when the machine stopped: somebody may have seen these positions, nothing more is known.
+    /// Not yet durable when the machine stopped: somebody may have seen these positions, nothing
+    /// more is known.
     Interrupted,
 }
 
@@ -64,13 +65,13 @@ pub struct RecordGap {
     pub positions: Range<u64>,
     /// Why.
     pub reason: GapReason,
-    /// When they were appended, from the earliest to the latest, in nanoseconds since the Unix epoch;
-    /// `None` when it is not known.
+    /// When they were appended, from the earliest to the latest, in nanoseconds since the Unix
+    /// epoch; `None` when it is not known.
     pub time: Option<RangeInclusive<i64>>,
     /// Whose they were, as far as known; records without an identity are nobody's.
     pub producers: Vec<ProducerGap>,
-    /// Whether `producers` and `time` are about exactly these positions. If not, they are about a longer
-    /// stretch that contains them, or not known.
+    /// Whether `producers` and `time` are about exactly these positions. If not, they are about a
+    /// longer stretch that contains them, or not known.
     pub is_complete: bool,
 }
 
@@ -153,8 +154,8 @@ impl GapSet {
         self.gaps.iter()
     }
 
-    /// Adds the part of a gap that is not known yet. `checkpoints` are the positions somebody may read from:
-    /// neighbours of the same reason become one gap unless one of them lies inside.
+    /// Adds the part of a gap that is not known yet. `checkpoints` are the positions somebody may
+    /// read from: neighbours of the same reason become one gap unless one of them lies inside.
     pub(crate) fn add(&mut self, gap: RecordGap, checkpoints: &[u64]) {
         let mut from = gap.positions.start;
         let known: Vec<Range<u64>> = self.gaps.iter().map(|gap| gap.positions.clone()).collect();
@@ -204,7 +205,8 @@ impl GapSet {
         self.gaps.len() < before
     }
 
-    /// The gaps that make up a range of missing positions: known ones, and damage where nothing is known.
+    /// The gaps that make up a range of missing positions: known ones, and damage where nothing is
+    /// known.
     pub(crate) fn resolve(&self, range: Range<u64>) -> Vec<RecordGap> {
         let mut parts = Vec::new();
         let mut from = range.start;
@@ -221,8 +223,8 @@ impl GapSet {
         parts
     }
 
-    /// Reads the file. One that is missing has no gaps; of one that is damaged, nothing is known, and what
-    /// it said appears as damage.
+    /// Reads the file. One that is missing has no gaps; of one that is damaged, nothing is known,
+    /// and what it said appears as damage.
     pub(crate) fn load(disk: &dyn Disk, places: &Paths) -> Result<(GapSet, bool)> {
         let path = places.gaps();
         let file = match disk.open(&path, OpenMode::Read) {

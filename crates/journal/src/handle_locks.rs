@@ -104,8 +104,8 @@ pub(crate) struct LivenessProbe<'a> {
 
 impl ProcessLiveness for LivenessProbe<'_> {
     fn with_dead(&self, slot: u32, then: &mut dyn FnMut()) {
-        // Whoever cannot be asked counts as alive: waiting longer is better than two owners of a lock. A
-        // free lock is released again with the file.
+        // Whoever cannot be asked counts as alive: waiting longer is better than two owners of a
+        // lock. A free lock is released again with the file.
         let Ok(file) = open(self.disk, self.paths, &slot_name(slot)) else { return };
         if file.try_lock().unwrap_or(false) {
             then();

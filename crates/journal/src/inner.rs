@@ -51,8 +51,8 @@ pub(crate) struct CommitGroup {
     sync_time: Duration,
 }
 
-/// Maps the buffer, which is made, or made anew, when its file is not of the right size. Only shrinking a
-/// file that others map would harm them, and whoever maps it has it at its right size.
+/// Maps the buffer, which is made, or made anew, when its file is not of the right size. Only
+/// shrinking a file that others map would harm them, and whoever maps it has it at its right size.
 pub(crate) fn map(disk: &dyn Disk, places: &Paths, born: &StoredSettings) -> Result<Buffer> {
     let path = places.buffer();
     let size = BufferLayout::new(born.settings.buffer_bytes, born.settings.producers_max);
@@ -130,7 +130,8 @@ impl JournalInner {
         Some(FlusherGuard { inner: self, flusher })
     }
 
-    // ---- appending -------------------------------------------------------------------------------------
+    // ----
+    // appending -------------------------------------------------------------------------------------
 
     pub(crate) fn append(
         &self,
@@ -202,8 +203,8 @@ impl JournalInner {
         }
     }
 
-    /// Waits for room in the buffer, or makes some. The first call only notes what a change is told by, so
-    /// that none is missed between a look and the wait.
+    /// Waits for room in the buffer, or makes some. The first call only notes what a change is told
+    /// by, so that none is missed between a look and the wait.
     fn wait_for_space(&self, waiting: Option<(Instant, u32)>) -> Result<(Instant, u32)> {
         let changes = self.shared.buffer.space_changes();
         let Some((since, seen)) = waiting else { return Ok((Instant::now(), changes)) };
@@ -262,7 +263,8 @@ impl JournalInner {
         }
     }
 
-    // ---- durability ------------------------------------------------------------------------------------
+    // ----
+    // durability ------------------------------------------------------------------------------------
 
     /// Waits until everything below a position is durable; the level reached when the time is over.
     fn reach_disk(&self, position: u64) -> Result<Level> {
@@ -351,8 +353,8 @@ impl JournalInner {
         poisoned.into_inner()
     }
 
-    /// Drains the buffer and makes everything durable, for all who wait. They are woken after the group is
-    /// released: whoever is not served yet finds that it can lead the next one.
+    /// Drains the buffer and makes everything durable, for all who wait. They are woken after the
+    /// group is released: whoever is not served yet finds that it can lead the next one.
     pub(crate) fn sync(&self, mut group: MutexGuard<'_, CommitGroup>) -> Result<FlushOutcome> {
         self.wait_for_group(&mut group);
         let before = self.shared.buffer.durable();
@@ -367,8 +369,9 @@ impl JournalInner {
         synced
     }
 
-    /// Waits for as many appends as the last group had, whose threads are on their way back: two half groups
-    /// cost two syncs. At most half as long as a sync takes, and not at all for a single producer.
+    /// Waits for as many appends as the last group had, whose threads are on their way back: two
+    /// half groups cost two syncs. At most half as long as a sync takes, and not at all for a
+    /// single producer.
     fn wait_for_group(&self, group: &mut CommitGroup) {
         const GATHER_MAX: Duration = Duration::from_millis(1);
         let since = Instant::now();
@@ -430,10 +433,12 @@ impl JournalInner {
         }
     }
 
-    // ---- the thread ------------------------------------------------------------------------------------
+    // ---- the
+    // thread ------------------------------------------------------------------------------------
 
     pub(crate) fn run(&self) {
-        /// How often it looks whether something is due though nobody woke it: a role to take over, age.
+        /// How often it looks whether something is due though nobody woke it: a role to take over,
+        /// age.
         const TICK: Duration = Duration::from_secs(1);
         /// How often it looks whether the role is free while there is work that nobody does.
         const LEASE_POLL: Duration = Duration::from_millis(50);
@@ -446,8 +451,8 @@ impl JournalInner {
         let (mut rested, mut busy) = (false, false);
         while !stopped() {
             self.options.supervisor.fault_point("journal");
-            // To be full is something to do, too: it is over when there is room, though nothing waits in the
-            // buffer, where nothing is taken meanwhile.
+            // To be full is something to do, too: it is over when there is room, though nothing
+            // waits in the buffer, where nothing is taken meanwhile.
             let pending = || buffer.mark().ring < buffer.end().0 || buffer.state() & FULL != 0;
             if self.flusher().holds_lease()
                 && buffer.take_lease_request()
@@ -469,7 +474,8 @@ impl JournalInner {
             if pending() && !rested {
                 // Company for the first record; woken early when there is a frame's worth.
                 rested = true;
-                // Under load the next frame's worth is there sooner than this thread would be awake again.
+                // Under load the next frame's worth is there sooner than this thread would be awake
+                // again.
                 if busy {
                     spin(|| buffer.has_full_frame());
                 }

@@ -66,8 +66,8 @@ pub struct JournalStat {
 }
 
 impl Journal {
-    /// Makes a journal in a folder, which is created if it is missing. `id` must be random: it tells this
-    /// journal's bytes from those of all others.
+    /// Makes a journal in a folder, which is created if it is missing. `id` must be random: it
+    /// tells this journal's bytes from those of all others.
     pub fn create(
         disk: &dyn Disk,
         dir: &Path,
@@ -198,8 +198,9 @@ impl Journal {
         self.inner.append(None, &[record], level)
     }
 
-    /// Appends records, all or none, next to each other. With an identity, a repeat is recognised and not
-    /// appended again, also after a restart. An empty batch appends nothing and is not remembered.
+    /// Appends records, all or none, next to each other. With an identity, a repeat is recognised
+    /// and not appended again, also after a restart. An empty batch appends nothing and is not
+    /// remembered.
     pub fn append_batch(
         &self,
         identity: Option<BatchIdentity>,
@@ -321,14 +322,16 @@ impl Journal {
         checkpoint::read(&*store.disk, &store.paths, name)
     }
 
-    /// Moves a subscriber that nobody is reading with, or a mark, forward or back; durable on return.
+    /// Moves a subscriber that nobody is reading with, or a mark, forward or back; durable on
+    /// return.
     pub fn set_checkpoint(&self, name: &str, start: StartPosition) -> Result<Checkpoint> {
         let store = &self.inner.shared;
         let position = self.find(start)?;
         let turn = OpenLock::begin(&*store.disk, &store.paths)?;
         match LockedCheckpoint::open(&*store.disk, &store.paths, name) {
             Ok(mut held) => held.set(position, store.now(), true)?,
-            // Nothing is known of it but the name: it is a subscriber, and holds, which loses nothing.
+            // Nothing is known of it but the name: it is a subscriber, and holds, which loses
+            // nothing.
             Err(Error::CheckpointCorrupt { .. }) => {
                 let moved = store.now();
                 let kind = CheckpointKind::Subscriber;
@@ -365,8 +368,8 @@ impl Journal {
         Ok(())
     }
 
-    /// Changes the limits for those who open the journal from now on; whoever has it open, this handle too, goes
-    /// on with the old ones until then.
+    /// Changes the limits for those who open the journal from now on; whoever has it open, this
+    /// handle too, goes on with the old ones until then.
     pub fn set_limits(&self, limits: Limits) -> Result<()> {
         let store = &self.inner.shared;
         limits.check(store.stored_settings.settings.segment_bytes)?;
@@ -380,7 +383,8 @@ impl Journal {
         self.inner.shared.buffer.state() & FULL != 0
     }
 
-    /// Whether segments that a reader at `position` has not passed take more than half of what all may.
+    /// Whether segments that a reader at `position` has not passed take more than half of what all
+    /// may.
     pub fn uses_half_of_limit(&self, position: u64) -> Result<bool> {
         let store = &self.inner.shared;
         let Some(max) = store.stored_settings.settings.limits.bytes_max else { return Ok(false) };
@@ -423,8 +427,8 @@ impl Journal {
         }
     }
 
-    /// Stops the thread, brings everything into segments and makes it durable. Dropping a journal does the
-    /// same but for the last, and without a word when it fails.
+    /// Stops the thread, brings everything into segments and makes it durable. Dropping a journal
+    /// does the same but for the last, and without a word when it fails.
     pub fn close(mut self) -> Result<Watermarks> {
         self.stop();
         self.inner.flush(Level::Disk)?;

@@ -1,7 +1,8 @@
 //! Layout of the journal's files; equal to `docs/formats/journal.md`.
 //!
-//! All numbers are little endian, lengths and offsets in bytes, times in nanoseconds since the Unix epoch,
-//! checksums CRC-32C (Castagnoli). A table lists (name, offset, size); each ends where its size constant says.
+//! All numbers are little endian, lengths and offsets in bytes, times in nanoseconds since the Unix
+//! epoch, checksums CRC-32C (Castagnoli). A table lists (name, offset, size); each ends where its
+//! size constant says.
 
 #![cfg_attr(
     not(test),
@@ -154,8 +155,9 @@ const fn check_contiguous(fields: &[Field], bytes: usize) {
     assert!(at == bytes);
 }
 
-/// The checksum of a file or copy that begins with 8 bytes of magic, 4 of version and 4 of this checksum: of
-/// all but itself. The same place in every version, so that a damaged version is not taken for a newer one.
+/// The checksum of a file or copy that begins with 8 bytes of magic, 4 of version and 4 of this
+/// checksum: of all but itself. The same place in every version, so that a damaged version is not
+/// taken for a newer one.
 pub(crate) fn checksum(bytes: &[u8]) -> u32 {
     crc32c::crc32c_append(crc32c::crc32c(&bytes[..12]), &bytes[16..])
 }

@@ -26,10 +26,10 @@ impl fmt::Display for Level {
 
 /// Batch identity (producer, epoch, sequence) for deduplication.
 ///
-/// A producer sends the sequences of one boot in rising order and does not go on to the next before the
-/// last is acknowledged at the level it needs; gaps are allowed. A sequence at or below the last accepted one
-/// is a repeat. (Of two batches that were both only in memory, the power may take the first and leave the
-/// second: who asked for no more is then told that the first is a repeat.)
+/// A producer sends the sequences of one boot in rising order and does not go on to the next before
+/// the last is acknowledged at the level it needs; gaps are allowed. A sequence at or below the
+/// last accepted one is a repeat. (Of two batches that were both only in memory, the power may take
+/// the first and leave the second: who asked for no more is then told that the first is a repeat.)
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct BatchIdentity {
     /// The producer's number, its own for as long as it exists.
@@ -44,11 +44,11 @@ pub struct BatchIdentity {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use = "an acknowledgement says which level was reached"]
 pub struct Ack {
-    /// The records' positions. Of a repeat, the empty range at the end of what was accepted last from the
-    /// producer's boot.
+    /// The records' positions. Of a repeat, the empty range at the end of what was accepted last
+    /// from the producer's boot.
     pub positions: Range<u64>,
-    /// The level the records have reached: at least what was asked for, or less when the bounded wait for
-    /// `disk` ended first. In that case they are kept, and may become durable later.
+    /// The level the records have reached: at least what was asked for, or less when the bounded
+    /// wait for `disk` ended first. In that case they are kept, and may become durable later.
     pub level: Level,
     /// The batch had been accepted before and was not appended again.
     pub is_duplicate: bool,

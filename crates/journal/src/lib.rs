@@ -25,12 +25,12 @@
 //! # Ok::<(), journal::Error>(())
 //! ```
 //!
-//! A *record* is bytes, at a *position*: a number that rises by one with each record and is never used
-//! twice. A *batch* is appended whole. What was appended is first in the *buffer*, memory that all processes
-//! share and that outlives them, and then in a *frame* of a *segment*.
+//! A *record* is bytes, at a *position*: a number that rises by one with each record and is never
+//! used twice. A *batch* is appended whole. What was appended is first in the *buffer*, memory that
+//! all processes share and that outlives them, and then in a *frame* of a *segment*.
 //!
-//! Several processes may append, read, and be killed at any instruction. A journal is for a local file
-//! system: over a network, neither locks nor shared memory work as they must.
+//! Several processes may append, read, and be killed at any instruction. A journal is for a local
+//! file system: over a network, neither locks nor shared memory work as they must.
 #![forbid(unsafe_code)]
 
 mod buffer;
@@ -100,7 +100,8 @@ pub fn random_id() -> u128 {
     u128::from_le_bytes(bytes)
 }
 
-/// The parsers below checksums, for fuzzing: a checksum keeps a fuzzer out, and a bug of a writer in.
+/// The parsers below checksums, for fuzzing: a checksum keeps a fuzzer out, and a bug of a writer
+/// in.
 #[doc(hidden)]
 pub mod fuzzing {
     use crate::buffer::{Buffer, BufferLayout};

@@ -12,17 +12,19 @@ use crate::wall_clock::{WallClock, wall_clock};
 pub struct Options {
     /// No other process may have it open: `false` by default.
     pub is_exclusive: bool,
-    /// A thread of its own writes what is appended to segments and does what else is due: `true` by default.
-    /// Without it, only appends that find the buffer full, `flush` and the level `disk` write.
+    /// A thread of its own writes what is appended to segments and does what else is due: `true` by
+    /// default. Without it, only appends that find the buffer full, `flush` and the level `disk`
+    /// write.
     pub has_background_thread: bool,
-    /// How long records may wait in the buffer for company before they are written to a segment: 10 ms by
-    /// default. In the buffer they are visible to all and survive the process already.
+    /// How long records may wait in the buffer for company before they are written to a segment: 10
+    /// ms by default. In the buffer they are visible to all and survive the process already.
     pub flush_interval: Duration,
-    /// After how long what was appended at a lower level is made durable all the same: 1 s by default;
-    /// `None` leaves it to the kernel.
+    /// After how long what was appended at a lower level is made durable all the same: 1 s by
+    /// default; `None` leaves it to the kernel.
     pub sync_interval: Option<Duration>,
-    /// How long an append waits for `disk`, or for room in the buffer: 10 s by default. One of those who wait
-    /// for `disk` synchronises for all, and waits for the system as long as that takes.
+    /// How long an append waits for `disk`, or for room in the buffer: 10 s by default. One of
+    /// those who wait for `disk` synchronises for all, and waits for the system as long as that
+    /// takes.
     pub append_timeout: Duration,
     /// How often a reader that waits looks by itself: 500 ms by default. Appenders wake it, but one
     /// may be killed between its entry and waking anybody.

@@ -11,8 +11,8 @@ use std::collections::BTreeMap;
 
 use crate::level::BatchIdentity;
 
-/// Bits of a producer's number that say its origin, the upper ones. Of 100 tokens two share an origin
-/// by chance with a probability of 7 %; then they share its part of the tables.
+/// Bits of a producer's number that say its origin, the upper ones. Of 100 tokens two share an
+/// origin by chance with a probability of 7 %; then they share its part of the tables.
 pub const ORIGIN_BITS: u32 = 16;
 /// A full table forgets this part of it at once, so that it is sorted once in so many batches.
 const EVICTED_PART: usize = 64;

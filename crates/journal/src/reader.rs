@@ -55,7 +55,8 @@ impl<'a> RecordBatch<'a> {
         self.positions.clone()
     }
 
-    /// When the earliest and the latest of the frame were appended, in nanoseconds since the Unix epoch.
+    /// When the earliest and the latest of the frame were appended, in nanoseconds since the Unix
+    /// epoch.
     pub fn times(&self) -> (i64, i64) {
         self.time
     }
@@ -106,7 +107,8 @@ impl JournalReader {
         })
     }
 
-    /// Gives only what has reached a level: with `disk`, nothing that a power cut could still take back.
+    /// Gives only what has reached a level: with `disk`, nothing that a power cut could still take
+    /// back.
     pub fn set_level(&mut self, level: Level) {
         self.level = level;
     }
@@ -257,7 +259,8 @@ impl JournalReader {
         }
     }
 
-    /// Opens the segment that has the position. False: there is none, and it was noted what is missing.
+    /// Opens the segment that has the position. False: there is none, and it was noted what is
+    /// missing.
     fn open_segment(&mut self) -> Result<bool> {
         let store = &self.inner.shared;
         let firsts = segment::list(&*store.disk, &store.paths)?;
@@ -277,8 +280,8 @@ impl JournalReader {
         }
     }
 
-    /// Notes what is missing, to be told next. Heads of damaged frames that are sound themselves say
-    /// when that was appended.
+    /// Notes what is missing, to be told next. Heads of damaged frames that are sound themselves
+    /// say when that was appended.
     fn record_missing(
         &mut self,
         positions: Range<u64>,
@@ -317,8 +320,8 @@ impl JournalReader {
         }
     }
 
-    /// Reads entries of the buffer from the position on. `None`: there are none, or they have moved on.
-    /// `mark` is the one that says that nothing from the position on is in segments.
+    /// Reads entries of the buffer from the position on. `None`: there are none, or they have moved
+    /// on. `mark` is the one that says that nothing from the position on is in segments.
     fn read_buffer(&mut self, mark: FlushMark) -> Result<Option<ReadStep>> {
         let buffer = &self.inner.shared.buffer;
         let (tail, next) = buffer.end();
@@ -350,8 +353,8 @@ impl JournalReader {
             }
             self.raw.extend_from_slice(&self.entry);
         }
-        // What was copied is only what it was if nothing was published in between: then the ring's words may
-        // have been written again.
+        // What was copied is only what it was if nothing was published in between: then the ring's
+        // words may have been written again.
         if buffer.mark() != mark {
             return Ok(None);
         }
@@ -390,8 +393,9 @@ impl JournalReader {
         self.inner.shared.buffer.sleep_reader(Some(piece), &mut || self.is_ready());
     }
 
-    /// A file descriptor (an eventfd) that becomes readable when [`Reader::next`], having said `None`, has
-    /// something again: for an event loop. It is cleared by reading its 8 bytes. A thread of its own waits.
+    /// A file descriptor (an eventfd) that becomes readable when [`Reader::next`], having said
+    /// `None`, has something again: for an event loop. It is cleared by reading its 8 bytes. A
+    /// thread of its own waits.
     #[expect(clippy::expect_used, reason = "it was made above")]
     pub fn readiness(&mut self) -> std::io::Result<std::os::fd::BorrowedFd<'_>> {
         if self.readiness.is_none() {

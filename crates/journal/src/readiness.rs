@@ -1,4 +1,5 @@
-//! Readiness as a file descriptor, for event loops: an eventfd and a thread that waits in their stead.
+//! Readiness as a file descriptor, for event loops: an eventfd and a thread that waits in their
+//! stead.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};

@@ -1,6 +1,6 @@
-//! Opening a journal that nobody else has open, whatever happened to it: the torn end is cut off, what is
-//! damaged is counted, entries left in the buffer are found, and positions go on behind everything that
-//! anybody may have seen.
+//! Opening a journal that nobody else has open, whatever happened to it: the torn end is cut off,
+//! what is damaged is counted, entries left in the buffer are found, and positions go on behind
+//! everything that anybody may have seen.
 
 #![cfg_attr(
     not(test),
@@ -30,8 +30,8 @@ pub struct RecoveryReport {
     pub from_buffer: u64,
     /// Bytes at the end of the last segment that were no whole frame, and were cut off.
     pub torn_bytes: u64,
-    /// Records that are missing from the last segment, or were seen by somebody and are gone. Damage in
-    /// older segments is found when they are read, or by `verify`.
+    /// Records that are missing from the last segment, or were seen by somebody and are gone.
+    /// Damage in older segments is found when they are read, or by `verify`.
     pub gaps: Vec<RecordGap>,
     /// Files whose contents could not be used: the name and what was done.
     pub damaged_files: Vec<String>,
@@ -46,7 +46,8 @@ pub(crate) fn recover(
 ) -> Result<RecoveryReport> {
     let mut recovery = Recovery::new(disk, places, born, buffer);
     recovery.find_tail()?;
-    // Positions that were given out are never given out again, or a checkpoint would skip new records.
+    // Positions that were given out are never given out again, or a checkpoint would skip new
+    // records.
     let (checkpoints, damaged) = checkpoint::list(disk, places)?;
     let both_damaged = |name: &String| format!("checkpoint {name:?}: both copies are damaged");
     recovery.report.damaged_files.extend(damaged.iter().map(both_damaged));
@@ -131,7 +132,8 @@ impl<'a> Recovery<'a> {
         self.tail.as_ref().map_or(0, |tail| tail.offset)
     }
 
-    /// Finds the end of the segments; those at the end in which nothing can be used go to the quarantine.
+    /// Finds the end of the segments; those at the end in which nothing can be used go to the
+    /// quarantine.
     fn find_tail(&mut self) -> Result<()> {
         let Recovery { disk, paths, settings, buffer, .. } = *self;
         self.firsts = segment::list(disk, paths)?;
@@ -149,7 +151,8 @@ impl<'a> Recovery<'a> {
         Ok(())
     }
 
-    /// The entries of the buffer that follow the segments. `seen` is the last position that somebody knows.
+    /// The entries of the buffer that follow the segments. `seen` is the last position that
+    /// somebody knows.
     fn find_buffered(&mut self, seen: u64) -> BufferedEntries {
         let (buffer, position) = (self.buffer, self.position());
         let boot = self.disk.boot_id();
@@ -186,7 +189,8 @@ impl<'a> Recovery<'a> {
     ) -> Result<GapSet> {
         let Recovery { disk, paths, settings, durable, .. } = *self;
         let before = gaps.clone();
-        // What lies in the last segment, and in others that the power may have caught before they were durable.
+        // What lies in the last segment, and in others that the power may have caught before they
+        // were durable.
         let mut torn = Vec::new();
         for pair in self.firsts.windows(2) {
             if let &[first, next] = pair
@@ -274,9 +278,9 @@ impl<'a> Recovery<'a> {
     }
 }
 
-/// A batch that goes past the buffer counts when its frame is published. If its writer was killed between the
-/// two, others may have appended at the same positions since: what counts is in the buffer, and the frame is
-/// cut off.
+/// A batch that goes past the buffer counts when its frame is published. If its writer was killed
+/// between the two, others may have appended at the same positions since: what counts is in the
+/// buffer, and the frame is cut off.
 fn drop_superseded_frame(
     disk: &dyn Disk,
     places: &Paths,
@@ -400,8 +404,9 @@ fn missing_positions(
     }
 }
 
-/// Takes a last segment that has neither a head nor a frame out of the way: the power failed while it was
-/// begun, and then it is empty; or it is damaged all over, and then it is kept for people to look at.
+/// Takes a last segment that has neither a head nor a frame out of the way: the power failed while
+/// it was begun, and then it is empty; or it is damaged all over, and then it is kept for people to
+/// look at.
 fn quarantine_segment(
     disk: &dyn Disk,
     places: &Paths,
@@ -426,9 +431,10 @@ fn quarantine_segment(
     Ok(())
 }
 
-/// The last sequences of producers up to the end of the segments: from the newest head that is sound, and
-/// all frames from there on. A head may know of batches that were not durable when the power went, and then
-/// are in a gap: those were not accepted after all, and what was accepted before them an older head knows.
+/// The last sequences of producers up to the end of the segments: from the newest head that is
+/// sound, and all frames from there on. A head may know of batches that were not durable when the
+/// power went, and then are in a gap: those were not accepted after all, and what was accepted
+/// before them an older head knows.
 pub(crate) fn recover_producers(
     disk: &dyn Disk,
     places: &Paths,

@@ -8,9 +8,9 @@
 //! 1 word       records, if the body holds several with their lengths
 //! …            the body, padded to a word
 //! ```
-//! Ring words are numbered from the beginning of time: sums of them wrap, and their place is the number modulo
-//! the ring's length, which is a power of two. Positions saturate. Nothing here keeps order between processes:
-//! that is the business of [`crate::buffer`].
+//! Ring words are numbered from the beginning of time: sums of them wrap, and their place is the
+//! number modulo the ring's length, which is a power of two. Positions saturate. Nothing here keeps
+//! order between processes: that is the business of [`crate::buffer`].
 
 #![cfg_attr(
     not(test),
@@ -86,9 +86,11 @@ pub(crate) struct Ring<'a> {
 }
 
 impl<'a> Ring<'a> {
-    /// Writes an entry, which counts from the store of the tail on. The caller saw that it has room.
+    /// Writes an entry, which counts from the store of the tail on. The caller saw that it has
+    /// room.
     pub(crate) fn write_entry(&self, at: u64, first: u64, append: &AppendRequest<'_>) {
-        // Whoever reads one of these words sees the mark that freed them, too; pairs with the fence in `mark`.
+        // Whoever reads one of these words sees the mark that freed them, too; pairs with the fence
+        // in `mark`.
         fence(Release);
         let mut head = [0; HEAD_WORDS_MAX];
         let words = head_words(append.identity.is_some(), append.is_packed);
@@ -170,10 +172,11 @@ impl<'a> Ring<'a> {
         out.truncate(start.saturating_add(len));
     }
 
-    // ---- reading ---------------------------------------------------------------------------------------
+    // ----
+    // reading ---------------------------------------------------------------------------------------
 
-    /// Reads the entry that begins at a ring word and ends at `end` at the latest, its body behind what is
-    /// in `out`; `None`, and `out` as before, when the words are no entry.
+    /// Reads the entry that begins at a ring word and ends at `end` at the latest, its body behind
+    /// what is in `out`; `None`, and `out` as before, when the words are no entry.
     pub(crate) fn entry(&self, at: u64, end: u64, out: &mut Vec<u8>) -> Option<RingEntry> {
         // Whatever a damaged header says is the end: nothing is longer than the ring.
         let room = end.checked_sub(at)?.min(self.words.len() as u64);
@@ -218,18 +221,21 @@ impl<'a> Ring<'a> {
         })
     }
 
-    /// Where in the ring entries lie that begin at `position` or later, wherever the header says that the
-    /// ring begins and ends: the first's word and the end of the last, in word numbers of one lap, the
-    /// positions rising. For opening after a crash, when nobody else has the buffer.
+    /// Where in the ring entries lie that begin at `position` or later, wherever the header says
+    /// that the ring begins and ends: the first's word and the end of the last, in word numbers of
+    /// one lap, the positions rising. For opening after a crash, when nobody else has the buffer.
     ///
-    /// A power cut may leave pages of several laps, whose entries do not follow each other, and parts of
-    /// entries: all but what was found is erased, and counted in words. Otherwise it could turn up again between
-    /// others, or whole with the next power cut, in the place of what was appended since.
+    /// A power cut may leave pages of several laps, whose entries do not follow each other, and
+    /// parts of entries: all but what was found is erased, and counted in words. Otherwise it could
+    /// turn up again between others, or whole with the next power cut, in the place of what was
+    /// appended since.
     pub(crate) fn find_entries(&self, position: u64, seen: u64) -> (Option<(u64, u64)>, u64) {
         let lap = self.words.len() as u64;
-        // Positions go on from what anybody has seen, and a record takes a byte of the ring at least.
+        // Positions go on from what anybody has seen, and a record takes a byte of the ring at
+        // least.
         let most = position.max(seen).saturating_add(lap.saturating_mul(8));
-        // What looks like an entry is checked whole. Records made to look so must not keep a journal from opening.
+        // What looks like an entry is checked whole. Records made to look so must not keep a
+        // journal from opening.
         let mut words_left = lap.saturating_mul(64);
         let mut found: Vec<(u64, u64, u64, u64)> = Vec::new();
         let mut scratch = Vec::new();
@@ -266,9 +272,9 @@ impl<'a> Ring<'a> {
         (Some((begin, begin.saturating_add(end))), erased)
     }
 
-    /// Where the entries between two ring words lie, as `find_entries` says it, if the header is right about it: they
-    /// follow each other up to the tail, and no other follows there. Unless the machine stopped it is, and
-    /// nothing else in the ring will be taken for an entry.
+    /// Where the entries between two ring words lie, as `find_entries` says it, if the header is
+    /// right about it: they follow each other up to the tail, and no other follows there. Unless
+    /// the machine stopped it is, and nothing else in the ring will be taken for an entry.
     pub(crate) fn entries_between(
         &self,
         begin: u64,

@@ -1,5 +1,5 @@
-//! Segments: files of frames with rising positions. [`Scan`] is the one way in which frames are read, by
-//! readers, at opening, and by `verify` and `repair`.
+//! Segments: files of frames with rising positions. [`Scan`] is the one way in which frames are
+//! read, by readers, at opening, and by `verify` and `repair`.
 
 #![cfg_attr(
     not(test),
@@ -31,7 +31,8 @@ pub(crate) struct ProducerState {
     pub(crate) end: u64,
 }
 
-/// The head of a segment with its table of producers: their last sequences when the segment was begun.
+/// The head of a segment with its table of producers: their last sequences when the segment was
+/// begun.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct SegmentHeader {
     pub(crate) journal_id: u128,
@@ -172,7 +173,8 @@ pub(crate) enum ScanItem {
     Frame { head: FrameHeader, offset: u64, body: Range<usize> },
     /// Bytes that are no frame, up to the next frame.
     Damage { offset: u64, end: u64 },
-    /// No frame from here to the limit, of which so many bytes are not the zeros a segment begins with.
+    /// No frame from here to the limit, of which so many bytes are not the zeros a segment begins
+    /// with.
     End { offset: u64, torn_bytes: u64 },
 }
 
@@ -204,7 +206,8 @@ pub(crate) struct BrokenFrames {
 const WINDOW_BYTES: u64 = 256 << 10;
 
 impl SegmentScan {
-    /// Opens a segment. The frames begin behind the head, or, if that is damaged, where one is found.
+    /// Opens a segment. The frames begin behind the head, or, if that is damaged, where one is
+    /// found.
     pub(crate) fn open(
         disk: &dyn Disk,
         places: &Paths,
@@ -268,7 +271,8 @@ impl SegmentScan {
         self.file.len().io_context("ask for its length", &self.path)
     }
 
-    /// Restores a frame's body; false when it is not what a writer writes, though its checksum is right.
+    /// Restores a frame's body; false when it is not what a writer writes, though its checksum is
+    /// right.
     pub(crate) fn body(
         &mut self,
         head: &FrameHeader,
@@ -360,7 +364,8 @@ impl SegmentScan {
         Ok(last.map_or(0, |last| from.saturating_add(last as u64).saturating_add(1)))
     }
 
-    /// Has the window hold `want` bytes from `offset` on, or as many as there are; how many it holds.
+    /// Has the window hold `want` bytes from `offset` on, or as many as there are; how many it
+    /// holds.
     fn fill(&mut self, offset: u64, want: u64, limit: u64) -> Result<u64> {
         let window_end = self.window_end();
         if offset < self.window_at
@@ -424,8 +429,9 @@ pub(crate) fn for_each_record(
     }
 }
 
-/// Writes a file's bytes over themselves. After a failed or interrupted sync the page cache may hold pages
-/// that are not on disk and count as clean; written again, the next sync is about them again.
+/// Writes a file's bytes over themselves. After a failed or interrupted sync the page cache may
+/// hold pages that are not on disk and count as clean; written again, the next sync is about them
+/// again.
 pub(crate) fn rewrite(file: &dyn File, upto: u64) -> io::Result<()> {
     let len = file.len()?.min(upto);
     let mut bytes = vec![0; 256 << 10];

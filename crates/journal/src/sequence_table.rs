@@ -1,7 +1,7 @@
 //! Table of the last sequence of each producer in shared memory, by which repeats are known.
 //!
-//! A set of places by a hash of producer and epoch; a full set forgets one of the origin that has most in it.
-//! Whoever changes the table has the append lock.
+//! A set of places by a hash of producer and epoch; a full set forgets one of the origin that has
+//! most in it. Whoever changes the table has the append lock.
 
 #![cfg_attr(
     not(test),
@@ -32,8 +32,9 @@ pub(crate) struct SequenceTable<'a> {
 impl<'a> SequenceTable<'a> {
     /// The entries among which a producer's boot is.
     fn set_of(&self, producer: u64, boot: u64) -> &'a [[AtomicU64; PRODUCER_WORDS]] {
-        // Multiplicative hashing, of whose result the top bits depend on all bits; producers may be numbered by
-        // hand, or in their upper half, and boots are often times. The constants are odd and have no pattern.
+        // Multiplicative hashing, of whose result the top bits depend on all bits; producers may be
+        // numbered by hand, or in their upper half, and boots are often times. The constants are
+        // odd and have no pattern.
         let mixed =
             producer.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ boot.wrapping_mul(0xd6e8_feb8_6659_fd93);
         let mixed = (mixed ^ (mixed >> 32)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -43,7 +44,8 @@ impl<'a> SequenceTable<'a> {
         self.words[set.wrapping_mul(SET_WORDS)..][..SET_WORDS].as_chunks().0
     }
 
-    /// The last sequence accepted from a producer's boot, and the end of that batch. The caller has the lock.
+    /// The last sequence accepted from a producer's boot, and the end of that batch. The caller has
+    /// the lock.
     pub(crate) fn last(&self, producer: u64, boot: u64) -> Option<(u64, u64)> {
         let entries = self.set_of(producer, boot);
         entries.iter().find_map(|entry| {

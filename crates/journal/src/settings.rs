@@ -22,7 +22,8 @@ pub enum LimitPolicy {
     /// Appends are refused; nothing that a holding subscriber needs is dropped, of any age.
     #[default]
     Reject,
-    /// The oldest segment is dropped, and a gap record says to each reader that missed it what it was.
+    /// The oldest segment is dropped, and a gap record says to each reader that missed it what it
+    /// was.
     DropOldest,
 }
 
@@ -42,15 +43,17 @@ pub struct Limits {
 pub struct Settings {
     /// Compression of new frames.
     pub codec: Compression,
-    /// The pre-commit buffer: a power of two of bytes, [`BUFFER_BYTES_MIN`] to [`BUFFER_BYTES_MAX`]. With
-    /// 128 KiB or more, what is appended while a frame is being written finds room.
+    /// The pre-commit buffer: a power of two of bytes, [`BUFFER_BYTES_MIN`] to
+    /// [`BUFFER_BYTES_MAX`]. With 128 KiB or more, what is appended while a frame is being written
+    /// finds room.
     pub buffer_bytes: u64,
-    /// The size of a segment, reserved when it is begun: [`SEGMENT_BYTES_MIN`] to [`SEGMENT_BYTES_MAX`].
-    /// Space is freed by whole segments, and a batch may take a quarter of one.
+    /// The size of a segment, reserved when it is begun: [`SEGMENT_BYTES_MIN`] to
+    /// [`SEGMENT_BYTES_MAX`]. Space is freed by whole segments, and a batch may take a quarter of
+    /// one.
     pub segment_bytes: u64,
-    /// How many producers' last sequences are remembered, each 32 bytes in every segment, but no more than fit
-    /// a quarter of one; about: those that share a place in the table push each other out. The one that was
-    /// silent longest is forgotten first.
+    /// How many producers' last sequences are remembered, each 32 bytes in every segment, but no
+    /// more than fit a quarter of one; about: those that share a place in the table push each other
+    /// out. The one that was silent longest is forgotten first.
     pub producers_max: u32,
     /// How much is kept.
     pub limits: Limits,
@@ -68,7 +71,8 @@ pub const SEGMENT_BYTES_MAX: u64 = 4 << 30;
 pub const PRODUCERS_MAX_MAX: u32 = 1 << 16;
 
 impl Default for Settings {
-    /// LZ4, a buffer of 1 MiB, segments of 16 MiB, 1 GiB in all and no age limit, refusing beyond it.
+    /// LZ4, a buffer of 1 MiB, segments of 16 MiB, 1 GiB in all and no age limit, refusing beyond
+    /// it.
     fn default() -> Settings {
         Settings {
             codec: Compression::default(),

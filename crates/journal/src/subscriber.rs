@@ -24,8 +24,9 @@ impl Subscriber {
         self.checkpoint.get()
     }
 
-    /// Says that everything below a position is dealt with: after a restart, reading goes on there. With
-    /// level `disk` that is durable on return; with less, a power cut may bring some records again.
+    /// Says that everything below a position is dealt with: after a restart, reading goes on there.
+    /// With level `disk` that is durable on return; with less, a power cut may bring some records
+    /// again.
     pub fn commit(&mut self, position: u64, level: Level) -> Result<()> {
         let read_to = self.reader.position();
         if position > read_to {

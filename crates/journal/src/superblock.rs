@@ -73,7 +73,8 @@ impl Superblock {
         }))
     }
 
-    /// Only reads the file: the payload, and whether a copy is damaged, or `None` when both copies are damaged.
+    /// Only reads the file: the payload, and whether a copy is damaged, or `None` when both copies
+    /// are damaged.
     pub(crate) fn read_only(
         disk: &dyn Disk,
         path: &Path,

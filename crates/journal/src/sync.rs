@@ -12,8 +12,8 @@ pub(crate) use loom::sync::atomic::{AtomicU64, Ordering, fence};
 #[cfg(not(loom))]
 pub(crate) type Memory = disk::Region;
 
-/// loom's stand-in for shared memory. A wait without a time limit blocks, so that a wake that gets lost is a
-/// deadlock, which loom reports; one with a limit is always late.
+/// loom's stand-in for shared memory. A wait without a time limit blocks, so that a wake that gets
+/// lost is a deadlock, which loom reports; one with a limit is always late.
 #[cfg(loom)]
 pub(crate) struct Memory {
     wakes: Vec<AtomicU32>,

@@ -1,5 +1,6 @@
-//! How many timings a second come through one socket, and how many are dropped: a sender in the same process sends
-//! as fast as it can for some seconds. `cargo run --release -p topdeck-listen --example offered [SECONDS]`
+//! How many timings a second come through one socket, and how many are dropped: a sender in the
+//! same process sends as fast as it can for some seconds.
+//! `cargo run --release -p topdeck-listen --example offered [SECONDS]`
 
 use std::error::Error;
 use std::net::UdpSocket;
@@ -21,7 +22,8 @@ const SERIES: usize = 100;
 fn main() -> Result<(), Box<dyn Error>> {
     let seconds = std::env::args().nth(1).map_or(Ok(5), |text| text.parse())?;
     println!(
-        "socket  timings/datagram  offered/s  taken/s   dropped  CPU ns/timing: receiver  sender  sent = taken + dropped"
+        "socket  timings/datagram  offered/s  taken/s   dropped  CPU ns/timing: receiver  sender  \
+         sent = taken + dropped"
     );
     for is_unix in [true, false] {
         for timings in [10, 1] {

@@ -1,9 +1,10 @@
 //! Datagram reader, one thread per socket.
 //!
-//! Datagrams are taken one by one until there are no more, and only then does the thread sleep; under load that is
-//! one system call a datagram. Where they come often it sleeps a moment longer, so that several have come when it
-//! wakes: to be woken by each costs its sender more than to send it. Of UDP the kernel drops what does not fit its buffer, and says how many
-//! (`kernel.rs`). A sender on a Unix socket waits, or is told that there is no room (EAGAIN): nothing is dropped.
+//! Datagrams are taken one by one until there are no more, and only then does the thread sleep;
+//! under load that is one system call a datagram. Where they come often it sleeps a moment longer,
+//! so that several have come when it wakes: to be woken by each costs its sender more than to send
+//! it. Of UDP the kernel drops what does not fit its buffer, and says how many (`kernel.rs`). A
+//! sender on a Unix socket waits, or is told that there is no room (EAGAIN): nothing is dropped.
 
 use std::fmt;
 use std::io;
@@ -21,7 +22,8 @@ use crate::listener::SocketReaderContext;
 use crate::metric_aggregator::MetricAggregator;
 use crate::socket_drops::SocketDrops;
 
-/// Bytes of a datagram that are read. UDP has at most 65,507; what a Unix datagram has beyond is cut off.
+/// Bytes of a datagram that are read. UDP has at most 65,507; what a Unix datagram has beyond is
+/// cut off.
 const BYTES_MAX: usize = 256 << 10;
 /// Datagrams between two looks at the clock.
 const BURST: usize = 64;
@@ -29,8 +31,9 @@ const BURST: usize = 64;
 const STOP_MAX: Duration = Duration::from_secs(1);
 /// How long to wait after an error that is none of a datagram's.
 const ERROR_PAUSE: Duration = Duration::from_millis(10);
-/// Who woke up less than that ago naps before the next look, where the buffer holds what comes meanwhile: a million
-/// datagrams a second take some 3 MiB of it in four milliseconds, as long as a nap may last on a busy machine.
+/// Who woke up less than that ago naps before the next look, where the buffer holds what comes
+/// meanwhile: a million datagrams a second take some 3 MiB of it in four milliseconds, as long as a
+/// nap may last on a busy machine.
 const BUSY_INTERVAL: Duration = Duration::from_millis(1);
 const COALESCE_PAUSE: Duration = Duration::from_micros(250);
 /// Bytes of a buffer that is large enough for naps.
@@ -79,7 +82,8 @@ impl fmt::Display for DatagramPeer {
     }
 }
 
-/// Asks for a receive buffer, and says how many bytes there are: beyond `net.core.rmem_max` only for who may.
+/// Asks for a receive buffer, and says how many bytes there are: beyond `net.core.rmem_max` only
+/// for who may.
 pub(crate) fn set_receive_buffer(socket: BorrowedFd<'_>, bytes: usize) -> io::Result<usize> {
     use rustix::net::sockopt;
     let bytes = bytes.min(i32::MAX as usize / 2);

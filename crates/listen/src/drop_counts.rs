@@ -125,8 +125,9 @@ impl DropCounts {
 /// its sample rate. Values are single numbers as they came: a line of three has three, whatever its
 /// sample rate.
 ///
-/// The producer's books are in what is stored: of a timing as many as it stands for, booked when it comes; of
-/// anything else one for each number that is written, booked then, for only then is it known how many there are.
+/// The producer's books are in what is stored: of a timing as many as it stands for, booked when it
+/// comes; of anything else one for each number that is written, booked then, for only then is it
+/// known how many there are.
 #[derive(Clone, Debug)]
 pub(crate) struct ListenerCounters {
     pub(crate) producer: Producer,
@@ -152,7 +153,8 @@ impl ListenerCounters {
         let lines = |outcome| {
             meter.counter(
                 "topdeck_listen_lines_total",
-                "lines without a metric: rejected (parse error) or skipped (events, service checks)",
+                "lines without a metric: rejected (parse error) or skipped (events, service \
+                 checks)",
                 &[("source", source), ("outcome", outcome)],
             )
         };

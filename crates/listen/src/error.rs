@@ -21,13 +21,15 @@ pub enum Error {
         source: io::Error,
     },
     /// Another process listens there.
-    #[error("cannot listen on {}: a process is listening there already; stop it, or name another path", path.display())]
+    #[error("cannot listen on {}: a process is listening there already; stop it, or name another \
+             path", path.display())]
     AddressInUse {
         /// Where.
         path: PathBuf,
     },
     /// Something else is in the place of the socket; it is not removed.
-    #[error("cannot listen on {}: it is there, and it is no socket; remove it, or name another path", path.display())]
+    #[error("cannot listen on {}: it is there, and it is no socket; remove it, or name another \
+             path", path.display())]
     NotASocket {
         /// Where.
         path: PathBuf,

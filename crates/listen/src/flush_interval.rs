@@ -107,8 +107,8 @@ impl FlushInterval {
         lost
     }
 
-    /// Takes in another one: what came from the one's beginning to the other's end. What is lost by that is in
-    /// [`Self::lost`] and is returned.
+    /// Takes in another one: what came from the one's beginning to the other's end. What is lost by
+    /// that is in [`Self::lost`] and is returned.
     pub(crate) fn merge(&mut self, mut other: FlushInterval) -> DropCounts {
         self.start = self.start.min(other.start);
         self.end = self.end.max(other.end);

@@ -1,8 +1,9 @@
 //! Flusher: from the aggregators to the intake, interval by interval.
 //!
-//! Where the intake is full an interval is kept and tried again; when there are more than a few, the oldest are
-//! merged, which costs resolution in time and no value. Beyond a bound of memory nothing more is taken from the
-//! collectors: they become full too, and connections are then not read, and datagrams lost.
+//! Where the intake is full an interval is kept and tried again; when there are more than a few,
+//! the oldest are merged, which costs resolution in time and no value. Beyond a bound of memory
+//! nothing more is taken from the collectors: they become full too, and connections are then not
+//! read, and datagrams lost.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::ops::Range;
@@ -292,8 +293,8 @@ impl IntervalFlusher {
         SeriesKeyEncoding::new(self.shared.format.name())
     }
 
-    /// Hands on the first of the rows, as many as are a batch; how many that is, and what became of them. What
-    /// the model refuses is left out and lost, if the others are taken.
+    /// Hands on the first of the rows, as many as are a batch; how many that is, and what became of
+    /// them. What the model refuses is left out and lost, if the others are taken.
     fn write_batch(
         &self,
         times: (i64, i64),

@@ -1,5 +1,5 @@
-//! Listeners for StatsD and Graphite over UDP, TCP and Unix sockets. A format is a file and a row in
-//! `formats.rs`.
+//! Listeners for StatsD and Graphite over UDP, TCP and Unix sockets. A format is a file and a row
+//! in `formats.rs`.
 //!
 //! ```text
 //! socket ─ thread ─ LineFormat ─ LineSink ─ MetricAggregator ─┐
@@ -10,10 +10,11 @@
 //! counters sums, gauges their last value, sets the number of their members. The flusher merges the
 //! aggregators' intervals and hands them to the intake; while that is full, intervals are kept, and
 //! merged when there are too many. When memory is full too, connections are not read, so that their
-//! senders wait, and datagrams are lost. Whatever is lost is counted with a reason and leaves a gap.
+//! senders wait, and datagrams are lost. Whatever is lost is counted with a reason and leaves a
+//! gap.
 //!
-//! None of these senders is told anything, so nothing waits for the disk: what a crash of the machine loses is
-//! the interval in memory, and the journal's last moments.
+//! None of these senders is told anything, so nothing waits for the disk: what a crash of the
+//! machine loses is the interval in memory, and the journal's last moments.
 #![forbid(unsafe_code)]
 
 mod datagram_reader;

@@ -164,7 +164,8 @@ impl Listener {
         });
         if (1..wanted).contains(&bytes) {
             troubles.push(format!(
-                "{address}: the receive buffer has {bytes} bytes, not {wanted}; raise net.core.rmem_max"
+                "{address}: the receive buffer has {bytes} bytes, not {wanted}; raise \
+                 net.core.rmem_max"
             ));
         }
         intake.meter().gauge(
@@ -195,8 +196,8 @@ impl Listener {
         &self.addresses
     }
 
-    /// The last messages, the oldest first: lines that could not be read, with their sender; series that were
-    /// refused; what the system did not give.
+    /// The last messages, the oldest first: lines that could not be read, with their sender; series
+    /// that were refused; what the system did not give.
     pub fn recent_errors(&self) -> Vec<String> {
         self.shared.recent_errors.list()
     }

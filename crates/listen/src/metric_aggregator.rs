@@ -19,7 +19,8 @@ use crate::series_aggregate::{
 };
 use crate::settings::Limits;
 
-/// How far ahead a value's time may be, in nanoseconds: clocks differ, and a day is what wrong zones make of it.
+/// How far ahead a value's time may be, in nanoseconds: clocks differ, and a day is what wrong
+/// zones make of it.
 const AHEAD_MAX: i64 = 86_400_000_000_000;
 /// Messages about lines that a thread writes in an interval; the others are only counted.
 const MESSAGES_MAX: u64 = 8;
@@ -145,8 +146,8 @@ impl MetricAggregator {
         }
     }
 
-    /// Intervals that are over, with what was lost in them, which is counted already. With `all`, also what came of the
-    /// one that is not, as if it ended now.
+    /// Intervals that are over, with what was lost in them, which is counted already. With `all`,
+    /// also what came of the one that is not, as if it ended now.
     pub(crate) fn drain_finished(&mut self, now: i64, all: bool) -> Vec<FlushInterval> {
         self.set_now(now);
         if all {
@@ -284,7 +285,8 @@ impl MetricAggregator {
         if let Some(found) = known.and_then(|known| known.find(&self.key)) {
             return Ok(found);
         }
-        // Before an interval is made for it: one without series would cost nothing, and there could be any number.
+        // Before an interval is made for it: one without series would cost nothing, and there could
+        // be any number.
         if self.series >= self.shared.limits.series_max {
             return Err(DropReason::SeriesLimit);
         }

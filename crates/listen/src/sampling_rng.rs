@@ -26,7 +26,8 @@ impl SamplingRng {
         bits as f64 / (1u64 << 53) as f64
     }
 
-    /// How many values one stands for that was sent at this rate: 1 / `rate` on the average, and a whole number.
+    /// How many values one stands for that was sent at this rate: 1 / `rate` on the average, and a
+    /// whole number.
     pub(crate) fn sample_weight(&mut self, rate: f64) -> u64 {
         if rate == 1.0 {
             return 1;

@@ -68,8 +68,8 @@ impl AggregateValue {
         }
     }
 
-    /// What the other has, which came in the same time or later; gauges are in the order of their times. What does
-    /// not fit any more is as many values as are returned.
+    /// What the other has, which came in the same time or later; gauges are in the order of their
+    /// times. What does not fit any more is as many values as are returned.
     pub(crate) fn merge(&mut self, other: AggregateValue, received: u64) -> u64 {
         match (self, other) {
             (AggregateValue::Histogram(ours), AggregateValue::Histogram(theirs)) => {

@@ -37,7 +37,8 @@ impl SocketDrops {
     }
 }
 
-/// `sl local_address rem_address st tx_queue:rx_queue tr:tm->when retrnsmt uid timeout inode ref pointer drops`
+/// `sl local_address rem_address st tx_queue:rx_queue tr:tm->when retrnsmt uid timeout inode ref
+/// pointer drops`
 fn parse_drops(table: &str, inode: u64) -> Option<u32> {
     let mut lines = table.lines().skip(1).map(|line| line.split_ascii_whitespace());
     lines.find_map(|mut fields| {
@@ -52,9 +53,11 @@ mod tests {
 
     #[test]
     fn drops_column_is_parsed() {
-        let table = "   sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode ref pointer drops\n\
-             211: 0100007F:1FBD 00000000:0000 07 00000000:00000000 00:00000000 00000000     0        0 4711 2 0000000000000000 17\n\
-             212: 0100007F:1FBE 00000000:0000 07 00000000:00000000 00:00000000 00000000     0        0 4712 2 0000000000000000 4294967295\n";
+        let table = "   sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   \
+                     uid  timeout inode ref pointer drops\n211: 0100007F:1FBD 00000000:0000 07 \
+                     00000000:00000000 00:00000000 00000000     0        0 4711 2 \
+                     0000000000000000 17\n212: 0100007F:1FBE 00000000:0000 07 00000000:00000000 \
+                     00:00000000 00000000     0        0 4712 2 0000000000000000 4294967295\n";
         assert_eq!(parse_drops(table, 4711), Some(17));
         assert_eq!(parse_drops(table, 4712), Some(u32::MAX));
         assert_eq!(parse_drops(table, 17), None);

@@ -23,7 +23,8 @@ pub(crate) struct SocketFile {
 impl Drop for SocketFile {
     fn drop(&mut self) {
         if file_id(&self.path).is_ok_and(|id| id == self.id) {
-            // It is as gone as can be: whoever starts next finds a file that nobody listens on, and replaces it.
+            // It is as gone as can be: whoever starts next finds a file that nobody listens on, and
+            // replaces it.
             let _ = fs::remove_file(&self.path);
         }
     }
@@ -56,7 +57,8 @@ fn remove_stale_socket(path: &Path) -> Result<()> {
         }
         Ok(_) => {}
     }
-    // Of the two kinds of sockets one cannot be connected to as the other, which only a live one says.
+    // Of the two kinds of sockets one cannot be connected to as the other, which only a live one
+    // says.
     let tried = UnixDatagram::unbound().and_then(|socket| socket.connect(path));
     let tried = tried.or_else(|_| UnixStream::connect(path).map(drop));
     match tried {

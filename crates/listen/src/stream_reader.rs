@@ -1,8 +1,9 @@
 //! Stream reader: one thread for all TCP connections.
 //!
-//! A connection that sends no whole line for [`crate::Limits::idle_max`] is closed, however many bytes it sends; of
-//! more connections than there may be the new ones are closed at once. While memory is full nothing is read, so
-//! that senders wait: what comes over a connection is not dropped for want of memory. That time is nobody's idleness.
+//! A connection that sends no whole line for [`crate::Limits::idle_max`] is closed, however many
+//! bytes it sends; of more connections than there may be the new ones are closed at once. While
+//! memory is full nothing is read, so that senders wait: what comes over a connection is not
+//! dropped for want of memory. That time is nobody's idleness.
 
 use std::fmt;
 use std::io::{self, Read};
@@ -97,7 +98,8 @@ impl StreamReader {
 
     /// Which doors and which connections have something.
     fn wait(&self, is_full: bool, is_short: bool) -> Vec<bool> {
-        // What is not to be read is left out: of one that hung up it is said at once, whatever is asked.
+        // What is not to be read is left out: of one that hung up it is said at once, whatever is
+        // asked.
         let doors = self.listeners.iter().filter(|_| !is_short).map(|door| door.as_fd());
         let streams = self.connections.iter().filter(|_| !is_full).map(|one| one.stream.as_fd());
         let mut fds = vec![PollFd::new(&*self.context.stop, PollFlags::IN)];

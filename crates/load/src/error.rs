@@ -28,7 +28,8 @@ pub enum Error {
     Worker(#[from] std::io::Error),
     /// RLIMIT_NOFILE is too low.
     #[error(
-        "{wanted} open files are needed for the connections or processes, but the limit is {allowed}; reduce --max-connections, or raise the limit with ulimit -n"
+        "{wanted} open files are needed for the connections or processes, but the limit is \
+         {allowed}; reduce --max-connections, or raise the limit with ulimit -n"
     )]
     TooFewFiles {
         /// Files needed.
@@ -46,7 +47,8 @@ pub enum Error {
     },
     /// A request without a command in a run of commands.
     #[error(
-        "request {name:?} has no command, and there is no target; add command = [\"program\", \"argument\"], or a target"
+        "request {name:?} has no command, and there is no target; add command = [\"program\", \
+         \"argument\"], or a target"
     )]
     NoCommand {
         /// Name of the request.

@@ -17,8 +17,8 @@ use crate::units::UNITS;
 pub enum ReplayError {
     /// Invalid timestamp.
     #[error(
-        "line {line}: invalid timestamp {found:?}; expected seconds or a number with a unit, as in 1.5, \
-         1500ms or 1500000000ns"
+        "line {line}: invalid timestamp {found:?}; expected seconds or a number with a unit, as \
+         in 1.5, 1500ms or 1500000000ns"
     )]
     Time {
         /// From 1.

@@ -1,5 +1,5 @@
-//! What is reported of a run: as text, JSON (`docs/formats/load-run.md`), HTML page, HdrHistogram log,
-//! and as seconds that are pushed to a server. A search has text and JSON of its own.
+//! What is reported of a run: as text, JSON (`docs/formats/load-run.md`), HTML page, HdrHistogram
+//! log, and as seconds that are pushed to a server. A search has text and JSON of its own.
 //!
 //! [`run_report::RunReport`] and [`search_report::SearchReport`] are the values; every output takes
 //! one of them. [`stored_run`] reads a run back. Who prints them is above.

@@ -12,7 +12,8 @@ pub enum RequestsError {
     Empty,
     /// Weight out of range.
     #[error(
-        "request {name:?}: weight {weight} is out of range; weights must be above 0, and their sum below 1e300"
+        "request {name:?}: weight {weight} is out of range; weights must be above 0, and their \
+         sum below 1e300"
     )]
     Weight {
         /// Name of the request.
@@ -64,7 +65,8 @@ pub enum RequestsError {
     },
     /// A command with fields of a server request.
     #[error(
-        "request {name:?} has a command, which allows only name, weight and one of body, body-file and body-hex (its standard input)"
+        "request {name:?} has a command, which allows only name, weight and one of body, \
+         body-file and body-hex (its standard input)"
     )]
     Command {
         /// Name of the request.

@@ -541,8 +541,8 @@ impl fmt::Display for SearchResult {
             ),
             (Some(lower_rate), UpperBound::GeneratorLimited(_)) => write!(
                 f,
-                "knee: above {}, where the generator is the limit; below, response time is close to \
-                 service time",
+                "knee: above {}, where the generator is the limit; below, response time is close \
+                 to service time",
                 format_rate(lower_rate)
             ),
             (Some(lower_rate), UpperBound::Untested) => write!(

@@ -69,7 +69,8 @@ pub enum Error {
     },
     /// A histogram whose count exceeds the limit.
     #[error(
-        "a histogram of {series} counts {count} values, at most {max} are taken; the sender multiplies them"
+        "a histogram of {series} counts {count} values, at most {max} are taken; the sender \
+         multiplies them"
     )]
     HistogramTooLarge {
         /// Name of the series.

@@ -1,6 +1,7 @@
 //! Data model: series, samples, gaps, batches.
 //!
-//! Times are nanoseconds since the Unix epoch, as `i64`. A sample is what happened in `[start, end)`.
+//! Times are nanoseconds since the Unix epoch, as `i64`. A sample is what happened in
+//! `[start, end)`.
 //!
 //! ```
 //! use hist::Histogram;

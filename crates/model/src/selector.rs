@@ -1,15 +1,18 @@
 //! Series selectors and their two syntaxes.
 //!
-//! `http_request_duration{host="web-1",endpoint=~"/api/.*"}` is Prometheus' way, `and(host:web-*,not(region:eu))`
-//! the tag search of IRONdb and CAQL (circonus/docs, irondb/metric-names-tags-queries). Both are read into one
-//! [`Selector`]; `docs/selectors.md` has the grammar for users. What is shown is always a tag search.
+//! `http_request_duration{host="web-1",endpoint=~"/api/.*"}` is Prometheus' way,
+//! `and(host:web-*,not(region:eu))` the tag search of IRONdb and CAQL (circonus/docs,
+//! irondb/metric-names-tags-queries). Both are read into one [`Selector`]; `docs/selectors.md` has
+//! the grammar for users. What is shown is always a tag search.
 //!
-//! A label has one value or none, and a value is never empty: so "the label is missing" and "its value is the
-//! empty text" are the same, and are written as the exact empty text. Globs and regexes match only labels that
-//! are there, as in a tag search; where Prometheus says otherwise, [`Selector::matching`] adds the missing ones.
+//! A label has one value or none, and a value is never empty: so "the label is missing" and "its
+//! value is the empty text" are the same, and are written as the exact empty text. Globs and
+//! regexes match only labels that are there, as in a tag search; where Prometheus says otherwise,
+//! [`Selector::matching`] adds the missing ones.
 //!
-//! Limits: [`LENGTH_MAX`], [`DEPTH_MAX`], [`REGEXES_MAX`] and [`REGEX_BYTES_MAX`], which together bound what a
-//! selector from outside can take. Regexes are those of the `regex` crate, linear in the text, without look-around.
+//! Limits: [`LENGTH_MAX`], [`DEPTH_MAX`], [`REGEXES_MAX`] and [`REGEX_BYTES_MAX`], which together
+//! bound what a selector from outside can take. Regexes are those of the `regex` crate, linear in
+//! the text, without look-around.
 
 mod format;
 mod parse;

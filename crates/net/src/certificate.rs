@@ -65,7 +65,8 @@ fn parse_time(tag: u8, text: &str) -> Option<i64> {
     Some(days_since_epoch(year, month, day) * 86_400 + two(4)? * 3600 + two(6)? * 60 + two(8)?)
 }
 
-/// Days since the Unix epoch: <https://howardhinnant.github.io/date_algorithms.html#days_from_civil>
+/// Days since the Unix epoch:
+/// <https://howardhinnant.github.io/date_algorithms.html#days_from_civil>
 fn days_since_epoch(year: i64, month: i64, day: i64) -> i64 {
     let year = if month <= 2 { year - 1 } else { year };
     let (era, of_era) = (year.div_euclid(400), year.rem_euclid(400));

@@ -6,7 +6,8 @@ use collect::RowSink;
 use intake::{Counter, IngestWriter, Intake, Producer, SeriesKeyEncoding, Supervisor};
 use model::{Gap, Sample, Series};
 
-/// A batch that has so many bytes gets no more series: a page may be larger than what is taken at once.
+/// A batch that has so many bytes gets no more series: a page may be larger than what is taken at
+/// once.
 const BATCH_BYTES: usize = 4 << 20;
 
 /// Outcome counters of a job and its pending gaps.
@@ -37,7 +38,8 @@ impl AttemptLog {
         let counter = |outcome| {
             intake.meter().counter(
                 "topdeck_pull_attempts_total",
-                "scrapes and checks by outcome: skipped were not made, results of not_stored were lost",
+                "scrapes and checks by outcome: skipped were not made, results of not_stored were \
+                 lost",
                 &[("kind", kind), ("job", name), ("outcome", outcome)],
             )
         };
@@ -71,8 +73,8 @@ impl AttemptLog {
         self.pending_gaps.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Hands over what an attempt at `at` has written. Nobody waits until it is durable: nobody was told that it is.
-    /// What is not taken will be a gap.
+    /// Hands over what an attempt at `at` has written. Nobody waits until it is durable: nobody was
+    /// told that it is. What is not taken will be a gap.
     pub(crate) fn append(&self, batches: AttemptBatches<'_>, at: i64) -> intake::Result<()> {
         let mut writers = batches.full;
         writers.push(batches.current);
@@ -126,7 +128,8 @@ impl AttemptLog {
             gaps.skipped.is_none() && gaps.not_stored.is_none()
         };
         if !is_empty {
-            // Where the journal takes nothing now, the counters of this process are all that is left.
+            // Where the journal takes nothing now, the counters of this process are all that is
+            // left.
             let _ = self.append(self.batches(), self.now());
         }
     }

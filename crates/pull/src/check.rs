@@ -1,9 +1,10 @@
 //! Something that is tried, with the time of each phase; what is tried is its probe.
 //!
-//! Each attempt is a value in distributions, `probe_duration` in nanoseconds with the label `phase`: `resolve`,
-//! `connect`, `tls`, `wait` (until the answer begins), `read`, and `total`, which counts from the intended beginning.
-//! A failed attempt counts in `total` with the time it took to fail, labelled `outcome="failed"`, as do the phases that
-//! it came through: slow failures are people who waited.
+//! Each attempt is a value in distributions, `probe_duration` in nanoseconds with the label
+//! `phase`: `resolve`, `connect`, `tls`, `wait` (until the answer begins), `read`, and `total`,
+//! which counts from the intended beginning. A failed attempt counts in `total` with the time it
+//! took to fail, labelled `outcome="failed"`, as do the phases that it came through: slow failures
+//! are people who waited.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,8 +1,8 @@
 //! Scrapes and checks on an open schedule.
 //!
-//! A job begins at its intended times, `offset + k × interval`, whether the one before has ended or not: what is slow
-//! is tried as often as what is quick, and its time counts from the intended beginning. Jobs are spread over their
-//! interval by their names.
+//! A job begins at its intended times, `offset + k × interval`, whether the one before has ended or
+//! not: what is slow is tried as often as what is quick, and its time counts from the intended
+//! beginning. Jobs are spread over their interval by their names.
 #![forbid(unsafe_code)]
 
 mod attempt_log;

@@ -1,8 +1,8 @@
 //! Probes: what a check tries once it has a connection, one file for each kind.
 //!
-//! A kind is a type with [`Probe`] and a row of [`PROBES`]. Its keys of `[[check]]` are its own; one
-//! of them has the address, and so names the kind. What all checks have in common (times, labels,
-//! connection, series, ledger) is in `check.rs`.
+//! A kind is a type with [`Probe`] and a row of [`PROBES`]. Its keys of `[[check]]` are its own;
+//! one of them has the address, and so names the kind. What all checks have in common (times,
+//! labels, connection, series, ledger) is in `check.rs`.
 
 mod http;
 mod tcp;

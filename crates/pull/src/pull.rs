@@ -117,9 +117,9 @@ impl Pull {
         Ok(pull)
     }
 
-    /// Goes over to other jobs. Those that stay the same go on undisturbed; those that are no more, or other ones, end, and
-    /// so do their series. Jobs whose TLS is in files begin anew, with what is in them now. Where one of the jobs makes
-    /// no sense, all stays as it was.
+    /// Goes over to other jobs. Those that stay the same go on undisturbed; those that are no more,
+    /// or other ones, end, and so do their series. Jobs whose TLS is in files begin anew, with what
+    /// is in them now. Where one of the jobs makes no sense, all stays as it was.
     pub async fn reload(&mut self, settings: &Settings) -> Result<()> {
         let plans = job_specs(settings)?;
         let stays = |what: &JobConfig| {
@@ -168,7 +168,8 @@ impl Pull {
         self.jobs.push(RunningJob { config: what, state, task });
     }
 
-    /// Begins nothing more, waits a little for what is on its way, and says of the rest that it was cut off.
+    /// Begins nothing more, waits a little for what is on its way, and says of the rest that it was
+    /// cut off.
     pub async fn stop(mut self) {
         close_jobs(std::mem::take(&mut self.jobs), JobState::Stopping, self.stop_timeout).await;
     }

@@ -4,11 +4,13 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// A timer of tokio is late by up to a millisecond, and a little more; that is nobody's waiting time.
+/// A timer of tokio is late by up to a millisecond, and a little more; that is nobody's waiting
+/// time.
 /// <https://docs.rs/tokio/latest/tokio/time/fn.sleep.html>
 const TIMER: Duration = Duration::from_millis(2);
 
-/// From when an attempt's time counts that begins now: from the intended beginning, but for what timers cannot do better.
+/// From when an attempt's time counts that begins now: from the intended beginning, but for what
+/// timers cannot do better.
 pub(crate) fn measured_from(intended: Instant) -> Instant {
     let now = Instant::now();
     if now.saturating_duration_since(intended) <= TIMER { now } else { intended }
@@ -22,8 +24,9 @@ pub(crate) struct PullSchedule {
 }
 
 impl PullSchedule {
-    /// Begins within one interval from now, which the clock has as `time` in nanoseconds since the Unix epoch. Names
-    /// spread jobs of the same interval over it; a name has the same place on the clock after each start.
+    /// Begins within one interval from now, which the clock has as `time` in nanoseconds since the
+    /// Unix epoch. Names spread jobs of the same interval over it; a name has the same place on the
+    /// clock after each start.
     pub(crate) fn new(now: Instant, time: i64, interval: Duration, name: &str) -> PullSchedule {
         let ns = i64::try_from(interval.as_nanos()).unwrap_or(i64::MAX).max(1);
         let place = (hash_name(name) % ns.cast_unsigned()).cast_signed();
@@ -31,8 +34,8 @@ impl PullSchedule {
         PullSchedule { next: now + Duration::from_nanos(left.cast_unsigned()), interval }
     }
 
-    /// The next intended beginning, and how many before it had passed unnoticed: their time was over before
-    /// anybody could begin. They are jobs that were not done, not jobs that took long.
+    /// The next intended beginning, and how many before it had passed unnoticed: their time was
+    /// over before anybody could begin. They are jobs that were not done, not jobs that took long.
     pub(crate) fn next(&mut self, now: Instant) -> (Instant, u64) {
         let late = now.saturating_duration_since(self.next);
         let missed = (late.as_nanos() / self.interval.as_nanos().max(1)) as u64;

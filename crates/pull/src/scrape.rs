@@ -1,9 +1,10 @@
 //! Scrape job.
 //!
-//! What Prometheus adds to a page is added here, by the same names (`REPORT`), and why there is no page as the text
-//! `scrape_error`; series that went are marked as ended. As in Prometheus, of a page that is damaged nothing is
-//! stored. What is written as it should be and cannot be (a histogram whose counts fall, a label twice) is left out and
-//! counted, and the rest of the page is stored.
+//! What Prometheus adds to a page is added here, by the same names (`REPORT`), and why there is no
+//! page as the text `scrape_error`; series that went are marked as ended. As in Prometheus, of a
+//! page that is damaged nothing is stored. What is written as it should be and cannot be (a
+//! histogram whose counts fall, a label twice) is left out and counted, and the rest of the page is
+//! stored.
 
 mod body;
 
@@ -303,8 +304,8 @@ impl PullJob for ScrapeJob {
             Err(_) => Err(format!("no page within {} ms", self.config.scrape.timeout.as_millis())),
         };
         let took = began.elapsed();
-        // Reading a large page is work, and the journal may be slow; that does not belong where others wait for
-        // their turn.
+        // Reading a large page is work, and the journal may be slow; that does not belong where
+        // others wait for their turn.
         run_blocking(move || self.store_result(page, at, took)).await;
     }
 

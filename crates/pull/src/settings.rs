@@ -13,9 +13,11 @@ use crate::probe::{AnyProbe, TcpProbe};
 /// Jobs begin so often.
 const INTERVALS: RangeInclusive<Duration> =
     Duration::from_millis(100)..=Duration::from_secs(24 * 3600);
-/// A phase gets that many times the timeout, so that it is always the attempt as a whole that is given up.
+/// A phase gets that many times the timeout, so that it is always the attempt as a whole that is
+/// given up.
 pub(crate) const MISSED_STARTS_MAX: u32 = 2;
-/// A timeout is no more intervals than that: so many attempts of a job may be on their way at a time.
+/// A timeout is no more intervals than that: so many attempts of a job may be on their way at a
+/// time.
 const INTERVALS_MAX: u32 = 60;
 
 /// Everything that is fetched.
@@ -49,8 +51,8 @@ pub struct ScrapeJobSettings {
     pub timeout: Duration,
     /// Labels that its series get; `job` and `instance` among them replace those.
     pub labels: Vec<(String, String)>,
-    /// Whether the page's own labels count more than `job`, `instance` and `labels`; otherwise they become
-    /// `exported_…`.
+    /// Whether the page's own labels count more than `job`, `instance` and `labels`; otherwise they
+    /// become `exported_…`.
     pub honor_labels: bool,
     /// Whether times on the page count: `true` by default.
     pub honor_timestamps: bool,
@@ -119,7 +121,8 @@ pub(crate) fn resolve_target(common: &JobCommon<'_>) -> Result<(Endpoint, Dialer
     }
     if limit.is_zero() || limit > interval * INTERVALS_MAX {
         return wrong(format!(
-            "its timeout is {limit:?}, must be more than nothing and at most {INTERVALS_MAX} intervals"
+            "its timeout is {limit:?}, must be more than nothing and at most {INTERVALS_MAX} \
+             intervals"
         ));
     }
     if let Some((name, _)) = common.labels.iter().find(|label| label.0.starts_with("__")) {

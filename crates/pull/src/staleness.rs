@@ -1,7 +1,8 @@
 //! Staleness markers for series that a scrape no longer returns.
 //!
-//! Prometheus' marker is a NaN of certain bits: <https://prometheus.io/docs/prometheus/latest/querying/basics/#staleness>.
-//! Of a histogram it is a number of the same name and labels, as with remote write: queries take both for one series.
+//! Prometheus' marker is a NaN of certain bits:
+//! <https://prometheus.io/docs/prometheus/latest/querying/basics/#staleness>. Of a histogram it is
+//! a number of the same name and labels, as with remote write: queries take both for one series.
 
 use std::collections::HashSet;
 
@@ -34,7 +35,8 @@ impl ScrapedSeries {
     }
 }
 
-/// A row that is beyond a limit of the store is left out: the others of its scrape are wanted all the same.
+/// A row that is beyond a limit of the store is left out: the others of its scrape are wanted all
+/// the same.
 pub(crate) fn ignore_limit_error(written: Result<()>) -> Result<()> {
     match written {
         Err(Error::SeriesLimit { .. }) => Ok(()),

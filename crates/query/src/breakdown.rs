@@ -1,9 +1,9 @@
 //! Breakdown of a heatmap selection by label.
 //!
-//! The rectangle is a stretch of time and of values. For each label the shares of its values inside and outside are
-//! compared; labels whose shares differ most come first. The measure is the Jensen–Shannon divergence in bits
-//! (Lin, Divergence measures based on the Shannon entropy, 1991): 0 where inside is like outside, 1 where a look at
-//! the label tells which of the two it is.
+//! The rectangle is a stretch of time and of values. For each label the shares of its values inside
+//! and outside are compared; labels whose shares differ most come first. The measure is the
+//! Jensen–Shannon divergence in bits (Lin, Divergence measures based on the Shannon entropy, 1991):
+//! 0 where inside is like outside, 1 where a look at the label tells which of the two it is.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -41,7 +41,8 @@ pub struct Breakdown {
     pub inside: Bracket<u64>,
     /// Values of the picture outside.
     pub outside: Bracket<u64>,
-    /// Labels, the one that tells most first. A label that all series share says nothing and is not here.
+    /// Labels, the one that tells most first. A label that all series share says nothing and is not
+    /// here.
     pub labels: Vec<LabelBreakdown>,
     /// What is known to be missing in the picture.
     pub gaps: Vec<Gap>,

@@ -1,10 +1,10 @@
 //! CAQL, the stream language of Circonus.
 //!
-//! [`parse`] makes a tree of a text, [`Signature`] says what functions there are, and [`bind()`] makes of it what can be
-//! evaluated: every call with its function and the values of its arguments.
+//! [`parse`] makes a tree of a text, [`Signature`] says what functions there are, and [`bind()`]
+//! makes of it what can be evaluated: every call with its function and the values of its arguments.
 //!
-//! Limits: [`EXPRESSION_BYTES_MAX`], [`DEPTH_MAX`], [`SOURCES_MAX`] and [`ARGUMENTS_MAX`], which together bound what
-//! a text from outside can take.
+//! Limits: [`EXPRESSION_BYTES_MAX`], [`DEPTH_MAX`], [`SOURCES_MAX`] and [`ARGUMENTS_MAX`], which
+//! together bound what a text from outside can take.
 
 mod aggregate;
 mod anomaly;
@@ -78,7 +78,8 @@ pub(crate) use stage::set_names;
 
 /// Bytes of an expression at the most: some thousands of calls.
 pub const EXPRESSION_BYTES_MAX: usize = 256 << 10;
-/// How deep a tree is at the most; a pipe of so many calls is as deep. What walks a tree is recursive.
+/// How deep a tree is at the most; a pipe of so many calls is as deep. What walks a tree is
+/// recursive.
 pub const DEPTH_MAX: usize = 100;
 /// Sources of a call, and operands of a chain of one operator, at the most.
 pub const SOURCES_MAX: usize = 1000;

@@ -1,9 +1,9 @@
 //! Comparison of two selections: distances and a permutation test.
 //!
-//! Latencies that follow each other are alike, so a test that takes each for a toss of its own calls everything
-//! significant. Here whole intervals are exchanged between the two sides instead (a permutation test; Fisher, The
-//! design of experiments, 1935): the chance is how often a random split of all intervals lies at least as far
-//! apart as the one that was asked about.
+//! Latencies that follow each other are alike, so a test that takes each for a toss of its own
+//! calls everything significant. Here whole intervals are exchanged between the two sides instead
+//! (a permutation test; Fisher, The design of experiments, 1935): the chance is how often a random
+//! split of all intervals lies at least as far apart as the one that was asked about.
 
 use std::ops::Range;
 
@@ -39,13 +39,16 @@ pub struct Selection {
 pub struct Comparison {
     /// The two sides.
     pub sides: [ComparisonSide; 2],
-    /// How far a value has to be moved on average to turn one side into the other, in the unit of the values.
+    /// How far a value has to be moved on average to turn one side into the other, in the unit of
+    /// the values.
     pub distance: Bracket,
     /// The greatest difference between the shares below a value, 0 to 1 (Kolmogorov and Smirnov).
     pub ks_statistic: Bracket,
-    /// The chance that a value of the second side is above one of the first, ties halved: ½ where they are alike.
+    /// The chance that a value of the second side is above one of the first, ties halved: ½ where
+    /// they are alike.
     pub probability_of_superiority: Bracket,
-    /// How likely a split by chance is to be at least as separate; `None` where a side has one interval.
+    /// How likely a split by chance is to be at least as separate; `None` where a side has one
+    /// interval.
     pub permutation_test: Option<PermutationTest>,
     /// Value against value at the same shares.
     pub quantiles: Vec<QuantilePair>,
@@ -104,7 +107,8 @@ pub fn compare(
     compare_sides(found, &budget)
 }
 
-/// Compares two sides that somebody has in intervals already: values in one unit, in no store. An interval without values is passed over.
+/// Compares two sides that somebody has in intervals already: values in one unit, in no store. An
+/// interval without values is passed over.
 pub fn compare_intervals(sides: [Vec<Mixture>; 2], unit: &str) -> Result<Comparison> {
     let budget = QueryBudget::new(crate::Limits::default(), &|| false);
     let found = |mut intervals: Vec<Mixture>| {
@@ -200,8 +204,8 @@ fn read(
     Ok(SelectedIntervals { side, intervals, gaps })
 }
 
-/// Intervals of a stretch of time: of equal length and beginning at whole minutes where that can be, but for the
-/// first and the last, which are cut off at its ends.
+/// Intervals of a stretch of time: of equal length and beginning at whole minutes where that can
+/// be, but for the first and the last, which are cut off at its ends.
 fn grids(range: &Range<i64>) -> Vec<TimeGrid> {
     if range.is_empty() {
         return Vec::new();
@@ -247,7 +251,8 @@ pub(crate) fn merge_error(error: hist::MergeError) -> Error {
     Error::Execution { span: SourceSpan::default(), message }
 }
 
-/// The chance that a value of `b` is above one of `a`: what is in separate cells is known, what shares one is not.
+/// The chance that a value of `b` is above one of `a`: what is in separate cells is known, what
+/// shares one is not.
 fn probability_of_superiority(a: &Mixture, b: &Mixture) -> Bracket {
     let (n, m) = (a.count() as f64, b.count() as f64);
     // Values of `a` that are surely below, and perhaps below, each value of `b`.
@@ -366,8 +371,8 @@ impl IntervalCounts {
     }
 }
 
-/// The same numbers each time: the same question has the same answer (xorshift64*; Vigna, An experimental
-/// exploration of Marsaglia's xorshift generators, 2016).
+/// The same numbers each time: the same question has the same answer (xorshift64*; Vigna, An
+/// experimental exploration of Marsaglia's xorshift generators, 2016).
 struct SplitRandom(u64);
 
 impl SplitRandom {

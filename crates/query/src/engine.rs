@@ -71,7 +71,8 @@ pub fn execute(
     execute_with_stats(source, question, settings, context).map(|(answer, _)| answer)
 }
 
-/// An answer, and how many samples are counted as held beside those of the answer: none, if nothing was forgotten.
+/// An answer, and how many samples are counted as held beside those of the answer: none, if nothing
+/// was forgotten.
 pub fn execute_with_stats(
     source: &dyn Source,
     question: &QueryRequest<'_>,

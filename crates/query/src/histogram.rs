@@ -33,11 +33,14 @@ pub(crate) use number::{GoNumber, GoPlainNumber};
 /// Bucket grid of a histogram.
 #[derive(Clone, Debug, PartialEq)]
 pub enum BucketGrid {
-    /// Prometheus' exponential schema, −4 to 8: bucket `i` is `(2^((i-1)/2^schema), 2^(i/2^schema)]`.
+    /// Prometheus' exponential schema, −4 to 8: bucket `i` is
+    /// `(2^((i-1)/2^schema), 2^(i/2^schema)]`.
     Exponential(i32),
-    /// Custom upper bounds (schema −53): bucket `i` ends at `bounds[i]`, inclusive; the last, `bounds.len()`, at infinity.
+    /// Custom upper bounds (schema −53): bucket `i` ends at `bounds[i]`, inclusive; the last,
+    /// `bounds.len()`, at infinity.
     Custom(Arc<[f64]>),
-    /// Another family's buckets, as `hist` numbers them; values beyond the last are under `i32::MAX`.
+    /// Another family's buckets, as `hist` numbers them; values beyond the last are under
+    /// `i32::MAX`.
     Native(Scheme),
 }
 
@@ -87,8 +90,8 @@ impl FloatHistogram {
         }
     }
 
-    /// Divides all counts and the sum. A negative divisor makes it a gauge; division by zero leaves no
-    /// buckets.
+    /// Divides all counts and the sum. A negative divisor makes it a gauge; division by zero leaves
+    /// no buckets.
     pub fn div(&mut self, divisor: f64) {
         if divisor == 0.0 {
             self.positive.clear();

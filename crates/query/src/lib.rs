@@ -34,9 +34,9 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! Times are nanoseconds since the Unix epoch, as `i64`. The crate reads no file and knows no clock of its own; it
-//! reads series on as many threads as [`Settings::threads`] says, and works no longer, and holds no more
-//! memory, than its [`QueryContext`] allows.
+//! Times are nanoseconds since the Unix epoch, as `i64`. The crate reads no file and knows no clock
+//! of its own; it reads series on as many threads as [`Settings::threads`] says, and works no
+//! longer, and holds no more memory, than its [`QueryContext`] allows.
 #![forbid(unsafe_code)]
 
 pub mod breakdown;

@@ -8,7 +8,8 @@ use crate::error::{Error, Result};
 /// Query cost limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Samples held at one time: a number is one, a histogram one for each bucket and eight. `max_samples`.
+    /// Samples held at one time: a number is one, a histogram one for each bucket and eight.
+    /// `max_samples`.
     pub samples: u64,
     /// Series that one selector may pick. `max_series`.
     pub series: u64,

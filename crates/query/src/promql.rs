@@ -39,16 +39,17 @@ pub(crate) use signature::{StepDependence, UnitRule};
 
 /// Bytes of an expression at the most.
 pub const LENGTH_MAX: usize = 256 << 10;
-/// How deep parentheses, calls, signs and right sides nest at the most: reading is recursive in these.
+/// How deep parentheses, calls, signs and right sides nest at the most: reading is recursive in
+/// these.
 pub const NESTING_MAX: usize = 100;
-/// How high a tree is at the most: checking, showing and evaluating are recursive. Operators in a row count, as
-/// `a + b + c` is `(a + b) + c`.
+/// How high a tree is at the most: checking, showing and evaluating are recursive. Operators in a
+/// row count, as `a + b + c` is `(a + b) + c`.
 pub const HEIGHT_MAX: usize = 256;
 /// Regexes of an expression at the most, each of which may take [`REGEX_SIZE_MAX`] once compiled.
 pub const REGEXES_MAX: usize = 128;
 
-/// Which parts of the language that Prometheus has behind feature flags may be used. Without any, the default, it is
-/// the language of a Prometheus without flags.
+/// Which parts of the language that Prometheus has behind feature flags may be used. Without any,
+/// the default, it is the language of a Prometheus without flags.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Options {
     /// Functions and aggregations: `promql-experimental-functions`.

@@ -1,15 +1,17 @@
 //! Sums over sliding ranges.
 //!
-//! A sum is whatever two neighbouring stretches make together: a number, the greater of two, a merged distribution.
-//! Nothing is taken away again, so no rounding adds up and nothing has to be subtracted.
+//! A sum is whatever two neighbouring stretches make together: a number, the greater of two, a
+//! merged distribution. Nothing is taken away again, so no rounding adds up and nothing has to be
+//! subtracted.
 
 use std::ops::Range;
 
-/// The sum of each stretch; `None` of an empty one. Neither starts nor ends of stretches may go back.
+/// The sum of each stretch; `None` of an empty one. Neither starts nor ends of stretches may go
+/// back.
 ///
-/// Overlapping stretches share sums: items up to some place are added from the back, those after it from the front,
-/// so that each item is added three times at the most however long a stretch is (the two stacks of a queue;
-/// Okasaki, Simple and efficient purely functional queues, 1995).
+/// Overlapping stretches share sums: items up to some place are added from the back, those after it
+/// from the front, so that each item is added three times at the most however long a stretch is
+/// (the two stacks of a queue; Okasaki, Simple and efficient purely functional queues, 1995).
 pub(crate) fn sliding_sums<T: Clone, E>(
     items: &[T],
     stretches: impl IntoIterator<Item = Range<usize>>,

@@ -36,8 +36,8 @@ pub trait Source: Sync {
     /// The series that a selector picks, in no order.
     fn select(&self, selector: &Selector) -> Result<Vec<SeriesHandle>>;
 
-    /// The part of a range, its start excluded and its end included, that can have readings of some series; the
-    /// whole range, where that is not known.
+    /// The part of a range, its start excluded and its end included, that can have readings of some
+    /// series; the whole range, where that is not known.
     fn time_range(
         &self,
         _series: &[SeriesHandle],
@@ -63,12 +63,13 @@ pub trait Source: Sync {
         0
     }
 
-    /// Readings of a series as they came, that were made after `range.start` and not after `range.end`, by time.
+    /// Readings of a series as they came, that were made after `range.start` and not after
+    /// `range.end`, by time.
     fn readings(&self, series: &SeriesHandle, range: Range<i64>)
     -> Result<ColumnRead<SeriesPoint>>;
 
-    /// Distributions of series of histograms, put together: what ended within each column, its start excluded
-    /// and its end included. Of cumulative series it is what was added.
+    /// Distributions of series of histograms, put together: what ended within each column, its
+    /// start excluded and its end included. Of cumulative series it is what was added.
     fn histograms(&self, series: &[&SeriesHandle], grid: TimeGrid) -> Result<ColumnRead<Mixture>>;
 
     /// The same, but distributions of a moment belong to the column that begins by then. A source

@@ -138,7 +138,8 @@ impl Source for StoreSource<'_> {
         });
         grown?;
         let gaps = gaps?;
-        // Two samples of the same moment: deltas of several producers, or an instant that was measured twice.
+        // Two samples of the same moment: deltas of several producers, or an instant that was
+        // measured twice.
         let is_delta = !series.kind.is_cumulative() && series.kind != SeriesKind::Gauge;
         values.dedup_by(|later, held| {
             later.time == held.time && {

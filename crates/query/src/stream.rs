@@ -99,7 +99,8 @@ pub struct SeriesPoints {
     pub drops_name: bool,
     /// The readings, by time.
     pub points: Vec<SeriesPoint>,
-    /// They are sums of what happened up to them: how much the first has says only since when it was added up.
+    /// They are sums of what happened up to them: how much the first has says only since when it
+    /// was added up.
     pub is_running_total: bool,
 }
 

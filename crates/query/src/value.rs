@@ -15,7 +15,8 @@ pub enum StepValue {
     Bracket(Box<Bracket>),
     /// A histogram with counts that PromQL reckons with.
     Histogram(Arc<FloatHistogram>),
-    /// What was measured, whole: counts are exact, and so are the extremes where the source told them.
+    /// What was measured, whole: counts are exact, and so are the extremes where the source told
+    /// them.
     Distribution(Arc<Mixture>),
 }
 
@@ -79,7 +80,8 @@ pub(crate) fn samples_of(mixture: &Mixture) -> u64 {
     mixture.parts().iter().map(of_part).sum::<u64>().max(1)
 }
 
-/// Whether a number is the mark that says: from here on this series is no more. As Prometheus writes it.
+/// Whether a number is the mark that says: from here on this series is no more. As Prometheus
+/// writes it.
 pub fn is_stale(number: f64) -> bool {
     number.to_bits() == STALE_BITS
 }

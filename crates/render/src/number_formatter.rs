@@ -114,7 +114,8 @@ impl EstimateNote {
             (false, _) => None,
             (true, true) => Some(format!("~ is an estimate; {bounds} has the bounds of each")),
             (true, false) => Some(format!(
-                "~ is an estimate; the truth is within {percent} % of it, and {bounds} has the bounds of each"
+                "~ is an estimate; the truth is within {percent} % of it, and {bounds} has the \
+                 bounds of each"
             )),
         }
     }

@@ -21,17 +21,8 @@ pub(crate) const CHAR_WIDTH_BOLD: f64 = 8.6;
 pub(crate) const LINE: f64 = 17.0;
 
 /// Classes that all pictures use.
-pub const STYLE: &str = "\
-text{font:13px system-ui,-apple-system,'Segoe UI','DejaVu Sans',sans-serif;fill:#24292f}\
-.title{font-size:19px;font-weight:600}.heading{font-weight:600}.faint{fill:#57606a}\
-.paper{fill:#ffffff}.grid{stroke:#d8dee4;stroke-width:1}.axis{stroke:#8c959f;stroke-width:1}\
-.area{fill:#2f81c7}.line{fill:none;stroke:#1f6fb2;stroke-width:2.5;stroke-linejoin:round}\
-.doubt{fill:#2f81c7;fill-opacity:.25}.limit{stroke:#8250df;stroke-width:1.5;stroke-dasharray:5 4}\
-.limits{fill:#8250df;stroke:#ffffff;stroke-width:4px;paint-order:stroke}.max{fill:#bc4c00;font-weight:600}.dot{fill:#bc4c00}.maxline{stroke:#bc4c00;stroke-width:1.5}\
-@media(prefers-color-scheme:dark){\
-text{fill:#e6edf3}.faint{fill:#9da7b1}.paper{fill:#0d1117}.grid{stroke:#262c34}.axis{stroke:#6e7681}\
-.area{fill:#58a6e8}.line{stroke:#79c0ff}.doubt{fill:#58a6e8}.limit{stroke:#bc8cff}.limits{fill:#bc8cff;stroke:#0d1117}\
-.max{fill:#ffa657}.dot{fill:#ffa657}.maxline{stroke:#ffa657}}";
+pub const STYLE: &str = "text{font:13px system-ui,-apple-system,'Segoe UI','DejaVu Sans',sans-serif;fill:#24292f}.title{font-size:19px;font-weight:600}.heading{font-weight:600}.faint{fill:#57606a}.paper{fill:#ffffff}.grid{stroke:#d8dee4;stroke-width:1}.axis{stroke:#8c959f;stroke-width:1}.area{fill:#2f81c7}.line{fill:none;stroke:#1f6fb2;stroke-width:2.5;stroke-linejoin:round}.doubt{fill:#2f81c7;fill-opacity:.25}.limit{stroke:#8250df;stroke-width:1.5;stroke-dasharray:5 \
+                         4}.limits{fill:#8250df;stroke:#ffffff;stroke-width:4px;paint-order:stroke}.max{fill:#bc4c00;font-weight:600}.dot{fill:#bc4c00}.maxline{stroke:#bc4c00;stroke-width:1.5}@media(prefers-color-scheme:dark){text{fill:#e6edf3}.faint{fill:#9da7b1}.paper{fill:#0d1117}.grid{stroke:#262c34}.axis{stroke:#6e7681}.area{fill:#58a6e8}.line{stroke:#79c0ff}.doubt{fill:#58a6e8}.limit{stroke:#bc8cff}.limits{fill:#bc8cff;stroke:#0d1117}.max{fill:#ffa657}.dot{fill:#ffa657}.maxline{stroke:#ffa657}}";
 
 /// The whole file. `style` is what this picture adds to the common one.
 pub fn document(title: &str, about: &str, height: f64, style: &str, body: &str) -> String {
@@ -42,10 +33,11 @@ pub fn document(title: &str, about: &str, height: f64, style: &str, body: &str) 
 /// in `head`.
 pub fn element(id: &str, title: &str, about: &str, height: f64, head: &str, body: &str) -> String {
     format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" width=\"{WIDTH}\" \
-         height=\"{height}\" role=\"img\" aria-labelledby=\"{id}title {id}desc\">\n\
-         <title id=\"{id}title\">{}</title>\n<desc id=\"{id}desc\">{}</desc>\n{head}\
-         <rect class=\"paper\" width=\"100%\" height=\"100%\"/>\n{body}</svg>\n",
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" \
+         width=\"{WIDTH}\" height=\"{height}\" role=\"img\" aria-labelledby=\"{id}title \
+         {id}desc\">\n<title id=\"{id}title\">{}</title>\n<desc \
+         id=\"{id}desc\">{}</desc>\n{head}<rect class=\"paper\" width=\"100%\" \
+         height=\"100%\"/>\n{body}</svg>\n",
         escape(title),
         escape(about),
     )

@@ -1,8 +1,8 @@
 //! All roles of a node: read, checked, started and stopped together, whatever types they have.
 //!
 //! The table is in the order in which data flows: roles that bring measurements in come first,
-//! those that hand them on last. Roles start from the back and stop from the front, so that each one can
-//! hand its last measurements on.
+//! those that hand them on last. Roles start from the back and stop from the front, so that each
+//! one can hand its last measurements on.
 
 use std::any::Any;
 use std::fmt;

@@ -1,4 +1,5 @@
-//! A small server under its own load, which shows every kind of metric, for whoever wants to look at one: `docs/shm.md` does.
+//! A small server under its own load, which shows every kind of metric, for whoever wants to look
+//! at one: `docs/shm.md` does.
 //!
 //! ```console
 //! cargo run -p topdeck-shm --example sample -- --seconds 600 --stuck 4798
@@ -82,7 +83,8 @@ impl SampleOptions {
                 "--abort" => wanted.abort = true,
                 other => {
                     return Err(format!(
-                        "unknown word {other:?}: there are --seconds N, --requests N, --stuck N and --abort"
+                        "unknown word {other:?}: there are --seconds N, --requests N, --stuck N \
+                         and --abort"
                     ));
                 }
             }
@@ -108,7 +110,8 @@ fn main() {
     }
 }
 
-/// Runs. On standard output it says where its metrics are, and then, when all that was wanted has been done, "ready".
+/// Runs. On standard output it says where its metrics are, and then, when all that was wanted has
+/// been done, "ready".
 pub(crate) fn run(wanted: SampleOptions) {
     match shm::status() {
         Ok(path) => println!("{}", path.display()),

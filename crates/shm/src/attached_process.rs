@@ -28,8 +28,9 @@ enum AttachedFormat {
 const ATTEMPTS: usize = 3;
 
 impl AttachedProcess {
-    /// Opens the file of a process that [`crate::processes`] found. One of our own in our own namespace is mapped: whoever may write to
-    /// it, which is ourselves, could cut it off while it is read, and the system would end us (SIGBUS).
+    /// Opens the file of a process that [`crate::processes`] found. One of our own in our own
+    /// namespace is mapped: whoever may write to it, which is ourselves, could cut it off while it
+    /// is read, and the system would end us (SIGBUS).
     pub fn new(found: MetricsFile) -> Result<AttachedProcess> {
         // Whoever has our number in a container may be somebody else.
         let is_copied = found.path.starts_with("/proc");
@@ -57,7 +58,8 @@ impl AttachedProcess {
                 _ => None,
             });
             attached.command = format!("java {}", command.unwrap_or_default()).trim().to_owned();
-            // A class or an archive; what java itself is called tells nobody which one it is, nor does the class that starts sources.
+            // A class or an archive; what java itself is called tells nobody which one it is, nor
+            // does the class that starts sources.
             let mut words = attached.command.split_ascii_whitespace().skip(1);
             let main = words.find(|word| !word.ends_with(".launcher.Main")).unwrap_or("java");
             attached.program = main.rsplit('/').next().unwrap_or(main).to_owned();
@@ -116,7 +118,8 @@ impl AttachedProcess {
         }
     }
 
-    /// All that it shows, now. A series keeps its place as long as nothing before it disappears, which ours never do.
+    /// All that it shows, now. A series keeps its place as long as nothing before it disappears,
+    /// which ours never do.
     pub fn metrics(&mut self) -> Result<Vec<ProcessMetric>> {
         match &mut self.format {
             AttachedFormat::Topdeck(reader) => reader.metrics(),

@@ -1,12 +1,15 @@
 //! Metric cells in shared memory and their memory ordering.
 //!
-//! In a lane of one's own a store follows a load with nothing between them that could interrupt it on another thread, for there
-//! is no other thread that writes: on x86-64 they are one instruction, `add [memory], register`. In the shared lane they are locked.
+//! In a lane of one's own a store follows a load with nothing between them that could interrupt it
+//! on another thread, for there is no other thread that writes: on x86-64 they are one instruction,
+//! `add [memory], register`. In the shared lane they are locked.
 //!
-//! A histogram's record is `begun`, sum and extremes, then the bucket. Who reads the buckets first and `begun` last knows: if they
-//! agree, no record was under way, and sum and extremes belong to the buckets. If they never do, these are marked as estimated.
+//! A histogram's record is `begun`, sum and extremes, then the bucket. Who reads the buckets first
+//! and `begun` last knows: if they agree, no record was under way, and sum and extremes belong to
+//! the buckets. If they never do, these are marked as estimated.
 //!
-//! A text has two buffers; the one that does not count is written, and then counts. Who reads one looks again whether it still counts.
+//! A text has two buffers; the one that does not count is written, and then counts. Who reads one
+//! looks again whether it still counts.
 
 use std::mem::offset_of;
 
@@ -96,7 +99,8 @@ impl HistogramCells {
     #[inline(always)]
     pub(crate) fn record<A: CellAccess>(&self, bucket: &AtomicU64, value: u64) {
         A::add(&self.begun, 1);
-        // Whoever sees a store below sees `begun` raised: pairs with the fence in `read_distribution`.
+        // Whoever sees a store below sees `begun` raised: pairs with the fence in
+        // `read_distribution`.
         fence(Ordering::Release);
         let low = A::add(&self.sum_low, value);
         if low.checked_add(value).is_none() {
@@ -124,8 +128,8 @@ pub(crate) struct HistogramSummary {
 /// How often something is read anew that changes meanwhile.
 const ATTEMPTS: usize = if cfg!(loom) { 2 } else { 8 };
 
-/// Reads a histogram of one lane: `cell` gives its small cells by their offset, `buckets` adds up those of the groups in `touched`
-/// and says how many values they hold.
+/// Reads a histogram of one lane: `cell` gives its small cells by their offset, `buckets` adds up
+/// those of the groups in `touched` and says how many values they hold.
 pub(crate) fn read_distribution<E>(
     mut cell: impl FnMut(usize) -> Result<u64, E>,
     mut buckets: impl FnMut(u64) -> Result<u64, E>,
@@ -141,7 +145,8 @@ pub(crate) fn read_distribution<E>(
         let high = cell(offset_of!(HistogramCells, sum_high))?;
         let not_min = cell(offset_of!(HistogramCells, not_min))?;
         let max = cell(offset_of!(HistogramCells, max))?;
-        // Whoever raised what was read had raised `begun`: pairs with the fence in `Distribution::record`.
+        // Whoever raised what was read had raised `begun`: pairs with the fence in
+        // `Distribution::record`.
         fence(Ordering::Acquire);
         let is_exact = cell(offset_of!(HistogramCells, begun))? == counted.wrapping_add(zero);
         if is_exact || attempt == ATTEMPTS {
@@ -173,7 +178,8 @@ impl OperationSlot {
 
     /// Fills what was taken.
     pub(crate) fn fill(&self, start_ns: u64, number: u64, tags: [u64; 2]) {
-        // Whoever sees one of these sees that the slot was being filled: pairs with `Reader::operations`, which looks twice.
+        // Whoever sees one of these sees that the slot was being filled: pairs with
+        // `Reader::operations`, which looks twice.
         fence(Ordering::Release);
         self.number.store(number, Ordering::Relaxed);
         self.tags[0].store(tags[0], Ordering::Relaxed);
@@ -205,14 +211,16 @@ pub(crate) fn write_text(current: &AtomicU64, write: impl FnOnce(usize)) {
         }
         yield_now();
     };
-    // Whoever sees a part of what is written sees that its buffer has stopped to count: pairs with the fence in `read_text`.
+    // Whoever sees a part of what is written sees that its buffer has stopped to count: pairs with
+    // the fence in `read_text`.
     fence(Ordering::Release);
     let next = held.wrapping_add(1) & !WRITING;
     write((next & 1) as usize);
     current.store(next, Ordering::Release);
 }
 
-/// Reads a text: `buffer` reads the one of that number, 0 or 1. `None` if it was said anew each time.
+/// Reads a text: `buffer` reads the one of that number, 0 or 1. `None` if it was said anew each
+/// time.
 pub(crate) fn read_text<T, E>(
     mut current: impl FnMut() -> Result<u64, E>,
     mut buffer: impl FnMut(usize) -> Result<T, E>,

@@ -11,7 +11,8 @@ use crate::layout::{self, header, state};
 /// Retention of metrics files of exited processes.
 #[derive(Clone, Copy, Debug)]
 pub struct FileRetention {
-    /// Of processes that ended as they meant to: long enough for whoever collects every second to see the last of them.
+    /// Of processes that ended as they meant to: long enough for whoever collects every second to
+    /// see the last of them.
     pub exited: Duration,
     /// Of processes that died.
     pub terminated: Duration,
@@ -32,7 +33,8 @@ impl Default for FileRetention {
     }
 }
 
-/// Removes from a folder what is beyond the limits; how many files that were. What cannot be read or removed is left alone.
+/// Removes from a folder what is beyond the limits; how many files that were. What cannot be read
+/// or removed is left alone.
 pub fn remove_expired(folder: &Path, limits: FileRetention) -> usize {
     // Those of a container are for itself to remove.
     if folder.starts_with("/proc") {
@@ -86,8 +88,9 @@ pub(crate) fn metrics_files(folder: &Path) -> impl Iterator<Item = PathBuf> {
     })
 }
 
-/// Since when the process of a file is gone, by our clock, and whether it said goodbye; `None` where it runs, or that cannot be told,
-/// as of another namespace. That a process died is noted in its file, which nobody else writes any more.
+/// Since when the process of a file is gone, by our clock, and whether it said goodbye; `None`
+/// where it runs, or that cannot be told, as of another namespace. That a process died is noted in
+/// its file, which nobody else writes any more.
 fn exited_since(path: &Path) -> Option<(u64, bool)> {
     let words = crate::source::read_header_at(path).ok()?;
     let own = ProcessIdentity::current();

@@ -9,7 +9,8 @@ use crate::metric_snapshot::ProcessMetric;
 /// A field of a record: name, offset, size in bytes.
 pub(crate) type EndianField = (&'static str, u64, u64);
 
-/// Where a field lies. Called in constants only, so that a name that is not in the table does not compile.
+/// Where a field lies. Called in constants only, so that a name that is not in the table does not
+/// compile.
 pub(crate) const fn field_offset(fields: &[EndianField], name: &str) -> u64 {
     let mut index = 0;
     while index < fields.len() {
@@ -97,7 +98,8 @@ impl<'a> EndianBytes<'a> {
         self.array(at).map(i64::from_le_bytes)
     }
 
-    /// What stands before the first zero of `length` bytes from `at` on, all of it if there is no zero.
+    /// What stands before the first zero of `length` bytes from `at` on, all of it if there is no
+    /// zero.
     pub(crate) fn text(&self, at: u64, length: u64) -> Option<&'a [u8]> {
         let bytes = self.slice(at, length)?;
         Some(bytes.split(|byte| *byte == 0).next().unwrap_or(bytes))

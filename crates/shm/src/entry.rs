@@ -99,7 +99,8 @@ impl<'a> RegistryEntry<'a> {
         Some(names.take(layout::TAGS_MAX).collect())
     }
 
-    /// Bytes that names, labels and help text take in memory, told whole; `None` unless all of them are texts.
+    /// Bytes that names, labels and help text take in memory, told whole; `None` unless all of them
+    /// are texts.
     pub(crate) fn text_bytes(self) -> Option<usize> {
         const STRING_BYTES: usize = size_of::<String>();
         let texts = self.name()?.len() + self.unit()?.len() + self.help()?.len() + 3 * STRING_BYTES;
@@ -138,7 +139,8 @@ pub(crate) fn to_words(bytes: &[u8]) -> impl Iterator<Item = u64> {
     })
 }
 
-/// Labels as one text: of each the length of the name in two bytes, the name, and the same of the value.
+/// Labels as one text: of each the length of the name in two bytes, the name, and the same of the
+/// value.
 pub(crate) fn encode_labels(labels: &[(String, String)]) -> Vec<u8> {
     let mut text = Vec::new();
     for part in labels.iter().flat_map(|(name, value)| [name, value]) {

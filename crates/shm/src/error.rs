@@ -27,13 +27,15 @@ pub enum Error {
         cause: io::Error,
     },
     /// It would be on a disk, where a write can wait for the disk.
-    #[error("{} is not in memory (tmpfs): metrics there could make a program wait for a disk; name another folder with TOPDECK_SHM", path.display())]
+    #[error("{} is not in memory (tmpfs): metrics there could make a program wait for a disk; \
+             name another folder with TOPDECK_SHM", path.display())]
     NotInMemory {
         /// The folder.
         path: PathBuf,
     },
     /// Somebody else could write there.
-    #[error("{} belongs to user {owner} with permissions {mode:o}: it must belong to user {uid} and be writable to nobody else; remove it, or name another folder with TOPDECK_SHM", path.display())]
+    #[error("{} belongs to user {owner} with permissions {mode:o}: it must belong to user {uid} \
+             and be writable to nobody else; remove it, or name another folder with TOPDECK_SHM", path.display())]
     ForeignOwner {
         /// The folder.
         path: PathBuf,
@@ -85,7 +87,8 @@ pub enum Error {
         reason: String,
     },
     /// Made by a later topdeck.
-    #[error("{} has version {found} of the format with features {features:#x}; this topdeck reads version {supported} without any: take a later one", path.display())]
+    #[error("{} has version {found} of the format with features {features:#x}; this topdeck reads \
+             version {supported} without any: take a later one", path.display())]
     Version {
         /// The file.
         path: PathBuf,

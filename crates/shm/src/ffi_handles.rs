@@ -11,10 +11,12 @@ use crate::metric::{CellLocation, MetricHandle};
 use crate::metric_builder::MetricBuilder;
 use crate::thread_lane;
 
-/// This thread's lane: a pointer to its first byte, and behind that, as a `usize`, up to where its small cells have room, 0 if there is
-/// no lane. Both change while the thread calls this crate, and in a forked process; the place is the thread's until it ends.
+/// This thread's lane: a pointer to its first byte, and behind that, as a `usize`, up to where its
+/// small cells have room, 0 if there is no lane. Both change while the thread calls this crate, and
+/// in a forked process; the place is the thread's until it ends.
 ///
-/// Who writes to cells there does it as `cells.rs` does: words, on this thread, at the offsets of `layout.rs`.
+/// Who writes to cells there does it as `cells.rs` does: words, on this thread, at the offsets of
+/// `layout.rs`.
 pub fn lane() -> *const c_void {
     thread_lane::lane_block()
 }
@@ -27,7 +29,8 @@ pub fn metric_to_raw(metric: &impl MetricHandle) -> u64 {
 /// The metric of a word; of 0, one that counts nowhere.
 ///
 /// # Safety
-/// The word must be 0, or what [`word_of`] gave in this process, or one that it was forked off, for a metric of the same kind.
+/// The word must be 0, or what [`word_of`] gave in this process, or one that it was forked off, for
+/// a metric of the same kind.
 #[inline(always)]
 pub unsafe fn metric_from_raw<M: MetricHandle>(word: u64) -> M {
     M::at(CellLocation::at(!word))
@@ -66,14 +69,15 @@ pub fn operation_to_raw(operation: Operation) -> [u64; 4] {
 /// The operation of words; `None` if they are 0.
 ///
 /// # Safety
-/// They must be 0, or what [`words_of`] gave in this process or one that it was forked off, and must be handed back once.
+/// They must be 0, or what [`words_of`] gave in this process or one that it was forked off, and
+/// must be handed back once.
 #[inline]
 pub unsafe fn operation_from_raw(words: [u64; 4]) -> Option<Operation> {
     let [table, slot, small_and_at, process] = words;
     let process = process.checked_sub(1)? as u32;
     let (small, at) = (small_and_at as u32 as usize, (small_and_at >> 32) as usize);
-    // SAFETY: they are 0, or were made out of references that last for ever (`Operation::held`), in this process or one that this
-    // one is a copy of, where the same is mapped at the same place.
+    // SAFETY: they are 0, or were made out of references that last for ever (`Operation::held`), in
+    // this process or one that this one is a copy of, where the same is mapped at the same place.
     let held = unsafe {
         let table =
             ptr::with_exposed_provenance::<crate::cells::InFlightCells>(table as usize).as_ref();

@@ -1,9 +1,9 @@
 //! Discovery of metrics files of other formats (PCP, JVM), treated as untrusted input.
 //!
-//! A root is `/`, or `/proc/PID/root` for processes in another mount namespace. Nothing leads out of it: folders are
-//! opened one below the other, symbolic links inside a root end inside it or, for the JVM's folders and all files, are not
-//! followed. A file is opened without waiting, must be a regular one, and is copied with `pread`: a mapping would turn a
-//! truncation into a SIGBUS.
+//! A root is `/`, or `/proc/PID/root` for processes in another mount namespace. Nothing leads out
+//! of it: folders are opened one below the other, symbolic links inside a root end inside it or,
+//! for the JVM's folders and all files, are not followed. A file is opened without waiting, must be
+//! a regular one, and is copied with `pread`: a mapping would turn a truncation into a SIGBUS.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -23,7 +23,8 @@ pub const BYTES_MAX: u64 = 64 << 20;
 pub const NAMES_MAX: usize = 1 << 16;
 /// What the names of the JVM's folders begin with; the user's follows.
 const JVM_FOLDER: &str = "hsperfdata_";
-/// Where PCP's folder of temporary files is where it does not say otherwise: Debian and Red Hat, else PCP's own default.
+/// Where PCP's folder of temporary files is where it does not say otherwise: Debian and Red Hat,
+/// else PCP's own default.
 const PCP_FOLDERS: [&str; 2] = ["/var/lib/pcp/tmp", "/var/tmp"];
 /// Bytes of `/etc/pcp.conf` that are looked at.
 const CONF_BYTES_MAX: u64 = 1 << 16;
@@ -80,11 +81,13 @@ pub struct JvmFile {
 pub struct OpenForeignFile {
     path: PathBuf,
     file: File,
-    /// Who owns the file. Anyone may make a folder in `/tmp`: believe it of a process only if that is the process's.
+    /// Who owns the file. Anyone may make a folder in `/tmp`: believe it of a process only if that
+    /// is the process's.
     pub uid: u32,
 }
 
-/// The files of JVMs below a root: `tmp/hsperfdata_USER/PID`. An error says that the root itself cannot be opened.
+/// The files of JVMs below a root: `tmp/hsperfdata_USER/PID`. An error says that the root itself
+/// cannot be opened.
 pub fn find_jvm_files(root: &Path) -> io::Result<Vec<JvmFile>> {
     let Some(tmp) = open_dir_below(&open_root(root)?, "tmp".as_ref()) else {
         return Ok(Vec::new());
@@ -107,9 +110,10 @@ pub fn find_jvm_files(root: &Path) -> io::Result<Vec<JvmFile>> {
     Ok(jvms)
 }
 
-/// Files in PCP's folders of Memory Mapped Values below a root. `pcp_tmp_dir` is the environment variable of that name,
-/// which says more than the root's `/etc/pcp.conf`, which says more than where the folder usually is; all are looked at.
-/// An error says that the root itself cannot be opened.
+/// Files in PCP's folders of Memory Mapped Values below a root. `pcp_tmp_dir` is the environment
+/// variable of that name, which says more than the root's `/etc/pcp.conf`, which says more than
+/// where the folder usually is; all are looked at. An error says that the root itself cannot be
+/// opened.
 pub fn find_mmv_files(root: &Path, pcp_tmp_dir: Option<&OsStr>) -> io::Result<Vec<ForeignFile>> {
     let root_folder = open_root(root)?;
     let conf = open_file_below(&root_folder, "etc/pcp.conf".as_ref()).and_then(|file| {
@@ -243,7 +247,8 @@ fn open_without_links(root: &OwnedFd, path: &Path, flags: OFlags) -> Option<Owne
     folder
 }
 
-/// The names in a folder that are wanted, ascending; those that are not UTF-8 are of nothing that is looked for.
+/// The names in a folder that are wanted, ascending; those that are not UTF-8 are of nothing that
+/// is looked for.
 fn list_names(folder: &OwnedFd, wanted: impl Fn(&str) -> bool) -> Vec<String> {
     let Ok(entries) = Dir::read_from(folder) else { return Vec::new() };
     let entries = entries.map_while(Result::ok);

@@ -1,6 +1,7 @@
 //! Folder of metrics files: on tmpfs, writable by the owner only.
 //!
-//! `TOPDECK_SHM` if it is set; else `/run/topdeck/UID` where somebody has made that; else `/dev/shm/topdeck-UID`, which is made.
+//! `TOPDECK_SHM` if it is set; else `/run/topdeck/UID` where somebody has made that; else
+//! `/dev/shm/topdeck-UID`, which is made.
 
 use std::ffi::OsString;
 use std::fs;

@@ -36,7 +36,8 @@ impl FloatGauge {
     pub fn add(&self, n: f64) {
         let Some(cell) = shared_cells::<AtomicU64>(self.cells.small()) else { return };
         let mut word = cell.load(Ordering::Relaxed);
-        // All threads have the one cell, so that none is added to a value that another has replaced.
+        // All threads have the one cell, so that none is added to a value that another has
+        // replaced.
         while let Err(found) = cell.compare_exchange_weak(
             word,
             (f64::from_bits(word) + n).to_bits(),

@@ -1,10 +1,11 @@
 //! HotSpot performance data (hsperfdata). Version 2.0, of either byte order.
 //! `docs/formats/hsperfdata.md` says what becomes of each field.
 //!
-//! The bytes are a stranger's. An entry is read inside its own bounds only, so the work is proportional to the file.
+//! The bytes are a stranger's. An entry is read inside its own bounds only, so the work is
+//! proportional to the file.
 //!
-//! The JVM writes while it is read. A number is eight aligned bytes and is written at once; a text may be read half
-//! new. Most numbers change all the time; some are sampled by the JVM each 50 ms.
+//! The JVM writes while it is read. A number is eight aligned bytes and is written at once; a text
+//! may be read half new. Most numbers change all the time; some are sampled by the JVM each 50 ms.
 
 mod layout;
 #[cfg(test)]
@@ -63,7 +64,8 @@ pub enum Error {
         /// As the file says.
         found: u32,
     },
-    /// An entry that is not filled in yet, or leads out of itself. What lies behind it is not known.
+    /// An entry that is not filled in yet, or leads out of itself. What lies behind it is not
+    /// known.
     #[error("entry {index} says it has {length} bytes of the {available} that are left: try again")]
     Entry {
         /// Number of the entry, from 0.
@@ -102,7 +104,8 @@ impl Error {
 pub struct HsperfSnapshot {
     /// When an entry was last added or its text changed: ticks since the JVM began.
     pub modified: i64,
-    /// Bytes for which there was no room: so much is not shown. `-XX:PerfDataMemorySize` makes room.
+    /// Bytes for which there was no room: so much is not shown. `-XX:PerfDataMemorySize` makes
+    /// room.
     pub overflow: i32,
     /// The entries, in the order of the file.
     pub metrics: Vec<ProcessMetric>,
@@ -215,7 +218,8 @@ fn read_prologue(bytes: &[u8]) -> Result<EndianBytes<'_>, Error> {
     }
 }
 
-/// The entry at `start`, all of whose `length` bytes are in the file, and its unit's number; or what is wrong with it.
+/// The entry at `start`, all of whose `length` bytes are in the file, and its unit's number; or
+/// what is wrong with it.
 fn read_metric(
     file: &EndianBytes<'_>,
     start: u64,

@@ -59,12 +59,14 @@ fn namespace(process: &str, kind: &str) -> Option<u64> {
     fs::metadata(format!("/proc/{process}/ns/{kind}")).ok().map(|found| found.ino())
 }
 
-/// When a process started, if there is one. One that has ended, and whose parent has not looked yet, is none.
+/// When a process started, if there is one. One that has ended, and whose parent has not looked
+/// yet, is none.
 pub(crate) fn start_ticks(process: &str) -> Option<u64> {
     read_start_ticks(process).ok()?
 }
 
-/// Whether the process of this id, as we see it, is the one that started then; `None` where that cannot be told.
+/// Whether the process of this id, as we see it, is the one that started then; `None` where that
+/// cannot be told.
 pub(crate) fn is_same_process(process: &str, start_ticks: u64) -> Option<bool> {
     match read_start_ticks(process) {
         Ok(Some(found)) if found == start_ticks => Some(true),
@@ -88,7 +90,8 @@ fn read_start_ticks(process: &str) -> io::Result<Option<u64>> {
         // The name is in parentheses and may have any bytes, parentheses too.
         let after_name = &stat[stat.iter().rposition(|&byte| byte == b')')? + 1..];
         let fields = std::str::from_utf8(after_name).ok()?.split_ascii_whitespace();
-        // The first after the name is field 3, the state; how many threads there are is field 20, the start field 22.
+        // The first after the name is field 3, the state; how many threads there are is field 20,
+        // the start field 22.
         let fields: Vec<&str> = fields.take(22 - 3 + 1).collect();
         // The first thread may have ended before the others.
         if fields.first() == Some(&"Z") && fields.get(20 - 3) <= Some(&"1") {

@@ -7,7 +7,8 @@ use crate::metric::CellLocation;
 use crate::sync::Ordering;
 use crate::thread_lane::{self, Lane, SlowPathOutcome};
 
-/// A table of operations: each thread has 16,384 slots of its own. What finds none is counted all the same.
+/// A table of operations: each thread has 16,384 slots of its own. What finds none is counted all
+/// the same.
 #[derive(Clone, Debug)]
 pub struct InFlight {
     pub(crate) cells: CellLocation,
@@ -18,7 +19,8 @@ pub struct InFlight {
 pub struct Tag(pub(crate) u32);
 
 impl Tag {
-    /// The tag of a text; each different one takes room in the file, for ever: a device, a route, not a request's id.
+    /// The tag of a text; each different one takes room in the file, for ever: a device, a route,
+    /// not a request's id.
     pub fn new(text: &str) -> crate::Result<Tag> {
         Ok(Tag(thread_lane::open()?.intern(text)? as u32))
     }

@@ -15,7 +15,8 @@ impl LaneAllocator {
         LaneAllocator(std::array::from_fn(|at| AtomicU64::new(u64::from(at == 0))))
     }
 
-    /// Takes the first free one. Whoever takes it sees all that the one who gave it back has written.
+    /// Takes the first free one. Whoever takes it sees all that the one who gave it back has
+    /// written.
     pub(crate) fn allocate(&self) -> Option<usize> {
         for (at, word) in self.0.iter().enumerate() {
             let mut taken = word.load(Ordering::Relaxed);

@@ -1,14 +1,16 @@
 //! Layout of the metrics file; equal to `docs/formats/shm.md`.
 //!
-//! A file is made of words: 64 bits, in the byte order of the machine, each written and read as a whole. Offsets and lengths are
-//! bytes, times nanoseconds of `CLOCK_MONOTONIC` unless they say otherwise.
+//! A file is made of words: 64 bits, in the byte order of the machine, each written and read as a
+//! whole. Offsets and lengths are bytes, times nanoseconds of `CLOCK_MONOTONIC` unless they say
+//! otherwise.
 //!
 //! ```text
 //! header │ table of lanes │ registry: an entry per series │ texts │ lane 0 │ lane 1 │ …
 //!                                                                  └ small cells │ large cells
 //! ```
-//! Every lane has the same cells at the same offsets. Lane 0 is written with atomic instructions by whoever has no lane of their
-//! own, and has what is set rather than counted; each other lane is written by one thread at a time.
+//! Every lane has the same cells at the same offsets. Lane 0 is written with atomic instructions by
+//! whoever has no lane of their own, and has what is set rather than counted; each other lane is
+//! written by one thread at a time.
 
 /// A field: name, offset, size in bytes.
 pub type Field = (&'static str, usize, usize);
@@ -218,7 +220,8 @@ pub mod kind {
     pub const HEARTBEAT: u64 = 8;
 }
 
-/// The small cells of a histogram. Its buckets are large cells: one word for each place of the grid.
+/// The small cells of a histogram. Its buckets are large cells: one word for each place of the
+/// grid.
 pub const HISTOGRAM: [Field; 8] = [
     ("begun", 0, 8),
     ("zero", 8, 8),
@@ -231,7 +234,8 @@ pub const HISTOGRAM: [Field; 8] = [
 ];
 /// The scale of histograms' grid (Exp2): 32 buckets an octave.
 pub const SCALE: u32 = 5;
-/// Buckets of a histogram: places of whole numbers at that scale (`histogram.rs` compares it with the grid's own number).
+/// Buckets of a histogram: places of whole numbers at that scale (`histogram.rs` compares it with
+/// the grid's own number).
 pub const BUCKETS: usize = 2_049;
 /// Buckets that one bit of `touched` stands for.
 pub const GROUP: usize = 1 << SCALE;

@@ -1,5 +1,6 @@
-//! Metrics in shared memory: a program counts with a few plain instructions, and anyone on the host reads whole distributions at
-//! any moment, without a call, a lock or a socket, also after the program has died.
+//! Metrics in shared memory: a program counts with a few plain instructions, and anyone on the host
+//! reads whole distributions at any moment, without a call, a lock or a socket, also after the
+//! program has died.
 //!
 //! ```
 //! shm::metrics! {
@@ -9,12 +10,13 @@
 //! TOOK.time(|| { /* answer */ });
 //! ```
 //!
-//! Each process has a file in memory (tmpfs), and each thread a lane of it, in which it alone writes: a counter is one addition.
-//! The file is made when the first metric is used; [`status`] says where it is, or why there is none. `TOPDECK_SHM` names another
-//! folder, or says `off`. [`processes`] finds the files of a host, [`Reader`] reads one.
+//! Each process has a file in memory (tmpfs), and each thread a lane of it, in which it alone
+//! writes: a counter is one addition. The file is made when the first metric is used; [`status`]
+//! says where it is, or why there is none. `TOPDECK_SHM` names another folder, or says `off`.
+//! [`processes`] finds the files of a host, [`Reader`] reads one.
 //!
-//! A process that is forked off has a file of its own from its first record on. One made by a bare `clone` without `fork` writes
-//! into its parent's: start such a process with `exec`.
+//! A process that is forked off has a file of its own from its first record on. One made by a bare
+//! `clone` without `fork` writes into its parent's: start such a process with `exec`.
 #![deny(unsafe_code)]
 
 mod attached_process;

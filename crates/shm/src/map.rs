@@ -16,7 +16,8 @@ pub(crate) struct Map {
     bytes: usize,
 }
 
-// SAFETY: all access goes through atomics, which any thread may use; the mapping lives as long as `self`.
+// SAFETY: all access goes through atomics, which any thread may use; the mapping lives as long as
+// `self`.
 unsafe impl Send for Map {}
 // SAFETY: as above.
 unsafe impl Sync for Map {}
@@ -43,8 +44,9 @@ unsafe impl CellLayout for crate::cells::U64Cells<8> {}
 unsafe impl CellLayout for crate::cells::U64Cells<64> {}
 
 impl Map {
-    /// Maps `bytes` of a file from `offset` on, a multiple of the page size. Whoever touches a page that the file has no room for is
-    /// killed (SIGBUS): room is reserved before (`Writer`), or known to be there (`Mapped`).
+    /// Maps `bytes` of a file from `offset` on, a multiple of the page size. Whoever touches a page
+    /// that the file has no room for is killed (SIGBUS): room is reserved before (`Writer`), or
+    /// known to be there (`Mapped`).
     pub(crate) fn new(
         file: impl AsFd,
         offset: u64,
@@ -58,28 +60,31 @@ impl Map {
         Ok(Map { base, bytes })
     }
 
-    /// A page of this process alone, zeros; a process that is forked off finds zeros again, whatever was written (since Linux 4.14).
+    /// A page of this process alone, zeros; a process that is forked off finds zeros again,
+    /// whatever was written (since Linux 4.14).
     pub(crate) fn map_wiped_on_fork() -> io::Result<Map> {
         let (bytes, access) = (crate::layout::PAGE, ProtFlags::READ | ProtFlags::WRITE);
         // SAFETY: as in `new`.
         let base = unsafe { mmap_anonymous(ptr::null_mut(), bytes, access, MapFlags::PRIVATE)? };
         let base = NonNull::new(base.cast()).ok_or(io::ErrorKind::AddrNotAvailable)?;
         let map = Map { base, bytes };
-        // SAFETY: the range is the mapping that was just made; what a forked process finds there are atomics all the same.
+        // SAFETY: the range is the mapping that was just made; what a forked process finds there
+        // are atomics all the same.
         unsafe { madvise(map.base.as_ptr().cast(), bytes, Advice::LinuxWipeOnFork)? };
         Ok(map)
     }
 
-    /// Cells at an offset, if they lie inside. Those of a map that cannot be written to must not be.
+    /// Cells at an offset, if they lie inside. Those of a map that cannot be written to must not
+    /// be.
     #[inline]
     pub(crate) fn at<T: CellLayout>(&self, offset: usize) -> Option<&T> {
         let end = offset.checked_add(size_of::<T>())?;
         if end > self.bytes || !offset.is_multiple_of(8) {
             return None;
         }
-        // SAFETY: the bytes from `offset` to `end` are inside the mapping, which begins at a page and so is aligned to 8, as the
-        // offset is; `T` is nothing but atomics, of which any bits are one (`Cells`); the mapping outlives the reference, which
-        // borrows `self`.
+        // SAFETY: the bytes from `offset` to `end` are inside the mapping, which begins at a page
+        // and so is aligned to 8, as the offset is; `T` is nothing but atomics, of which any bits
+        // are one (`Cells`); the mapping outlives the reference, which borrows `self`.
         Some(unsafe { &*self.base.as_ptr().add(offset).cast::<T>() })
     }
 
@@ -90,13 +95,15 @@ impl Map {
         if end > self.bytes || !offset.is_multiple_of(8) {
             return None;
         }
-        // SAFETY: as in `at`: the bytes lie inside the mapping, which outlives the slice, and are atomics of any bits.
+        // SAFETY: as in `at`: the bytes lie inside the mapping, which outlives the slice, and are
+        // atomics of any bits.
         let first = unsafe { self.base.as_ptr().add(offset).cast::<AtomicU64>() };
         // SAFETY: as above, for all of them.
         Some(unsafe { std::slice::from_raw_parts(first, count) })
     }
 
-    /// The pages of a part that has room are made ready, so that the first touch is no fault; a hint that may fail.
+    /// The pages of a part that has room are made ready, so that the first touch is no fault; a
+    /// hint that may fail.
     pub(crate) fn populate(&self, offset: usize, bytes: usize) {
         if offset.checked_add(bytes).is_none_or(|end| end > self.bytes) {
             return;
@@ -123,8 +130,8 @@ impl Drop for Map {
 /// Cells at an offset of a lane.
 ///
 /// # Safety
-/// `base` must be that of a mapping of a lane that is never undone, `offset` a multiple of 8 with `size_of::<T>()` bytes behind it
-/// that lie inside the lane and have room in the file.
+/// `base` must be that of a mapping of a lane that is never undone, `offset` a multiple of 8 with
+/// `size_of::<T>()` bytes behind it that lie inside the lane and have room in the file.
 #[inline(always)]
 pub(crate) unsafe fn cells_at<T: CellLayout>(base: *mut u8, offset: usize) -> &'static T {
     // SAFETY: as the caller promises; lanes begin at pages, so that the sum is aligned to 8.

@@ -1,10 +1,11 @@
 //! MMV files of PCP, versions 1 to 3. `docs/formats/mmv.md` says what becomes of each field.
 //!
-//! The bytes are a stranger's. All offsets are checked, the work is at most proportional to their number and `TEXT_MAX`,
-//! and what is wrong with one value costs that value alone.
+//! The bytes are a stranger's. All offsets are checked, the work is at most proportional to their
+//! number and `TEXT_MAX`, and what is wrong with one value costs that value alone.
 //!
-//! The program writes while it is read. A value is eight bytes and is written at once; a text may be read half new. The
-//! structure changes only with the generation: read it before ([`Shown::generation`]) and after ([`generation`]).
+//! The program writes while it is read. A value is eight bytes and is written at once; a text may
+//! be read half new. The structure changes only with the generation: read it before
+//! ([`Shown::generation`]) and after ([`generation`]).
 
 mod error;
 mod labels;
@@ -27,8 +28,8 @@ pub const COUNT_MAX: u64 = 1 << 16;
 pub const SECTIONS_MAX: u64 = 64;
 /// Labels of one file, metric, set of instances or instance.
 pub const LABELS_MAX: usize = 32;
-/// Bytes of names, labels, helps and texts in all. Many values may share one string of the file, so this is not
-/// bounded by the size of the file.
+/// Bytes of names, labels, helps and texts in all. Many values may share one string of the file, so
+/// this is not bounded by the size of the file.
 pub const TEXT_MAX: usize = 16 << 20;
 
 /// How many bytes of the file's beginning [`generation`] needs.
@@ -46,7 +47,8 @@ pub struct MmvSnapshot {
     pub pid: Option<u32>,
     /// PCP's number of the program; 0 if it has none.
     pub cluster: i32,
-    /// The program asks for its values to be hidden once it has ended; `post-mortem` may show them still.
+    /// The program asks for its values to be hidden once it has ended; `post-mortem` may show them
+    /// still.
     pub only_while_running: bool,
     /// Names stand for themselves: in PCP the file's name would not be put before them.
     pub no_prefix: bool,
@@ -63,8 +65,8 @@ pub fn read_generation(bytes: &[u8]) -> Result<u64, Error> {
     Ok(read_header(bytes)?.1.generation)
 }
 
-/// Reads a file. `wall_us` is the time of day, microseconds since 1970: a program that is inside a timed section wrote
-/// when that began, and the time since counts.
+/// Reads a file. `wall_us` is the time of day, microseconds since 1970: a program that is inside a
+/// timed section wrote when that began, and the time since counts.
 pub fn parse(bytes: &[u8], wall_us: i64) -> Result<MmvSnapshot, Error> {
     let (file, header) = read_header(bytes)?;
     let reader = MmvReader {

@@ -1,9 +1,10 @@
 //! Process table in shared memory: one writer, any number of readers.
 //!
-//! One [`Writer`] publishes, any number of viewers [`read`]: a viewer costs the system a copy of the rows, takes no lock of any
-//! process and of no table of the kernel, and the writer does not know of it. The file has two buffers, written in turn, so a
-//! viewer has the time between two publications to read one; if that was too short for it, it sees so and reads the other.
-//! The bytes: docs/formats/process-table.md and `layout`.
+//! One [`Writer`] publishes, any number of viewers [`read`]: a viewer costs the system a copy of
+//! the rows, takes no lock of any process and of no table of the kernel, and the writer does not
+//! know of it. The file has two buffers, written in turn, so a viewer has the time between two
+//! publications to read one; if that was too short for it, it sees so and reads the other. The
+//! bytes: docs/formats/process-table.md and `layout`.
 
 mod layout;
 mod reader;
@@ -35,8 +36,8 @@ pub enum CollectionMethod {
 
 /// A process: a thread group, by its leader.
 ///
-/// Numbers are of the whole group. Those that count may fall short of the reading before, for a moment, by a thread that ended
-/// while they were read.
+/// Numbers are of the whole group. Those that count may fall short of the reading before, for a
+/// moment, by a thread that ended while they were read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ProcessRow {
     /// Its number.
@@ -47,12 +48,14 @@ pub struct ProcessRow {
     pub uid: u32,
     /// Threads.
     pub threads: u32,
-    /// When it began, in ticks since the system did, as in `/proc/PID/stat`. Together with `pid`, who it is.
+    /// When it began, in ticks since the system did, as in `/proc/PID/stat`. Together with `pid`,
+    /// who it is.
     pub start: u64,
     /// What the kernel calls it, to the first zero; any bytes: see [`Process::name`].
     pub comm: [u8; 16],
-    /// `R` runs or could, `S` sleeps, `D` sleeps and cannot be woken, `I` idle thread of the kernel, `T` stopped, `t` traced,
-    /// `Z` ended and not yet asked about, `X` ended, `P` parked. Of the leader.
+    /// `R` runs or could, `S` sleeps, `D` sleeps and cannot be woken, `I` idle thread of the
+    /// kernel, `T` stopped, `t` traced, `Z` ended and not yet asked about, `X` ended, `P` parked.
+    /// Of the leader.
     pub state: u8,
     /// Time on processors outside the kernel, in nanoseconds.
     pub user_ns: u64,
@@ -62,7 +65,8 @@ pub struct ProcessRow {
     pub minor_faults: u64,
     /// Faults of pages that did.
     pub major_faults: u64,
-    /// Resident memory. By BPF, each processor may hold back some dozens of pages that are not in it yet.
+    /// Resident memory. By BPF, each processor may hold back some dozens of pages that are not in
+    /// it yet.
     pub rss_bytes: u64,
     /// Switches away because it had to wait; `None` if not told.
     pub voluntary_switches: Option<u64>,
@@ -73,7 +77,8 @@ pub struct ProcessRow {
 }
 
 impl ProcessRow {
-    /// What the kernel calls it. A program says that of itself: there may be control characters in it.
+    /// What the kernel calls it. A program says that of itself: there may be control characters in
+    /// it.
     pub fn name(&self) -> Cow<'_, str> {
         let end = self.comm.iter().position(|&byte| byte == 0).unwrap_or(self.comm.len());
         String::from_utf8_lossy(&self.comm[..end])
@@ -83,7 +88,8 @@ impl ProcessRow {
 /// When and how the process table was collected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CollectionInfo {
-    /// When it was begun to be read: nanoseconds of `CLOCK_MONOTONIC`. A table that grows old has nobody who writes it.
+    /// When it was begun to be read: nanoseconds of `CLOCK_MONOTONIC`. A table that grows old has
+    /// nobody who writes it.
     pub started_ns: u64,
     /// The same as nanoseconds since the Unix epoch.
     pub unix_ns: i64,
@@ -146,7 +152,8 @@ pub enum Error {
     /// The writer has not published yet. Try again.
     #[error("the table has not been written yet")]
     Empty,
-    /// Each time that it was read, it was overwritten meanwhile: this process got too little processor. Try again.
+    /// Each time that it was read, it was overwritten meanwhile: this process got too little
+    /// processor. Try again.
     #[error("the table was overwritten while it was read, {tries} times")]
     Overwritten {
         /// How often it was tried.

@@ -73,7 +73,8 @@ pub enum ProcessState {
     Terminated,
     /// It became another program, or made a later file.
     Replaced,
-    /// It is in another namespace, of processes or of times, where we cannot see whether it runs; or may not be looked at.
+    /// It is in another namespace, of processes or of times, where we cannot see whether it runs;
+    /// or may not be looked at.
     Unknown,
 }
 
@@ -95,7 +96,8 @@ impl ProcessState {
     }
 }
 
-/// All files of metrics of this host that may be read, the latest first; and what could not be looked at.
+/// All files of metrics of this host that may be read, the latest first; and what could not be
+/// looked at.
 pub fn list_metrics_files() -> (Vec<MetricsFile>, Vec<crate::Error>) {
     let mut namespaces = Namespaces::scan();
     let (mut found, mut problems) = (Vec::new(), Vec::new());
@@ -116,14 +118,16 @@ pub fn list_metrics_files() -> (Vec<MetricsFile>, Vec<crate::Error>) {
             Ok(words) => {
                 let identity = ProcessIdentity::from_header(&words);
                 let fate = namespaces.process_state(&identity, &words);
-                // What a file says of its process anybody can write: it is believed of whoever owns the file, and of root.
+                // What a file says of its process anybody can write: it is believed of whoever owns
+                // the file, and of root.
                 if let ProcessState::Running { pid } = fate
                     && metadata.uid() != 0
                     && fs::metadata(format!("/proc/{pid}"))
                         .is_ok_and(|process| process.uid() != metadata.uid())
                 {
                     let problem = format!(
-                        "it belongs to user {}, and process {pid}, which it says it is of, to another",
+                        "it belongs to user {}, and process {pid}, which it says it is of, to \
+                         another",
                         metadata.uid()
                     );
                     problems.push(crate::Error::Damaged { path, reason: problem });
@@ -179,7 +183,8 @@ struct Namespaces {
     own: ProcessIdentity,
     /// A process in each other mount namespace.
     mounts: HashMap<u64, u32>,
-    /// Processes in other namespaces of process ids, and their ids as they see them; read when somebody asks.
+    /// Processes in other namespaces of process ids, and their ids as they see them; read when
+    /// somebody asks.
     others: Option<HashMap<(u64, u32), u32>>,
     pids: Vec<u32>,
 }
@@ -297,7 +302,8 @@ impl Namespaces {
     }
 }
 
-/// Whether a process can have written a file: it has the file's user, and began before the file did. Ids come again.
+/// Whether a process can have written a file: it has the file's user, and began before the file
+/// did. Ids come again.
 fn may_have_written(pid: u32, start_ticks: u64, file: &fs::Metadata) -> bool {
     let is_theirs =
         fs::metadata(format!("/proc/{pid}")).is_ok_and(|process| process.uid() == file.uid());

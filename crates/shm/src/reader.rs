@@ -60,7 +60,8 @@ impl MetricsFileReader {
         MetricsFileReader::open(path, false)
     }
 
-    /// Opens a file as if it were another user's: nothing is mapped, what is read is copied by [`Self::refresh`].
+    /// Opens a file as if it were another user's: nothing is mapped, what is read is copied by
+    /// [`Self::refresh`].
     pub fn attach_copy(path: &Path) -> Result<MetricsFileReader> {
         MetricsFileReader::open(path, true)
     }
@@ -78,7 +79,8 @@ impl MetricsFileReader {
         self.source.path()
     }
 
-    /// Takes note of what was registered since; and copies the values, where the file is somebody else's.
+    /// Takes note of what was registered since; and copies the values, where the file is somebody
+    /// else's.
     pub fn refresh(&mut self) -> Result<()> {
         if let Some(now) = self.source.live_header()
             && now[header::LANES_USED] == self.header[header::LANES_USED]
@@ -117,7 +119,8 @@ impl MetricsFileReader {
         }
     }
 
-    /// How many series are known. There are more after [`Self::refresh`], never fewer, and they keep their numbers.
+    /// How many series are known. There are more after [`Self::refresh`], never fewer, and they
+    /// keep their numbers.
     pub fn len(&self) -> usize {
         self.catalog.len()
     }
@@ -177,8 +180,9 @@ impl MetricsFileReader {
         self.value_within(&self.source.budget(), at)
     }
 
-    /// The counters and up-down gauges among the first `values.len()` series, each modulo 2^64; 0 for what is none of them. The fast way
-    /// to see many: those that were registered one after the other are read one after the other.
+    /// The counters and up-down gauges among the first `values.len()` series, each modulo 2^64; 0
+    /// for what is none of them. The fast way to see many: those that were registered one after the
+    /// other are read one after the other.
     pub fn counts(&self, values: &mut [u64]) -> Result<()> {
         let lanes = (0..self.lanes()).filter(|&lane| lane > 0 || self.source.is_shared());
         let lanes: Vec<_> = lanes.map(|lane| (lane, self.source.small_reserved(lane))).collect();

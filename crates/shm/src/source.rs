@@ -35,7 +35,8 @@ enum SourceAccess {
     },
 }
 
-/// Bytes of cells that a file may say it has beyond those that it takes: a copy may have left out pages of zeros.
+/// Bytes of cells that a file may say it has beyond those that it takes: a copy may have left out
+/// pages of zeros.
 const COPY_SLACK: u64 = 1 << 20;
 
 /// Read budget of one file. What it says of itself costs whoever wrote it nothing: that everything
@@ -49,7 +50,8 @@ pub(crate) struct ReadBudget {
     bytes: Cell<usize>,
 }
 
-/// How many times what it takes is read of a file: a histogram that changes all the time needs some twelve.
+/// How many times what it takes is read of a file: a histogram that changes all the time needs some
+/// twelve.
 const READS_MAX: u64 = 32;
 /// So many words more: some pages may be missing in a copy.
 const READS_SLACK: u64 = 1 << 20;
@@ -117,7 +119,8 @@ fn copy(path: &Path, file: &File, offset: usize, words: &mut [u64]) -> Result<()
     Ok(())
 }
 
-/// The header, checked: this topdeck knows the version, and everything lies where this version has it.
+/// The header, checked: this topdeck knows the version, and everything lies where this version has
+/// it.
 fn read_header(path: &Path, file: &File) -> Result<[u64; header::WORDS]> {
     let mut words = [0; header::WORDS];
     copy(path, file, 0, &mut words)?;
@@ -199,7 +202,8 @@ impl FileSource {
         self.file.metadata().map_or(0, |found| found.blocks() * 512)
     }
 
-    /// The header as it is at this very moment, unchecked and without a call; `None` where all is copied.
+    /// The header as it is at this very moment, unchecked and without a call; `None` where all is
+    /// copied.
     pub(crate) fn live_header(&self) -> Option<[u64; header::WORDS]> {
         let SourceAccess::Mapped { head, .. } = &self.access else { return None };
         let mut words = [0; header::WORDS];
@@ -342,7 +346,8 @@ impl FileSource {
         Ok(())
     }
 
-    /// A small cell of a lane: as it is now, or as it was when it was copied; 0 where it has no room.
+    /// A small cell of a lane: as it is now, or as it was when it was copied; 0 where it has no
+    /// room.
     pub(crate) fn small(&self, lane: usize, offset: usize) -> Result<u64> {
         match &self.access {
             SourceAccess::Mapped { lanes, .. } => match lanes.get(lane) {

@@ -56,7 +56,8 @@ impl StaticDescriptor {
     }
 }
 
-/// Registers at first use; where that fails for good, what is recorded goes nowhere, and the header counts it.
+/// Registers at first use; where that fails for good, what is recorded goes nowhere, and the header
+/// counts it.
 fn register_once(cells: &CellLocation, register: impl FnOnce(&MetricsFileWriter) -> Result<u64>) {
     if thread_lane::is_full() {
         return;
@@ -89,7 +90,8 @@ macro_rules! declare {
     };
 }
 
-/// A metric that a program declares as a `static`: registered when it is used for the first time. [`crate::metrics!`] writes it.
+/// A metric that a program declares as a `static`: registered when it is used for the first time.
+/// [`crate::metrics!`] writes it.
 pub struct StaticMetric<M> {
     metric: M,
     descriptor: StaticDescriptor,

@@ -1,10 +1,12 @@
 //! Thread lanes: from a metric to its cells, with thread and fork handling.
 //!
-//! A thread knows where its lane lies and up to where its small cells have room. A record asks whether its cells lie below that; if
-//! not, because the thread is new, the metric is, or the process was forked off, the slow way is taken, once.
+//! A thread knows where its lane lies and up to where its small cells have room. A record asks
+//! whether its cells lie below that; if not, because the thread is new, the metric is, or the
+//! process was forked off, the slow way is taken, once.
 //!
-//! A fork is noticed twice over. Handlers close the lane of the thread that forks, and what else leads to the parent's file past the
-//! slow way; and the slow way looks whether the writer was inherited (`Writer::is_inherited`), which is true before any handler ran.
+//! A fork is noticed twice over. Handlers close the lane of the thread that forks, and what else
+//! leads to the parent's file past the slow way; and the slow way looks whether the writer was
+//! inherited (`Writer::is_inherited`), which is true before any handler ran.
 #![allow(unsafe_code, reason = "finds cells by address; each use carries its argument")]
 
 use std::cell::Cell;
@@ -19,7 +21,8 @@ use crate::layout;
 use crate::map::{CellLayout, cells_at};
 use crate::writer::MetricsFileWriter;
 
-/// The file of this process. A forked process has that of its parent until it needs its own; none is ever given up.
+/// The file of this process. A forked process has that of its parent until it needs its own; none
+/// is ever given up.
 static WRITER: AtomicPtr<MetricsFileWriter> = AtomicPtr::new(ptr::null_mut());
 /// How many forks lie between this process and the first.
 static FORKS: AtomicU32 = AtomicU32::new(0);
@@ -80,7 +83,8 @@ pub(crate) fn lane(small: usize) -> Option<Lane> {
         .with(|here| (small < here.end.get()).then(|| Lane { base: here.base.get(), number: None }))
 }
 
-/// Where `HERE` lies: a pointer to the lane's base, and behind it the end of its small cells. It is this thread's until it ends.
+/// Where `HERE` lies: a pointer to the lane's base, and behind it the end of its small cells. It is
+/// this thread's until it ends.
 pub(crate) fn lane_block() -> *const c_void {
     const {
         assert!(
@@ -94,9 +98,10 @@ impl Lane {
     /// Small cells, which have room: `lane` or `enter` was asked for this very offset.
     #[inline(always)]
     pub(crate) fn small<T: CellLayout>(self, offset: usize) -> &'static T {
-        // SAFETY: `lane`, `enter` and `shared` give a lane only where small cells at this offset have room: they are given out
-        // aligned, and room is taken in pages. Those that may reach across two (texts, heartbeats: `entry::sizes`) are in lane 0
-        // alone, where all that is registered has room. Lanes are never unmapped.
+        // SAFETY: `lane`, `enter` and `shared` give a lane only where small cells at this offset
+        // have room: they are given out aligned, and room is taken in pages. Those that may reach
+        // across two (texts, heartbeats: `entry::sizes`) are in lane 0 alone, where all that is
+        // registered has room. Lanes are never unmapped.
         unsafe { cells_at(self.base, offset) }
     }
 
@@ -104,8 +109,8 @@ impl Lane {
     #[inline(always)]
     pub(crate) fn large<T: CellLayout>(self, offset: usize) -> &'static T {
         debug_assert!((layout::SMALL_BYTES..layout::LANE_STRIDE).contains(&offset));
-        // SAFETY: the offset is one that the registry gave out, within the lane; the caller saw in the small cells that there is
-        // room, or took it.
+        // SAFETY: the offset is one that the registry gave out, within the lane; the caller saw in
+        // the small cells that there is room, or took it.
         unsafe { cells_at(self.base, offset) }
     }
 
@@ -217,8 +222,8 @@ pub(crate) fn current() -> Option<&'static MetricsFileWriter> {
 
 /// The file of this process, or of the one that it was forked off.
 fn current_or_inherited() -> Option<&'static MetricsFileWriter> {
-    // SAFETY: it is null, or a writer that is never freed (`make`), published with what it holds; a parent's is in this process's
-    // memory as well.
+    // SAFETY: it is null, or a writer that is never freed (`make`), published with what it holds; a
+    // parent's is in this process's memory as well.
     unsafe { WRITER.load(Ordering::Acquire).as_ref() }
 }
 
@@ -228,7 +233,8 @@ pub(crate) fn fork_generation() -> u32 {
     FORKS.load(Ordering::Relaxed)
 }
 
-/// The file of this process, which is made if need be. After a failure the next attempt is made ten seconds later.
+/// The file of this process, which is made if need be. After a failure the next attempt is made ten
+/// seconds later.
 pub(crate) fn open() -> Result<&'static MetricsFileWriter> {
     if let Some(writer) = current() {
         return Ok(writer);
@@ -259,7 +265,8 @@ thread_local! {
 struct CreateGuard;
 
 impl CreateGuard {
-    /// Waits for another thread that makes it, which is soon done. `None` on the thread that does (an allocator that measures itself).
+    /// Waits for another thread that makes it, which is soon done. `None` on the thread that does
+    /// (an allocator that measures itself).
     fn begin(pid: u32) -> Option<CreateGuard> {
         loop {
             let maker = CREATOR_PID.load(Ordering::Acquire);
@@ -313,18 +320,19 @@ fn install_hooks() {
     if HAS_HOOKS.load(Ordering::Relaxed) {
         return;
     }
-    // SAFETY: the functions are `extern "C"`, never unwind, and do nothing in a forked process but store to atomics and to
-    // thread-local cells that need no initialisation.
+    // SAFETY: the functions are `extern "C"`, never unwind, and do nothing in a forked process but
+    // store to atomics and to thread-local cells that need no initialisation.
     unsafe {
         libc::pthread_atfork(Some(before_fork), None, Some(after_fork));
         libc::atexit(at_exit);
     }
-    // Not before: a process that another thread forks off just now would never register them. Twice does no harm.
+    // Not before: a process that another thread forks off just now would never register them. Twice
+    // does no harm.
     HAS_HOOKS.store(true, Ordering::Relaxed);
 }
 
-/// This thread forks. In the new process a handler that was registered before ours runs before ours: what it records must take the
-/// slow way. So does the next record here, once.
+/// This thread forks. In the new process a handler that was registered before ours runs before
+/// ours: what it records must take the slow way. So does the next record here, once.
 extern "C" fn before_fork() {
     THREAD_LANE.with(|here| here.end.set(0));
 }

@@ -28,7 +28,8 @@ pub(crate) struct MetricsFileWriter {
     pub(crate) lanes: LaneAllocator,
     maps: [OnceLock<Map>; layout::LANES_MAX],
     state: Mutex<WriterState>,
-    /// A page whose first word is 0 in a process that was forked off; `None` where the system has no such pages.
+    /// A page whose first word is 0 in a process that was forked off; `None` where the system has
+    /// no such pages.
     fork_mark: Option<Map>,
     is_inherited: AtomicBool,
 }
@@ -45,7 +46,8 @@ struct WriterState {
 }
 
 impl MetricsFileWriter {
-    /// Makes the file of this process. One that was forked off begins with what its parent had registered.
+    /// Makes the file of this process. One that was forked off begins with what its parent had
+    /// registered.
     pub(crate) fn create(parent: Option<&MetricsFileWriter>) -> Result<MetricsFileWriter> {
         let (folder_path, folder) = folder::open_own_folder()?;
         cleanup::remove_expired(&folder_path, cleanup::FileRetention::default());
@@ -352,7 +354,8 @@ fn reserve_small_cells(
     Ok(())
 }
 
-/// Makes the file so long, which takes no memory. Beyond the limit of a file's size the system would end the process (SIGXFSZ).
+/// Makes the file so long, which takes no memory. Beyond the limit of a file's size the system
+/// would end the process (SIGXFSZ).
 fn extend_file(path: &Path, file: &File, bytes: u64) -> Result<()> {
     let limit = rustix::process::getrlimit(rustix::process::Resource::Fsize).current;
     if limit.is_some_and(|limit| limit < bytes) {
@@ -362,7 +365,8 @@ fn extend_file(path: &Path, file: &File, bytes: u64) -> Result<()> {
     ftruncate(file, bytes).map_err(|cause| Error::io("making room in", path)(cause.into()))
 }
 
-/// The file system gives the room now, or says that it has none: later it would kill the process (SIGBUS).
+/// The file system gives the room now, or says that it has none: later it would kill the process
+/// (SIGBUS).
 fn reserve_space(path: &Path, file: &File, offset: usize, bytes: usize) -> Result<()> {
     loop {
         match fallocate(file, FallocateFlags::empty(), offset as u64, bytes as u64) {

@@ -18,12 +18,12 @@ pub(super) enum DirEntry {
 /// Order in which directory changes survive a power loss.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum NameOrder {
-    /// As with a journalling file system: in each folder, the changes up to some moment. A rename arrives
-    /// in whole, also between folders.
+    /// As with a journalling file system: in each folder, the changes up to some moment. A rename
+    /// arrives in whole, also between folders.
     #[default]
     Journal,
-    /// Each name as it was at some moment, whatever became of the others: of a rename the new name may
-    /// arrive and the old one stay, or the old one go and the new one not arrive.
+    /// Each name as it was at some moment, whatever became of the others: of a rename the new name
+    /// may arrive and the old one stay, or the old one go and the new one not arrive.
     Arbitrary,
 }
 

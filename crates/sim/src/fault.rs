@@ -40,8 +40,8 @@ pub enum DiskOperation {
 }
 
 impl DiskOperation {
-    /// Whether it changes something, or what is durable: these are counted, and a power cut or a kill may
-    /// come in the middle of one.
+    /// Whether it changes something, or what is durable: these are counted, and a power cut or a
+    /// kill may come in the middle of one.
     pub fn mutates(self) -> bool {
         use DiskOperation::*;
         !matches!(self, Read | Open | List | Lock | Map)
@@ -53,8 +53,8 @@ impl DiskOperation {
 pub struct Fault {
     /// Which operation.
     pub operation: DiskOperation,
-    /// Part of the file's present path (empty when it has none), of the folder's, or of either path of a
-    /// rename.
+    /// Part of the file's present path (empty when it has none), of the folder's, or of either path
+    /// of a rename.
     pub path_contains: String,
     /// How many such operations still succeed.
     pub skip: u64,
@@ -67,9 +67,9 @@ pub struct Fault {
 /// How an operation fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FaultKind {
-    /// With an error of this kind, and nothing was done; but a `sync` that fails leaves what it should
-    /// have written clean and not durable, as Linux does: it can be read until the power goes, and a
-    /// later `sync` does not write it.
+    /// With an error of this kind, and nothing was done; but a `sync` that fails leaves what it
+    /// should have written clean and not durable, as Linux does: it can be read until the power
+    /// goes, and a later `sync` does not write it.
     Error(io::ErrorKind),
     /// The same with an error of the operating system, such as 5 for EIO or 28 for ENOSPC.
     Os(i32),

@@ -242,8 +242,8 @@ impl Inode {
         self.reserved_pages = self.reserved_pages.min(len.div_ceil(PAGE));
     }
 
-    /// A map of the first `len` bytes, which are there; `None` when it would need memory that a shorter
-    /// map holds.
+    /// A map of the first `len` bytes, which are there; `None` when it would need memory that a
+    /// shorter map holds.
     pub(super) fn map(&mut self, len: u64, pid: Pid) -> Option<Region> {
         if self.words.as_ref().is_some_and(|words| words.len() < len) {
             if self.is_mapped() {
@@ -299,8 +299,8 @@ impl Inode {
         lens.max().unwrap_or(0)
     }
 
-    /// Takes the lock unless others are in the way. Whoever holds it otherwise gives that up first, also
-    /// when they then do not get it: so does `flock`.
+    /// Takes the lock unless others are in the way. Whoever holds it otherwise gives that up first,
+    /// also when they then do not get it: so does `flock`.
     pub(super) fn try_lock(&mut self, open: OpenId, exclusive: bool) -> bool {
         if self.locks.get(&open) == Some(&exclusive) {
             return true;

@@ -5,22 +5,24 @@
 //! A machine has one [`SimDisk`] and processes that see it, each a [`SimProcess`]. A process can be
 //! killed, which loses nothing, and the power can be cut, which loses as much as POSIX allows:
 //!
-//! * of what was written since the last `sync`, each sector of 512 bytes of each write may have arrived
-//!   or not, and a sector that was written several times may hold any of its versions;
+//! * of what was written since the last `sync`, each sector of 512 bytes of each write may have
+//!   arrived or not, and a sector that was written several times may hold any of its versions;
 //! * of changes of the length, the length is one that the file had since the last `sync`; what is
 //!   inside and did not arrive is zero;
-//! * of names, see [`NameOrder`]. A file whose name did not arrive is gone, whatever was synced of it,
-//!   and a file whose folder did not arrive likewise: `create_dir` too needs a `sync_dir` above;
-//! * of a mapped file, each page of 4 KiB is as last synced or as it was at the end. The wake page is
-//!   not kept: only what was written with `write_at` counts there.
+//! * of names, see [`NameOrder`]. A file whose name did not arrive is gone, whatever was synced of
+//!   it, and a file whose folder did not arrive likewise: `create_dir` too needs a `sync_dir`
+//!   above;
+//! * of a mapped file, each page of 4 KiB is as last synced or as it was at the end. The wake page
+//!   is not kept: only what was written with `write_at` counts there.
 //!
-//! It is stricter than a real machine where that is simpler: two writes into one sector may arrive in any
-//! combination, and after a sync that failed no byte becomes durable that is not written again.
+//! It is stricter than a real machine where that is simpler: two writes into one sector may arrive
+//! in any combination, and after a sync that failed no byte becomes durable that is not written
+//! again.
 //!
-//! Where it differs from the real disk: a folder cannot be renamed; a file can be mapped further than
-//! before only when no process has the shorter map; what is mapped has its blocks reserved (where the
-//! real one kills a process that stores to a page without a block when the disk is full); and to cut
-//! off what is mapped is a panic.
+//! Where it differs from the real disk: a folder cannot be renamed; a file can be mapped further
+//! than before only when no process has the shorter map; what is mapped has its blocks reserved
+//! (where the real one kills a process that stores to a page without a block when the disk is
+//! full); and to cut off what is mapped is a panic.
 #![forbid(unsafe_code)]
 
 mod dir_state;
@@ -89,8 +91,9 @@ impl SimDisk {
         self.0.notify();
     }
 
-    /// Cuts the power in the middle of a mutating operation, the one after the next `count`: that and all
-    /// later ones of all processes are errors, until [`SimDisk::power_cut`] says what is left.
+    /// Cuts the power in the middle of a mutating operation, the one after the next `count`: that
+    /// and all later ones of all processes are errors, until [`SimDisk::power_cut`] says what is
+    /// left.
     pub fn cut_after(&self, count: u64) {
         let mut machine = self.0.machine();
         machine.cut_at = Some(machine.operations + count);
@@ -101,14 +104,15 @@ impl SimDisk {
         self.0.machine().is_powered_off
     }
 
-    /// How many mutating operations (see [`Operation::mutates`]) were begun so far, without those that a
-    /// power cut or a kill interrupted. One that fails for a reason of its own, such as a missing file,
-    /// may not count; one that meets a [`Fault`] does.
+    /// How many mutating operations (see [`Operation::mutates`]) were begun so far, without those
+    /// that a power cut or a kill interrupted. One that fails for a reason of its own, such as a
+    /// missing file, may not count; one that meets a [`Fault`] does.
     pub fn operations(&self) -> u64 {
         self.0.machine().operations
     }
 
-    /// Makes operations fail. Of several faults that fit, the first strikes that has not been used up.
+    /// Makes operations fail. Of several faults that fit, the first strikes that has not been used
+    /// up.
     pub fn inject(&self, fault: Fault) {
         let partial = matches!(fault.operation, DiskOperation::Read | DiskOperation::Write);
         assert!(
@@ -129,9 +133,9 @@ impl SimDisk {
         self.0.machine().name_order = order;
     }
 
-    /// How many bytes fit: whole pages of 4 KiB, of which a file takes as many as were written or reserved.
-    /// Names take no room, but a file can be made only when a page is free. What the disk already has
-    /// stays.
+    /// How many bytes fit: whole pages of 4 KiB, of which a file takes as many as were written or
+    /// reserved. Names take no room, but a file can be made only when a page is free. What the disk
+    /// already has stays.
     pub fn set_capacity(&self, bytes: u64) {
         self.0.machine().capacity_pages = Some(bytes / PAGE);
     }
@@ -141,8 +145,8 @@ impl SimDisk {
         self.0.machine().used_pages() * PAGE
     }
 
-    /// A copy of the disk as it is at this moment, with what is not durable, so that other things may
-    /// happen to it. It has no processes, faults, or orders to cut the power.
+    /// A copy of the disk as it is at this moment, with what is not durable, so that other things
+    /// may happen to it. It has no processes, faults, or orders to cut the power.
     pub fn fork(&self, seed: u64) -> SimDisk {
         SimDisk(Arc::new(SimShared::new(self.0.machine().fork(seed))))
     }
@@ -183,8 +187,8 @@ impl SimDisk {
         self.modify_inode(path.as_ref(), |node| node.damage(bytes, offset));
     }
 
-    /// Cuts a file to `len` bytes, in the cache and on the disk, unless it is shorter. Panics when there is
-    /// no such file or a living process maps it.
+    /// Cuts a file to `len` bytes, in the cache and on the disk, unless it is shorter. Panics when
+    /// there is no such file or a living process maps it.
     #[track_caller]
     pub fn truncate(&self, path: impl AsRef<Path>, len: u64) {
         self.modify_inode(path.as_ref(), |node| {

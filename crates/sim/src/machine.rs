@@ -215,8 +215,8 @@ impl SimMachine {
         })
     }
 
-    /// Does an operation that is done in whole or not at all. When the power goes meanwhile it was begun,
-    /// and [`Machine::power_cut`] chooses what becomes of it.
+    /// Does an operation that is done in whole or not at all. When the power goes meanwhile it was
+    /// begun, and [`Machine::power_cut`] chooses what becomes of it.
     fn operate<T>(
         &mut self,
         pid: Pid,

@@ -1,7 +1,7 @@
 //! Mapped part of a simulated file.
 //!
-//! The first [`WAKE_BYTES`] belong to the waiters, who use them as words of 32 bits; as the same bytes
-//! must never be accessed in two widths, nothing here touches them once a region exists.
+//! The first [`WAKE_BYTES`] belong to the waiters, who use them as words of 32 bits; as the same
+//! bytes must never be accessed in two widths, nothing here touches them once a region exists.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;

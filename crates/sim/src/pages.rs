@@ -1,6 +1,6 @@
-//! The bytes of a file as pages that copies share until one of them is written. A page that was never
-//! written is not there and reads as zeros, so a long empty file costs nothing, and a copy of a disk
-//! little.
+//! The bytes of a file as pages that copies share until one of them is written. A page that was
+//! never written is not there and reads as zeros, so a long empty file costs nothing, and a copy of
+//! a disk little.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -68,8 +68,8 @@ impl Pages {
     }
 }
 
-/// Cuts `count` bytes at `offset` where multiples of `size` are: the number of the unit, the offset in
-/// it, and the range of the bytes.
+/// Cuts `count` bytes at `offset` where multiples of `size` are: the number of the unit, the offset
+/// in it, and the range of the bytes.
 pub(super) fn split_aligned(
     offset: u64,
     count: usize,

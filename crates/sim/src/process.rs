@@ -24,16 +24,17 @@ impl SimProcess {
         SimProcess { shared, pid }
     }
 
-    /// Kill -9: its files are closed and their locks released, and all it still tries is an error. What it
-    /// wrote stays, and so does what it stored in mapped memory. (Its threads go on, and what they store
-    /// from now on still reaches other processes' regions of the same file: end them.)
+    /// Kill -9: its files are closed and their locks released, and all it still tries is an error.
+    /// What it wrote stays, and so does what it stored in mapped memory. (Its threads go on, and
+    /// what they store from now on still reaches other processes' regions of the same file: end
+    /// them.)
     pub fn kill(&self) {
         self.shared.machine().kill(self.pid);
         self.shared.notify();
     }
 
-    /// Kills it in the middle of one of its mutating operations, the one after the next `count`. Whether
-    /// that is done is arbitrary; of a write, how many of its bytes.
+    /// Kills it in the middle of one of its mutating operations, the one after the next `count`.
+    /// Whether that is done is arbitrary; of a write, how many of its bytes.
     pub fn kill_after(&self, count: u64) {
         let mut machine = self.shared.machine();
         let process = machine.process(self.pid);

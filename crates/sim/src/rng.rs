@@ -1,4 +1,5 @@
-//! Arbitrary but repeatable choices: SplitMix64 (Steele, Lea and Flood 2014), whose every seed is good.
+//! Arbitrary but repeatable choices: SplitMix64 (Steele, Lea and Flood 2014), whose every seed is
+//! good.
 
 /// Deterministic pseudo-random generator.
 #[derive(Clone, Debug)]

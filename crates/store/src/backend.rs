@@ -1,10 +1,10 @@
 //! Storage traits: where chunks of series lie.
 //!
-//! What writes puts chunks into parts and names series ([`StorageWriter`]); what reads scans parts and lists
-//! series ([`StorageReader`]). Parts are written once and never changed. Nothing above knows of files; a part can
-//! as well be a partition of a distributed database, whose rows are chunks. Which parts count, what rollups
-//! cover and how far the journal is in them says the manifest, which is the store's own ([`crate::manifest_file`]),
-//! and no part of these traits.
+//! What writes puts chunks into parts and names series ([`StorageWriter`]); what reads scans parts
+//! and lists series ([`StorageReader`]). Parts are written once and never changed. Nothing above
+//! knows of files; a part can as well be a partition of a distributed database, whose rows are
+//! chunks. Which parts count, what rollups cover and how far the journal is in them says the
+//! manifest, which is the store's own ([`crate::manifest_file`]), and no part of these traits.
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -15,8 +15,8 @@ use crate::error::Result;
 
 /// Write half of a storage.
 pub trait StorageWriter: Send + Sync + Debug {
-    /// Begins a part. Nobody asks for it before a manifest names it; one of that number that is there already was
-    /// left behind by a crash and is replaced.
+    /// Begins a part. Nobody asks for it before a manifest names it; one of that number that is
+    /// there already was left behind by a crash and is replaced.
     fn create_part(&self, number: u64) -> Result<Box<dyn PartWriter>>;
 
     /// Forgets a part; who has it open may read on.
@@ -38,8 +38,9 @@ pub trait StorageReader: Send + Sync + Debug {
     /// The numbers of all parts that are there, also of those left behind.
     fn part_numbers(&self) -> Result<Vec<u64>>;
 
-    /// Gives everything that was appended, in order. Says how many places were damaged, whose forms are then
-    /// missing: each part has those of its own series too. Before anything is appended it is called once.
+    /// Gives everything that was appended, in order. Says how many places were damaged, whose forms
+    /// are then missing: each part has those of its own series too. Before anything is appended it
+    /// is called once.
     fn list_series(&self, each: &mut dyn FnMut(SeriesRecord<'_>)) -> Result<u64>;
 }
 
@@ -55,7 +56,8 @@ pub enum SeriesRecord<'a> {
     Added {
         /// Its canonical form.
         key: &'a [u8],
-        /// The producer that it counts for; `None` if it was stored before producers were remembered.
+        /// The producer that it counts for; `None` if it was stored before producers were
+        /// remembered.
         producer: Option<u64>,
     },
     /// There is no such series any more.
@@ -80,7 +82,8 @@ pub trait PartWriter {
     /// Adds a chunk.
     fn put_chunk(&mut self, chunk: &ChunkInfo, bytes: &[u8]) -> Result<()>;
 
-    /// Ends the part and makes it durable; `form` gives the form of each series in it. How many bytes it takes.
+    /// Ends the part and makes it durable; `form` gives the form of each series in it. How many
+    /// bytes it takes.
     fn finish(self: Box<Self>, form: &dyn Fn(&SeriesId) -> Vec<u8>) -> Result<u64>;
 }
 

@@ -23,7 +23,8 @@ use crate::row::{Predecessor, Rows};
 
 pub(crate) const ALL_TIME: Range<i64> = i64::MIN..i64::MAX;
 
-/// Whether a row of a series that ended at a time stays. The times of those of a series that go are one interval.
+/// Whether a row of a series that ended at a time stays. The times of those of a series that go are
+/// one interval.
 pub(crate) type RowFilter<'a> = dyn Fn(&SeriesId, i64) -> bool + 'a;
 
 /// Whether no row of a series and a day stays: then none has to be read.

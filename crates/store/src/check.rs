@@ -29,7 +29,8 @@ pub struct ScrubReport {
     pub bytes: u64,
     /// What is damaged.
     pub damage: Vec<ScrubDamage>,
-    /// Days that were rolled up anew, since a rollup of them was damaged and what it was made of was not.
+    /// Days that were rolled up anew, since a rollup of them was damaged and what it was made of
+    /// was not.
     pub rebuilt_days: Vec<i64>,
 }
 
@@ -56,8 +57,8 @@ pub struct ScrubProgress {
 }
 
 impl Store {
-    /// Reads every chunk of every part, compares its checksum and decodes it. At most `bytes_per_second` are
-    /// read, if that is given.
+    /// Reads every chunk of every part, compares its checksum and decodes it. At most
+    /// `bytes_per_second` are read, if that is given.
     pub fn verify(
         &self,
         bytes_per_second: Option<u64>,
@@ -122,7 +123,8 @@ impl StoreInner {
         }
     }
 
-    /// Looks at the next chunks, as many as the rate allows after `elapsed`. What is damaged is noted.
+    /// Looks at the next chunks, as many as the rate allows after `elapsed`. What is damaged is
+    /// noted.
     pub(crate) fn scrub_step(&self, round: &mut ScrubCursor, elapsed: Duration) {
         let rate = self.options.scrub_bytes_per_second as f64;
         round.bytes = (round.bytes + rate * elapsed.as_secs_f64()).min(rate);

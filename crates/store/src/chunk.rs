@@ -29,8 +29,8 @@
 //!                then as 1
 //! 6 numbers      the predecessor; a column of f64
 //! ```
-//! The predecessor is the reading that the first row followed when the chunk was written, so that what happened
-//! between the two is known when its own chunk is gone:
+//! The predecessor is the reading that the first row followed when the chunk was written, so that
+//! what happened between the two is known when its own chunk is gone:
 //!
 //! ```text
 //! standing  u8      0 there was none; 1 the first row is told by what it adds to it; 2 it is not
@@ -298,8 +298,8 @@ pub(crate) fn reseal_header(bytes: &mut [u8]) {
     bytes[CHECKSUM_AT..HEADER_BYTES].copy_from_slice(&checksum.to_le_bytes());
 }
 
-/// Rows in groups that one chunk can hold: of one grid, not too many, and of cumulative ones such that each
-/// contains the one before.
+/// Rows in groups that one chunk can hold: of one grid, not too many, and of cumulative ones such
+/// that each contains the one before.
 fn split_rows(rows: Rows) -> Vec<Rows> {
     fn split_evenly<T>(mut rows: Vec<Row<T>>, wrap: fn(Vec<Row<T>>) -> Rows) -> Vec<Rows> {
         let mut pieces = Vec::new();
@@ -355,7 +355,8 @@ fn split_rows(rows: Rows) -> Vec<Rows> {
     }
 }
 
-/// Histograms by grid, zero threshold and declared thresholds, which are the same for all of a block.
+/// Histograms by grid, zero threshold and declared thresholds, which are the same for all of a
+/// block.
 fn group_uniform(rows: Vec<Row<Histogram>>) -> Vec<Vec<Row<Histogram>>> {
     let mut groups: Vec<Vec<Row<Histogram>>> = Vec::new();
     for row in rows {
@@ -838,8 +839,8 @@ fn read_summaries(
 
 fn read_texts(reader: &mut WireReader<'_>, rows: usize) -> Result<Vec<String>, Corruption> {
     let packed = reader.bytes("texts").map_err(|error| error.to_string())?;
-    // A single text may be as large as a journal's record, so what is taken is what the frame says, within bounds:
-    // 128 KiB a block, whose least is a head of three bytes and a byte.
+    // A single text may be as large as a journal's record, so what is taken is what the frame says,
+    // within bounds: 128 KiB a block, whose least is a head of three bytes and a byte.
     let says = zstd::zstd_safe::get_frame_content_size(packed).ok().flatten();
     let room = (packed.len() / 4).saturating_mul(128 << 10).min(BYTES_MAX);
     let says = says.and_then(|bytes| usize::try_from(bytes).ok()).filter(|&bytes| bytes <= room);

@@ -1,7 +1,8 @@
-//! Numbers in a column, compressed by pco (github.com/pcodec/pcodec): to the last bit, NaN included.
+//! Numbers in a column, compressed by pco (github.com/pcodec/pcodec): to the last bit, NaN
+//! included.
 //!
-//! Bytes that claim a dictionary make pco reserve up to 256 MiB (2^25 numbers) before it looks whether it is there. Only
-//! bytes with a matching checksum come here.
+//! Bytes that claim a dictionary make pco reserve up to 256 MiB (2^25 numbers) before it looks
+//! whether it is there. Only bytes with a matching checksum come here.
 
 #![cfg_attr(
     not(test),
@@ -18,7 +19,8 @@ pub(crate) fn put<T: Number>(numbers: &[T]) -> Vec<u8> {
         .expect("BUG: this level is one of pco's")
 }
 
-/// Of pco's 0 to 12, below its default of 8: a column has 360 numbers at the most. Chosen, not measured.
+/// Of pco's 0 to 12, below its default of 8: a column has 360 numbers at the most. Chosen, not
+/// measured.
 const LEVEL: usize = 4;
 
 /// Takes a column of exactly `rows` numbers out.

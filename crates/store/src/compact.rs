@@ -17,8 +17,8 @@ use crate::inner::StoreInner;
 use crate::manifest::{PartInfo, SourceParts};
 use crate::resolution::Resolution;
 
-/// As many parts of like size in a partition are put together: each row is then written once more for every
-/// factor of eight.
+/// As many parts of like size in a partition are put together: each row is then written once more
+/// for every factor of eight.
 const PARTS_TO_COMPACT: usize = 8;
 /// Parts are of like size up to this ratio.
 const LIKE_SIZE: u64 = 4;
@@ -51,7 +51,8 @@ impl StoreInner {
         let uncovered = days_without_rollup(&manifest);
         let mut groups: BTreeMap<(Resolution, i64), Vec<PartInfo>> = BTreeMap::new();
         for part in manifest.parts.values() {
-            // What is in a rollup is put together when its day is rolled up anew, in the same commit.
+            // What is in a rollup is put together when its day is rolled up anew, in the same
+            // commit.
             let is_free = part.resolution != Resolution::Base
                 || uncovered.get(&part.day()).is_some_and(|numbers| numbers.contains(&part.number));
             if is_free && !left.contains(&part.number) {

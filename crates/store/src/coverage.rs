@@ -47,8 +47,8 @@ impl Manifest {
             .all(|numbers| numbers.iter().all(is_live))
     }
 
-    /// Whether readings that this one followed may have been dropped: it counts since before its partition, and
-    /// of a day since then not all is there.
+    /// Whether readings that this one followed may have been dropped: it counts since before its
+    /// partition, and of a day since then not all is there.
     pub(crate) fn may_have_dropped_predecessor(&self, (start, end): (i64, i64)) -> bool {
         let partition = slot(end, Resolution::Base.partition());
         let is_live = |number: &u64| {

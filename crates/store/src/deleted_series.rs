@@ -17,12 +17,13 @@ use crate::index::SeriesNumber;
 use crate::inner::{SUBSCRIBER, StoreInner};
 use crate::mutex::lock;
 
-/// Where a part has so many chunks for each series that is looked for, each is looked for by its id.
+/// Where a part has so many chunks for each series that is looked for, each is looked for by its
+/// id.
 const CHUNKS_PER_LOOKUP: usize = 32;
 
 impl StoreInner {
-    /// Takes those of some series out of the index that have no rows, in no part and in no head. How many.
-    /// The caller has `work`.
+    /// Takes those of some series out of the index that have no rows, in no part and in no head.
+    /// How many. The caller has `work`.
     pub(crate) fn forget_empty_series(&self, series: Vec<SeriesNumber>) -> Result<u64> {
         // Forms that are not written yet are new, and have rows in the head.
         let manifest = Arc::clone(&self.state().manifest);
@@ -32,7 +33,8 @@ impl StoreInner {
             written.map(|number| index.id(number)).collect()
         };
         let mut empty: HashSet<SeriesId> = ids.into_iter().collect();
-        // Parts change under `work` only: until here nobody has to wait. The newest have most of what is live.
+        // Parts change under `work` only: until here nobody has to wait. The newest have most of
+        // what is live.
         for &number in manifest.parts.keys().rev() {
             if empty.is_empty() {
                 return Ok(0);
@@ -73,8 +75,8 @@ impl StoreInner {
         Ok(numbers.len() as u64)
     }
 
-    /// Series that a selector picks among those that have no rows any more, each once, in no order: what the
-    /// file of series remembers, which is read anew.
+    /// Series that a selector picks among those that have no rows any more, each once, in no order:
+    /// what the file of series remembers, which is read anew.
     pub(crate) fn select_deleted(&self, selector: &Selector) -> Result<Vec<Series>> {
         let mut keys: HashMap<SeriesId, Vec<u8>> = HashMap::new();
         let mut deleted: HashMap<SeriesId, Series> = HashMap::new();

@@ -10,9 +10,9 @@ use crate::row::Row;
 
 /// What happened up to each of some readings, which are in order.
 ///
-/// A reading that says since when it counts and begins after the reading before it began anew, as does one
-/// that has less in it: it counts whole. Of a first reading that does not say since when it counts nothing is
-/// known but that it was there, and it yields nothing.
+/// A reading that says since when it counts and begins after the reading before it began anew, as
+/// does one that has less in it: it counts whole. Of a first reading that does not say since when
+/// it counts nothing is known but that it was there, and it yields nothing.
 pub(crate) fn deltas<T: CumulativeValue>(readings: &[Row<T>]) -> Vec<Row<T>> {
     let mut before: Option<&Row<T>> = None;
     let mut deltas = Vec::with_capacity(readings.len());

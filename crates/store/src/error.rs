@@ -55,7 +55,8 @@ pub enum Error {
         dir: PathBuf,
     },
     /// The manifest and the copy before it are both damaged.
-    #[error("{}: {reason}, nor is its copy whole; put one of them back, or make a store of a snapshot with `topdeck store restore`", path.display())]
+    #[error("{}: {reason}, nor is its copy whole; put one of them back, or make a store of a \
+             snapshot with `topdeck store restore`", path.display())]
     Manifest {
         /// The file.
         path: PathBuf,
@@ -71,7 +72,8 @@ pub enum Error {
         reason: String,
     },
     /// The journal beside the store is another one than the store was fed from.
-    #[error("{}: this journal is number {found:032x}, the store was fed from {expected:032x}; put the right one back, or restore store and journal together", dir.display())]
+    #[error("{}: this journal is number {found:032x}, the store was fed from {expected:032x}; put \
+             the right one back, or restore store and journal together", dir.display())]
     WrongJournal {
         /// The journal's folder.
         dir: PathBuf,
@@ -133,7 +135,8 @@ pub enum Error {
     },
     /// A piece of maintenance panicked: topdeck has a defect there. The rest is kept in order.
     #[error(
-        "{action} met a defect of topdeck and is tried again in {seconds} s; please report it: {message}"
+        "{action} met a defect of topdeck and is tried again in {seconds} s; please report it: \
+         {message}"
     )]
     MaintenancePanicked {
         /// What was being done, and to what.

@@ -16,8 +16,8 @@ use crate::error::Result;
 use crate::manifest::PartInfo;
 use crate::row::{Predecessor, Rows};
 
-/// Reads a chunk and compares its checksum and what it is. What is damaged is a gap; what cannot be read now is
-/// an error, for it may be there the next time.
+/// Reads a chunk and compares its checksum and what it is. What is damaged is a gap; what cannot be
+/// read now is an error, for it may be there the next time.
 pub(crate) fn read(
     part: &dyn Part,
     place: &ChunkLocation,
@@ -45,8 +45,8 @@ pub(crate) fn missing_chunk(part: &dyn Part, place: &ChunkLocation, why: &str) -
     }
 }
 
-/// Rows that a part should have and that nobody can find, its index being damaged with them: whose they are is
-/// not known.
+/// Rows that a part should have and that nobody can find, its index being damaged with them: whose
+/// they are is not known.
 pub(crate) fn missing_rows(part: &dyn Part, info: &PartInfo) -> Result<Option<Gap>> {
     let damage = part.damage()?;
     if damage.is_empty() {

@@ -21,8 +21,9 @@ pub struct TimeGrid {
 }
 
 impl TimeGrid {
-    /// Of at least `columns` columns over a stretch of time: the least step that is a whole number of minutes
-    /// (or seconds, of short stretches) and needs no more, beginning at or before the start.
+    /// Of at least `columns` columns over a stretch of time: the least step that is a whole number
+    /// of minutes (or seconds, of short stretches) and needs no more, beginning at or before the
+    /// start.
     pub fn covering(range: Range<i64>, columns: u64) -> TimeGrid {
         // The ends of time are farther apart than a number of nanoseconds can say.
         let until_end =
@@ -39,7 +40,8 @@ impl TimeGrid {
         TimeGrid { start, step, columns: until_end(start).div_ceil(step as u64) }
     }
 
-    /// The stretch of a column. What ended within it, its last nanosecond before its end, belongs to it.
+    /// The stretch of a column. What ended within it, its last nanosecond before its end, belongs
+    /// to it.
     pub fn column(&self, at: u64) -> Range<i64> {
         // From one end of time to the other it is farther than an `i64` can say.
         let moment = |at: i128| {
@@ -67,7 +69,8 @@ pub(crate) fn overlap_share(stretch: &Range<i64>, range: &Range<i64>) -> f64 {
 /// A piece of time and the column that it belongs to.
 pub(crate) type ColumnRun = (Range<i64>, usize);
 
-/// For each resolution the pieces of columns that are whole slots of it and of no coarser one, by time.
+/// For each resolution the pieces of columns that are whole slots of it and of no coarser one, by
+/// time.
 pub(crate) fn plan(columns: &[Range<i64>]) -> [Vec<ColumnRun>; 5] {
     let mut plan: [Vec<ColumnRun>; 5] = Default::default();
     for (at, column) in columns.iter().enumerate() {

@@ -1,12 +1,14 @@
 //! Series index and selection. In memory, for one store.
 //!
-//! A series is known by a [`Number`]. Its canonical form stands in one place, and every text of the index (names,
-//! values) is a place in the form of a series that has it. For each value of each label there are the numbers of the
-//! series that have it, ascending. A series that is deleted leaves its number, which nobody gets again.
+//! A series is known by a [`Number`]. Its canonical form stands in one place, and every text of the
+//! index (names, values) is a place in the form of a series that has it. For each value of each
+//! label there are the numbers of the series that have it, ascending. A series that is deleted
+//! leaves its number, which nobody gets again.
 //!
-//! Memory, with six labels and forms of some 150 bytes: 235 bytes a series where labels have up to 10,000 values, 323
-//! where two of them are different for each series, at a million series; up to 387 just after tables have grown.
-//! `soak_a_million_series_fit` measures it by the allocator, and prints what selections take.
+//! Memory, with six labels and forms of some 150 bytes: 235 bytes a series where labels have up to
+//! 10,000 values, 323 where two of them are different for each series, at a million series; up to
+//! 387 just after tables have grown. `soak_a_million_series_fit` measures it by the allocator, and
+//! prints what selections take.
 
 #![cfg_attr(
     not(test),
@@ -74,7 +76,8 @@ pub enum CardinalityError {
     /// Not a canonical form. Who sent it is to blame.
     #[error(transparent)]
     InvalidKey(#[from] model::Error),
-    /// Two forms of one hash, which nobody can make: what is stored was damaged, or the hash is broken.
+    /// Two forms of one hash, which nobody can make: what is stored was damaged, or the hash is
+    /// broken.
     #[error("{new} has the id {id}, which is that of {existing}; rename one of them")]
     SameId {
         /// Of both.
@@ -112,8 +115,8 @@ pub enum CardinalityError {
     },
     /// [`Limits::series_per_metric_max`].
     #[error(
-        "cannot store a new series of metric {metric}: series limit of a metric and a producer ({max}) reached; \
-         leave out a label with many values, or raise [store] max_metric_series"
+        "cannot store a new series of metric {metric}: series limit of a metric and a producer \
+         ({max}) reached; leave out a label with many values, or raise [store] max_metric_series"
     )]
     SeriesPerMetric {
         /// Its name.
@@ -125,9 +128,9 @@ pub enum CardinalityError {
     },
     /// [`Limits::values_per_label_max`].
     #[error(
-        "cannot store a new value of label {label} of metric {metric}: value limit of a label and a producer \
-         ({max}) reached; leave the label out if each request, user or session has its own value, or raise \
-         [store] max_label_values"
+        "cannot store a new value of label {label} of metric {metric}: value limit of a label and \
+         a producer ({max}) reached; leave the label out if each request, user or session has its \
+         own value, or raise [store] max_label_values"
     )]
     ValuesPerLabel {
         /// Of the series that was refused.
@@ -188,8 +191,9 @@ impl SeriesIndex {
         }
     }
 
-    /// The number of the series of that form, which is taken in as one of `producer` if it was not known, beyond any
-    /// limit: what the journal holds was admitted, and perhaps under other limits.
+    /// The number of the series of that form, which is taken in as one of `producer` if it was not
+    /// known, beyond any limit: what the journal holds was admitted, and perhaps under other
+    /// limits.
     pub(crate) fn insert(
         &mut self,
         form: &[u8],
@@ -381,8 +385,8 @@ impl SeriesIndex {
         self.owners.producer(self.keys.owner(number.0))
     }
 
-    /// Takes series out. Their numbers stay theirs, and [`Self::id`] still answers for them; values of labels that only
-    /// they had are free. Looks at every value of every label.
+    /// Takes series out. Their numbers stay theirs, and [`Self::id`] still answers for them; values
+    /// of labels that only they had are free. Looks at every value of every label.
     pub(crate) fn delete(&mut self, numbers: &[SeriesNumber]) {
         let mut is_deleted = vec![false; self.len()];
         for number in numbers.iter().filter(|number| self.keys.is_live(number.0)) {

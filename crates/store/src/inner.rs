@@ -1,10 +1,10 @@
 //! State of an open store, its locks, and its open parts.
 //!
-//! Locks, in the order in which they are taken: `work` (who changes parts), `admission` (who appends
-//! to the journal shares it, who deletes series has it alone), `feed` (who reads the journal),
-//! `state`, a head, the index, `producers` (whose batches were read), `quarantine`. Only who has
-//! `feed` changes the producers, so that with it the position and they are of one moment; an
-//! acknowledgement looks at them without it, and waits for nobody who reads.
+//! Locks, in the order in which they are taken: `work` (who changes parts), `admission` (who
+//! appends to the journal shares it, who deletes series has it alone), `feed` (who reads the
+//! journal), `state`, a head, the index, `producers` (whose batches were read), `quarantine`. Only
+//! who has `feed` changes the producers, so that with it the position and they are of one moment;
+//! an acknowledgement looks at them without it, and waits for nobody who reads.
 
 #![cfg_attr(
     not(test),
@@ -47,7 +47,8 @@ pub(crate) struct StoreInner {
     pub(crate) stored_keys: AtomicU64,
     /// Held while more are appended.
     pub(crate) keys_lock: Mutex<()>,
-    /// Between the look at the index and the append: a series that a batch names by number must not go meanwhile.
+    /// Between the look at the index and the append: a series that a batch names by number must not
+    /// go meanwhile.
     pub(crate) admission: RwLock<()>,
     /// Deleted series that batches in the journal may still name by number.
     pub(crate) deleted_keys: Mutex<DeletedSeriesKeys>,

@@ -61,8 +61,8 @@ const FROM: &str = ", from position ";
 const ON: &str = " on";
 
 impl Store {
-    /// How far the journal was read, after reading all of it that there is, and what of it could not be taken in:
-    /// a gap for each record, as long as gaps are not joined.
+    /// How far the journal was read, after reading all of it that there is, and what of it could
+    /// not be taken in: a gap for each record, as long as gaps are not joined.
     pub fn ingest_progress(&self) -> Result<IngestProgress> {
         let inner = self.inner();
         inner.catch_up()?;
@@ -124,7 +124,8 @@ impl StoreInner {
         self.read_batch(usize::MAX).map(|_| ())
     }
 
-    /// Reads the journal until there is no more, or rows in memory take so many bytes; whether there is more.
+    /// Reads the journal until there is no more, or rows in memory take so many bytes; whether
+    /// there is more.
     pub(crate) fn read_batch(&self, bytes_max: usize) -> Result<bool> {
         let mut feed = lock(&self.feed);
         loop {
@@ -149,7 +150,8 @@ impl StoreInner {
         let unread = self.unread_bytes.load(Ordering::Relaxed);
         while self.count_head_bytes() < bytes_max {
             let Some(item) = feed.next()? else {
-                // What was appended meanwhile may have been read too: it counts as unread until the next time.
+                // What was appended meanwhile may have been read too: it counts as unread until the
+                // next time.
                 self.unread_bytes.fetch_sub(unread, Ordering::Relaxed);
                 return Ok(Ok(false));
             };
@@ -210,9 +212,9 @@ impl StoreInner {
         }
     }
 
-    /// Puts in the place of the head one with only what is durable in the journal, and the feed behind it. A journal
-    /// without room for what it has in memory gives room when what it has on disk is sealed: the rows that leave the
-    /// head here are read again by whoever reads on.
+    /// Puts in the place of the head one with only what is durable in the journal, and the feed
+    /// behind it. A journal without room for what it has in memory gives room when what it has on
+    /// disk is sealed: the rows that leave the head here are read again by whoever reads on.
     pub(crate) fn rewind_feed(&self, feed: &mut Subscriber) -> Result<()> {
         let manifest = Arc::clone(&self.state().manifest);
         let (mut head, mut producers) = (Head::default(), manifest.producers.clone());
@@ -344,8 +346,8 @@ impl StoreInner {
         }
     }
 
-    /// Takes rows in. Of series that cannot be taken the others are; how many samples were not, if that is known, and
-    /// why the first was not.
+    /// Takes rows in. Of series that cannot be taken the others are; how many samples were not, if
+    /// that is known, and why the first was not.
     fn apply(
         &self,
         head: &mut Head,

@@ -1,9 +1,9 @@
 //! Time-series store for histograms: exact merge, rollups.
 //!
-//! The way in: [`Store::ingest`] puts a [`model::Batch`] into the journal and acknowledges it; the *head* reads
-//! it from there. The head is sealed into *parts*, which are never changed: rows of a series are *chunks* with a
-//! checksum each. One *manifest* says which parts count, and up to where the journal is in them. Days that are
-//! over are rolled up, exactly.
+//! The way in: [`Store::ingest`] puts a [`model::Batch`] into the journal and acknowledges it; the
+//! *head* reads it from there. The head is sealed into *parts*, which are never changed: rows of a
+//! series are *chunks* with a checksum each. One *manifest* says which parts count, and up to where
+//! the journal is in them. Days that are over are rolled up, exactly.
 //!
 //! The way out: a [`View`] is what can be read at one moment.
 #![forbid(unsafe_code)]
@@ -75,13 +75,15 @@ pub mod layout {
     };
 }
 
-/// The parsers below checksums, for fuzzing: a checksum keeps a fuzzer out, and a bug of a writer in.
+/// The parsers below checksums, for fuzzing: a checksum keeps a fuzzer out, and a bug of a writer
+/// in.
 #[doc(hidden)]
 pub mod fuzzing {
     use crate::chunk::{self, HEADER_BYTES};
     use crate::manifest::Manifest;
 
-    /// Reads any bytes as a chunk, once magic, version, length and checksum are put right: how many rows it has.
+    /// Reads any bytes as a chunk, once magic, version, length and checksum are put right: how many
+    /// rows it has.
     pub fn chunk(bytes: &[u8]) -> Option<usize> {
         if bytes.len() < HEADER_BYTES {
             return None;
@@ -94,7 +96,8 @@ pub mod fuzzing {
         Some(rows)
     }
 
-    /// Reads any bytes as a manifest, once its checksum is put right. What is read is read again as it is written.
+    /// Reads any bytes as a manifest, once its checksum is put right. What is read is read again as
+    /// it is written.
     pub fn manifest(text: &[u8]) -> bool {
         let checksum = format!("checksum {:08x}\n", crc32c::crc32c(text));
         let Ok(manifest) = Manifest::read(&[text, checksum.as_bytes()].concat()) else {

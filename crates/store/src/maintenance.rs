@@ -1,4 +1,5 @@
-//! Maintenance: sealing, rollups, compaction, retention and scrub, in their order, and their thread.
+//! Maintenance: sealing, rollups, compaction, retention and scrub, in their order, and their
+//! thread.
 
 #![cfg_attr(
     not(test),
@@ -37,7 +38,8 @@ impl StoreInner {
                 Err(error) => return Err(error),
             }
         }
-        // What stands in the way of one, such as a part that cannot be read, is no reason to leave the others.
+        // What stands in the way of one, such as a part that cannot be read, is no reason to leave
+        // the others.
         let done = [self.run_due_rollups(), self.compact_parts(), self.drop_expired()];
         self.remove_unreferenced();
         if matches!(done[2], Ok(true)) {
@@ -114,7 +116,8 @@ impl StoreInner {
             let elapsed = now.duration_since(looked);
             looked = now;
             self.scrub_step_or_skip(&mut round, elapsed);
-            // Not at every batch: the head is read by whoever asks, this only keeps it from falling far behind.
+            // Not at every batch: the head is read by whoever asks, this only keeps it from falling
+            // far behind.
             std::thread::sleep(PAUSE);
             let woken = lock(&self.wake.0);
             let waited = self.wake.1.wait_timeout_while(woken, IDLE_PAUSE, |woken| !*woken);
@@ -142,8 +145,8 @@ mod tests {
         let panics =
             || store.inner().run_guarded("rolling up day 7", || panic!("a count overflows"));
         let error = panics().unwrap_err().to_string();
-        let expected = "rolling up day 7 met a defect of topdeck and is tried again in 60 s; please report it: \
-                        a count overflows";
+        let expected = "rolling up day 7 met a defect of topdeck and is tried again in 60 s; \
+                        please report it: a count overflows";
         assert_eq!(error, expected);
         assert!(!panics().unwrap(), "it is left alone");
         assert!(store.inner().run_guarded("rolling up day 8", || Ok(true)).unwrap());

@@ -15,12 +15,12 @@
 //! gap START END PRODUCER LOST REASON
 //! checksum CRC                      CRC-32C of all lines before, 8 hexadecimal digits
 //! ```
-//! Numbers are decimal, ids hexadecimal, times and durations ns; `-` stands for what is not known, not
-//! limited or empty. `COVERS` is what a rollup was made of: for each day its number since the epoch, a colon, and
-//! numbers of base parts and ranges of them with commas between; days have semicolons between.
-//! `DROPPED` is `dropped` where a rule by selector took rows of some series out of the part's days.
-//! Version 1 has no `DROPPED`: there, a rollup counts as such if a rule limits its resolution.
-//! `docs/formats/manifest.md` says the same to a stranger.
+//! Numbers are decimal, ids hexadecimal, times and durations ns; `-` stands for what is not known,
+//! not limited or empty. `COVERS` is what a rollup was made of: for each day its number since the
+//! epoch, a colon, and numbers of base parts and ranges of them with commas between; days have
+//! semicolons between. `DROPPED` is `dropped` where a rule by selector took rows of some series out
+//! of the part's days. Version 1 has no `DROPPED`: there, a rollup counts as such if a rule limits
+//! its resolution. `docs/formats/manifest.md` says the same to a stranger.
 
 #![cfg_attr(
     not(test),
@@ -127,8 +127,8 @@ pub struct PartInfo {
     pub has_dropped_series: bool,
 }
 
-/// What a rollup was made of: numbers of base parts, by the start of their day. They stay after the parts
-/// are gone, so that it is known whether a day can be rolled up anew.
+/// What a rollup was made of: numbers of base parts, by the start of their day. They stay after the
+/// parts are gone, so that it is known whether a day can be rolled up anew.
 pub type SourceParts = BTreeMap<i64, BTreeSet<u64>>;
 
 impl PartInfo {
@@ -154,8 +154,8 @@ pub(crate) fn generation(bytes: &[u8]) -> Option<u64> {
     Manifest::read(bytes).ok().map(|manifest| manifest.generation)
 }
 
-/// The version of a manifest that this program does not read; `None` also of one whose checksum is wrong, for then
-/// the version may be.
+/// The version of a manifest that this program does not read; `None` also of one whose checksum is
+/// wrong, for then the version may be.
 pub(crate) fn other_version(bytes: &[u8]) -> Option<u32> {
     let text = std::str::from_utf8(bytes).ok()?;
     let version = version(text).filter(|&version| !is_read(version))?;
@@ -249,7 +249,8 @@ impl Manifest {
             return Err(format!("has version {version}, this topdeck reads version {VERSION}"));
         }
         let (body, last) = split_last_line(text);
-        // As text: a number may be written in several ways, a flipped bit changes the case of a digit.
+        // As text: a number may be written in several ways, a flipped bit changes the case of a
+        // digit.
         if last != checksum_line(body) {
             return Err("its checksum does not match".to_owned());
         }
@@ -360,8 +361,9 @@ impl Manifest {
         });
     }
 
-    /// Remembers a gap; of very many, neighbours of one producer and reason become one. If that does not help, of one
-    /// kind of reason: first those of the producer that has most, so that others' stay as they are.
+    /// Remembers a gap; of very many, neighbours of one producer and reason become one. If that
+    /// does not help, of one kind of reason: first those of the producer that has most, so that
+    /// others' stay as they are.
     pub(crate) fn add_gap(&mut self, gap: Gap) {
         if self.gaps.contains(&gap) {
             return;

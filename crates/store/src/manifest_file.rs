@@ -5,8 +5,8 @@
 //! DIR/lock                          empty: its lock says that the store is open
 //! DIR/journal/                      the journal that feeds the store
 //! ```
-//! Both copies of the manifest are written by renaming, one after the other; only then are parts removed that
-//! it no longer names.
+//! Both copies of the manifest are written by renaming, one after the other; only then are parts
+//! removed that it no longer names.
 
 #![cfg_attr(
     not(test),
@@ -40,8 +40,9 @@ impl ManifestFile {
     pub(crate) fn open(disk: Arc<dyn Disk>, dir: &Path) -> Result<ManifestFile> {
         let parts = dir.join("parts");
         disk.create_dir(&parts).io_context("create", &parts)?;
-        // A folder that was missing needs a sync of the one above it, also when it was made by somebody who was
-        // killed before that. What one may not read, one cannot have made folders in.
+        // A folder that was missing needs a sync of the one above it, also when it was made by
+        // somebody who was killed before that. What one may not read, one cannot have made folders
+        // in.
         for above in parts.ancestors().skip(1) {
             // A relative path of one name has the empty path above it.
             let above = if above.as_os_str().is_empty() { Path::new(".") } else { above };
@@ -94,7 +95,8 @@ impl ManifestFile {
 
     /// Replaces the manifest, durably and at once.
     pub(crate) fn replace(&self, bytes: &[u8]) -> Result<()> {
-        // Both are whole before the first takes its place: a full disk is met before anything has changed.
+        // Both are whole before the first takes its place: a full disk is met before anything has
+        // changed.
         let new = [false, true].map(|copy| {
             let path = self.path(copy);
             let mut name = path.clone().into_os_string();

@@ -7,7 +7,8 @@
 //!     12     8  number   the part's
 //!     20     4  checksum CRC-32C of the 20 bytes before
 //! ```
-//! Then chunks, each as in `chunk.rs`, next to each other; the forms; the index; and the footer, 52 bytes:
+//! Then chunks, each as in `chunk.rs`, next to each other; the forms; the index; and the footer, 52
+//! bytes:
 //!
 //! ```text
 //! forms     zstd of each series' form as length and bytes, by ascending id
@@ -302,7 +303,8 @@ impl FilePart {
         Ok(forms.map_err(|error| format!("the forms of its series cannot be unpacked: {error}")))
     }
 
-    /// Finds chunks without an index: from the front, and behind whatever is no chunk at the next magic.
+    /// Finds chunks without an index: from the front, and behind whatever is no chunk at the next
+    /// magic.
     fn scan_for_chunks(&self) -> Result<Vec<ChunkLocation>> {
         const WINDOW: usize = 1 << 20;
         let mut places = Vec::new();

@@ -1,8 +1,9 @@
 //! Point-in-time histograms: deduplication and conflicts.
 //!
-//! Windows of different senders add up. Two histograms of one moment do not: the second is the same one, sent
-//! again because the sender saw no answer, or contradicts the first. So it is looked for before a row is added,
-//! in memory and in the parts of the base. Once its rows are dropped, a histogram that is sent again is a new one.
+//! Windows of different senders add up. Two histograms of one moment do not: the second is the same
+//! one, sent again because the sender saw no answer, or contradicts the first. So it is looked for
+//! before a row is added, in memory and in the parts of the base. Once its rows are dropped, a
+//! histogram that is sent again is a new one.
 
 #![cfg_attr(
     not(test),
@@ -59,7 +60,8 @@ impl<'a> PointLookup<'a> {
         PointLookup { inner, closed, manifest, base_end: None, last: None }
     }
 
-    /// Compares a point-in-time histogram with what its series has at that moment, in `head` and elsewhere.
+    /// Compares a point-in-time histogram with what its series has at that moment, in `head` and
+    /// elsewhere.
     pub(crate) fn compare(
         &mut self,
         head: &Head,

@@ -63,9 +63,9 @@ impl Resolution {
         at.checked_sub(1).map(|at| Resolution::ALL[at])
     }
 
-    /// Nanoseconds of a partition: no part reaches from one into another. Each is a divisor or a multiple
-    /// of a day. A chunk is then some hundred rows: at one sample a minute 360 of the base, 288 of five
-    /// minutes, 720 of an hour.
+    /// Nanoseconds of a partition: no part reaches from one into another. Each is a divisor or a
+    /// multiple of a day. A chunk is then some hundred rows: at one sample a minute 360 of the
+    /// base, 288 of five minutes, 720 of an hour.
     pub(crate) fn partition(self) -> i64 {
         match self {
             Resolution::Base => 6 * HOUR,
@@ -106,8 +106,9 @@ impl fmt::Display for Resolution {
     }
 }
 
-/// The slot of length `period` that a sample which ended at `end` belongs to, as its start: the one that has
-/// the last nanosecond before the end, so that what ended on the hour belongs to the hour before.
+/// The slot of length `period` that a sample which ended at `end` belongs to, as its start: the one
+/// that has the last nanosecond before the end, so that what ended on the hour belongs to the hour
+/// before.
 pub(crate) fn slot(end: i64, period: i64) -> i64 {
     let last = end.saturating_sub(1);
     last.saturating_sub(last.rem_euclid(period))

@@ -28,7 +28,8 @@ pub struct DeletionResult {
     pub rows: u64,
     /// Rows of rollups that are gone although the rows they were made of had gone before.
     pub rollup_rows: u64,
-    /// Rows of rollups that stay, because they reach beyond the range and what they were made of is gone.
+    /// Rows of rollups that stay, because they reach beyond the range and what they were made of is
+    /// gone.
     pub retained_rows: u64,
     /// Series of which nothing is left: they count for no limit any more.
     pub series: u64,
@@ -64,8 +65,8 @@ impl StoreInner {
             let is_old = |rule: &&RetentionRule| {
                 rule.duration.is_some_and(|ns| part.end.saturating_add(ns) <= self.now())
             };
-            // A day goes from the base only when all of it is in the rollups, and all of the next that there is:
-            // its first step begins with the last reading of this one.
+            // A day goes from the base only when all of it is in the rollups, and all of the next
+            // that there is: its first step begins with the last reading of this one.
             let waits = part.resolution == Resolution::Base
                 && [part.day(), part.day().saturating_add(DAY)]
                     .iter()
@@ -84,7 +85,8 @@ impl StoreInner {
     }
 
     fn drop_expired_rows(&self, info: &PartInfo, keep: &[RetentionRule]) -> Result<bool> {
-        // It may have been made anew for the sake of another part, and is then looked at the next time.
+        // It may have been made anew for the sake of another part, and is then looked at the next
+        // time.
         let is_there = || self.state().manifest.parts.contains_key(&info.number);
         if !is_there() {
             return Ok(true);
@@ -205,7 +207,8 @@ impl StoreInner {
         self.rollup_days(&mut change, &days, Some(&keep), &mut gaps)?;
         let mut renumbered = Vec::new();
         if !before.has_all_sources(day) {
-            // The rollups of this day cannot be made anew: what is in them is taken out of the base alone.
+            // The rollups of this day cannot be made anew: what is in them is taken out of the base
+            // alone.
             for info in before.base_parts().filter(|part| part.day() == day) {
                 if before.is_covered(Resolution::Day, day, info.number) {
                     renumbered.push((

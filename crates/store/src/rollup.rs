@@ -1,7 +1,8 @@
 //! Rollups: 1m, 5m, 1h, 1d, exact sums of base rows.
 //!
-//! A day (UTC) is rolled up when it is over, out of all its parts of the base, in one commit. A part of the
-//! base that comes later is read beside the rollup until the day is rolled up anew; both ways count the same.
+//! A day (UTC) is rolled up when it is over, out of all its parts of the base, in one commit. A
+//! part of the base that comes later is read beside the rollup until the day is rolled up anew;
+//! both ways count the same.
 
 #![cfg_attr(
     not(test),
@@ -65,8 +66,9 @@ impl StoreInner {
         change.commit(|manifest| gaps.into_iter().for_each(|gap| manifest.add_gap(gap)))
     }
 
-    /// The day, and those whose first step began with a reading that is now another one: of a series that has
-    /// new rows, or of `changed`. Of those days too all new rows are rolled up, so they are asked the same.
+    /// The day, and those whose first step began with a reading that is now another one: of a
+    /// series that has new rows, or of `changed`. Of those days too all new rows are rolled up, so
+    /// they are asked the same.
     pub(crate) fn rollup_queue(
         &self,
         manifest: &Manifest,
@@ -187,8 +189,8 @@ impl StoreInner {
         change.add(writing, covers).map(|_| ())
     }
 
-    /// The series of some parts, by id. Rows of a series that is not known, its form being damaged everywhere,
-    /// are of no use to anybody: they become gaps.
+    /// The series of some parts, by id. Rows of a series that is not known, its form being damaged
+    /// everywhere, are of no use to anybody: they become gaps.
     pub(crate) fn series_in(
         &self,
         parts: &[Arc<dyn Part>],
@@ -394,7 +396,8 @@ impl<'a> RewrittenDay<'a> {
     }
 }
 
-/// Readings of a day whose other readings are gone: between which of them they lie is not known any more.
+/// Readings of a day whose other readings are gone: between which of them they lie is not known any
+/// more.
 pub(crate) fn late_gap(series: &Series, rows: &Rows) -> Option<Gap> {
     let times = rows.times();
     let (start, end) =
@@ -402,7 +405,8 @@ pub(crate) fn late_gap(series: &Series, rows: &Rows) -> Option<Gap> {
     // A reading belongs to the nanosecond before it.
     let (start, lost) = (start.saturating_sub(1), Some(times.len() as u64));
     let reason = format!(
-        "readings of series {series} came after those of their day were dropped, and are in no rollup"
+        "readings of series {series} came after those of their day were dropped, and are in no \
+         rollup"
     );
     Some(Gap { start, end, producer: None, lost, reason })
 }

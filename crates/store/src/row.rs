@@ -246,8 +246,9 @@ impl Rows {
         }
     }
 
-    /// Sorts by time and makes one of what belongs together: counts of the same stretch add up, of two values
-    /// that cannot both be true the greater stays. The order in which rows came does not show.
+    /// Sorts by time and makes one of what belongs together: counts of the same stretch add up, of
+    /// two values that cannot both be true the greater stays. The order in which rows came does not
+    /// show.
     pub(crate) fn normalize(&mut self, kind: SeriesKind) {
         let adds = kind == SeriesKind::Counter(Temporality::Delta);
         match self {
@@ -294,8 +295,8 @@ impl Rows {
     }
 }
 
-/// Adds a histogram to another, if their grids nest. One without values leaves no trace: not its coarser grid
-/// either, which would show in rollups only.
+/// Adds a histogram to another, if their grids nest. One without values leaves no trace: not its
+/// coarser grid either, which would show in rollups only.
 pub(crate) fn merge_into(held: &mut Histogram, more: &Histogram) -> bool {
     let is_nothing = |histogram: &Histogram| histogram.is_empty() && histogram.nan_count() == 0;
     if is_nothing(more) {
@@ -308,7 +309,8 @@ pub(crate) fn merge_into(held: &mut Histogram, more: &Histogram) -> bool {
     held.merge(more).is_ok()
 }
 
-/// What decides between two readings of one cumulative histogram at one time: the one that has seen more.
+/// What decides between two readings of one cumulative histogram at one time: the one that has seen
+/// more.
 fn rank(histogram: &Histogram) -> (u64, Vec<u8>) {
     let mut bytes = Vec::new();
     hist::codec::frame::encode(histogram, Default::default(), &mut bytes);

@@ -42,8 +42,8 @@ impl StoreInner {
         Ok(true)
     }
 
-    /// Seals what was read of the journal, and what could not be sealed before. Of a journal that is full, what is
-    /// durable: it may be full because that is not sealed. The caller has `work`.
+    /// Seals what was read of the journal, and what could not be sealed before. Of a journal that
+    /// is full, what is durable: it may be full because that is not sealed. The caller has `work`.
     pub(crate) fn seal_read(&self) -> Result<SealResult> {
         self.check_running()?;
         let changed = self.state().sealing_head.is_some();
@@ -91,7 +91,8 @@ impl StoreInner {
         }
     }
 
-    /// What a part contains must never be given anew by the journal: it is durable when the head is closed.
+    /// What a part contains must never be given anew by the journal: it is durable when the head is
+    /// closed.
     fn seal_closed(&self) -> Result<()> {
         let Some(sealing) = self.state().sealing_head.clone() else { return Ok(()) };
         let head = sealing.head.read().unwrap_or_else(PoisonError::into_inner);
@@ -115,8 +116,8 @@ impl StoreInner {
         Ok(())
     }
 
-    /// Reads the journal until there is no more, sealing whenever rows in memory take as much as they may; whether
-    /// anything was sealed. The caller has `work`.
+    /// Reads the journal until there is no more, sealing whenever rows in memory take as much as
+    /// they may; whether anything was sealed. The caller has `work`.
     pub(crate) fn drain_journal(&self) -> Result<bool> {
         let mut sealed = false;
         while self.read_batch(self.options.head_bytes_max.max(1))? {

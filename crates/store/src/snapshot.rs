@@ -33,8 +33,8 @@ pub struct SnapshotInfo {
 }
 
 impl Store {
-    /// Writes what the store consists of now into a new folder, of the same file system if it is to take no room:
-    /// everything that was acknowledged before is in it.
+    /// Writes what the store consists of now into a new folder, of the same file system if it is to
+    /// take no room: everything that was acknowledged before is in it.
     pub fn snapshot(&self, disk: &Arc<dyn Disk>, to: &Path) -> Result<SnapshotInfo> {
         let inner = self.inner();
         let _work = lock(&inner.work);

@@ -48,7 +48,8 @@ impl Store {
     pub fn create(disk: &Arc<dyn Disk>, dir: &Path, settings: &journal::Settings) -> Result<()> {
         let manifest_file = ManifestFile::open(Arc::clone(disk), dir)?;
         let storage = LocalBackend::new(Arc::clone(disk), dir);
-        // Parts without a manifest are what is left of one that was damaged: nothing may be made over them.
+        // Parts without a manifest are what is left of one that was damaged: nothing may be made
+        // over them.
         if ManifestFile::exists(&**disk, dir)? || !storage.part_numbers()?.is_empty() {
             return Err(Error::AlreadyExists { dir: dir.to_owned() });
         }
@@ -64,8 +65,8 @@ impl Store {
         Store::open_with_storage(disk, dir, storage, options)
     }
 
-    /// Opens a store whose parts and series lie in another storage than its folder, which has its manifest, its
-    /// journal and its quarantine. It is created as any other.
+    /// Opens a store whose parts and series lie in another storage than its folder, which has its
+    /// manifest, its journal and its quarantine. It is created as any other.
     pub fn open_with_storage(
         disk: Arc<dyn Disk>,
         dir: &Path,
@@ -84,7 +85,8 @@ impl Store {
             }
         }
         let (index, deleted) = SeriesIndex::load(&*storage, &manifest, options.limits, &mut notes)?;
-        // Of damaged forms that are in no part either nothing is left; the next new ones take their numbers.
+        // Of damaged forms that are in no part either nothing is left; the next new ones take their
+        // numbers.
         manifest.series = manifest.series.min(index.len() as u64);
 
         let supervisor = options.journal.supervisor.clone();
@@ -141,9 +143,9 @@ impl Store {
         Ok(Store { inner, thread })
     }
 
-    /// Takes a batch in, and answers when it has reached the level. With an identity, a repeat is recognised and
-    /// counted once, also after a restart. Series that are named by id only must be known; if one that is new is
-    /// beyond a limit, nothing of the batch is taken.
+    /// Takes a batch in, and answers when it has reached the level. With an identity, a repeat is
+    /// recognised and counted once, also after a restart. Series that are named by id only must be
+    /// known; if one that is new is beyond a limit, nothing of the batch is taken.
     pub fn ingest(
         &self,
         identity: Option<BatchIdentity>,
@@ -163,7 +165,8 @@ impl Store {
         self.inner.ingest(identity, batch, level)
     }
 
-    /// Takes a batch in whose new series were admitted ([`Store::admit`]): as [`Store::ingest`], beyond any limit.
+    /// Takes a batch in whose new series were admitted ([`Store::admit`]): as [`Store::ingest`],
+    /// beyond any limit.
     pub fn ingest_checked(
         &self,
         identity: Option<BatchIdentity>,
@@ -178,9 +181,10 @@ impl Store {
         self.inner.has_taken(identity)
     }
 
-    /// Whether a series of that form is known, or may be taken in as one of `producer`. `batch` has the new series that
-    /// came before it in the same batch, and then it too. Batches that are appended at the same time do not see one
-    /// another's new series: together they may be that much beyond a limit.
+    /// Whether a series of that form is known, or may be taken in as one of `producer`. `batch` has
+    /// the new series that came before it in the same batch, and then it too. Batches that are
+    /// appended at the same time do not see one another's new series: together they may be that
+    /// much beyond a limit.
     pub fn check_batch(&self, form: &[u8], producer: u64, batch: &mut NewSeries) -> Result<()> {
         self.inner.check_batch(form, Some(producer), batch)
     }
@@ -201,8 +205,8 @@ impl Store {
         Ok(ReadView::new(Arc::clone(&self.inner)))
     }
 
-    /// Does what is due: feeds, seals, rolls up, puts together, drops what is kept no longer. Says whether
-    /// anything changed on disk.
+    /// Does what is due: feeds, seals, rolls up, puts together, drops what is kept no longer. Says
+    /// whether anything changed on disk.
     pub fn maintain(&self) -> Result<bool> {
         self.inner.maintain()
     }
@@ -213,8 +217,8 @@ impl Store {
         self.inner.seal().map(|_| ())
     }
 
-    /// Replaces the rules by which rows are kept. The first rule that names a row's resolution and matches its
-    /// series counts; without one it is kept for ever.
+    /// Replaces the rules by which rows are kept. The first rule that names a row's resolution and
+    /// matches its series counts; without one it is kept for ever.
     pub fn set_retention(&self, keep: Vec<RetentionRule>) -> Result<()> {
         let _work = lock(&self.inner.work);
         if let Some(rule) = keep.iter().find(|rule| rule.duration.is_some_and(|ns| ns <= 0)) {
@@ -265,8 +269,8 @@ impl Store {
         &self.inner.journal
     }
 
-    /// Bytes of memory that rows in no part take, and about those that they will take which are only in the journal.
-    /// Costs nothing to ask.
+    /// Bytes of memory that rows in no part take, and about those that they will take which are
+    /// only in the journal. Costs nothing to ask.
     pub fn head_and_pending_bytes(&self) -> usize {
         let unread = self.inner.unread_bytes.load(Ordering::Relaxed);
         self.inner.head_bytes.load(Ordering::Relaxed).saturating_add(unread)
@@ -300,8 +304,8 @@ fn open_manifest(
     let (bytes, mut are_alike) = found;
     let manifest = Manifest::open(&bytes, dir)?;
     if !are_alike {
-        // A crash came between them, or one is damaged. Both say the same before parts go that one still
-        // names: it may be the only one some day.
+        // A crash came between them, or one is damaged. Both say the same before parts go that one
+        // still names: it may be the only one some day.
         let written = manifest_file.replace(&bytes);
         are_alike = written.is_ok();
         notes.push(match written {
@@ -402,7 +406,8 @@ impl StoreInner {
 
     fn check_batch(&self, form: &[u8], producer: Option<u64>, batch: &mut NewSeries) -> Result<()> {
         if !batch.is_current && self.index().number(&SeriesId::from_canonical_key(form)).is_none() {
-            // What was acknowledged and not read yet counts: otherwise limits hold nothing back while nobody asks.
+            // What was acknowledged and not read yet counts: otherwise limits hold nothing back
+            // while nobody asks.
             self.catch_up()?;
             batch.is_current = true;
         }
@@ -410,7 +415,8 @@ impl StoreInner {
         Ok(())
     }
 
-    /// Whether all series are known that a batch names by number, and its values are of their kinds.
+    /// Whether all series are known that a batch names by number, and its values are of their
+    /// kinds.
     fn check_known_series(&self, batch: &Batch) -> Result<()> {
         let mut is_current = false;
         let mut named: Option<SeriesNumber> = None;

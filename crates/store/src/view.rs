@@ -1,7 +1,7 @@
 //! Read view: consistent snapshot for queries.
 //!
-//! Every answer is made of rows as they came, or of exact rollups of them; which of the two does not show.
-//! What is known to be missing comes with the answer.
+//! Every answer is made of rows as they came, or of exact rollups of them; which of the two does
+//! not show. What is known to be missing comes with the answer.
 
 #![cfg_attr(
     not(test),
@@ -35,7 +35,8 @@ use crate::row::{NumberSummary, Row, Rows};
 
 use self::placement::{enclosing_range, overlaps};
 
-/// Columns that are worked on at a time; an answer of more is given in pieces, and takes no more memory.
+/// Columns that are worked on at a time; an answer of more is given in pieces, and takes no more
+/// memory.
 const COLUMNS_AT_ONCE: u64 = 1024;
 /// Columns of one answer at the most.
 pub const COLUMNS_MAX: u64 = 10_000_000;
@@ -89,8 +90,8 @@ impl ReadView {
         ReadView { inner, manifest, heads, dropped_days: OnceLock::new(), is_cancelled: None }
     }
 
-    /// Every read stops with [`Error::Over`] when this says so: it is asked at each part and series. Give it what the
-    /// question has.
+    /// Every read stops with [`Error::Over`] when this says so: it is asked at each part and
+    /// series. Give it what the question has.
     pub fn with_cancellation(self, is_over: Arc<dyn Fn() -> bool + Send + Sync>) -> ReadView {
         ReadView { is_cancelled: Some(is_over), ..self }
     }
@@ -110,14 +111,14 @@ impl ReadView {
         index.select(selector).into_iter().map(found).collect()
     }
 
-    /// The series that a selector picks among those that have no rows any more: they were deleted, or are kept no
-    /// longer. Reads the file of series: for messages.
+    /// The series that a selector picks among those that have no rows any more: they were deleted,
+    /// or are kept no longer. Reads the file of series: for messages.
     pub fn select_deleted(&self, selector: &Selector) -> Result<Vec<Series>> {
         self.inner.select_deleted(selector)
     }
 
-    /// Goes through the series that a selector picks until `each` says to stop, without holding all of them. How many
-    /// it picks in all.
+    /// Goes through the series that a selector picks until `each` says to stop, without holding all
+    /// of them. How many it picks in all.
     pub fn each_series(
         &self,
         selector: &Selector,
@@ -150,14 +151,14 @@ impl ReadView {
         self.rows_range(series, |_| 0)
     }
 
-    /// Which columns have all rows of some series: what was read at a moment, as what grows is, belongs to the
-    /// nanosecond before it.
+    /// Which columns have all rows of some series: what was read at a moment, as what grows is,
+    /// belongs to the nanosecond before it.
     pub fn complete_range(&self, series: &[SeriesEntryRef]) -> Result<Option<Range<i64>>> {
         self.rows_range(series, |kind| i64::from(kind != SeriesKind::Histogram(Temporality::Delta)))
     }
 
-    /// From when to when there are rows at all, as parts say without being read; where only rollups are left it is
-    /// whole days.
+    /// From when to when there are rows at all, as parts say without being read; where only rollups
+    /// are left it is whole days.
     pub fn part_range(&self) -> Option<Range<i64>> {
         let live: BTreeSet<u64> = self.manifest.base_parts().map(|part| part.number).collect();
         let says = |part: &&PartInfo| match part.resolution {
@@ -275,8 +276,8 @@ impl ReadView {
         })
     }
 
-    /// Numbers of some series of counts or gauges, put together, column by column; `None` where there are none.
-    /// Of cumulative counts it is the increase.
+    /// Numbers of some series of counts or gauges, put together, column by column; `None` where
+    /// there are none. Of cumulative counts it is the increase.
     pub fn numbers<'a>(
         &'a self,
         series: &[SeriesEntryRef],
@@ -388,8 +389,8 @@ impl ReadView {
     }
 }
 
-/// Whether the first row of a chunk of a rollup is a value of a moment. Of a chunk that cannot be read
-/// nobody knows; whoever reads its rows says so.
+/// Whether the first row of a chunk of a rollup is a value of a moment. Of a chunk that cannot be
+/// read nobody knows; whoever reads its rows says so.
 fn starts_with_point(part: &dyn Part, place: &ChunkLocation, kind: SeriesKind) -> bool {
     if place.start == place.end {
         return true;

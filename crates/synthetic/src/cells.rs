@@ -1,6 +1,7 @@
 //! Value cells: buckets of `LogLinear10` from 1 us to 100 s, in whole nanoseconds.
 //!
-//! A cell is a bucket. Only the bucket of 12 ms is two, so that the values at or below 12.3 ms are counted.
+//! A cell is a bucket. Only the bucket of 12 ms is two, so that the values at or below 12.3 ms are
+//! counted.
 
 use super::THRESHOLD_NS;
 

@@ -1,5 +1,6 @@
 //! Random numbers that are the same everywhere: splitmix64 (Steele, Lea and Flood, "Fast splittable
-//! pseudorandom number generators"), in whole numbers and in arithmetic that IEEE 754 rounds in one way.
+//! pseudorandom number generators"), in whole numbers and in arithmetic that IEEE 754 rounds in one
+//! way.
 
 /// A stream of random numbers.
 #[derive(Clone, Debug)]
@@ -25,7 +26,8 @@ impl KeyedRng {
         ((u128::from(self.next_u64()) * u128::from(end)) >> 64) as u64
     }
 
-    /// About normal with mean 0 and deviation 1: four even ones added up (Irwin and Hall), so within ±3.47.
+    /// About normal with mean 0 and deviation 1: four even ones added up (Irwin and Hall), so
+    /// within ±3.47.
     #[inline]
     pub(super) fn normal(&mut self) -> f64 {
         const MEAN: f64 = 2.0 * 65_535.0;

@@ -1,19 +1,23 @@
-//! Synthetic data sets A and B, for `topdeck gen` and the benchmarks, with exact expected statistics.
+//! Synthetic data sets A and B, for `topdeck gen` and the benchmarks, with exact expected
+//! statistics.
 //!
 //! * A: one series `disk_io_latency`, 10,080 one-minute histograms from 2026-11-09T00:00:00Z,
-//!   1,226,742,335 measurements in all. Disk I/O with five modes (85 us, 420 us, 7.5 ms, 60 ms, 1.9 s), a load
-//!   that rises and falls with the day, and incidents of 20 to 90 minutes in which modes grow or shift.
-//! * B: 1,000 series `http_request_duration` (40 endpoints on 25 hosts in two regions), 1,440 one-minute
-//!   histograms each from 2026-11-15T00:00:00Z, 1,361,435,848 measurements in all.
+//!   1,226,742,335 measurements in all. Disk I/O with five modes (85 us, 420 us, 7.5 ms, 60 ms, 1.9
+//!   s), a load that rises and falls with the day, and incidents of 20 to 90 minutes in which modes
+//!   grow or shift.
+//! * B: 1,000 series `http_request_duration` (40 endpoints on 25 hosts in two regions), 1,440
+//!   one-minute histograms each from 2026-11-15T00:00:00Z, 1,361,435,848 measurements in all.
 //!
-//! Values are whole nanoseconds from 1 us to 100 s, in delta histograms of the scheme `LogLinear10`. The values
-//! of a minute are drawn as counts of buckets; least and greatest value are then drawn inside their buckets and
-//! the sum between what the buckets allow, so that count, sum, minimum, maximum and the count at or below 12.3 ms
-//! are those of one definite set of values: the truth. [`ExpectedStats`] adds it up.
+//! Values are whole nanoseconds from 1 us to 100 s, in delta histograms of the scheme
+//! `LogLinear10`. The values of a minute are drawn as counts of buckets; least and greatest value
+//! are then drawn inside their buckets and the sum between what the buckets allow, so that count,
+//! sum, minimum, maximum and the count at or below 12.3 ms are those of one definite set of values:
+//! the truth. [`ExpectedStats`] adds it up.
 //!
-//! A data set is the same for ever and on every machine: histogram `minute` of series `series` depends on the
-//! seed and on these two numbers alone, so any part may be drawn in any order. A smaller [`DatasetScale`] is a corner of
-//! the full one, a larger one goes on as it does. Nothing here reads a file or a clock.
+//! A data set is the same for ever and on every machine: histogram `minute` of series `series`
+//! depends on the seed and on these two numbers alone, so any part may be drawn in any order. A
+//! smaller [`DatasetScale`] is a corner of the full one, a larger one goes on as it does. Nothing
+//! here reads a file or a clock.
 //!
 //! ```
 //! use synthetic::{Dataset, DatasetScale, DatasetKind};
@@ -239,7 +243,8 @@ mod tests {
         assert_eq!(Dataset::b().start_ns(0) - Dataset::a().start_ns(0), 6 * 1_440 * MINUTE_NS);
     }
 
-    /// These hashes stand for data that benchmarks and other programs were given: they never change.
+    /// These hashes stand for data that benchmarks and other programs were given: they never
+    /// change.
     #[test]
     fn generated_values_never_change() {
         assert_eq!(hash(&small(DatasetKind::A, 1, 120)), 11_142_341_576_881_376_561);

@@ -102,8 +102,8 @@ impl ExpectedWindow {
         }
     }
 
-    /// The least and the greatest value that the bucket holds in which the quantile lies: that of the value
-    /// of rank ⌈q · count⌉, of the least value for q = 0. `None` if there were no values.
+    /// The least and the greatest value that the bucket holds in which the quantile lies: that of
+    /// the value of rank ⌈q · count⌉, of the least value for q = 0. `None` if there were no values.
     pub fn quantile_ns(&self, q: f64) -> Option<(u64, u64)> {
         let rank = ((q * self.count as f64).ceil() as u64).clamp(1, self.count.max(1));
         let mut below = 0;

@@ -1,7 +1,7 @@
 //! Data set plan: counts, shapes and incidents per minute.
 //!
-//! The values of a minute are a share of the total, and those of a series a share of the minute's, each rounded
-//! so that all of them add up; two neighbouring series then exchange some.
+//! The values of a minute are a share of the total, and those of a series a share of the minute's,
+//! each rounded so that all of them add up; two neighbouring series then exchange some.
 
 use super::cells::CELLS;
 use super::keyed_rng::KeyedRng;
@@ -20,8 +20,8 @@ pub(super) struct DatasetPlan {
     seed: u64,
     /// How many values each minute of the full length has. Longer data sets begin anew.
     minute_counts: Vec<u64>,
-    /// How much of a minute's values the series before each of the full width have, of `SHARE_WHOLE`; the
-    /// last entry is the whole. Wider data sets begin anew.
+    /// How much of a minute's values the series before each of the full width have, of
+    /// `SHARE_WHOLE`; the last entry is the whole. Wider data sets begin anew.
     series_shares: Vec<u64>,
     /// Of A, by minute of their beginning.
     incidents: Vec<Incident>,
@@ -190,7 +190,8 @@ impl DatasetPlan {
         let of_host = 0.9 + 0.2 * fraction([self.seed, SHAPES + 1, host as u64]);
         // 37 and 40 have no divisor in common: neighbours are not alike.
         let rank = (endpoint * 37 % ENDPOINTS) as f64 / ENDPOINTS as f64;
-        // 4 ms to 160 ms, about evenly by ratio: 1.5 steps of the square and the fourth power of a rank.
+        // 4 ms to 160 ms, about evenly by ratio: 1.5 steps of the square and the fourth power of a
+        // rank.
         let median = 4.0 * MS * (1.0 + 9.0 * rank * rank + 30.0 * rank * rank * rank * rank);
         let median = median * of_host * (1.0 + 0.3 * busy);
         let mut modes = [
@@ -228,8 +229,8 @@ fn endpoint_name(endpoint: usize) -> String {
 const SLOW_HOST: u64 = 1;
 const WAITING: u64 = 2;
 
-/// What is wrong with a series of B in a minute of the day: one host is slow in the afternoon, and whoever
-/// pays waits for a while in the morning.
+/// What is wrong with a series of B in a minute of the day: one host is slow in the afternoon, and
+/// whoever pays waits for a while in the morning.
 fn series_incident(series: usize, minute: usize) -> u64 {
     const SLOW_HOST_NUMBER: usize = 6;
     let payments = RESOURCES.iter().position(|&name| name == "payments");

@@ -1,7 +1,8 @@
 //! Distribution shapes: mixtures of log-logistic modes.
 //!
-//! The distribution function of a log-logistic mode needs no logarithm and no exponential, whose last digit
-//! differs from one C library to the next: shares are the same to the last bit on every machine.
+//! The distribution function of a log-logistic mode needs no logarithm and no exponential, whose
+//! last digit differs from one C library to the next: shares are the same to the last bit on every
+//! machine.
 
 use super::cells::{CELLS, cell_starts_ns};
 

@@ -1,8 +1,9 @@
 //! Sampling of cell counts from a shape.
 //!
-//! Cells in which many values are expected get their count as a rounded normal deviate, given that all add
-//! up; the values of the others are drawn one by one (A. J. Walker's alias method, M. D. Vose's table). A
-//! histogram of a thousand values takes 2 us, and one of a hundred thousand not ten times that.
+//! Cells in which many values are expected get their count as a rounded normal deviate, given that
+//! all add up; the values of the others are drawn one by one (A. J. Walker's alias method, M. D.
+//! Vose's table). A histogram of a thousand values takes 2 us, and one of a hundred thousand not
+//! ten times that.
 
 use super::cells::CELLS;
 use super::keyed_rng::KeyedRng;
@@ -106,8 +107,8 @@ impl AliasTable {
             true => 0.0,
             false => (few_mean + random.normal() * few_mean.sqrt() + 0.5).clamp(0.0, all).floor(),
         };
-        // What all were drawn too few or too many is shared out, as when their sum is given. What rounding
-        // leaves is carried on to the next: alike cells would round alike.
+        // What all were drawn too few or too many is shared out, as when their sum is given. What
+        // rounding leaves is carried on to the next: alike cells would round alike.
         let off = (all - few - drawn) / self.frequent_share;
         let (mut left, mut carried) = ((all - few) as i64, 0.5);
         for &(cell, share) in &self.frequent {

@@ -13,8 +13,9 @@ use render::text::escape_control;
 
 /// Reconcile received, stored and lost samples per producer and stage
 ///
-/// A producer is a source, a client or an agent; a hop is the journal, the store or a site. For each it is told how
-/// many values the hop before had for it, how many it has, and why the two differ, if they do.
+/// A producer is a source, a client or an agent; a hop is the journal, the store or a site. For
+/// each it is told how many values the hop before had for it, how many it has, and why the two
+/// differ, if they do.
 #[derive(clap::Args)]
 #[command(after_long_help = AFTER)]
 pub(crate) struct Options {

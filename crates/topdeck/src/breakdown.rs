@@ -23,9 +23,9 @@ use render::terminal::Terminal;
 
 /// Break a heatmap selection down by label: share inside against outside
 ///
-/// The rectangle is the values above --above (and up to --up-to) from --from to --to. Everything else of the picture
-/// is outside. The label that tells most comes first: 1 bit if a look at it says whether a value is inside, 0 if
-/// inside is like outside.
+/// The rectangle is the values above --above (and up to --up-to) from --from to --to. Everything
+/// else of the picture is outside. The label that tells most comes first: 1 bit if a look at it
+/// says whether a value is inside, 0 if inside is like outside.
 #[derive(clap::Args)]
 #[command(after_long_help = AFTER)]
 pub(crate) struct Options {
@@ -45,7 +45,8 @@ pub(crate) struct Options {
     #[arg(long, value_name = "LIMIT", value_parser = parse_quantity, allow_hyphen_values = true)]
     up_to: Option<Quantity>,
 
-    /// Start of the rectangle: 2026-11-09, 2026-11-09T12:30:00Z, -2h [default: start of the baseline]
+    /// Start of the rectangle: 2026-11-09, 2026-11-09T12:30:00Z, -2h [default: start of the
+    /// baseline]
     #[arg(long, value_name = "TIME", value_parser = time::parse_time, allow_hyphen_values = true)]
     from: Option<TimeExpr>,
 
@@ -151,7 +152,8 @@ fn common_unit(selector: &Selector, found: &[SeriesEntryRef]) -> Result<Option<U
                 |unit: &str| if unit.is_empty() { "none".to_owned() } else { unit.to_owned() };
             let (a, b) = (named(a), named(b));
             bail!(
-                "{selector}: these series have different units ({a}, {b}): choose, as in 'and(__unit:ns)'"
+                "{selector}: these series have different units ({a}, {b}): choose, as in \
+                 'and(__unit:ns)'"
             )
         }
     }

@@ -15,8 +15,8 @@ use render::value_formatter;
 
 /// Show what a store has many series of: metrics, labels, and values of labels
 ///
-/// Look here when there are too many series: a label with about as many values as series (a user, a request)
-/// makes a series of each.
+/// Look here when there are too many series: a label with about as many values as series (a user, a
+/// request) makes a series of each.
 #[derive(clap::Args)]
 #[command(after_long_help = AFTER)]
 pub(crate) struct Options {

@@ -13,9 +13,10 @@ use crate::process_argument::find_process;
 
 /// Show all metrics of a process
 ///
-/// Reads them out of shared memory: the process is not asked and does not wait. Quantiles are at most 1.08 % off, counts and
-/// the maximum are exact. Where a program says how its metrics belong together (what is used to its capacity, the hits of a
-/// cache to its misses), what follows from that stands beside them.
+/// Reads them out of shared memory: the process is not asked and does not wait. Quantiles are at
+/// most 1.08 % off, counts and the maximum are exact. Where a program says how its metrics belong
+/// together (what is used to its capacity, the hits of a cache to its misses), what follows from
+/// that stands beside them.
 #[derive(clap::Args)]
 #[command(after_long_help = AFTER)]
 pub(crate) struct Options {

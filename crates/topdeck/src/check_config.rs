@@ -13,9 +13,9 @@ use render::text::plural;
 
 /// Check the settings of `topdeck serve` and `topdeck agent`
 ///
-/// Reads the file as they do and says everything that is wrong with it, each with its line and, for a key that
-/// does not exist, the nearest one that does. Files that the settings name are looked for; nothing is started,
-/// listened on or connected to.
+/// Reads the file as they do and says everything that is wrong with it, each with its line and, for
+/// a key that does not exist, the nearest one that does. Files that the settings name are looked
+/// for; nothing is started, listened on or connected to.
 #[derive(clap::Args)]
 #[command(after_long_help = AFTER)]
 pub(crate) struct Options {

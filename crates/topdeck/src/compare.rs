@@ -21,9 +21,10 @@ use render::time::precise_time_text;
 
 /// Compare two selections of a store, or one at two times: how far apart, and is it chance?
 ///
-/// All histograms that a selector picks are one distribution, exactly. Their quantiles stand beside each other with
-/// the bounds that the truth lies in; those that differ whatever the buckets hide are marked. The chance says how
-/// often a random split of all intervals of both sides lies at least as far apart.
+/// All histograms that a selector picks are one distribution, exactly. Their quantiles stand beside
+/// each other with the bounds that the truth lies in; those that differ whatever the buckets hide
+/// are marked. The chance says how often a random split of all intervals of both sides lies at
+/// least as far apart.
 #[derive(clap::Args)]
 #[command(after_long_help = AFTER)]
 pub(crate) struct Options {
@@ -82,7 +83,8 @@ Exit status:
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     if options.b.is_none() && options.from_b.is_none() && options.to_b.is_none() {
         bail!(
-            "what is it compared with? give a second selector, or another time with --from-b and --to-b"
+            "what is it compared with? give a second selector, or another time with --from-b and \
+             --to-b"
         );
     }
     let store = open(&options.dir)?;

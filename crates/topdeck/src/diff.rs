@@ -13,9 +13,10 @@ use crate::time;
 
 /// Show what changed in a process between two moments
 ///
-/// With one process: between now and a while later. With two, which may be copies of a file (`cp` is enough) or processes:
-/// from the first to the second. Histograms are compared: what was recorded before with what was recorded in between; or, of
-/// two different processes, all of one with all of the other.
+/// With one process: between now and a while later. With two, which may be copies of a file (`cp`
+/// is enough) or processes: from the first to the second. Histograms are compared: what was
+/// recorded before with what was recorded in between; or, of two different processes, all of one
+/// with all of the other.
 #[derive(clap::Args)]
 #[command(after_long_help = AFTER)]
 pub(crate) struct Options {

@@ -18,9 +18,9 @@ use synthetic::{
 
 /// Generate a synthetic data set with exact expected statistics
 ///
-/// Draws the latencies of a disk or of a web service, a histogram a minute for each series, with a daily
-/// load and incidents. The same options draw the same values on every machine. --expected writes what is true
-/// of them, exactly, so that any program that reads them can be held to it.
+/// Draws the latencies of a disk or of a web service, a histogram a minute for each series, with a
+/// daily load and incidents. The same options draw the same values on every machine. --expected
+/// writes what is true of them, exactly, so that any program that reads them can be held to it.
 #[derive(clap::Args)]
 #[command(after_long_help = AFTER)]
 pub(crate) struct Options {

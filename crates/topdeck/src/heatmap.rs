@@ -31,9 +31,10 @@ use render::time::precise_time_text;
 
 /// Draw the distribution of series over time: a column for each stretch of time
 ///
-/// All histograms that the selector picks are put together, exactly. How dark a cell is says how many values
-/// lie there; where something is known to be missing the column is marked, and the reason told. Columns are
-/// round stretches of time, so the picture may begin a little before --from and end a little after --to.
+/// All histograms that the selector picks are put together, exactly. How dark a cell is says how
+/// many values lie there; where something is known to be missing the column is marked, and the
+/// reason told. Columns are round stretches of time, so the picture may begin a little
+/// before --from and end a little after --to.
 #[derive(clap::Args)]
 #[command(after_long_help = AFTER)]
 pub(crate) struct Options {
@@ -94,7 +95,8 @@ Exit status:
 const COLUMNS_MAX: i64 = 2000;
 /// Columns in a file, unless asked otherwise: what four pixels each allow.
 const COLUMNS_SVG: usize = 212;
-/// Series that are asked how long their rows are, and how long a stretch is looked at: a base part at most.
+/// Series that are asked how long their rows are, and how long a stretch is looked at: a base part
+/// at most.
 const PERIOD_SERIES_MAX: usize = 4;
 const PERIOD_WINDOW_NS: i64 = 6 * 3_600_000_000_000;
 
@@ -248,7 +250,8 @@ impl HeatmapOutput<'_> {
         let mut notes = self.warnings.clone();
         if self.series.iter().any(is_cumulative) && columns.iter().all(|c| c.values.count() == 0) {
             notes.push(
-                "These histograms are cumulative: the first reading of each says from where the next counts."
+                "These histograms are cumulative: the first reading of each says from where the \
+                 next counts."
                     .to_owned(),
             );
         }
@@ -279,7 +282,8 @@ fn common_unit(options: &Options, found: &[SeriesEntryRef]) -> Result<Option<Uni
     let first = Selector::label_equals(selector::UNIT, units[0].0);
     let narrow = Selector::and(vec![options.selector.selector.clone(), first]);
     bail!(
-        "{}: these series have different units and cannot be one picture: {}; choose, as in '{narrow}'",
+        "{}: these series have different units and cannot be one picture: {}; choose, as in \
+         '{narrow}'",
         options.selector.text,
         named.join(", ")
     )
@@ -363,8 +367,8 @@ fn longer_period(a: Option<RowPeriod>, b: Option<RowPeriod>) -> Option<RowPeriod
     if interval(b) > interval(a) { b } else { a }
 }
 
-/// How finely the time from `from` on is still kept, where rows as they came are gone: columns that are finer
-/// than that would be empty.
+/// How finely the time from `from` on is still kept, where rows as they came are gone: columns that
+/// are finer than that would be empty.
 fn rollup_period(parts: &[PartInfo], from: i64) -> Option<RowPeriod> {
     let reaches = |resolution: &Resolution| {
         parts.iter().any(|part| part.resolution == *resolution && part.start <= from)

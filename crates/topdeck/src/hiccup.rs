@@ -24,13 +24,16 @@ use joined_scope::JoinedScope;
 
 /// Measure stalls of the platform, as an application would feel them
 ///
-/// A thread that has nothing else to do sleeps until moments that are 1 ms apart, and measures how late it wakes up: whatever stops a
-/// process (a hypervisor, a full run queue, a quota of its cgroup) stops this one too. Of a stall each moment counts that falls into
-/// it, with its own wait, as if a request had come then. Goes on until ctrl-C, or for a while, or as long as a command or a process.
+/// A thread that has nothing else to do sleeps until moments that are 1 ms apart, and measures how
+/// late it wakes up: whatever stops a process (a hypervisor, a full run queue, a quota of its
+/// cgroup) stops this one too. Of a stall each moment counts that falls into it, with its own wait,
+/// as if a request had come then. Goes on until ctrl-C, or for a while, or as long as a command or
+/// a process.
 #[derive(clap::Args)]
 #[command(after_long_help = AFTER)]
 pub(crate) struct Options {
-    /// As this process would feel it: on its processors, with its nice value, in its cgroup; until it ends
+    /// As this process would feel it: on its processors, with its nice value, in its cgroup; until
+    /// it ends
     #[arg(long, value_name = "PID", conflicts_with = "cgroup", value_parser = clap::value_parser!(i32).range(1..))]
     pid: Option<i32>,
 
@@ -127,7 +130,8 @@ struct RunningCommand {
 impl RunningCommand {
     fn start(command: &[String]) -> Result<Option<RunningCommand>> {
         let Some((program, arguments)) = command.split_first() else { return Ok(None) };
-        // Ctrl-C is told to the command by the terminal, as it is to this program, which ends when the command does.
+        // Ctrl-C is told to the command by the terminal, as it is to this program, which ends when
+        // the command does.
         signal_hook::flag::register(SIGINT, Arc::default()).context("cannot wait for ctrl-C")?;
         let (told, tell) = UnixStream::pair().context("cannot wait for SIGTERM")?;
         signal_hook::low_level::pipe::register(SIGTERM, tell).context("cannot wait for SIGTERM")?;
@@ -161,7 +165,8 @@ impl RunningCommand {
 }
 
 impl Drop for RunningCommand {
-    /// Nothing is left behind where it cannot be measured. Of a command that has ended it does nothing.
+    /// Nothing is left behind where it cannot be measured. Of a command that has ended it does
+    /// nothing.
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();

@@ -1,8 +1,8 @@
 //! `topdeck hist`: the distribution in files, as text, picture or JSON.
 //!
-//! [`input`] reads files (or [`process_metrics`] a process) through `collect` into [`group`]s of one merged
-//! distribution each; [`report`] prints a group as text or SVG with crate `render`, [`json`] as JSON;
-//! [`compare`] and [`intervals`] are reports of their own.
+//! [`input`] reads files (or [`process_metrics`] a process) through `collect` into [`group`]s of
+//! one merged distribution each; [`report`] prints a group as text or SVG with crate `render`,
+//! [`json`] as JSON; [`compare`] and [`intervals`] are reports of their own.
 
 mod compare;
 pub(crate) mod group;

@@ -1,9 +1,9 @@
 //! `topdeck import`: files into a store, each once.
 //!
-//! A file is read twice: first all of it is looked at ([`look`]), so that nothing of a damaged file gets in by
-//! accident, and its contents become a number; then its readings go into the store in batches ([`fill`]) that
-//! carry that number. A store knows the batches it has, so the same contents are counted once, and an import that
-//! was interrupted goes on where it was.
+//! A file is read twice: first all of it is looked at ([`look`]), so that nothing of a damaged file
+//! gets in by accident, and its contents become a number; then its readings go into the store in
+//! batches ([`fill`]) that carry that number. A store knows the batches it has, so the same
+//! contents are counted once, and an import that was interrupted goes on where it was.
 
 mod import_batches;
 mod input_source;
@@ -35,9 +35,9 @@ use render::value_formatter;
 
 /// Put files into a store: all that `topdeck hist` reads, and what `topdeck store export` wrote
 ///
-/// Histograms keep their own buckets, single numbers become gauges, texts stay texts. The same contents are
-/// counted once, however often and under whichever name they are imported with the same options. A file that
-/// is damaged is not imported at all, unless --keep-going says so.
+/// Histograms keep their own buckets, single numbers become gauges, texts stay texts. The same
+/// contents are counted once, however often and under whichever name they are imported with the
+/// same options. A file that is damaged is not imported at all, unless --keep-going says so.
 #[derive(clap::Args)]
 #[command(after_long_help = AFTER)]
 pub(crate) struct Options {

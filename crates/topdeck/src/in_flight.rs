@@ -12,8 +12,8 @@ use crate::time;
 
 /// Show operations in flight
 ///
-/// What is stuck is seen here before it ends: a histogram knows an operation only after its end. Of all processes that run, or
-/// of one; of one that is gone, ages are as of its last sign of life.
+/// What is stuck is seen here before it ends: a histogram knows an operation only after its end. Of
+/// all processes that run, or of one; of one that is gone, ages are as of its last sign of life.
 #[derive(clap::Args)]
 #[command(after_long_help = AFTER)]
 pub(crate) struct Options {

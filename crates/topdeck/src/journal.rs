@@ -1,8 +1,8 @@
 //! `topdeck journal`: commands of the durable log.
 //!
-//! One file per subcommand. [`parse`] reads sizes and positions, [`show`] writes them; [`output`] brings
-//! records to standard output, [`input`] cuts what is appended into records, [`progress`] says on a terminal
-//! how far something has come.
+//! One file per subcommand. [`parse`] reads sizes and positions, [`show`] writes them; [`output`]
+//! brings records to standard output, [`input`] cuts what is appended into records, [`progress`]
+//! says on a terminal how far something has come.
 
 mod append;
 mod bench;
@@ -35,9 +35,10 @@ use render::time::format_duration;
 
 /// Keep records in a durable log, and read them with named subscribers
 ///
-/// A journal is a folder. What is appended to it has a position, is acknowledged at a level (process:
-/// survives kill -9; disk: survives a power cut), and is kept until every subscriber has read it.
-/// Several processes may append to it and read it at once, and may be killed at any moment.
+/// A journal is a folder. What is appended to it has a position, is acknowledged at a level
+/// (process: survives kill -9; disk: survives a power cut), and is kept until every subscriber has
+/// read it. Several processes may append to it and read it at once, and may be killed at any
+/// moment.
 #[derive(clap::Args)]
 #[command(after_long_help = AFTER)]
 pub(crate) struct Options {
@@ -85,8 +86,8 @@ fn open(dir: &Path) -> Result<Journal> {
     try_open(dir, &journal::Options::default()).map_err(with_dir(dir))
 }
 
-/// The same for a command that reads: it leaves the writing to others, so that one that is stopped (Ctrl-Z on a
-/// `tail -f`) keeps nobody waiting.
+/// The same for a command that reads: it leaves the writing to others, so that one that is stopped
+/// (Ctrl-Z on a `tail -f`) keeps nobody waiting.
 fn open_read_only(dir: &Path) -> Result<Journal> {
     let options = journal::Options { has_background_thread: false, ..journal::Options::default() };
     try_open(dir, &options).map_err(with_dir(dir))
@@ -108,7 +109,8 @@ fn try_open(dir: &Path, options: &journal::Options) -> Result<Journal, Error> {
     Ok(journal)
 }
 
-/// An error of the journal with the folder it is about, once, and what to do where the library cannot know.
+/// An error of the journal with the folder it is about, once, and what to do where the library
+/// cannot know.
 fn with_dir(dir: &Path) -> impl Fn(Error) -> anyhow::Error {
     let (name, typed) = (dir.display().to_string(), shell_quote(dir));
     move |error| {
@@ -134,7 +136,8 @@ fn with_dir(dir: &Path) -> impl Fn(Error) -> anyhow::Error {
             }
             Error::InvalidSetting { .. } => humanize_sizes(&error.to_string()),
             Error::NoCheckpoint { .. } => format!(
-                "{error}; `topdeck journal subscribers {typed}` and `topdeck journal checkpoint {typed}` list them"
+                "{error}; `topdeck journal subscribers {typed}` and `topdeck journal checkpoint \
+                 {typed}` list them"
             ),
             Error::SubscriberBusy { .. } => format!("{error}; end that one first"),
             other => other.to_string(),

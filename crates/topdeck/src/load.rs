@@ -2,7 +2,8 @@
 //!
 //! [`options`] parses the command line, [`run_plan`] turns it into settings of the engine (crate
 //! `load`). [`run_observer`] receives progress each second: it updates [`live_view`] and forwards
-//! to a push sink. [`load::report`] has the outputs of a run. `--search` makes many runs: [`search`].
+//! to a push sink. [`load::report`] has the outputs of a run. `--search` makes many runs:
+//! [`search`].
 
 mod compare;
 mod live_view;

@@ -9,8 +9,9 @@ use crate::command::{print_message, print_stdout};
 
 /// List the processes that show metrics in shared memory
 ///
-/// Those of this host that run, in containers too, as far as their files may be read: programs that use topdeck's library,
-/// Performance Co-Pilot's, or run in a Java virtual machine. Nothing is asked of the processes themselves.
+/// Those of this host that run, in containers too, as far as their files may be read: programs that
+/// use topdeck's library, Performance Co-Pilot's, or run in a Java virtual machine. Nothing is
+/// asked of the processes themselves.
 #[derive(clap::Args)]
 #[command(after_long_help = AFTER)]
 pub(crate) struct Options {

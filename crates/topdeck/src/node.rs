@@ -1,4 +1,5 @@
-//! A running topdeck: its folder, the intake, and the roles around it, started in one order and stopped in the other.
+//! A running topdeck: its folder, the intake, and the roles around it, started in one order and
+//! stopped in the other.
 //!
 //! ```text
 //! listen, pull, host, api ─ intake ─ store      (serve)
@@ -36,11 +37,13 @@ pub(crate) const ROLES: RoleTable = &[
 
 /// How long requests that are being answered are waited for at a stop.
 const STOP_TIMEOUT: Duration = Duration::from_secs(20);
-/// How large a segment of the journal is: a batch may take a quarter, which is what a request may have.
+/// How large a segment of the journal is: a batch may take a quarter, which is what a request may
+/// have.
 const SEGMENT_BYTES: u64 = 64 << 20;
 /// The same of an agent, which is small.
 const SEGMENT_BYTES_AGENT: u64 = 32 << 20;
-/// Batches of how many producers are known again: agents, clients with numbers of their own, sources.
+/// Batches of how many producers are known again: agents, clients with numbers of their own,
+/// sources.
 const PRODUCERS_MAX: u32 = 4096;
 
 /// A running topdeck.
@@ -56,7 +59,8 @@ pub(crate) struct Node {
 }
 
 impl Node {
-    /// Opens the folder and starts everything. What cannot be is an error, before anything was acknowledged.
+    /// Opens the folder and starts everything. What cannot be is an error, before anything was
+    /// acknowledged.
     pub(crate) async fn start(mode: NodeMode, settings: Settings, data: &Path) -> Result<Node> {
         settings.roles.verify(Some(mode)).map_err(Error::from_boxed)?;
         let home = open_target(mode, &settings.node, data)?;
@@ -87,8 +91,8 @@ impl Node {
         lines.push(format!("all is kept in {}", self.data.display()));
         if let Some((connections, wanted)) = self.server.reduced_connection_limit() {
             lines.push(format!(
-                "{connections} connections at the most, not {wanted}: the limit of open files (`ulimit -Hn`, \
-                 LimitNOFILE of systemd) leaves no more"
+                "{connections} connections at the most, not {wanted}: the limit of open files \
+                 (`ulimit -Hn`, LimitNOFILE of systemd) leaves no more"
             ));
         }
         let limit = getrlimit(Resource::As);
@@ -131,7 +135,8 @@ impl Node {
         apply_retention(store, rules.iter().map(|rule| rule.0.clone()).collect(), &self.data)
     }
 
-    /// Answers what was asked, stops what brings something in, hands on what there is, and closes the folder.
+    /// Answers what was asked, stops what brings something in, hands on what there is, and closes
+    /// the folder.
     pub(crate) async fn stop(self) -> Result<()> {
         self.context.queries.stop();
         if !self.server.stop(STOP_TIMEOUT).await {
@@ -277,9 +282,9 @@ fn open_store_target(
 fn address_space_warning(bytes: Option<u64>) -> Option<String> {
     let mib = bytes? >> 20;
     Some(format!(
-        "address space is limited to {mib} MiB (`ulimit -v`, LimitAS of systemd): mapped files and stacks of \
-         threads count too, and beyond it topdeck is refused memory and aborts; remove the limit, and limit \
-         memory with a cgroup (MemoryMax) instead"
+        "address space is limited to {mib} MiB (`ulimit -v`, LimitAS of systemd): mapped files \
+         and stacks of threads count too, and beyond it topdeck is refused memory and aborts; \
+         remove the limit, and limit memory with a cgroup (MemoryMax) instead"
     ))
 }
 

@@ -11,13 +11,14 @@ use crate::process_argument::find_process;
 
 /// Tell what a process that died was doing
 ///
-/// Its file outlives it, kill -9 and abort included: what it had in flight, by age or by what the program said of it, and all
-/// it had counted up to its last instruction. Files of processes that died are kept for a day, within 64 MiB; a copy of one
-/// (`cp`) is read as well.
+/// Its file outlives it, kill -9 and abort included: what it had in flight, by age or by what the
+/// program said of it, and all it had counted up to its last instruction. Files of processes that
+/// died are kept for a day, within 64 MiB; a copy of one (`cp`) is read as well.
 #[derive(clap::Args)]
 #[command(after_long_help = AFTER)]
 pub(crate) struct Options {
-    /// Process ID, program name (its latest process that exited), or path of its file [default: list all]
+    /// Process ID, program name (its latest process that exited), or path of its file [default:
+    /// list all]
     #[arg(value_name = "PROCESS")]
     process: Option<String>,
 

@@ -34,7 +34,8 @@ impl ProcessWaiter {
         let Some(pid) = process.running_pid() else {
             let (name, state) = (process.name(), process.state_text());
             bail!(
-                "{name} does not run ({state}), so nothing changes; `topdeck cat` and `topdeck post-mortem` show what it left"
+                "{name} does not run ({state}), so nothing changes; `topdeck cat` and `topdeck \
+                 post-mortem` show what it left"
             );
         };
         let of = i32::try_from(pid).ok().and_then(Pid::from_raw).context("BUG: a pid of 0")?;

@@ -29,10 +29,11 @@ use render::time::precise_time_text;
 
 /// Ask a store anything about whole distributions, in PromQL or CAQL
 ///
-/// Without --from, --step or --to it asks about one moment: the end of the last row of the store. With --from it asks about the
-/// time until --to, at each --step. Every statistic of a distribution is given with the bounds that the truth lies
-/// in, and every percentile with the maximum beside it. `exact_increase(latency[5m])` is what happened in exactly
-/// those five minutes, merged out of rollups; `rate` and `increase` are Prometheus', which extrapolate. Limits, as in
+/// Without --from, --step or --to it asks about one moment: the end of the last row of the store.
+/// With --from it asks about the time until --to, at each --step. Every statistic of a distribution
+/// is given with the bounds that the truth lies in, and every percentile with the maximum beside
+/// it. `exact_increase(latency[5m])` is what happened in exactly those five minutes, merged out of
+/// rollups; `rate` and `increase` are Prometheus', which extrapolate. Limits, as in
 /// `histogram_count_above(100e6, …)`, are in the unit of the values: 100e6 of ns is 100 ms.
 #[derive(clap::Args)]
 #[command(after_long_help = AFTER)]
@@ -57,13 +58,13 @@ pub(crate) struct Options {
     #[arg(long, value_name = "TIME", value_parser = time::parse_time, allow_hyphen_values = true)]
     to: Option<TimeExpr>,
 
-    /// From one moment to the next, such as 5m; if not said, as long as the windows in the expression, or about a
-    /// hundredth of the time
+    /// From one moment to the next, such as 5m; if not said, as long as the windows in the
+    /// expression, or about a hundredth of the time
     #[arg(long, value_name = "DURATION", value_parser = time::parse_duration)]
     step: Option<i64>,
 
-    /// Understand what Prometheus has behind feature flags: experimental functions, durations with operators,
-    /// anchored and smoothed ranges, fill
+    /// Understand what Prometheus has behind feature flags: experimental functions, durations with
+    /// operators, anchored and smoothed ranges, fill
     #[arg(long)]
     experimental: bool,
 
@@ -205,7 +206,8 @@ impl QueryRun<'_> {
         }
     }
 
-    /// The maxima that belong beside percentiles. That one cannot be had is told, and spoils no answer.
+    /// The maxima that belong beside percentiles. That one cannot be had is told, and spoils no
+    /// answer.
     fn maxima(&self, answer: &QueryResult) -> Result<Vec<Maxima>> {
         if matches!(
             answer.data,
@@ -386,8 +388,8 @@ fn resolve_range(options: &Options, view: &ReadView) -> Result<(i64, i64, i64)> 
     Ok((start, end, step))
 }
 
-/// From one moment to the next, where nobody says: as long as the windows that the expression asks for, which then
-/// touch, if these are not too many; else about a hundredth.
+/// From one moment to the next, where nobody says: as long as the windows that the expression asks
+/// for, which then touch, if these are not too many; else about a hundredth.
 fn default_step(options: &Options, length: i64) -> i64 {
     let parts = match options.experimental {
         true => promql::Options::all(),

@@ -9,8 +9,8 @@ use crate::store::{private_dir, restore_snapshot};
 
 /// Make a folder for `topdeck serve` of a snapshot
 ///
-/// The snapshot stays as it is. Tokens and the journal are not in it: the new folder has an empty journal and no
-/// tokens.
+/// The snapshot stays as it is. Tokens and the journal are not in it: the new folder has an empty
+/// journal and no tokens.
 #[derive(clap::Args)]
 #[command(after_long_help = AFTER)]
 pub(crate) struct Options {

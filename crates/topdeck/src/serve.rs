@@ -16,9 +16,10 @@ use crate::settings::{OTLP_PORTS, Settings};
 
 /// Run the server: ingest, store and query
 ///
-/// Without settings it listens on this host alone: HTTP, OTLP and the API of Prometheus on 127.0.0.1:7717 (OTLP on
-/// 4317 and 4318 too), StatsD on 127.0.0.1:8125, and it tells this host's own block I/O, hiccups and counters.
-/// SIGHUP reads the settings anew, SIGTERM stops without losing anything.
+/// Without settings it listens on this host alone: HTTP, OTLP and the API of Prometheus on
+/// 127.0.0.1:7717 (OTLP on 4317 and 4318 too), StatsD on 127.0.0.1:8125, and it tells this host's
+/// own block I/O, hiccups and counters. SIGHUP reads the settings anew, SIGTERM stops without
+/// losing anything.
 #[derive(clap::Args)]
 #[command(after_long_help = SERVE)]
 pub(crate) struct ServeOptions {
@@ -42,8 +43,8 @@ Exit status:
 
 /// Collect metrics on a host and forward them to remote topdeck servers
 ///
-/// A batch is on disk here before it is acknowledged, and is sent to each remote until that remote has it on disk. An
-/// unreachable remote delays no other; it gets its backlog when it is back.
+/// A batch is on disk here before it is acknowledged, and is sent to each remote until that remote
+/// has it on disk. An unreachable remote delays no other; it gets its backlog when it is back.
 #[derive(clap::Args)]
 #[command(after_long_help = AGENT)]
 pub(crate) struct AgentOptions {
@@ -114,7 +115,8 @@ async fn run_until_stopped(
                 notify_service_manager("RELOADING=1");
                 let wanted = match &options.config {
                     Some(path) => read_settings(path),
-                    // Not looked for anew: the ports that are in use now are our own. Tokens are read all the same.
+                    // Not looked for anew: the ports that are in use now are our own. Tokens are
+                    // read all the same.
                     None => Ok(node.settings().clone()),
                 };
                 match wanted {
@@ -144,8 +146,8 @@ fn read_settings(path: &Path) -> Result<Settings> {
     }
 }
 
-/// Nobody asked for OTLP's own ports: where others have them, the rest is done without. To be asked before this process
-/// has them itself.
+/// Nobody asked for OTLP's own ports: where others have them, the rest is done without. To be asked
+/// before this process has them itself.
 fn without_ports_in_use(mut settings: Settings) -> Settings {
     let mut addresses = settings.node.http_addresses();
     addresses.retain(|address| {
@@ -173,7 +175,10 @@ fn data_dir(options: &StartOptions, settings: &Settings) -> Result<PathBuf> {
     own.or_else(|| of("STATE_DIRECTORY"))
         .or_else(|| of("XDG_DATA_HOME").map(|home| home.join("topdeck")))
         .or_else(|| of("HOME").map(|home| home.join(".local/share/topdeck")))
-        .context("no data folder: neither --data-dir, data_dir in the settings, STATE_DIRECTORY, XDG_DATA_HOME nor HOME is set")
+        .context(
+            "no data folder: neither --data-dir, data_dir in the settings, STATE_DIRECTORY, \
+                  XDG_DATA_HOME nor HOME is set",
+        )
 }
 
 enum ServiceEvent {

@@ -1,5 +1,5 @@
-//! The settings of `topdeck serve` and `topdeck agent`: one TOML file. The node's own keys are here,
-//! each with its default and unit; those of roles are in the roles' crates.
+//! The settings of `topdeck serve` and `topdeck agent`: one TOML file. The node's own keys are
+//! here, each with its default and unit; those of roles are in the roles' crates.
 //!
 //! A file is checked as a whole before anything starts: [`Settings::read`] gives settings that make
 //! sense, or every reason why they do not, each with its line.

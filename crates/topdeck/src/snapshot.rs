@@ -11,9 +11,9 @@ use render::text::escape_control;
 
 /// Make a snapshot of a running topdeck
 ///
-/// The copy is made in the folder `snapshots` of what it keeps, takes no room until the two differ, and holds all
-/// that was acknowledged before. `topdeck restore` makes a running topdeck of it again. For a store that is not in
-/// use there is `topdeck store snapshot`.
+/// The copy is made in the folder `snapshots` of what it keeps, takes no room until the two differ,
+/// and holds all that was acknowledged before. `topdeck restore` makes a running topdeck of it
+/// again. For a store that is not in use there is `topdeck store snapshot`.
 #[derive(clap::Args)]
 #[command(after_long_help = AFTER)]
 pub(crate) struct Options {

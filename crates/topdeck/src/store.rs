@@ -1,7 +1,9 @@
-//! `topdeck store`: a time-series store, made, looked into, kept in order and copied from the shell.
+//! `topdeck store`: a time-series store, made, looked into, kept in order and copied from the
+//! shell.
 //!
-//! One file per subcommand. [`rules`] reads and writes how long rows are kept; what is said of sizes, times and
-//! tables is said as for journals. `topdeck import` fills a store, `topdeck heatmap` draws what is in it.
+//! One file per subcommand. [`rules`] reads and writes how long rows are kept; what is said of
+//! sizes, times and tables is said as for journals. `topdeck import` fills a store,
+//! `topdeck heatmap` draws what is in it.
 
 mod copy;
 mod create;
@@ -31,9 +33,9 @@ use render::text::{plural, shell_quote};
 
 /// Keep histograms over time in a store, look into it, and keep it in order
 ///
-/// A store is a folder of series: histograms, counts, gauges and texts over time. Histograms are kept on the
-/// buckets they came with, and add up exactly over any time and any series. One process has a store open at
-/// a time.
+/// A store is a folder of series: histograms, counts, gauges and texts over time. Histograms are
+/// kept on the buckets they came with, and add up exactly over any time and any series. One process
+/// has a store open at a time.
 #[derive(clap::Args)]
 #[command(after_long_help = AFTER)]
 pub(crate) struct Options {
@@ -78,8 +80,8 @@ pub(crate) fn disk() -> Arc<dyn Disk> {
     Arc::new(OsDisk)
 }
 
-/// Makes a folder, and those above it, that nobody but its owner may look into: what is measured is nobody else's, and
-/// neither are tokens. One that is there stays as it is. Durable on return.
+/// Makes a folder, and those above it, that nobody but its owner may look into: what is measured is
+/// nobody else's, and neither are tokens. One that is there stays as it is. Durable on return.
 pub(crate) fn private_dir(dir: &Path) -> Result<()> {
     use std::fs::{DirBuilder, File};
     use std::os::unix::fs::DirBuilderExt as _;
@@ -125,7 +127,8 @@ pub(crate) fn open(dir: &Path) -> Result<Store> {
     Ok(store)
 }
 
-/// An error of the store with the folder it is about, once, and what to do where the library cannot know.
+/// An error of the store with the folder it is about, once, and what to do where the library cannot
+/// know.
 pub(crate) fn with_dir(dir: &Path) -> impl Fn(Error) -> anyhow::Error {
     let (name, typed) = (dir.display().to_string(), shell_quote(dir));
     move |error| match &error {
@@ -183,8 +186,8 @@ pub(crate) fn find_series(
     if let Some(first) = deleted.iter().min_by_key(|series| series.to_string()) {
         let example = if deleted.len() > 1 { "such as " } else { "" };
         bail!(
-            "{dir}: {selector} picks no series with rows: all rows of {} ({example}{first}) were deleted, or are \
-             older than retention rules keep; {others}{missing}",
+            "{dir}: {selector} picks no series with rows: all rows of {} ({example}{first}) were \
+             deleted, or are older than retention rules keep; {others}{missing}",
             plural(deleted.len() as u64, "series", "series"),
         );
     }

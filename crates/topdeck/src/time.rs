@@ -1,5 +1,5 @@
-//! Times and lengths of time on the command line: [`api::time_expr`], with what to say when one cannot be read.
-//! All times are UTC; they are nanoseconds since the Unix epoch.
+//! Times and lengths of time on the command line: [`api::time_expr`], with what to say when one
+//! cannot be read. All times are UTC; they are nanoseconds since the Unix epoch.
 
 use api::time_expr;
 pub(crate) use api::time_expr::TimeExpr;

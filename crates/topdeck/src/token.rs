@@ -15,8 +15,8 @@ use crate::store::private_dir;
 
 /// Make, list and remove tokens: who may send, ask and administer
 ///
-/// A token is shown once, when it is made; what is kept is its hash. A running topdeck notices changes within
-/// seconds. On loopback no token is needed, unless the settings say so.
+/// A token is shown once, when it is made; what is kept is its hash. A running topdeck notices
+/// changes within seconds. On loopback no token is needed, unless the settings say so.
 #[derive(clap::Args)]
 #[command(after_long_help = AFTER)]
 pub(crate) struct Options {
@@ -50,7 +50,8 @@ enum TokenCommand {
         /// Scopes: ingest, read, admin
         #[arg(required = true, value_parser = parse_scope)]
         scopes: Vec<Scope>,
-        /// Make no token: admit client certificates of this name that `client_ca` of the settings has signed
+        /// Make no token: admit client certificates of this name that `client_ca` of the settings
+        /// has signed
         #[arg(long, value_name = "NAME")]
         client_cert_name: Option<String>,
     },

@@ -17,9 +17,10 @@ use inspect::top::{no_process_message, once, sample_all};
 
 /// Show all processes that have metrics in shared memory, as they go
 ///
-/// A row is a process with the busiest of its timing histograms: how often, p50, p99 and the maximum of the last second, and
-/// p99 over the last minute; what is in flight, and errors. Enter opens the process with all its metrics, and then a
-/// histogram in full. Nothing is asked of the processes: they are read, and do not notice.
+/// A row is a process with the busiest of its timing histograms: how often, p50, p99 and the
+/// maximum of the last second, and p99 over the last minute; what is in flight, and errors. Enter
+/// opens the process with all its metrics, and then a histogram in full. Nothing is asked of the
+/// processes: they are read, and do not notice.
 #[derive(clap::Args)]
 #[command(after_long_help = AFTER)]
 pub(crate) struct Options {

@@ -14,8 +14,9 @@ use crate::time;
 
 /// Show what changes in a process, interval by interval
 ///
-/// For each interval, what was counted and how often that is in a second, and of histograms the distribution of that interval
-/// alone: count, p50, p99 and max, of which ~ says that only its bucket is known. Goes on until the process ends, or ctrl-C.
+/// For each interval, what was counted and how often that is in a second, and of histograms the
+/// distribution of that interval alone: count, p50, p99 and max, of which ~ says that only its
+/// bucket is known. Goes on until the process ends, or ctrl-C.
 #[derive(clap::Args)]
 #[command(after_long_help = AFTER)]
 pub(crate) struct Options {

@@ -21,8 +21,8 @@ pub(super) struct ClientTools {
     pub(super) missing: Vec<String>,
 }
 
-/// A program, or why it cannot be had here. That it does not compile, or that a lock file is wrong, is
-/// an error instead.
+/// A program, or why it cannot be had here. That it does not compile, or that a lock file is wrong,
+/// is an error instead.
 type ProvidedTool = std::result::Result<PathBuf, String>;
 
 impl ClientTools {
@@ -65,7 +65,8 @@ fn python(log: &PartLog, folder: &Path) -> Result<ProvidedTool> {
     // Debian has Python without what makes an environment for packages.
     let make = CommandLine::new("python3 -m venv --clear").arg(text(&home)?);
     if !CommandLine::new("python3 -c").arg("import ensurepip, venv").succeeds() {
-        let reason = "the clients in Python: Python or its venv is not installed (Debian package python3-venv)";
+        let reason = "the clients in Python: Python or its venv is not installed (Debian package \
+                      python3-venv)";
         return Ok(Err(reason.to_owned()));
     }
     make.run(log)?;

@@ -30,7 +30,8 @@ pub(super) struct SeriesExpectation {
     pub(super) sum: Option<f64>,
     pub(super) min: Option<f64>,
     pub(super) max: Option<f64>,
-    /// Those of `sum`, `min` and `max` that the format has by buckets alone: they lie between the bounds of the answer.
+    /// Those of `sum`, `min` and `max` that the format has by buckets alone: they lie between the
+    /// bounds of the answer.
     pub(super) unbounded_fields: Vec<String>,
 }
 

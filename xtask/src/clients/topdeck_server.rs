@@ -30,9 +30,10 @@ impl TopdeckServer {
     pub(crate) fn start(program: &Path, folder: &Path, more: &str) -> Result<TopdeckServer> {
         // The system chooses the ports, after a restart others; topdeck says which.
         let settings = format!(
-            "collection_interval = \"1s\"\n[statsd]\nudp = [\"127.0.0.1:0\"]\ntcp = [\"127.0.0.1:0\"]\nunix = \"statsd.sock\"\n\
-             [host]\nprocfs = false\nblock_io = false\nrun_queue = false\nprocesses = false\nhiccup = false\nshm_metrics = false\n\
-             [http]\nlisten = [\"127.0.0.1:0\"]\n{more}"
+            "collection_interval = \"1s\"\n[statsd]\nudp = [\"127.0.0.1:0\"]\ntcp = \
+             [\"127.0.0.1:0\"]\nunix = \"statsd.sock\"\n[host]\nprocfs = false\nblock_io = \
+             false\nrun_queue = false\nprocesses = false\nhiccup = false\nshm_metrics = \
+             false\n[http]\nlisten = [\"127.0.0.1:0\"]\n{more}"
         );
         fs::write(folder.join("topdeck.toml"), settings)?;
         let (program, folder) = (program.to_owned(), folder.to_owned());
@@ -136,7 +137,8 @@ impl TopdeckServer {
         Ok(answer.into_owned())
     }
 
-    /// Asks until the answers are what was sent, for as long as patience goes: some are on their way for an interval.
+    /// Asks until the answers are what was sent, for as long as patience goes: some are on their
+    /// way for an interval.
     pub(super) fn await_series(&self, sent: &[SeriesExpectation]) -> Result<Vec<SeriesCheck>> {
         let began = Instant::now();
         sent.iter().map(|sent| self.await_one(sent, began)).collect()
@@ -175,7 +177,8 @@ impl TopdeckServer {
         }
     }
 
-    /// What Grafana asks before it shows anything: "Save & test", the lists of its editor, and what it is that answers.
+    /// What Grafana asks before it shows anything: "Save & test", the lists of its editor, and what
+    /// it is that answers.
     pub(super) fn check_grafana_requests(&self) -> Result<()> {
         let matching = ["--data-urlencode", "match[]={__name__=~\".+\"}"];
         let asked: [(&[&str], &str); 6] = [

@@ -66,8 +66,8 @@ pub(crate) fn check(program: &DistProgram, folder: &Path, has_page: bool) -> Res
     let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
     // The name must be answered by /etc/hosts alone; whether that has ::1 too is not our business.
     let settings = format!(
-        "[http]\nlisten = [\"127.0.0.1:{port}\"]\n[host]\nprocfs = false\n\
-         block_io = false\nrun_queue = false\nprocesses = false\nhiccup = false\nshm_metrics = false\n"
+        "[http]\nlisten = [\"127.0.0.1:{port}\"]\n[host]\nprocfs = false\nblock_io = \
+         false\nrun_queue = false\nprocesses = false\nhiccup = false\nshm_metrics = false\n"
     );
     fs::write(folder.join("topdeck.toml"), settings)?;
     let mut server = DistServer::start(program, folder, port)?;

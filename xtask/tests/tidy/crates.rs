@@ -123,8 +123,8 @@ fn check_edge(from: &CrateManifest, to: &CrateManifest, findings: &mut RuleFindi
     findings.add(&from.file.path, line_of_key(from.file, &to.name), &arrow, remedy);
 }
 
-/// A crate with `doctest = false`, which spares building and starting rustdoc, has no example in its docs that rustdoc would
-/// have run.
+/// A crate with `doctest = false`, which spares building and starting rustdoc, has no example in
+/// its docs that rustdoc would have run.
 pub(crate) fn examples_are_tested(repo: &RepoFiles) -> RuleFindings {
     let mut findings = RuleFindings::default();
     for file in &repo.files {
@@ -146,8 +146,9 @@ pub(crate) fn examples_are_tested(repo: &RepoFiles) -> RuleFindings {
     findings
 }
 
-/// Lines on which an example begins that rustdoc would compile: a fence in a doc comment without a word for another language,
-/// text that stands in like one, or a page that is taken in for its examples.
+/// Lines on which an example begins that rustdoc would compile: a fence in a doc comment without a
+/// word for another language, text that stands in like one, or a page that is taken in for its
+/// examples.
 fn examples(text: &str) -> Vec<usize> {
     let mut found = Vec::new();
     // The fence that is open, and whether text that is set in by four would be code.
@@ -378,7 +379,8 @@ mod tests {
 
     #[test]
     fn missing_architecture_page_is_found() {
-        let problem = "ARCHITECTURE.md:1: is missing: write it, with a table `| layer | crate | uses | job |`";
+        let problem = "ARCHITECTURE.md:1: is missing: write it, with a table `| layer | crate | \
+                       uses | job |`";
         check(crate_table_is_correct, &[("crates/hist/Cargo.toml", HIST)], &[problem]);
     }
 

@@ -152,8 +152,8 @@ pub(crate) fn crates_forbid_unsafe(repo: &RepoFiles, allowed: &[&str]) -> RuleFi
 }
 
 /// `crates/hist/src/` for `crates/hist/src/lib.rs`; `None` for a file that is not the root of a
-/// crate. fuzz/, bench/ and loom/ hold none: the fuzzer's entry point cannot forbid what its macro expands
-/// to.
+/// crate. fuzz/, bench/ and loom/ hold none: the fuzzer's entry point cannot forbid what its macro
+/// expands to.
 fn root_crate_prefix(path: &str) -> Option<&str> {
     let folder = path.strip_suffix("lib.rs").or_else(|| path.strip_suffix("main.rs"))?;
     let ours = folder.starts_with("crates/") || folder.starts_with("xtask/");

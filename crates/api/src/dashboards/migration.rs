@@ -161,7 +161,8 @@ impl<'a> Migration<'a> {
         at + self.tokens.iter().skip(at).take_while(|token| blank(token)).count()
     }
 
-    /// Where the selector ends whose metric is at `at`; `None` if it is a range, or without `time()`.
+    /// Where the selector ends whose metric is at `at`; `None` if it is a range, or without
+    /// `time()`.
     fn instant_selector_end(&self, at: usize) -> Option<usize> {
         let mut end = at + 1;
         if self.next_token(end) == Some(Token::Other('{')) {

@@ -1,4 +1,5 @@
-//! Boards are kept, read back as they were written, listed and removed; no name leads out of their folder.
+//! Boards are kept, read back as they were written, listed and removed; no name leads out of their
+//! folder.
 
 use std::path::PathBuf;
 

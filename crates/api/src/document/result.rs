@@ -142,8 +142,8 @@ const FIELD_BYTES: usize = size_of::<(&str, Json)>();
 /// A bracket, beside the value that it is.
 const BRACKET_BYTES: usize = 3 * FIELD_BYTES;
 
-/// Bytes that data take, as they are and as a document, before it is written. Data are refused by this before they
-/// become a document, which is several times as large.
+/// Bytes that data take, as they are and as a document, before it is written. Data are refused by
+/// this before they become a document, which is several times as large.
 pub(crate) fn data_bytes(data: &ResultData) -> usize {
     match data {
         ResultData::Scalar(numbers) => numbers.len() * (size_of::<f64>() + POINT_BYTES),

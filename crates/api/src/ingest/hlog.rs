@@ -1,4 +1,5 @@
-//! `POST /v1/hlog?metric=NAME&label.host=a`: an interval log of HdrHistogram. All of a body or nothing is taken.
+//! `POST /v1/hlog?metric=NAME&label.host=a`: an interval log of HdrHistogram. All of a body or
+//! nothing is taken.
 //!
 //! A log whose times count from its own beginning needs `start`, in seconds since the Unix epoch.
 

@@ -1,8 +1,10 @@
-//! HTTPTrap: `PUT` or `POST /module/httptrap/CHECK/SECRET`, as Circonus brokers take it, and `/v1/httptrap`.
+//! HTTPTrap: `PUT` or `POST /module/httptrap/CHECK/SECRET`, as Circonus brokers take it, and
+//! `/v1/httptrap`.
 //!
-//! The check's id becomes the label `check`; the secret is a token. As at a broker, what stands before a syntax error is
-//! taken: the answer says how many values were (`stats`), how many were not (`filtered`), and why, with status 406.
-//! Source: docs.circonus.com, "HTTPTrap"; the header `X-Circonus-HTTPTrap-Debug` comes back as it was sent.
+//! The check's id becomes the label `check`; the secret is a token. As at a broker, what stands
+//! before a syntax error is taken: the answer says how many values were (`stats`), how many were
+//! not (`filtered`), and why, with status 406. Source: docs.circonus.com, "HTTPTrap"; the header
+//! `X-Circonus-HTTPTrap-Debug` comes back as it was sent.
 
 use axum::response::Response;
 use collect::RowSink;

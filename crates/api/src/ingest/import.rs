@@ -1,4 +1,5 @@
-//! `POST /v1/import`: any format that `topdeck hist` reads, told by its content. All of a body or nothing is taken.
+//! `POST /v1/import`: any format that `topdeck hist` reads, told by its content. All of a body or
+//! nothing is taken.
 
 use axum::response::Response;
 use collect::mapper::MapSummary;

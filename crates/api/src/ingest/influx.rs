@@ -1,7 +1,8 @@
 //! Line protocol of InfluxDB: `POST /write` as version 1 has it, `POST /api/v2/write` as version 2.
 //!
-//! Database, bucket and organisation are passed over. As at InfluxDB, lines that can be read are taken when others
-//! cannot: then the status is 400, which clients do not try again, and the answer says what was left out.
+//! Database, bucket and organisation are passed over. As at InfluxDB, lines that can be read are
+//! taken when others cannot: then the status is 400, which clients do not try again, and the answer
+//! says what was left out.
 
 use axum::response::{IntoResponse, Response};
 use collect::RowSink;

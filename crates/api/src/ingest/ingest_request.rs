@@ -22,7 +22,8 @@ use crate::ingest::ingest_format::IngestFormat;
 use crate::limits::DecodePermits;
 use crate::route::Parameter;
 
-/// The header by which a sender makes a batch of its request: `PRODUCER/EPOCH/SEQUENCE`, the producer in hex.
+/// The header by which a sender makes a batch of its request: `PRODUCER/EPOCH/SEQUENCE`, the
+/// producer in hex.
 const BATCH_HEADER: &str = "topdeck-batch";
 /// The header with a sender's secret.
 const BATCH_SECRET: &str = "topdeck-batch-secret";
@@ -169,7 +170,8 @@ fn parse_identity(
     };
     let (producer, boot, sequence) = read().ok_or_else(|| {
         ErrorResponse::bad_request(format!(
-            "expected {BATCH_HEADER}: PRODUCER/EPOCH/SEQUENCE, the producer in hex and the sequence from 1, found {text:?}"
+            "expected {BATCH_HEADER}: PRODUCER/EPOCH/SEQUENCE, the producer in hex and the \
+             sequence from 1, found {text:?}"
         ))
     })?;
     let client = client.name.as_deref().unwrap_or_default();
@@ -281,7 +283,8 @@ impl IngestRequest {
     ) -> Result<IngestOutcome<F::Summary>, ErrorResponse> {
         let permit = self.decode_permits.acquire().await;
         let supervisor = self.context.intake.supervisor().clone();
-        // Decoding takes a while, and appending may wait for room: not among those who serve connections.
+        // Decoding takes a while, and appending may wait for room: not among those who serve
+        // connections.
         let work = blocking(&supervisor, move || {
             let _permit = permit;
             let intake = &self.context.intake;

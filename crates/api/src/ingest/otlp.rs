@@ -1,8 +1,8 @@
 //! OTLP metrics over HTTP (`POST /v1/metrics`, protocol buffers and JSON) and over gRPC.
 //!
-//! Points that cannot be taken are told as a partial success; a request that is none is refused. Where there is no room
-//! now, the answer asks to try again (429 with `Retry-After`, RESOURCE_EXHAUSTED with `RetryInfo`).
-//! Source: <https://opentelemetry.io/docs/specs/otlp/>.
+//! Points that cannot be taken are told as a partial success; a request that is none is refused.
+//! Where there is no room now, the answer asks to try again (429 with `Retry-After`,
+//! RESOURCE_EXHAUSTED with `RetryInfo`). Source: <https://opentelemetry.io/docs/specs/otlp/>.
 
 use axum::response::{IntoResponse, Response};
 use collect::RowSink;

@@ -1,6 +1,7 @@
 //! `POST /v1/record?metric=NAME&unit=ms&label.host=a`: numbers, one per line, into one histogram.
 //!
-//! All of a body or nothing is taken. What the body is said to be does not matter: `curl -d 12.5` calls it a form.
+//! All of a body or nothing is taken. What the body is said to be does not matter: `curl -d 12.5`
+//! calls it a form.
 
 use axum::response::Response;
 use collect::mapper::{MapSummary, MappingDefaults, RowMapper};

@@ -1,7 +1,8 @@
 //! `POST /api/v1/write`: Prometheus' remote write, version 1 and 2 by the type of the content.
 //!
-//! What must not be sent again is answered with 400, whatever of it was taken; what has to be sent again with 429 or 503
-//! and `Retry-After`. Sources: <https://prometheus.io/docs/specs/prw/remote_write_spec/> and `…_spec_2_0/`.
+//! What must not be sent again is answered with 400, whatever of it was taken; what has to be sent
+//! again with 429 or 503 and `Retry-After`. Sources:
+//! <https://prometheus.io/docs/specs/prw/remote_write_spec/> and `…_spec_2_0/`.
 
 use axum::response::{IntoResponse, Response};
 use collect::RowSink;
@@ -93,7 +94,8 @@ fn with_counts(mut response: Response, written: &WriteSummary) -> Response {
     response
 }
 
-/// Which message the body is. Senders that do not say send version 1, which is older than the question.
+/// Which message the body is. Senders that do not say send version 1, which is older than the
+/// question.
 fn version(headers: &HeaderMap) -> Result<RemoteWriteVersion, ErrorResponse> {
     let Some(value) = headers.get(header::CONTENT_TYPE) else { return Ok(RemoteWriteVersion::V1) };
     let text = value.to_str().unwrap_or("?");

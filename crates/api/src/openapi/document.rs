@@ -48,9 +48,10 @@ fn string(text: &str) -> Json {
 }
 
 fn info_json() -> Json {
-    let about = "Latency distributions: ingestion and queries. Examples: docs/api.md. A time is RFC 3339, \
-                 Unix seconds, nanoseconds (1794225600000000000ns), now, or relative (-2h); a \
-                 duration is 5m, 250ms, or seconds. Times in responses are nanoseconds since 1970.";
+    let about = "Latency distributions: ingestion and queries. Examples: docs/api.md. A time is \
+                 RFC 3339, Unix seconds, nanoseconds (1794225600000000000ns), now, or relative \
+                 (-2h); a duration is 5m, 250ms, or seconds. Times in responses are nanoseconds \
+                 since 1970.";
     Object(vec![
         ("title", string("topdeck")),
         ("version", string(env!("CARGO_PKG_VERSION"))),

@@ -1,5 +1,5 @@
-//! The table is what is registered, and the document is the table. A test of `topdeck`, which knows the
-//! routes of roles, compares it with the one in `docs/`.
+//! The table is what is registered, and the document is the table. A test of `topdeck`, which knows
+//! the routes of roles, compares it with the one in `docs/`.
 
 use std::collections::BTreeSet;
 use std::path::Path;

@@ -20,8 +20,8 @@ const QUERY: &str = "a PromQL expression";
 /// What is told when the limit was reached, as Prometheus does.
 pub(super) const TRUNCATED: &str = "results truncated due to limit";
 
-/// Everything but what averages quantiles, or has operators in durations: what Prometheus has without flags, and what
-/// dashboards use with them.
+/// Everything but what averages quantiles, or has operators in durations: what Prometheus has
+/// without flags, and what dashboards use with them.
 const OPTIONS: promql::Options = promql::Options {
     experimental_functions: true,
     duration_expressions: true,
@@ -81,7 +81,8 @@ pub(super) async fn range_query(
         }
     };
     if end.saturating_sub(start) / step > POINTS_MAX {
-        let what = "exceeded maximum resolution of 11,000 points per timeseries. Try decreasing the query resolution (?step=XX)";
+        let what = "exceeded maximum resolution of 11,000 points per timeseries. Try decreasing \
+                    the query resolution (?step=XX)";
         return Err(ApiError::BadRequest(what.to_owned()).into());
     }
     query_response(&context, PrometheusQueryParams::parse(&parameters, start, end, step)?).await

@@ -1,6 +1,6 @@
-//! Numbers and times as Prometheus writes them in JSON (util/jsonutil/marshal.go): a number is a text, of the fewest
-//! digits that read back as the same, with an exponent below 1e-6 and from 1e21 on; a time is seconds with three
-//! decimals or none.
+//! Numbers and times as Prometheus writes them in JSON (util/jsonutil/marshal.go): a number is a
+//! text, of the fewest digits that read back as the same, with an exponent below 1e-6 and from 1e21
+//! on; a time is seconds with three decimals or none.
 
 use std::fmt::{Result, Write};
 
@@ -31,7 +31,8 @@ pub(super) fn write_number(out: &mut dyn Write, value: f64) -> Result {
     }
 }
 
-/// The fewest digits with an exponent. Of as few two may be equally near: in Go the even one counts.
+/// The fewest digits with an exponent. Of as few two may be equally near: in Go the even one
+/// counts.
 fn shortest(value: f64) -> String {
     let some = format!("{value:e}");
     let mantissa = some.split('e').next().unwrap_or("");

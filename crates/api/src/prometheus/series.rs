@@ -34,8 +34,8 @@ fn match_selector(parameters: &Parameters) -> Result<Option<Selector>, ApiError>
     parse_all("match[]", parameters.all("match[]"), promql::REGEXES_MAX, one)
 }
 
-/// Collects something of all series that are picked, and answers with the list of it, cut off at a limit. Texts are
-/// not known to Prometheus.
+/// Collects something of all series that are picked, and answers with the list of it, cut off at a
+/// limit. Texts are not known to Prometheus.
 async fn list_response<T: Ord>(
     context: Context,
     parameters: Result<Parameters, ApiError>,

@@ -47,7 +47,8 @@ async fn results_of_all_types() {
 #[tokio::test]
 async fn extensions_use_the_prometheus_format() {
     check(
-        "/api/v1/query?query=histogram_quantile(0.5, sum(exact_increase(latency{host=\"a\"}[10m])))",
+        "/api/v1/query?query=histogram_quantile(0.5, \
+         sum(exact_increase(latency{host=\"a\"}[10m])))",
         expect![[r#"{"status":"success","data":{"resultType":"vector","result":[{"metric":{},"value":[1600003800,"5.076203828766933"]}]}}"#]],
     )
     .await;

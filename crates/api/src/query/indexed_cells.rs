@@ -17,8 +17,9 @@ pub(super) struct CellEdges {
 }
 
 impl CellEdges {
-    /// Pairs of numbers, for the cells of a distribution in ascending order: how much further on the cell's ends are in
-    /// the list than those of the cell before (than the list's first, for the first), and how many values it has.
+    /// Pairs of numbers, for the cells of a distribution in ascending order: how much further on
+    /// the cell's ends are in the list than those of the cell before (than the list's first, for
+    /// the first), and how many values it has.
     pub(super) fn cells(&mut self, mixture: &Mixture) -> Json {
         let mut cells: Vec<Cell> =
             mixture.parts().iter().flat_map(hist::Histogram::cells).collect();

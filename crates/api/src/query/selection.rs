@@ -38,7 +38,8 @@ pub(crate) fn find_histograms(
     let picked = view.each_series(selector, &mut |_| ControlFlow::Break(()));
     if picked as u64 > series_max {
         return Err(ApiError::Unprocessable(format!(
-            "{selector} picks {picked} series, more than {series_max} (max_series); select fewer, or raise max_series"
+            "{selector} picks {picked} series, more than {series_max} (max_series); select fewer, \
+             or raise max_series"
         )));
     }
     let mut found = view.select(selector);
@@ -98,7 +99,8 @@ pub(crate) fn common_unit(
             Ok(Some(Unit::parse(first).filter(|unit| unit.name() == first).unwrap_or_else(other)))
         }
         Some(other) => Err(ApiError::Unprocessable(format!(
-            "{selector}: these series have different units ({}, {}): choose, as in 'and(__unit:ns)'",
+            "{selector}: these series have different units ({}, {}): choose, as in \
+             'and(__unit:ns)'",
             named(first),
             named(other.series.unit())
         ))),
@@ -119,7 +121,8 @@ pub(crate) fn parse_many<T>(
     for text in written.filter(|text| !text.is_empty()) {
         if all.len() == PARAMETER_VALUES_MAX {
             return Err(ApiError::BadRequest(format!(
-                "parameter {name}: found more than {PARAMETER_VALUES_MAX} of them, expected no more; ask for less at once"
+                "parameter {name}: found more than {PARAMETER_VALUES_MAX} of them, expected no \
+                 more; ask for less at once"
             )));
         }
         all.push(read(text)?);
@@ -188,7 +191,8 @@ pub(crate) fn resolve_range(
     match range.start < range.end && range.end.checked_sub(range.start).is_some() {
         true => Ok(range),
         false => Err(ApiError::BadRequest(format!(
-            "parameters {} and {}: from {} to {} there is no time; to is excluded, and the first or last row counts where one is not said",
+            "parameters {} and {}: from {} to {} there is no time; to is excluded, and the first \
+             or last row counts where one is not said",
             from.0,
             to.0,
             shown(range.start).unwrap_or_default(),

@@ -23,14 +23,16 @@ async fn instant_query_has_bounds_and_maximum() {
 #[tokio::test]
 async fn range_query() {
     check(
-        "/v1/query?query=sum(histogram_count_above(50, exact_increase(latency[10m])))&from=-20m&step=10m",
+        "/v1/query?query=sum(histogram_count_above(50, \
+         exact_increase(latency[10m])))&from=-20m&step=10m",
         expect![[r#"
             {"schema":2,"kind":"matrix","unit":"values","data":[{"labels":{},"points":[{"time_ns":1600002600000000000,"value":100.0},{"time_ns":1600003200000000000,"value":100.0},{"time_ns":1600003800000000000,"value":100.0}]}],"maxima":[],"warnings":[],"infos":[],"gaps":[]}
         "#]],
     )
     .await;
     check(
-        "/v1/query?language=caql&from=-10m&step=5m&query=find:histogram(\"latency\") | histogram:merge() | histogram:count()",
+        "/v1/query?language=caql&from=-10m&step=5m&query=find:histogram(\"latency\") | \
+         histogram:merge() | histogram:count()",
         expect![[r#"
             {"schema":2,"kind":"matrix","unit":"values","data":[{"labels":{"__name__":"latency"},"points":[{"time_ns":1600003200000000000,"value":100.0},{"time_ns":1600003500000000000,"value":100.0}]}],"maxima":[],"warnings":[],"infos":[],"gaps":[]}
         "#]],
@@ -87,7 +89,8 @@ async fn gaps_are_reported_with_the_result() {
     let asked = "/v1/query?query=sum(exact_increase(latency[1h]))";
     assert_eq!(trial.json(asked).await["gaps"][0]["lost"], 3);
     let asked = "/api/v1/query?query=sum(exact_increase(latency[1h]))";
-    let warning = "missing from 2020-09-13T12:30:00Z to 2020-09-13T12:31:00Z: 3 lost of producer 0000000000000007: a cable was cut";
+    let warning = "missing from 2020-09-13T12:30:00Z to 2020-09-13T12:31:00Z: 3 lost of producer \
+                   0000000000000007: a cable was cut";
     assert_eq!(trial.json(asked).await["warnings"][0], warning);
 }
 
@@ -121,7 +124,8 @@ async fn a_series_all_of_whose_rows_are_missing_is_a_gap_and_not_unknown() {
         "/v1/query?query=exact_increase(waited[2h])",
         "/v1/query?language=caql&from=-1h&step=5m&query=find(\"waited\")",
         "/v1/query?language=caql&from=-1h&step=5m&query=find:histogram(\"waited\")",
-        "/v1/query?language=caql&from=-1h&step=5m&query=find:histogram(\"waited\") | histogram:merge()",
+        "/v1/query?language=caql&from=-1h&step=5m&query=find:histogram(\"waited\") | \
+         histogram:merge()",
         "/v1/info_metrics?selector=waited&from=-2h",
     ] {
         let answer = trial.json(path).await;

@@ -48,8 +48,8 @@ fn forward_available(
     Ok(())
 }
 
-/// Gives the rows and gaps of a batch. It was checked when it was taken; what cannot be read all the same the store
-/// tells.
+/// Gives the rows and gaps of a batch. It was checked when it was taken; what cannot be read all
+/// the same the store tells.
 fn broadcast_batch(hub: &StreamHub, bytes: &[u8], known: &mut StreamSeriesCache) {
     let Ok(mut entries) = BatchReader::new(bytes) else { return };
     let mut series = None;

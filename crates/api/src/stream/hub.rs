@@ -71,8 +71,8 @@ impl StreamHub {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What comes from now on. The first who listens starts the thread. To be called where a thread may wait: files are
-    /// opened.
+    /// What comes from now on. The first who listens starts the thread. To be called where a thread
+    /// may wait: files are opened.
     pub(super) fn subscribe(self: &Arc<Self>, selector: Selector) -> Result<EventStream, ApiError> {
         let mut state = self.state();
         self.remove_disconnected(&mut state);
@@ -131,7 +131,8 @@ impl StreamHub {
         self.publish_count(state);
     }
 
-    /// Whether the thread goes on: somebody listens. If not it has ended, and the next who listens starts another.
+    /// Whether the thread goes on: somebody listens. If not it has ended, and the next who listens
+    /// starts another.
     pub(super) fn is_running(&self) -> bool {
         let mut state = self.state();
         self.remove_disconnected(&mut state);
@@ -151,8 +152,8 @@ impl StreamHub {
         self.publish_count(&state);
     }
 
-    /// Gives an event to those who want the series, or to all. It is written once, if anybody wants it, and while
-    /// nothing is locked: a distribution may be long.
+    /// Gives an event to those who want the series, or to all. It is written once, if anybody wants
+    /// it, and while nothing is locked: a distribution may be long.
     pub(super) fn broadcast(&self, series: Option<&Series>, text: impl FnOnce() -> String) {
         let wants =
             |client: &StreamClient| series.is_none_or(|series| client.selector.matches(series));

@@ -259,8 +259,8 @@ fn sender_at_its_series_limit_does_not_affect_others() {
     let lost: u64 = gaps.iter().filter_map(|gap| gap.lost).sum();
     assert_eq!(lost, 9);
     let lines = lines.lock().unwrap();
-    let line = "producer \"remote write\": new series of metric c rejected: limit max_producer_series \
-                reached (2 samples)";
+    let line = "producer \"remote write\": new series of metric c rejected: limit \
+                max_producer_series reached (2 samples)";
     assert!(lines.iter().any(|found| found == line), "{lines:?}");
 }
 

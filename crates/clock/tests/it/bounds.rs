@@ -13,7 +13,8 @@ fn system_ns() -> u64 {
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
-/// How often a reading was outside of what the system said before and after it, by more than its bound.
+/// How often a reading was outside of what the system said before and after it, by more than its
+/// bound.
 fn violations(checks: u32) -> u32 {
     let check = |_| {
         let (before, read, after) = (system_ns(), clock::now_bounded(), system_ns());

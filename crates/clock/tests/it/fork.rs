@@ -12,14 +12,15 @@ fn a_forked_process_has_a_clock_of_its_own() {
         assert!(began.elapsed() < Duration::from_secs(60), "{:?}", clock::status());
         thread::sleep(Duration::from_millis(5));
     }
-    // SAFETY: the child calls what is allowed after a fork of one thread among many: it reads clocks, sleeps and starts
-    // a thread (glibc makes that safe), and leaves without running anybody's destructors.
+    // SAFETY: the child calls what is allowed after a fork of one thread among many: it reads
+    // clocks, sleeps and starts a thread (glibc makes that safe), and leaves without running
+    // anybody's destructors.
     let child = unsafe { libc::fork() };
     if child == 0 {
         let comparisons = clock::status().comparisons;
         let before = clock::now();
-        // The line that it has got ends within two seconds; whoever asks then starts the calibrator.
-        // Where the system is asked, nobody compares anything.
+        // The line that it has got ends within two seconds; whoever asks then starts the
+        // calibrator. Where the system is asked, nobody compares anything.
         let is_kept = || {
             let status = clock::status();
             status.mode == clock::ClockMode::System || status.comparisons != comparisons

@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 /// Readings of all threads: some seconds. `make soak` asks for more.
 const READINGS: u64 = 4_000_000;
 
-/// Each thread tells the greatest time that it has read, and no thread that has seen that told may read a lesser one.
+/// Each thread tells the greatest time that it has read, and no thread that has seen that told may
+/// read a lesser one.
 fn steps_back(read: impl Fn() -> u64 + Sync, readings: u64) -> (u64, u64) {
     let greatest = AtomicU64::new(0);
     let (back, done) = (AtomicU64::new(0), AtomicU64::new(0));

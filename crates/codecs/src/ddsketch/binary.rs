@@ -1,13 +1,16 @@
 //! The binary form: blocks in any order, each a flag byte and what the flag says.
 //!
-//! The low two bits of a flag are its kind, the upper six say more ([`FLAGS`]). Blocks of one store add
-//! up, as do repeated counts and sums, so that encodings with one mapping may be joined end to end.
+//! The low two bits of a flag are its kind, the upper six say more ([`FLAGS`]). Blocks of one store
+//! add up, as do repeated counts and sums, so that encodings with one mapping may be joined end to
+//! end.
 //!
-//! Numbers: doubles little-endian; whole numbers LEB128-64b9B, signed ones in zigzag; counts by [`var_bits`].
-//! Written as sketches-java writes a dense store: the shorter of contiguous counts and index deltas.
+//! Numbers: doubles little-endian; whole numbers LEB128-64b9B, signed ones in zigzag; counts by
+//! [`var_bits`]. Written as sketches-java writes a dense store: the shorter of contiguous counts
+//! and index deltas.
 //!
 //! Source: sketches-java `Flag`, `BinEncodingMode`, `IndexMappingLayout`, `VarEncodingHelper`,
-//! `DDSketchWithExactSummaryStatistics.encode`; sketches-go `DenseStore.Encode` for the choice of store.
+//! `DDSketchWithExactSummaryStatistics.encode`; sketches-go `DenseStore.Encode` for the choice of
+//! store.
 
 use hist::codec::bytes::{ByteReader, unzigzag, zigzag};
 use hist::{Buckets, CompensatedSum, DecodeError, EncodeError, Histogram, LogarithmicScheme};
@@ -64,14 +67,14 @@ pub fn decode(bytes: &[u8]) -> Result<Histogram, DecodeError> {
     read(bytes, CountPolicy::RequireIntegers).map(|(histogram, _)| histogram)
 }
 
-/// Reads the binary form with each bin's count rounded to the nearest whole number, and says what that
-/// changed. Where it changed anything, sum, minimum and maximum are estimates.
+/// Reads the binary form with each bin's count rounded to the nearest whole number, and says what
+/// that changed. Where it changed anything, sum, minimum and maximum are estimates.
 pub fn decode_rounded(bytes: &[u8]) -> Result<(Histogram, Rounding), DecodeError> {
     read(bytes, CountPolicy::Round)
 }
 
-/// Writes the binary form, with sum, minimum and maximum when all three are exact: readers of sketches with
-/// exact statistics take them to come together.
+/// Writes the binary form, with sum, minimum and maximum when all three are exact: readers of
+/// sketches with exact statistics take them to come together.
 pub fn encode(histogram: &Histogram) -> Result<Vec<u8>, EncodeError> {
     let grid = grid_of(histogram)?;
     let mut out = Vec::new();

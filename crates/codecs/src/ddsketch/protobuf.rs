@@ -1,7 +1,8 @@
 //! The protobuf form: the messages of `DDSketch.proto`.
 //!
-//! Counts of a bin in the map and in the packed list add up. Written with whichever of the two is shorter,
-//! and with both stores even if empty: sketches-go takes them to be there. Unknown fields are passed over.
+//! Counts of a bin in the map and in the packed list add up. Written with whichever of the two is
+//! shorter, and with both stores even if empty: sketches-go takes them to be there. Unknown fields
+//! are passed over.
 //!
 //! Source: sketches-java `src/protobuf/proto/DDSketch.proto`; field numbers and types only.
 
@@ -128,14 +129,14 @@ impl MessageFields for BinMessage {
     }
 }
 
-/// Reads the protobuf form. Refuses counts that are not whole: [`decode_protobuf_rounded`] rounds them.
-/// What a field holds is refused without its offset: that is 0, or the length of the input.
+/// Reads the protobuf form. Refuses counts that are not whole: [`decode_protobuf_rounded`] rounds
+/// them. What a field holds is refused without its offset: that is 0, or the length of the input.
 pub fn decode_protobuf(bytes: &[u8]) -> Result<Histogram, DecodeError> {
     read(bytes, CountPolicy::RequireIntegers).map(|(histogram, _)| histogram)
 }
 
-/// Reads the protobuf form with each bin's count rounded to the nearest whole number, and says what that
-/// changed.
+/// Reads the protobuf form with each bin's count rounded to the nearest whole number, and says what
+/// that changed.
 pub fn decode_protobuf_rounded(bytes: &[u8]) -> Result<(Histogram, Rounding), DecodeError> {
     read(bytes, CountPolicy::Round)
 }

@@ -1,9 +1,10 @@
 //! HdrHistogram header parameters: range, precision, unit of doubles.
 //!
-//! `2^bits` buckets an octave, where bits is 0, 4, 7, 10, 14, 17 for 0 to 5 digits: the least power of two at
-//! or above 2·10^digits, halved. The lowest buckets are 2^⌊log2 lowest⌋ wide. So the place of a bucket in
-//! HdrHistogram's counts array is its index on the grid `LogLinear2::with_floor(bits, ⌊log2 lowest⌋ + bits)`,
-//! which for doubles is shifted by log2 of the conversion ratio.
+//! `2^bits` buckets an octave, where bits is 0, 4, 7, 10, 14, 17 for 0 to 5 digits: the least power
+//! of two at or above 2·10^digits, halved. The lowest buckets are 2^⌊log2 lowest⌋ wide. So the
+//! place of a bucket in HdrHistogram's counts array is its index on the grid
+//! `LogLinear2::with_floor(bits, ⌊log2 lowest⌋ + bits)`, which for doubles is shifted by log2 of
+//! the conversion ratio.
 
 use hist::{EncodeError, Histogram, LogLinear2, Scheme};
 
@@ -44,7 +45,8 @@ impl HeaderError {
 }
 
 impl HdrHeader {
-    /// A histogram of whole numbers: `digits` 0..=5, `lowest` at least 1, `highest` at least twice that.
+    /// A histogram of whole numbers: `digits` 0..=5, `lowest` at least 1, `highest` at least twice
+    /// that.
     pub fn new(digits: u32, lowest: i64, highest: i64) -> Result<HdrHeader, HeaderError> {
         HdrHeader {
             digits: check_digits(digits)?,
@@ -57,10 +59,11 @@ impl HdrHeader {
         .validate()
     }
 
-    /// A histogram of doubles whose values may differ by the factor `range`, least value `ratio * 2^bits`.
+    /// A histogram of doubles whose values may differ by the factor `range`, least value
+    /// `ratio * 2^bits`.
     ///
-    /// `ratio`, an exact power of two, is the width of the lowest buckets; HdrHistogram moves it to where
-    /// the values are.
+    /// `ratio`, an exact power of two, is the width of the lowest buckets; HdrHistogram moves it to
+    /// where the values are.
     pub fn double(digits: u32, range: i64, ratio: f64) -> Result<HdrHeader, HeaderError> {
         let bits = BITS[usize::from(check_digits(digits)?)];
         // The octaves that hold the range wherever it begins, and one more, above the linear part.
@@ -85,8 +88,8 @@ impl HdrHeader {
         .validate()
     }
 
-    /// The parameters under which HdrHistogram holds the buckets of `histogram`, as small as they may be.
-    /// Refuses grids that are not HdrHistogram's.
+    /// The parameters under which HdrHistogram holds the buckets of `histogram`, as small as they
+    /// may be. Refuses grids that are not HdrHistogram's.
     pub fn for_histogram(histogram: &Histogram) -> Result<HdrHeader, EncodeError> {
         let scheme = || EncodeError::scheme(FORMAT, histogram.scheme());
         let Scheme::LogLinear2(grid) = histogram.scheme() else { return Err(scheme()) };
@@ -192,8 +195,8 @@ impl HdrHeader {
         self.ratio
     }
 
-    /// How far the writer's counts array was turned in memory. The counts travel unturned, so that this is
-    /// kept only to be written again.
+    /// How far the writer's counts array was turned in memory. The counts travel unturned, so that
+    /// this is kept only to be written again.
     pub fn index_offset(&self) -> i32 {
         self.index_offset
     }
@@ -211,8 +214,8 @@ impl HdrHeader {
             .expect("BUG: a checked header has a grid")
     }
 
-    /// How many counts there can be: one row of `2^bits` for each octave up to the highest trackable value
-    /// and one below. At most 47 · 2^17.
+    /// How many counts there can be: one row of `2^bits` for each octave up to the highest
+    /// trackable value and one below. At most 47 · 2^17.
     pub fn counts_len(&self) -> u32 {
         let highest = self.highest.ilog2().wrapping_add(1);
         let first = u32::from(self.bits()).wrapping_add(1).wrapping_add(self.unit_magnitude());

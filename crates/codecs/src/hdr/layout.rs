@@ -1,7 +1,8 @@
 //! Field offsets of encoded HdrHistograms. All numbers are big endian.
 //!
-//! The page `docs/formats/hdr.md` shows these tables; `tests/it/hdr.rs` compares the two and finds each
-//! field in encoded bytes. Source: HdrHistogram 2.2.2 (Gil Tene), `AbstractHistogram` and `DoubleHistogram`.
+//! The page `docs/formats/hdr.md` shows these tables; `tests/it/hdr.rs` compares the two and finds
+//! each field in encoded bytes. Source: HdrHistogram 2.2.2 (Gil Tene), `AbstractHistogram` and
+//! `DoubleHistogram`.
 
 /// A field: name, offset, size in bytes.
 pub type Field = (&'static str, usize, usize);

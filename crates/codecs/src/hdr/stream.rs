@@ -1,8 +1,8 @@
 //! The bytes of an encoded HdrHistogram, as they stand or inflated piece by piece.
 //!
-//! Inflating keeps one window of 16 KiB, so what a stream claims to hold costs nothing until it is read, and
-//! the reader stops at the end of the counts array. Offsets count the bytes handed out: those after
-//! inflating, where the input is compressed.
+//! Inflating keeps one window of 16 KiB, so what a stream claims to hold costs nothing until it is
+//! read, and the reader stops at the end of the counts array. Offsets count the bytes handed out:
+//! those after inflating, where the input is compressed.
 
 use flate2::{Decompress, FlushDecompress, Status};
 use hist::DecodeError;

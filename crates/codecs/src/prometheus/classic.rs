@@ -1,7 +1,8 @@
 //! Classic histograms: for each bound `le`, how many values lie at or below it.
 //!
-//! Only numbers that someone has parsed; text exposition is read elsewhere. The bucket of `le="+Inf"` counts
-//! everything and may be missing, since the count says the same. Bounds ascend, counts never fall.
+//! Only numbers that someone has parsed; text exposition is read elsewhere. The bucket of
+//! `le="+Inf"` counts everything and may be missing, since the count says the same. Bounds ascend,
+//! counts never fall.
 
 use std::fmt::Display;
 use std::ops::Sub;
@@ -85,7 +86,8 @@ impl ClassicHistogram<f64> {
         Ok(float)
     }
 
-    /// The counts of a histogram on explicit bounds, the `+Inf` bucket included. Adding doubles up rounds.
+    /// The counts of a histogram on explicit bounds, the `+Inf` bucket included. Adding doubles up
+    /// rounds.
     pub fn from_float(float: &FloatHistogram) -> Result<ClassicHistogram<f64>, EncodeError> {
         let bounds = classic_bounds(&float.scheme)?;
         float.check().map_err(|error| unrepresentable_error(error.to_string()))?;

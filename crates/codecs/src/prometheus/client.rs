@@ -1,8 +1,8 @@
-//! The client model's histogram: what a scrape in the protobuf format brings. One message has room for a
-//! classic histogram, a native one, or both of the same values.
+//! The client model's histogram: what a scrape in the protobuf format brings. One message has room
+//! for a classic histogram, a native one, or both of the same values.
 //!
-//! Which it is follows Prometheus' scraper: native if there is a span or a zero threshold. The message has no
-//! custom buckets (schema -53).
+//! Which it is follows Prometheus' scraper: native if there is a span or a zero threshold. The
+//! message has no custom buckets (schema -53).
 
 use hist::{DecodeError, EncodeError, Histogram, Scheme};
 
@@ -147,15 +147,15 @@ impl ClientHistogram {
             || self.zero_threshold.unwrap_or_default() > 0.0
     }
 
-    /// The native histogram, bucket for bucket, or `None` where there is none. Refuses schemas above 8,
-    /// which [`Self::to_native_folded`] takes.
+    /// The native histogram, bucket for bucket, or `None` where there is none. Refuses schemas
+    /// above 8, which [`Self::to_native_folded`] takes.
     pub fn to_native(&self) -> Result<Option<HistogramSample>, DecodeError> {
         let native = self.is_native().then(|| self.native().read(false)).transpose()?;
         Ok(native.map(|folded| folded.value))
     }
 
-    /// As [`Self::to_native`]; a schema of 9..=52 is folded to 8, which adds at most 0.135 % to the error of
-    /// a value.
+    /// As [`Self::to_native`]; a schema of 9..=52 is folded to 8, which adds at most 0.135 % to the
+    /// error of a value.
     pub fn to_native_folded(&self) -> Result<Option<FoldResult<HistogramSample>>, DecodeError> {
         self.is_native().then(|| self.native().read(true)).transpose()
     }
@@ -251,8 +251,8 @@ impl ClientHistogram {
         }
     }
 
-    /// A message with the buckets, count and sum of `histogram`: native for exponential buckets, classic
-    /// for explicit ones.
+    /// A message with the buckets, count and sum of `histogram`: native for exponential buckets,
+    /// classic for explicit ones.
     ///
     /// Left out: min, max, declared thresholds; the sum where there are NaN values.
     pub fn from_histogram(histogram: &Histogram) -> Result<Self, EncodeError> {

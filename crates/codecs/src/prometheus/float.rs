@@ -1,7 +1,7 @@
 //! Float histograms of Prometheus.
 //!
-//! They come from recording rules, rates and scaling, and say nothing that whole counts could hold without
-//! a decision: so they stay what they are until asked for a [`Histogram`].
+//! They come from recording rules, rates and scaling, and say nothing that whole counts could hold
+//! without a decision: so they stay what they are until asked for a [`Histogram`].
 
 use hist::{DecodeError, Histogram, HistogramParts, Scheme};
 
@@ -26,8 +26,8 @@ pub struct FloatHistogram {
     pub count: f64,
     /// Sum of all values; NaN when one of them was, or when it is not known.
     pub sum: f64,
-    /// Ascending [`Scheme`] indexes (Prometheus' index less one on exponential grids) with their counts.
-    /// The index after the last of an exponential grid holds infinities.
+    /// Ascending [`Scheme`] indexes (Prometheus' index less one on exponential grids) with their
+    /// counts. The index after the last of an exponential grid holds infinities.
     pub positive: Vec<(i32, f64)>,
     /// The same for values below zero, by magnitude.
     pub negative: Vec<(i32, f64)>,
@@ -45,8 +45,8 @@ pub struct RoundedHistogram {
 }
 
 impl FloatHistogram {
-    /// The same counts as whole numbers; refused where one is not whole or is above 2^53, or where they
-    /// and `count` disagree.
+    /// The same counts as whole numbers; refused where one is not whole or is above 2^53, or where
+    /// they and `count` disagree.
     pub fn to_histogram(&self) -> Result<Histogram, DecodeError> {
         let parts = self.parts(check_integer)?;
         let count = check_integer("count", self.count)?;
@@ -117,7 +117,8 @@ impl FloatHistogram {
         })
     }
 
-    /// Whether this is a histogram: counts finite and not below zero, indexes ascending and on the grid.
+    /// Whether this is a histogram: counts finite and not below zero, indexes ascending and on the
+    /// grid.
     pub(super) fn check(&self) -> Result<(), DecodeError> {
         let (grid_end, mirrored) = match &self.scheme {
             Scheme::Exp2(grid) => (Some(exponential::end_index(*grid)), true),

@@ -1,9 +1,10 @@
 //! Native histogram rules shared by both messages.
 //!
-//! The rules are those of Prometheus' own validation (`model/histogram`, `Validate`): spans as long as there
-//! are counts and never stepping back, no count below zero, custom bounds ascending and finite and with
-//! neither a zero bucket nor negative ones, and a count that is the sum of the buckets, or above it when
-//! the sum is NaN. Double counts are not compared with their total, which roundings make differ.
+//! The rules are those of Prometheus' own validation (`model/histogram`, `Validate`): spans as long
+//! as there are counts and never stepping back, no count below zero, custom bounds ascending and
+//! finite and with neither a zero bucket nor negative ones, and a count that is the sum of the
+//! buckets, or above it when the sum is NaN. Double counts are not compared with their total, which
+//! roundings make differ.
 
 use hist::{
     CompensatedSum, DecodeError, EncodeError, Histogram, HistogramParts, Scheme, TrackedValue,

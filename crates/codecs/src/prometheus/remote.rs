@@ -1,7 +1,7 @@
 //! A native histogram in a remote-write request.
 //!
-//! `prometheus.Histogram` (version 1) and `io.prometheus.write.v2.Histogram` (version 2) are the same on the
-//! wire, but for a start time that version 2 has, so one struct is both.
+//! `prometheus.Histogram` (version 1) and `io.prometheus.write.v2.Histogram` (version 2) are the
+//! same on the wire, but for a start time that version 2 has, so one struct is both.
 
 use hist::{DecodeError, EncodeError, Histogram};
 
@@ -152,13 +152,14 @@ impl RemoteHistogram {
         named.unwrap_or(Unknown)
     }
 
-    /// The distribution, bucket for bucket. Refuses schemas above 8, which [`Self::to_sample_folded`] takes.
+    /// The distribution, bucket for bucket. Refuses schemas above 8, which
+    /// [`Self::to_sample_folded`] takes.
     pub fn to_sample(&self) -> Result<HistogramSample, DecodeError> {
         Ok(self.native()?.read(false)?.value)
     }
 
-    /// As [`Self::to_sample`]; a schema of 9..=52 is folded to 8, which adds at most 0.135 % to the error of
-    /// a value.
+    /// As [`Self::to_sample`]; a schema of 9..=52 is folded to 8, which adds at most 0.135 % to the
+    /// error of a value.
     pub fn to_sample_folded(&self) -> Result<FoldResult<HistogramSample>, DecodeError> {
         self.native()?.read(true)
     }
@@ -206,8 +207,8 @@ impl RemoteHistogram {
         })
     }
 
-    /// A message with the buckets, count and sum of `histogram`; NaN and infinities have their places.
-    /// Times and reset hint are the caller's.
+    /// A message with the buckets, count and sum of `histogram`; NaN and infinities have their
+    /// places. Times and reset hint are the caller's.
     ///
     /// Left out: min, max, declared thresholds; the sum where there are NaN values.
     pub fn from_histogram(histogram: &Histogram) -> Result<Self, EncodeError> {

@@ -1,7 +1,9 @@
-//! Sparse buckets as Prometheus writes them: spans of neighbours, then the counts of all of them in a row.
+//! Sparse buckets as Prometheus writes them: spans of neighbours, then the counts of all of them in
+//! a row.
 //!
-//! The first span begins at its offset, each other one at its offset past the end of the one before.
-//! A span's length is a claim: nothing is allocated before the lengths agree with the counts there are.
+//! The first span begins at its offset, each other one at its offset past the end of the one
+//! before. A span's length is a claim: nothing is allocated before the lengths agree with the
+//! counts there are.
 
 use hist::DecodeError;
 
@@ -94,7 +96,8 @@ pub(super) fn to_deltas(counts: &[u64]) -> Vec<i64> {
     counts.iter().map(delta).collect()
 }
 
-/// Spans over ascending indexes, and the counts in a row. Neighbours share a span; gaps are not filled.
+/// Spans over ascending indexes, and the counts in a row. Neighbours share a span; gaps are not
+/// filled.
 pub(super) fn to_spans<N>(buckets: impl Iterator<Item = (i32, N)>) -> (Vec<BucketSpan>, Vec<N>) {
     let (mut spans, mut counts): (Vec<BucketSpan>, Vec<N>) = (Vec::new(), Vec::new());
     let mut next = 0;

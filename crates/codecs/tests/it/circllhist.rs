@@ -1,4 +1,5 @@
-//! circllhist: goldens of the C library, defects of its relatives that must not come back, hostile bytes.
+//! circllhist: goldens of the C library, defects of its relatives that must not come back, hostile
+//! bytes.
 
 use codecs::circllhist::{
     LIMITS, decode, decode_base64, decode_text, encode, encode_base64, encode_folded, encode_text,
@@ -226,8 +227,8 @@ fn folding_counts_out_of_range_as_nan() {
     assert_same_counts(&decode(&bytes).unwrap(), &histogram("1 NaN*4"));
 }
 
-/// libcircllhist 3f40320 writes 2^32..2^36 in four bytes and 2^48..2^52 in six, losing the rest, and
-/// circonusllhist ae04f36 panics on eight bytes.
+/// libcircllhist 3f40320 writes 2^32..2^36 in four bytes and 2^48..2^52 in six, losing the rest,
+/// and circonusllhist ae04f36 panics on eight bytes.
 #[test]
 fn large_counts_keep_all_their_bytes() {
     for power in 0..64u32 {

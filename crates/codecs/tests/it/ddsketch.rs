@@ -306,7 +306,8 @@ fn rounding_reports_its_changes() {
 fn rounded_counts_leave_estimated_side_values() {
     // Count 2.5, min 1, max 1, sum 2.5 beside one bin of 2.5.
     let weighted = format!(
-        "a0 079800 88 000000000000f03f 8c 000000000000f03f 84 0000000000000440 {MAPPING} 05 01 00 079800"
+        "a0 079800 88 000000000000f03f 8c 000000000000f03f 84 0000000000000440 {MAPPING} 05 01 00 \
+         079800"
     );
     let weighted = weighted.replace("079800", &var_double_hex(2.5));
     let (read, rounding) = decode_rounded(&bytes(&weighted)).unwrap();

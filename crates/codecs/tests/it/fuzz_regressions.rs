@@ -31,8 +31,8 @@ fn files(folder: &Path) -> Vec<PathBuf> {
     paths
 }
 
-/// Writes `fuzz/corpus/<target>/`: the golden files of each format, and what once broke something. `cargo xtask
-/// ci fuzz` calls it before the targets run.
+/// Writes `fuzz/corpus/<target>/`: the golden files of each format, and what once broke something.
+/// `cargo xtask ci fuzz` calls it before the targets run.
 #[test]
 #[ignore = "writes fuzz/corpus; called by xtask"]
 fn write_seeds() {

@@ -1,5 +1,5 @@
-//! Tests of HdrHistogram's encodings and logs: golden files of Java, a peer's bytes, hostile input, and
-//! the page `docs/formats/hdr.md` against the code.
+//! Tests of HdrHistogram's encodings and logs: golden files of Java, a peer's bytes, hostile input,
+//! and the page `docs/formats/hdr.md` against the code.
 
 use std::path::PathBuf;
 
@@ -33,8 +33,9 @@ fn merge_intervals<'a>(intervals: impl IntoIterator<Item = &'a HlogInterval>) ->
     sum
 }
 
-/// What Java's `new Histogram(3).add(…)` holds. Across precisions it does not fold: it records the least
-/// value of each bucket anew, so that the value reported is the end of a finer bucket at the lower edge.
+/// What Java's `new Histogram(3).add(…)` holds. Across precisions it does not fold: it records the
+/// least value of each bucket anew, so that the value reported is the end of a finer bucket at the
+/// lower edge.
 fn record_again(histogram: &Histogram) -> Histogram {
     let mut anew = Histogram::new(HdrHeader::new(3, 1, i64::MAX).unwrap().scheme());
     for (index, count) in histogram.positive().iter() {
@@ -198,7 +199,8 @@ fn bytes_of_java_are_read_and_written_again() {
         if histogram.is_empty() {
             continue;
         }
-        // Of a bucket of doubles Java reports the last whole number times the ratio, we the last double.
+        // Of a bucket of doubles Java reports the last whole number times the ratio, we the last
+        // double.
         let unit = recording.header.range().map_or(0.0, |_| recording.header.ratio());
         let near = |ours: f64, java: f64| (ours - java).abs() <= unit;
         let scheme = histogram.scheme();
@@ -555,29 +557,30 @@ fn hostile_bytes_are_reported_with_field_and_offset() {
     check_rejected(b"", "at byte 0: the input ends inside cookie");
     check_rejected(
         b"\x1c\x84\x93\x05",
-        "at byte 0: cookie is 0x1c849305, expected a cookie of HdrHistogram V0, V1 or V2 with words of \
-         2, 4 or 8 bytes",
+        "at byte 0: cookie is 0x1c849305, expected a cookie of HdrHistogram V0, V1 or V2 with \
+         words of 2, 4 or 8 bytes",
     );
     check_rejected(
         b"\x1c\x84\x93\x61____",
-        "at byte 0: cookie is 0x1c849361, expected a cookie of HdrHistogram V0, V1 or V2 with words of \
-         2, 4 or 8 bytes",
+        "at byte 0: cookie is 0x1c849361, expected a cookie of HdrHistogram V0, V1 or V2 with \
+         words of 2, 4 or 8 bytes",
     );
     check_rejected(&v2(&[2])[..38], "at byte 32: the input ends inside conversion ratio");
     check_rejected(&v2_with(15, &[6]), "at byte 12: digits is 6, expected 0 to 5");
     check_rejected(
         &v2_with(16, &[0; 8]),
-        "at byte 16: lowest discernible value is 0, expected at least 1, and below 2^63 when multiplied \
-         by the buckets of two octaves",
+        "at byte 16: lowest discernible value is 0, expected at least 1, and below 2^63 when \
+         multiplied by the buckets of two octaves",
     );
     check_rejected(
         &v2_with(24, &1i64.to_be_bytes()),
-        "at byte 24: highest trackable value is 1, expected at least twice the lowest discernible value",
+        "at byte 24: highest trackable value is 1, expected at least twice the lowest discernible \
+         value",
     );
     check_rejected(
         &v2_with(8, &(-33_792i32).to_be_bytes()),
-        "at byte 8: normalizing index offset is -33792, expected nearer to zero than the length of the \
-         counts array",
+        "at byte 8: normalizing index offset is -33792, expected nearer to zero than the length \
+         of the counts array",
     );
     check_rejected(
         &v2_with(32, &f64::NAN.to_be_bytes()),
@@ -589,7 +592,8 @@ fn hostile_bytes_are_reported_with_field_and_offset() {
         "at byte 40: end is more bytes, expected nothing after the histogram",
     );
     check_rejected(&v2(&[0x82]), "at byte 40: the input ends inside count");
-    // One run of zeros over the whole array is the last that fits; then one more, then the longest of all.
+    // One run of zeros over the whole array is the last that fits; then one more, then the longest
+    // of all.
     assert!(hdr::decode(&v2(&leb(-33_792))).unwrap().histogram.is_empty());
     check_rejected(
         &v2(&leb(-33_793)),
@@ -691,8 +695,8 @@ fn a_wrapper_of_doubles_is_checked() {
     );
     check_rejected(
         &with(48, &0.1f64.to_be_bytes()),
-        "at byte 48: conversion ratio is 0.1, expected an exact power of two from 2^-1022 on: other \
-         units have no lossless grid",
+        "at byte 48: conversion ratio is 0.1, expected an exact power of two from 2^-1022 on: \
+         other units have no lossless grid",
     );
     check_rejected(&bytes[..19], "at byte 16: the input ends inside cookie");
 }

@@ -1,4 +1,5 @@
-//! OTLP points: messages that the Go library wrote, random histograms through every message, damage.
+//! OTLP points: messages that the Go library wrote, random histograms through every message,
+//! damage.
 
 use codecs::otlp::{ExponentialHistogramDataPoint, HistogramDataPoint, OtlpBuckets};
 use hist::{DecodeError, Exp2, Histogram, Scheme, TrackedValue};

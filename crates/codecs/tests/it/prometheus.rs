@@ -1,5 +1,5 @@
-//! Prometheus histograms: messages that Prometheus' own packages wrote, quantiles as PromQL computes them,
-//! random histograms through every message and over to OTLP, damage.
+//! Prometheus histograms: messages that Prometheus' own packages wrote, quantiles as PromQL
+//! computes them, random histograms through every message and over to OTLP, damage.
 
 use codecs::otlp::ExponentialHistogramDataPoint;
 use codecs::prometheus::{
@@ -421,7 +421,8 @@ fn unrepresentable_histograms_are_rejected() {
     let error = RemoteHistogram::from_histogram(&huge).unwrap_err().to_string();
     assert_eq!(
         error,
-        "a Prometheus histogram has no place for a bucket count of 9223372036854775808, above 2^63 - 1"
+        "a Prometheus histogram has no place for a bucket count of 9223372036854775808, above \
+         2^63 - 1"
     );
     let error = RemoteHistogram::from_histogram(&Histogram::new(Scheme::LogLinear10)).unwrap_err();
     assert!(error.to_string().starts_with("a Prometheus histogram cannot hold log-linear"));

@@ -37,14 +37,17 @@ fn series_units_times_and_spellings() {
          rpc_seconds_bucket{le=\"+inf\",code=\"200\"} 1 1500\n\
          rpc_seconds_bucket{le=\"Inf\",code=\"500\"} 4 1500000000000 # {id=\"7\"} 0.05\n",
         &[
-            "rpc_seconds{code=\"200\"} histogram of 1: -inf..0.1000=1 sum None [s] @Some(1500000000000)..Some(1500000000000)",
-            "rpc_seconds{code=\"500\"} histogram of 4: -inf..0.1000=4 sum None [s] @Some(1500000000000000000)..Some(1500000000000000000)",
+            "rpc_seconds{code=\"200\"} histogram of 1: -inf..0.1000=1 sum None [s] \
+             @Some(1500000000000)..Some(1500000000000)",
+            "rpc_seconds{code=\"500\"} histogram of 4: -inf..0.1000=4 sum None [s] \
+             @Some(1500000000000000000)..Some(1500000000000000000)",
         ],
         &[],
         0,
     );
     check(
-        "{\"my.a_bucket\",le=\"1\",p=\"x\\\\\\\"\\ny\"} 1\n{\"my.a_bucket\",p=\"x\\\\\\\"\\ny\",le=\"+Inf\"} 1\n",
+        "{\"my.a_bucket\",le=\"1\",p=\"x\\\\\\\"\\ny\"} \
+         1\n{\"my.a_bucket\",p=\"x\\\\\\\"\\ny\",le=\"+Inf\"} 1\n",
         &["my.a{p=\"x\\\\\\\"\\ny\"} histogram of 1: -inf..1.0000=1 sum None"],
         &[],
         0,
@@ -54,9 +57,10 @@ fn series_units_times_and_spellings() {
 #[test]
 fn other_lines_are_numbers() {
     check(
-        "# TYPE cpu_seconds counter\ncpu_seconds_total{mode=\"user\"} 5.5\n# TYPE g gauge\ng 7 1500\n\
-         # TYPE s summary\n# UNIT s ms\ns{quantile=\"0.9\"} 1\ns{quantile=\"1\"} 4\ns_sum 2\ns_count 3\n\
-         up 1\nodd_total 2\n# TYPE build info\nbuild_info{v=\"1\"} 1\n# TYPE on stateset\non{on=\"a\"} 1\n",
+        "# TYPE cpu_seconds counter\ncpu_seconds_total{mode=\"user\"} 5.5\n# TYPE g gauge\ng 7 \
+         1500\n# TYPE s summary\n# UNIT s ms\ns{quantile=\"0.9\"} 1\ns{quantile=\"1\"} 4\ns_sum \
+         2\ns_count 3\nup 1\nodd_total 2\n# TYPE build info\nbuild_info{v=\"1\"} 1\n# TYPE on \
+         stateset\non{on=\"a\"} 1\n",
         &[
             "cpu_seconds_total{mode=\"user\"} number 5.5 [s]",
             "g number 7 @Some(1500000000000)..Some(1500000000000)",
@@ -77,8 +81,8 @@ fn other_lines_are_numbers() {
 #[test]
 fn types_set_the_temporality() {
     let mut sink = RecordingSink::default();
-    let page = "# TYPE c counter\nc_total 1\n# TYPE s summary\ns{quantile=\"0.9\"} 1\ns_sum 2\ns_count 3\n\
-                x_total 1\nx 1\n# TYPE y_total gauge\ny_total 1\n";
+    let page = "# TYPE c counter\nc_total 1\n# TYPE s summary\ns{quantile=\"0.9\"} 1\ns_sum \
+                2\ns_count 3\nx_total 1\nx 1\n# TYPE y_total gauge\ny_total 1\n";
     read(&mut page.as_bytes(), &mut sink).unwrap();
     let over: Vec<SampleTemporality> =
         sink.samples.iter().map(|reading| reading.temporality).collect();
@@ -133,7 +137,8 @@ fn damaged_lines_are_named_and_the_rest_is_read() {
         ("!\n", "line 1: expected a metric name, labels and a number, found \"!\""),
         (
             "a_bucket{le=\"1\"} 2\na_bucket{le=\"+Inf\"} 1\n",
-            "line 1: expected cumulative counts that never fall, found 1 at le=\"inf\" after 2 in a",
+            "line 1: expected cumulative counts that never fall, found 1 at le=\"inf\" after 2 in \
+             a",
         ),
         ("a_bucket{le=\"1\"} 2\n", "line 1: expected a bucket le=\"+Inf\", found none in a"),
         (
@@ -152,9 +157,8 @@ fn damaged_lines_are_named_and_the_rest_is_read() {
     check(
         &format!("{BUCKETS}a_count 4\n"),
         &[],
-        &[
-            "line 1: expected _count equal to the bucket le=\"+Inf\", found _count 4 and le=\"+Inf\" 3 in a",
-        ],
+        &["line 1: expected _count equal to the bucket le=\"+Inf\", found _count 4 and \
+             le=\"+Inf\" 3 in a"],
         0,
     );
 }

@@ -1,8 +1,9 @@
 //! Stream tags: `foo|ST[env:prod,app:web]` at the end of a name, or a list or object under `_tags`.
 //!
-//! A category is the label's name, what follows the first colon its value; either part may be `b"…"`, base64. A tag
-//! without value has "true", as StatsD's tags are read elsewhere. A category may be given several times, a label may
-//! not: values are joined by commas, ascending, each once. What is no such list stays in the name.
+//! A category is the label's name, what follows the first colon its value; either part may be
+//! `b"…"`, base64. A tag without value has "true", as StatsD's tags are read elsewhere. A category
+//! may be given several times, a label may not: values are joined by commas, ascending, each once.
+//! What is no such list stays in the name.
 
 #![cfg_attr(
     not(test),

@@ -158,7 +158,8 @@ impl HttptrapReader<'_> {
         Ok(vec![DecodedSample { temporality: over, ..self.decoded_sample(value) }])
     }
 
-    /// `~` means an average of what was sent in a period, which is for those who ask to work out: as without a flag.
+    /// `~` means an average of what was sent in a period, which is for those who ask to work out:
+    /// as without a flag.
     fn parse_flag(&self, at: Option<ByteRange>) -> FlagEffect {
         let token = at.map(|(start, end)| tokens(&self.bytes[start..end]).value());
         match token {
@@ -177,7 +178,8 @@ impl HttptrapReader<'_> {
             .ok_or_else(|| self.error_at(at.0, EXPECTED))
     }
 
-    /// Numbers, strings, true and false as text, one or a list of at least one; each with its place.
+    /// Numbers, strings, true and false as text, one or a list of at least one; each with its
+    /// place.
     fn read_scalars(
         &self,
         (start, end): ByteRange,
@@ -215,8 +217,8 @@ impl HttptrapReader<'_> {
         matches!(first, Ok(JsonToken::Text(text)) if text.trim_start().starts_with("H["))
     }
 
-    /// Samples are topdeck's own recording; bins and base64 keep their grid. A list may hold both. Beside a time a broker
-    /// takes one base64 and nothing else, for it writes that as it is.
+    /// Samples are topdeck's own recording; bins and base64 keep their grid. A list may hold both.
+    /// Beside a time a broker takes one base64 and nothing else, for it writes that as it is.
     fn decode_histograms(
         &self,
         (start, end): ByteRange,

@@ -1,7 +1,8 @@
 //! Attributes: names and values of any kind, as labels.
 //!
-//! A text is itself, numbers and truth values are spelled as JSON spells them, bytes are base64, lists and maps are
-//! JSON, maps by ascending name: senders do not keep an order, and one map is one label.
+//! A text is itself, numbers and truth values are spelled as JSON spells them, bytes are base64,
+//! lists and maps are JSON, maps by ascending name: senders do not keep an order, and one map is
+//! one label.
 
 #![cfg_attr(
     not(test),

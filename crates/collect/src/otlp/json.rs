@@ -1,8 +1,8 @@
 //! OTLP/JSON as protocol buffers: what the JSON mapping names, by number.
 //!
-//! Names are in lowerCamelCase, numbers of 64 bits may be texts, enumerations are numbers, bytes are base64; names that
-//! are not known are passed by, `null` is nothing. Lengths are written in five bytes, more than they need: what they
-//! hold is written behind them in one go.
+//! Names are in lowerCamelCase, numbers of 64 bits may be texts, enumerations are numbers, bytes
+//! are base64; names that are not known are passed by, `null` is nothing. Lengths are written in
+//! five bytes, more than they need: what they hold is written behind them in one go.
 //!
 //! Source: <https://opentelemetry.io/docs/specs/otlp/#json-protobuf-encoding>,
 //! <https://protobuf.dev/programming-guides/json/>.

@@ -1,8 +1,9 @@
 //! Context of a point: resource, scope and metric; labels and series key.
 //!
-//! Keys have hashes of 128 bits of BLAKE3 in place of resource, scope and metric, each of what stands above it too: a
-//! resource of a megabyte is not copied for every point, and two that share a hash cannot be made on purpose. Labels
-//! are read when a series is met for the first time, those of a resource and a scope once in a request.
+//! Keys have hashes of 128 bits of BLAKE3 in place of resource, scope and metric, each of what
+//! stands above it too: a resource of a megabyte is not copied for every point, and two that share
+//! a hash cannot be made on purpose. Labels are read when a series is met for the first time, those
+//! of a resource and a scope once in a request.
 
 #![cfg_attr(
     not(test),
@@ -100,7 +101,8 @@ impl<'a> ScopeContext<'a> {
     }
 }
 
-/// One more of attributes that are bounded already here, not only in the series: they are copied for each.
+/// One more of attributes that are bounded already here, not only in the series: they are copied
+/// for each.
 fn push_label(labels: &mut Labels, pair: (String, String)) -> model::Result<()> {
     if pair.1.is_empty() {
         return Ok(());
@@ -166,9 +168,11 @@ impl<'a> MetricContext<'a> {
         }
     }
 
-    /// The series of a part with the attributes of a point, as [`attributes::keep`] put them together.
+    /// The series of a part with the attributes of a point, as [`attributes::keep`] put them
+    /// together.
     ///
-    /// Of labels of one name the part's holds, then the point's, then the resource's, then the scope's.
+    /// Of labels of one name the part's holds, then the point's, then the resource's, then the
+    /// scope's.
     pub(super) fn series(&self, part: SummarySeries, point: &[u8]) -> model::Result<Series> {
         let (suffix, kind, unit) = match part {
             SummarySeries::Value => ("", self.kind, self.unit),

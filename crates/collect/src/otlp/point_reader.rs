@@ -18,8 +18,8 @@ use super::{PointKind, PointOutcome, attributes};
 
 /// Bit of `flags`: the series exists, but there is no value now.
 const NO_RECORDED_VALUE: u64 = 1;
-/// What the labels of series that are met for the first time may take in one request, beside a multiple of the
-/// request: those of a resource stand there once, and are in each of its series.
+/// What the labels of series that are met for the first time may take in one request, beside a
+/// multiple of the request: those of a resource stand there once, and are in each of its series.
 const SERIES_BUDGET_BYTES: usize = 64 << 20;
 const SERIES_BUDGET_PER_BYTE: usize = 16;
 

@@ -1,5 +1,5 @@
-//! What requests become, held against the official types: they are written by prost and by serde, and the rows are
-//! worked out from them in another way.
+//! What requests become, held against the official types: they are written by prost and by serde,
+//! and the rows are worked out from them in another way.
 
 mod official;
 
@@ -133,8 +133,8 @@ fn histograms() {
     let data = Histogram { data_points: vec![explicit, wrong], aggregation_temporality: 2 };
     assert_eq!(
         dump_rows(Data::Histogram(data), "ms"),
-        "cumulative histograms m [ms] 10..20: 0.5..1=1 1.0000000000000002..5=2 sum Some(7.5) min 0.5\n\
-         metric \"m\": count is 4, expected 3, the sum of the bucket counts"
+        "cumulative histograms m [ms] 10..20: 0.5..1=1 1.0000000000000002..5=2 sum Some(7.5) min \
+         0.5\nmetric \"m\": count is 4, expected 3, the sum of the bucket counts"
     );
     let exponential = ExponentialHistogramDataPoint {
         time_unix_nano: 20,
@@ -219,9 +219,9 @@ fn labels_of_all_levels() {
     assert_eq!(taken.errors, [""; 0]);
     assert_eq!(
         lines(&rows),
-        "gauges http.server.duration{a=\"point\",bytes=\"AAE=\",list=\"[-1,0.5,null,true]\",\
-         map=\"{\\\"b\\\":\\\"NaN\\\",\\\"z\\\":\\\"AAE=\\\"}\",otel_scope_name=\"lib\",otel_scope_version=\"1.2\",\
-         otel_scope_x=\"false\",service.name=\"shop\",whole=\"2\"} [{call}] 7..7: 3\n"
+        "gauges \
+         http.server.duration{a=\"point\",bytes=\"AAE=\",list=\"[-1,0.5,null,true]\",map=\"{\\\"b\\\":\\\"NaN\\\",\\\"z\\\":\\\"AAE=\\\"}\",otel_scope_name=\"lib\",otel_scope_version=\"1.2\",otel_scope_x=\"false\",service.name=\"shop\",whole=\"2\"} \
+         [{call}] 7..7: 3\n"
     );
 }
 

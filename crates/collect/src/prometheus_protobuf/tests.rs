@@ -1,4 +1,5 @@
-//! A scrape made by Prometheus' own library (`testdata/collect/prometheus/make/main.go`), and damage to it.
+//! A scrape made by Prometheus' own library (`testdata/collect/prometheus/make/main.go`), and
+//! damage to it.
 
 use super::*;
 use crate::decoded_sample::RecordingSink;
@@ -62,7 +63,8 @@ fn damaged_family_is_reported_and_others_are_read() {
                 &[0x11, 0, 0, 0, 0, 0, 0, 0xf0, 0x3f],
                 &[0x31, 0, 0, 0, 0, 0, 0, 0xf0, 0x3f],
             ]),
-            "byte 6: expected a histogram, found count is 1, expected 0, the sum of the bucket counts in \"g\"",
+            "byte 6: expected a histogram, found count is 1, expected 0, the sum of the bucket \
+             counts in \"g\"",
         ),
     ] {
         check(&[damage.clone(), good.clone()].concat(), 1, &[trouble]);

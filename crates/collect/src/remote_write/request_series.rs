@@ -16,7 +16,8 @@ pub(super) enum SampleKind {
     Numbers,
     Histograms,
     GaugeHistograms,
-    /// Where a series of histograms ends. It is no gauge, so that it is in nobody's way who adds histograms up.
+    /// Where a series of histograms ends. It is no gauge, so that it is in nobody's way who adds
+    /// histograms up.
     StaleMarkers,
 }
 

@@ -182,7 +182,8 @@ impl<'a> RequestRowWriter<'a> {
         Ok(())
     }
 
-    /// A value with its start, 0 where nobody says, and its time in milliseconds. Whether it was taken.
+    /// A value with its start, 0 where nobody says, and its time in milliseconds. Whether it was
+    /// taken.
     #[inline]
     fn write_sample(
         &mut self,

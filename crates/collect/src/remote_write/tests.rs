@@ -1,4 +1,5 @@
-//! Requests made by hand, and by Prometheus' own library (`testdata/collect/prometheus/make/main.go`).
+//! Requests made by hand, and by Prometheus' own library
+//! (`testdata/collect/prometheus/make/main.go`).
 
 use codecs::prometheus::STALE_MARKER;
 use model::SampleValue;
@@ -98,7 +99,8 @@ fn check_error(version: RemoteWriteVersion, body: &[u8], expected: &str) {
 
 #[test]
 fn prometheus_requests_are_read() {
-    let half = "\"half_seconds\": positive counts is 0.5, expected a whole number up to 2^53; others can be rounded";
+    let half = "\"half_seconds\": positive counts is 0.5, expected a whole number up to 2^53; \
+                others can be rounded";
     for (version, body, expected) in [
         (
             RemoteWriteVersion::V1,
@@ -231,7 +233,8 @@ fn metadata_sets_kind_and_unit() {
 fn dangling_symbol_references_are_rejected() {
     let symbols = symbols(&["", "__name__", "a"]);
     let with = |rest: Vec<u8>| [symbols.clone(), rest].concat();
-    let nowhere = "a series does not refer to at most 65 pairs of name and value, and a unit, among 3 symbols";
+    let nowhere = "a series does not refer to at most 65 pairs of name and value, and a unit, \
+                   among 3 symbols";
     for refs in [&[1, 9][..], &[1, 2, 1], &[1; 132]] {
         let body = with(series_v2(refs, &[sample(1.0, 1), sample(1.0, 2)]));
         assert_eq!(check(RemoteWriteVersion::V2, &body, &[], &[nowhere]).rejected, 2);
@@ -254,7 +257,8 @@ fn small_request_cannot_expand_without_bound() {
     check_error(
         RemoteWriteVersion::V2,
         &body,
-        "byte 0: expected labels of at most 67108864 bytes in all, found more: send fewer series at once",
+        "byte 0: expected labels of at most 67108864 bytes in all, found more: send fewer series \
+         at once",
     );
 }
 
@@ -296,7 +300,8 @@ fn snappy_length_is_checked_before_decompression() {
     // 2^31 bytes, out of six.
     assert_eq!(
         error(&[0x80, 0x80, 0x80, 0x80, 0x08, 0], usize::MAX),
-        "byte 0: expected bytes of snappy enough for their claim, found 6 that say they become 2147483648"
+        "byte 0: expected bytes of snappy enough for their claim, found 6 that say they become \
+         2147483648"
     );
     assert!(decompress(&V1[..V1.len() - 1], 1 << 20).is_err());
     assert!(decompress(b"", 1).is_err());

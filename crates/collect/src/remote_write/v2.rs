@@ -23,8 +23,8 @@ use crate::row_sink::RowSink;
 
 /// Labels of a series at the most, the name among them.
 const LABELS_MAX: usize = model::LABELS_MAX + 1;
-/// Bytes that the labels of all series of a request have when written out, at the most. By referring to a long symbol
-/// again and again a small request could ask for any amount.
+/// Bytes that the labels of all series of a request have when written out, at the most. By
+/// referring to a long symbol again and again a small request could ask for any amount.
 const EXPANDED_BYTES_MAX: usize = 64 << 20;
 
 pub(super) fn read_request(
@@ -114,8 +114,8 @@ impl<'a> V2Series<'a> {
             let count = self.symbols.len();
             return self.reject_all(others, writing, || {
                 format!(
-                    "a series does not refer to at most {LABELS_MAX} pairs of name and value, and a unit, \
-                     among {count} symbols"
+                    "a series does not refer to at most {LABELS_MAX} pairs of name and value, and \
+                     a unit, among {count} symbols"
                 )
             });
         };

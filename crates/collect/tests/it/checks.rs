@@ -1,5 +1,6 @@
-//! What must hold for any input at all: one check per fuzz target, by its name. `fuzz/` includes this file by
-//! path, and `fuzz_regressions` repeats the checks on inputs that once broke something.
+//! What must hold for any input at all: one check per fuzz target, by its name. `fuzz/` includes
+//! this file by path, and `fuzz_regressions` repeats the checks on inputs that once broke
+//! something.
 
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader};

@@ -45,8 +45,8 @@ fn golden_files_never_panic_any_decoder() {
     }
 }
 
-/// Writes `fuzz/corpus/<target>/`: the beginnings of golden files, their first lines, and what once broke
-/// something. `cargo xtask ci fuzz` calls it before the targets run.
+/// Writes `fuzz/corpus/<target>/`: the beginnings of golden files, their first lines, and what once
+/// broke something. `cargo xtask ci fuzz` calls it before the targets run.
 #[test]
 #[ignore = "writes fuzz/corpus; called by xtask"]
 fn write_seeds() {

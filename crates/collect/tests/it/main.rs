@@ -1,4 +1,5 @@
-//! Integration tests of `collect`: what fuzzing found, and the seeds it begins with; what decoding costs.
+//! Integration tests of `collect`: what fuzzing found, and the seeds it begins with; what decoding
+//! costs.
 
 mod checks;
 mod fuzz_regressions;

@@ -1,7 +1,7 @@
 //! Cache of the series of one kind.
 //!
-//! Two bounds, those of shared memory: a name has 1,000 series, and what comes after is one, `overflow="true"`; all names together
-//! have 16,384, and what comes after is counted as refused.
+//! Two bounds, those of shared memory: a name has 1,000 series, and what comes after is one,
+//! `overflow="true"`; all names together have 16,384, and what comes after is counted as refused.
 
 use std::collections::{BTreeMap, HashMap};
 use std::hash::{BuildHasherDefault, Hasher};

@@ -30,15 +30,16 @@ impl CounterFn for MetricSeries<CounterState> {
         }
     }
 
-    /// What increments added stays apart: absolute values are held to each other only, because the sum of all threads is known to
-    /// readers alone.
+    /// What increments added stays apart: absolute values are held to each other only, because the
+    /// sum of all threads is known to readers alone.
     fn absolute(&self, value: u64) {
         if self.is_overflow {
             // The counts of different series, of which none is known any more.
             return self.rejected.count(ValueRejectReason::NoSeries);
         }
         if let Some(total) = self.metric() {
-            // Each step is taken by the one who made it, whatever the order in which threads come here.
+            // Each step is taken by the one who made it, whatever the order in which threads come
+            // here.
             let before = total.absolute.fetch_max(value, Ordering::Relaxed);
             total.counter.add(value.saturating_sub(before));
         }

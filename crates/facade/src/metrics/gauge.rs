@@ -1,4 +1,5 @@
-//! Gauges: any double may be set; what is added must be finite, or no value would ever come back from it.
+//! Gauges: any double may be set; what is added must be finite, or no value would ever come back
+//! from it.
 
 use metrics::{GaugeFn, Unit};
 

@@ -1,6 +1,7 @@
 //! Descriptions of metric names, fixed at the first value.
 //!
-//! With the first value of a name its unit is settled, for all its series and for good: values of two units would not add up.
+//! With the first value of a name its unit is settled, for all its series and for good: values of
+//! two units would not add up.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};

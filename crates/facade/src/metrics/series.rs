@@ -1,4 +1,5 @@
-//! A series: registered when it is recorded to for the first time, then a few instructions from its cells.
+//! A series: registered when it is recorded to for the first time, then a few instructions from its
+//! cells.
 
 use std::collections::BTreeMap;
 
@@ -35,7 +36,8 @@ impl<T> MetricSeries<T> {
 }
 
 impl<T: BackingMetric> MetricSeries<T> {
-    /// What it is in shared memory, if anything; what is recorded where there is none, and never will be, counts as refused.
+    /// What it is in shared memory, if anything; what is recorded where there is none, and never
+    /// will be, counts as refused.
     #[inline(always)]
     pub(super) fn metric(&self) -> Option<&T> {
         match self.metric.get(|| self.register()) {

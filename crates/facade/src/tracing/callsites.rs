@@ -1,7 +1,7 @@
 //! Callsite map: callsite to metrics, lock-free lookup.
 //!
-//! A place is known by the address of what describes it, which lives as long as the program. The table has a bound: what finds no
-//! room near its place is counted as `overflow`.
+//! A place is known by the address of what describes it, which lives as long as the program. The
+//! table has a bound: what finds no room near its place is counted as `overflow`.
 
 use std::ptr;
 use std::sync::OnceLock;

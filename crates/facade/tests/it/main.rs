@@ -1,4 +1,5 @@
-//! One binary for all of the crate's integration tests: what programs tell is what a reader of their memory sees.
+//! One binary for all of the crate's integration tests: what programs tell is what a reader of
+//! their memory sees.
 
 mod metrics;
 #[path = "../../../shm/tests/it/room.rs"]

@@ -1,6 +1,7 @@
-//! The header is what the crate is: `bindings/c/topdeck.h` is made here, out of comments and signatures in `handle.rs` and `abi.rs`, two
-//! pieces in C, and the layout of `shm`. `cargo xtask golden` writes it anew. (cbindgen would write the declarations, but not the table, nor
-//! the offsets that the fast way needs, and would be one more tool to have.)
+//! The header is what the crate is: `bindings/c/topdeck.h` is made here, out of comments and
+//! signatures in `handle.rs` and `abi.rs`, two pieces in C, and the layout of `shm`.
+//! `cargo xtask golden` writes it anew. (cbindgen would write the declarations, but not the table,
+//! nor the offsets that the fast way needs, and would be one more tool to have.)
 
 use expect_test::expect_file;
 use hist::Integers;
@@ -158,7 +159,8 @@ fn fast() -> String {
         let row: Vec<String> = row.iter().map(|edge| format!("{edge:#018x}")).collect();
         format!("    {},\n", row.join(", "))
     });
-    // Buckets are counted from the exponent 0 of a double; place 0 is the bucket below that of the exponent of 1.
+    // Buckets are counted from the exponent 0 of a double; place 0 is the bucket below that of the
+    // exponent of 1.
     let bias = (1023 << layout::SCALE) - 1;
     let mut text = FAST
         .replace("@EDGES@", &rows.collect::<String>())
@@ -176,7 +178,8 @@ fn fast() -> String {
 fn edges() -> Vec<u64> {
     const OCTAVE: u64 = 1 << 52;
     let first = Integers::<{ layout::SCALE }>::position(OCTAVE + 1);
-    // The bucket of a mantissa: whole numbers of this octave are doubles, and a bucket has its upper edge.
+    // The bucket of a mantissa: whole numbers of this octave are doubles, and a bucket has its
+    // upper edge.
     let bucket =
         |mantissa: u64| Integers::<{ layout::SCALE }>::position(OCTAVE + mantissa + 1) - first;
     (0..64u64)

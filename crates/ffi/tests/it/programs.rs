@@ -1,4 +1,5 @@
-//! Programs in C and C++ record, linked to the library in all its forms; what they leave is read here.
+//! Programs in C and C++ record, linked to the library in all its forms; what they leave is read
+//! here.
 
 use std::fs;
 use std::io::Write as _;
@@ -122,7 +123,8 @@ impl ProcessOutput {
     }
 }
 
-/// Runs a part of the test program; what came out, and what its processes left. `None` where there is no compiler, or no folder in memory.
+/// Runs a part of the test program; what came out, and what its processes left. `None` where there
+/// is no compiler, or no folder in memory.
 #[track_caller]
 fn run(part: &str, how: BuildMode, input: &[u8]) -> Option<(Vec<u8>, Vec<ProcessOutput>)> {
     let program = test_program(how)?;

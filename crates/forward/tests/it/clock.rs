@@ -1,4 +1,5 @@
-//! A clock that is set while everything runs, by an hour, on and back: nothing is lost, or sent as something new.
+//! A clock that is set while everything runs, by an hour, on and back: nothing is lost, or sent as
+//! something new.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};

@@ -57,7 +57,8 @@ async fn drain() {
     let site = TestRemote::start(|| ResponseFault::None).await;
     let intake = open(&folder.0, journal::wall_clock());
     let settings = settings(&folder.0, &[("a", &site.url)]);
-    // Its place is made before anything comes: the journal keeps nothing for a site that it does not know.
+    // Its place is made before anything comes: the journal keeps nothing for a site that it does
+    // not know.
     Forward::start(settings.clone(), Arc::clone(&intake)).unwrap().stop().await;
     let writing = Arc::clone(&intake);
     let fill = move || {

@@ -43,7 +43,8 @@ async fn permanently_rejected_batch_is_dead_lettered() {
         (
             None,
             None,
-            "not taken by remote a, set aside: no batch: magic at byte 0 is 119, expected 211 (0xd3), a batch",
+            "not taken by remote a, set aside: no batch: magic at byte 0 is 119, expected 211 \
+             (0xd3), a batch",
         ),
     ];
     assert_eq!(gaps, expected);

@@ -1,4 +1,5 @@
-//! The agent's key: the same for good, in a copy of its folder too, and another one where there is none.
+//! The agent's key: the same for good, in a copy of its folder too, and another one where there is
+//! none.
 
 use std::path::Path;
 use std::sync::Arc;

@@ -27,8 +27,8 @@ impl BitWriter {
         self.pending = value.checked_shr(bits.wrapping_sub(self.pending_bits)).unwrap_or(0);
     }
 
-    /// Appends a number in Rice's code: the part above `low_bits` in unary, the rest as it is. A part too
-    /// large for unary is written whole after [`UNARY_MAX`] ones.
+    /// Appends a number in Rice's code: the part above `low_bits` in unary, the rest as it is. A
+    /// part too large for unary is written whole after [`UNARY_MAX`] ones.
     pub(crate) fn put_rice(&mut self, value: u64, low_bits: u32) {
         let high = value >> low_bits;
         if high < UNARY_MAX {

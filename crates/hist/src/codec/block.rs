@@ -36,8 +36,8 @@ pub const HISTOGRAMS_MAX: usize = 4096;
 /// Limits of one block at the most.
 pub const LIMITS_MAX: u64 = Histogram::THRESHOLDS_MAX as u64;
 
-/// Indexes between the first and the last column, in all and for each column, up to which all columns of a block
-/// are made room for at once.
+/// Indexes between the first and the last column, in all and for each column, up to which all
+/// columns of a block are made room for at once.
 const SPAN_FREE: i64 = 1024;
 const SPAN_PER_COLUMN: i64 = 4;
 
@@ -47,7 +47,8 @@ const SPAN_PER_COLUMN: i64 = 4;
 pub enum BlockError {
     /// All must have one scheme, zero threshold and set of declared thresholds.
     #[error(
-        "histogram {position} differs from the first in scheme, zero threshold or declared thresholds"
+        "histogram {position} differs from the first in scheme, zero threshold or declared \
+         thresholds"
     )]
     NotUniform {
         /// Its place, from 0.
@@ -141,8 +142,8 @@ pub fn scheme(bytes: &[u8]) -> Result<Scheme, DecodeError> {
     Ok(BlockHeader::read(&mut ByteReader::new(bytes))?.scheme)
 }
 
-/// Adds the histograms at the places of `range` to `accumulator`. A damaged block is refused and nothing
-/// is added.
+/// Adds the histograms at the places of `range` to `accumulator`. A damaged block is refused and
+/// nothing is added.
 pub fn merge_into(
     bytes: &[u8],
     range: Range<usize>,
@@ -151,9 +152,10 @@ pub fn merge_into(
     merge_runs(bytes, &[(range, 0)], std::slice::from_mut(accumulator))
 }
 
-/// Adds runs of histograms to accumulators: those at the places of each range to the one of the number beside
-/// it. Ranges ascend and do not overlap; what they name beyond the block's histograms is left out. The block
-/// is decoded once. If it is damaged, or does not fit one of the accumulators, nothing is added to any.
+/// Adds runs of histograms to accumulators: those at the places of each range to the one of the
+/// number beside it. Ranges ascend and do not overlap; what they name beyond the block's histograms
+/// is left out. The block is decoded once. If it is damaged, or does not fit one of the
+/// accumulators, nothing is added to any.
 ///
 /// # Panics
 ///
@@ -345,8 +347,8 @@ impl BlockDecoder {
         Ok((block, [positive, negative]))
     }
 
-    /// Whether each row makes a histogram, also where only sums of rows are made. Its counts in buckets are
-    /// given where they may not fit or thresholds ask for them.
+    /// Whether each row makes a histogram, also where only sums of rows are made. Its counts in
+    /// buckets are given where they may not fit or thresholds ask for them.
     fn check(&self, totals: &[Option<u64>]) -> Result<(), PartsError> {
         if !(self.header.zero_threshold.is_finite() && self.header.zero_threshold >= 0.0) {
             return Err(PartsError::ZeroThreshold { found: self.header.zero_threshold });
@@ -389,8 +391,8 @@ impl BlockDecoder {
         }
     }
 
-    /// The sum of some rows, column by column; `None` where side values or a total say that it takes more
-    /// than that.
+    /// The sum of some rows, column by column; `None` where side values or a total say that it
+    /// takes more than that.
     fn merge_rows(&self, range: Range<usize>, tables: &[CountTable; 2]) -> Option<HistogramParts> {
         let mut parts = HistogramParts::new(self.header.scheme.clone());
         parts.zero_threshold = self.header.zero_threshold;
@@ -424,8 +426,9 @@ impl BlockDecoder {
         Some((TrackedValue::Exact(sum), TrackedValue::Exact(min), TrackedValue::Exact(max)))
     }
 
-    /// Adds runs of rows straight to accumulators. `false`, and nothing is added, where there is more to rows
-    /// than positive buckets, zeros and exact side values, or where an accumulator is not ready for all.
+    /// Adds runs of rows straight to accumulators. `false`, and nothing is added, where there is
+    /// more to rows than positive buckets, zeros and exact side values, or where an accumulator is
+    /// not ready for all.
     #[expect(clippy::expect_used, reason = "coming gives nothing where a row is not exact")]
     fn add_directly(
         &self,
@@ -454,7 +457,8 @@ impl BlockDecoder {
     fn pending_adds(&self, positive: &CountTable) -> Option<PendingAdds<'_>> {
         let [zero, beside @ ..] = &self.summary_counts[..] else { return None };
         let ends = positive.index_range();
-        // Every accumulator gets room for all columns: that is too much where few of them lie far apart.
+        // Every accumulator gets room for all columns: that is too much where few of them lie far
+        // apart.
         let span = ends.map_or(0, |(first, last)| i64::from(last).wrapping_sub(i64::from(first)));
         let is_narrow =
             span <= SPAN_FREE.wrapping_add(SPAN_PER_COLUMN.wrapping_mul(positive.columns() as i64));

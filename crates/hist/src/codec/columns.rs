@@ -1,13 +1,14 @@
 //! Summary columns of blocks: counts beside the buckets, minimum, maximum and sum.
 //!
-//! A minimum or maximum is coded as its place among the numbers that its outermost bucket can hold, a sum as
-//! its distance from what the bucket middles add up to: both as multiples of a power of ten, 10^-exponent,
-//! which a block chooses. Seconds with six digits behind the point are then as short as whole microseconds.
-//! What a sum of doubles lacks of such a multiple follows in units of a power of two. A value that is no such
-//! multiple is written as it is, and leaves the others alone.
+//! A minimum or maximum is coded as its place among the numbers that its outermost bucket can hold,
+//! a sum as its distance from what the bucket middles add up to: both as multiples of a power of
+//! ten, 10^-exponent, which a block chooses. Seconds with six digits behind the point are then as
+//! short as whole microseconds. What a sum of doubles lacks of such a multiple follows in units of
+//! a power of two. A value that is no such multiple is written as it is, and leaves the others
+//! alone.
 //!
-//! What is predicted is computed in doubles by additions, multiplications and divisions, rounded once each,
-//! so every machine decodes the same.
+//! What is predicted is computed in doubles by additions, multiplications and divisions, rounded
+//! once each, so every machine decodes the same.
 
 use crate::codec::bits::{BitReader, BitWriter, rice_low_bits};
 use crate::codec::bytes::{ByteReader, unzigzag, zigzag};
@@ -256,7 +257,8 @@ fn nearest_multiple(sum: CompensatedSum, exponent: u32) -> i64 {
     (high * POWERS[exponent as usize]).round() as i64
 }
 
-/// Bits behind the point that are needed for what a sum is off the multiple next to it; 127 if more.
+/// Bits behind the point that are needed for what a sum is off the multiple next to it; 127 if
+/// more.
 fn residual_bits(sum: CompensatedSum, exponent: u32) -> u32 {
     let whole = join_sum(nearest_multiple(sum, exponent), 0, 0, exponent);
     let (high, low) = sum.parts();
@@ -278,7 +280,8 @@ fn last_bit(value: f64) -> u32 {
         as u32
 }
 
-/// A sum as a multiple of 10^-exponent and the rest as a multiple of 2^-unit, if these give it back to the bit.
+/// A sum as a multiple of 10^-exponent and the rest as a multiple of 2^-unit, if these give it back
+/// to the bit.
 fn split_sum(sum: CompensatedSum, exponent: u32, unit: u32) -> Option<(i64, i64)> {
     let whole = nearest_multiple(sum, exponent);
     if whole.unsigned_abs() >= 1 << 61 {

@@ -8,13 +8,13 @@
 //!    any    positive     buckets
 //!    any    negative     buckets, if flagged
 //! ```
-//! Buckets are: how many (varint); if any, the first index (zigzag), then one byte each: in the high half
-//! the gap to the index before less one, in the low half the count less one. 15 in either half says that
-//! the rest follows as a varint, first of the gap, then of the count.
+//! Buckets are: how many (varint); if any, the first index (zigzag), then one byte each: in the
+//! high half the gap to the index before less one, in the low half the count less one. 15 in either
+//! half says that the rest follows as a varint, first of the gap, then of the count.
 //!
-//! A number is a varint of its zigzag shifted left by one if it is whole and its magnitude below 2^61, else
-//! the varint 1 followed by the eight bytes of the double. A frame carries no checksum: what carries the
-//! frame has one. `docs/formats/frame.md` tells a stranger the same, byte by byte.
+//! A number is a varint of its zigzag shifted left by one if it is whole and its magnitude below
+//! 2^61, else the varint 1 followed by the eight bytes of the double. A frame carries no checksum:
+//! what carries the frame has one. `docs/formats/frame.md` tells a stranger the same, byte by byte.
 
 use crate::codec::bytes::{ByteReader, put_varint, put_zigzag};
 use crate::codec::header::{FRAME_MAGIC, FRAME_VERSION, put_header, read_header};
@@ -152,8 +152,8 @@ pub fn decode(bytes: &[u8]) -> Result<(Histogram, SeriesMeta), DecodeError> {
     Ok((Histogram::from_recorded_parts(parts)?, meaning))
 }
 
-/// How many values a frame has counted, without those that were no number: [`Histogram::count`] of it, at a
-/// nanosecond a bucket. What follows the buckets is not looked at.
+/// How many values a frame has counted, without those that were no number: [`Histogram::count`] of
+/// it, at a nanosecond a bucket. What follows the buckets is not looked at.
 pub fn count(bytes: &[u8]) -> Result<u64, DecodeError> {
     let mut reader = ByteReader::new(bytes);
     read_header(&mut reader, FRAME_MAGIC, FRAME_VERSION)?;
@@ -395,8 +395,8 @@ impl PackedBytes8 {
         let gaps = ((word >> 4) & Self::LOW_HALVES).wrapping_add(Self::ONES);
         let counts = (word & Self::LOW_HALVES).wrapping_add(Self::ONES);
         let long = (gaps | counts) & (Self::ONES << 4);
-        // Times 1, 2^8, 2^16, … and added up: each byte becomes the sum of those up to it, 8 · 15 at most
-        // while none is long.
+        // Times 1, 2^8, 2^16, … and added up: each byte becomes the sum of those up to it, 8 · 15
+        // at most while none is long.
         let offsets = gaps.wrapping_mul(Self::ONES);
         PackedBytes8 {
             base_index: before,

@@ -8,9 +8,9 @@
 //!    1      unit         of the values: 0 none, 1 ns, 2 us, 3 ms, 4 s, 5 bytes
 //!    any    scheme       parameters of the scheme, by tag
 //! ```
-//! Schemes: 0 exponential (scale i8), 1 log-linear base 2 (bits u8, floor zigzag), 2 log-linear base 10
-//! (nothing), 3 logarithmic (gamma f64, offset f64, interpolation u8), 4 explicit (count varint, bounds f64).
-//! Numbers are little-endian; varints are LEB128.
+//! Schemes: 0 exponential (scale i8), 1 log-linear base 2 (bits u8, floor zigzag), 2 log-linear
+//! base 10 (nothing), 3 logarithmic (gamma f64, offset f64, interpolation u8), 4 explicit (count
+//! varint, bounds f64). Numbers are little-endian; varints are LEB128.
 
 use crate::codec::bytes::{ByteReader, put_varint, put_zigzag};
 use crate::error::DecodeError;

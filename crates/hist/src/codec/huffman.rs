@@ -1,12 +1,12 @@
 //! Fixed Huffman codes of the block format.
 //!
-//! Two kinds. A *low* code is for counts around a rate below 8: one code word tells 8, 4, 2 or 1 counts at
-//! once, and there is one for each half octave of the rate. A *high* code tells how far a count lies from the
-//! expected one, in 31 steps; there are four, for four widths of the spread. All are looked up by the next
-//! [`LOOKUP_BITS`] bits. The last symbol of each is an escape.
+//! Two kinds. A *low* code is for counts around a rate below 8: one code word tells 8, 4, 2 or 1
+//! counts at once, and there is one for each half octave of the rate. A *high* code tells how far a
+//! count lies from the expected one, in 31 steps; there are four, for four widths of the spread.
+//! All are looked up by the next [`LOOKUP_BITS`] bits. The last symbol of each is an escape.
 //!
-//! Weights and lengths are whole numbers by rules that `docs/formats/block.md` gives, so every machine has
-//! the same codes.
+//! Weights and lengths are whole numbers by rules that `docs/formats/block.md` gives, so every
+//! machine has the same codes.
 
 use std::sync::OnceLock;
 
@@ -21,8 +21,8 @@ pub(crate) const HIGH_CODES: usize = 4;
 /// Steps that a high code tells apart; the middle one is around the expected count.
 pub(crate) const STEPS: u64 = 31;
 
-/// Lengths of the high codes' words, of the 31 steps and of the escape. They are Huffman's for a normal
-/// distribution of 2.6, 3.1, 3.7 and 4.4 steps' spread, of which 4 % has twice the spread.
+/// Lengths of the high codes' words, of the 31 steps and of the escape. They are Huffman's for a
+/// normal distribution of 2.6, 3.1, 3.7 and 4.4 steps' spread, of which 4 % has twice the spread.
 pub(crate) const HIGH_LENGTHS: [[u8; 32]; HIGH_CODES] = [
     [
         11, 11, 11, 11, 11, 10, 10, 8, 7, 6, 5, 4, 4, 3, 3, 3, 3, 3, 4, 4, 5, 6, 7, 9, 9, 11, 11,

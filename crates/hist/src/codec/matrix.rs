@@ -1,11 +1,11 @@
 //! Count matrix codec: bucket counts of many histograms of one series.
 //!
-//! Counts form a matrix, a row per histogram, a column per bucket index that any of them uses. Rows come in
-//! *frames* of [`FRAME`], a frame column by column. Every column has a rate, told at first and then learnt
-//! from the rows before, and a row may have a scale, which follows the load of the whole series. They
-//! tell which of the fixed codes of `huffman.rs` the column has in this frame, so nothing but the codes' words
-//! and bits stands between two counts. Four streams of bits hold eight rows of each frame, so that one need
-//! not wait for the other.
+//! Counts form a matrix, a row per histogram, a column per bucket index that any of them uses. Rows
+//! come in *frames* of [`FRAME`], a frame column by column. Every column has a rate, told at first
+//! and then learnt from the rows before, and a row may have a scale, which follows the load of the
+//! whole series. They tell which of the fixed codes of `huffman.rs` the column has in this frame,
+//! so nothing but the codes' words and bits stands between two counts. Four streams of bits hold
+//! eight rows of each frame, so that one need not wait for the other.
 //!
 //! All prediction is in whole numbers, so every machine decodes the same.
 
@@ -28,8 +28,8 @@ pub(crate) const FRAME: usize = 32;
 /// Rows of a frame that one stream holds.
 const LANE: usize = 8;
 const STREAMS: usize = 4;
-/// Cells of one matrix at the most, rows rounded up to eights. A row of zeros costs next to nothing, so what
-/// a decoder allocates has to be bounded by name.
+/// Cells of one matrix at the most, rows rounded up to eights. A row of zeros costs next to
+/// nothing, so what a decoder allocates has to be bounded by name.
 pub const CELLS_MAX: u64 = 1 << 21;
 
 /// Counts of a narrow matrix are below this, so that those of a frame add up within 32 bits.

@@ -1,7 +1,7 @@
 //! Bounds of the minimum, maximum and sum of each row of a block, predicted from its buckets.
 //!
-//! Predictions are computed in doubles by additions, multiplications and divisions, rounded once each, so
-//! every machine decodes the same.
+//! Predictions are computed in doubles by additions, multiplications and divisions, rounded once
+//! each, so every machine decodes the same.
 
 use crate::codec::matrix::{CountWord, FRAME, MatrixFrame};
 use crate::error::DecodeError;
@@ -86,8 +86,8 @@ impl RowBounds {
 /// Predicts value ranges of buckets.
 pub(crate) struct ColumnPredictor<'a> {
     scheme: &'a Scheme,
-    /// The edges of a logarithmic grid come from a logarithm that no two machines round alike, so nothing
-    /// is predicted from them.
+    /// The edges of a logarithmic grid come from a logarithm that no two machines round alike, so
+    /// nothing is predicted from them.
     has_exact_edges: bool,
     pub(super) power: f64,
     zero: DecimalGrid,
@@ -134,7 +134,8 @@ impl<'a> ColumnPredictor<'a> {
         })
     }
 
-    /// Finds the outermost places, with what is counted beside the buckets: zero, overflow, underflow.
+    /// Finds the outermost places, with what is counted beside the buckets: zero, overflow,
+    /// underflow.
     pub(crate) fn finish_row(
         &self,
         extent: &mut RowBounds,
@@ -203,7 +204,8 @@ impl MatrixColumns {
         }
     }
 
-    /// Adds the bucket middles of some rows to their sums: of few enough for these to stay in registers.
+    /// Adds the bucket middles of some rows to their sums: of few enough for these to stay in
+    /// registers.
     #[inline(always)]
     fn add_middles<T: CountWord, const ROWS: usize>(
         &self,
@@ -229,8 +231,8 @@ impl MatrixColumns {
         }
     }
 
-    /// Whether a least and a greatest value of a row lie in its outermost buckets, or in that of zero, which ends
-    /// there. Only if nothing is below zero or past the grid.
+    /// Whether a least and a greatest value of a row lie in its outermost buckets, or in that of
+    /// zero, which ends there. Only if nothing is below zero or past the grid.
     pub(crate) fn contains_extremes(
         &self,
         row: &RowBounds,

@@ -4,7 +4,8 @@ use std::ops::Range;
 
 use crate::codec::matrix::{CountCells, CountTable, CountWord, FRAME, height, total};
 
-/// From so many rows of a frame on they are added up column by column before they are added to anything else.
+/// From so many rows of a frame on they are added up column by column before they are added to
+/// anything else.
 const COLUMN_SUM_ROWS_MIN: usize = 8;
 
 impl CountTable {
@@ -49,8 +50,8 @@ impl CountTable {
         self.sums.iter().fold(0, |total, &sum| sum.saturating_add_to(total))
     }
 
-    /// Columns without a gap between them, and where each such stretch lies in a window that begins at the first
-    /// column's index.
+    /// Columns without a gap between them, and where each such stretch lies in a window that begins
+    /// at the first column's index.
     pub(crate) fn bucket_runs(&self) -> Vec<BucketRun> {
         let mut stretches: Vec<BucketRun> = Vec::new();
         for (column, &index) in self.indexes.iter().enumerate() {
@@ -69,8 +70,8 @@ impl CountTable {
         stretches
     }
 
-    /// Adds some rows to a window, each column at its place. How many values that were; if it is the greatest
-    /// number, perhaps more, and the window is of no use.
+    /// Adds some rows to a window, each column at its place. How many values that were; if it is
+    /// the greatest number, perhaps more, and the window is of no use.
     pub(crate) fn add_rows(
         &self,
         rows: Range<usize>,

@@ -13,8 +13,8 @@ impl Histogram {
         Histogram { zero_threshold, thresholds, ..Histogram::new(self.scheme.clone()) }
     }
 
-    /// Adds all values of `other`. Where the grids differ in fineness both fold to the coarser, exactly;
-    /// grids that do not nest are refused and nothing is changed.
+    /// Adds all values of `other`. Where the grids differ in fineness both fold to the coarser,
+    /// exactly; grids that do not nest are refused and nothing is changed.
     pub fn merge(&mut self, other: &Histogram) -> Result<(), MergeError> {
         let scheme = self
             .scheme
@@ -84,19 +84,19 @@ impl Histogram {
         });
     }
 
-    /// Whether an exact sum stays so without the extremes that say how far it can be off: an open bucket says
-    /// nothing of it, and its sum is believed.
+    /// Whether an exact sum stays so without the extremes that say how far it can be off: an open
+    /// bucket says nothing of it, and its sum is believed.
     fn keeps_sum_exact(&self) -> bool {
         self.count == 0
             || self.scheme.is_mirrored()
             || self.exact_sum().is_some_and(|[lower, _, upper]| lower == upper)
     }
 
-    /// Takes all values of `other` away, as between two readings of a cumulative histogram. Refused, and
-    /// nothing changed, unless every count of `other` is contained in this histogram.
+    /// Takes all values of `other` away, as between two readings of a cumulative histogram.
+    /// Refused, and nothing changed, unless every count of `other` is contained in this histogram.
     ///
-    /// Thresholds stay exact, and the sum where its 100 bits still hold what is left. The extremes stay exact
-    /// only where they show that `other` did not hold them.
+    /// Thresholds stay exact, and the sum where its 100 bits still hold what is left. The extremes
+    /// stay exact only where they show that `other` did not hold them.
     pub fn subtract(&mut self, other: &Histogram) -> Result<(), MergeError> {
         let too_coarse = || MergeError::TooCoarse {
             target: Box::new(self.scheme.clone()),
@@ -159,8 +159,8 @@ impl Histogram {
                 left.is_some()
             });
         }
-        // Of readings that did not grow one from the other, a threshold may count more values than are left,
-        // and an extreme may lie where none is.
+        // Of readings that did not grow one from the other, a threshold may count more values than
+        // are left, and an extreme may lie where none is.
         let mut most = rest.count;
         rest.thresholds.retain(|threshold| {
             let fits = threshold.above <= most;
@@ -203,8 +203,8 @@ impl Histogram {
         }
     }
 
-    /// Moves every bucket that reaches into ±`threshold` to zero, whole: the threshold rises to the upper
-    /// end of a bucket that it would cut.
+    /// Moves every bucket that reaches into ±`threshold` to zero, whole: the threshold rises to the
+    /// upper end of a bucket that it would cut.
     pub(super) fn raise_zero_threshold(&mut self, threshold: f64) {
         if threshold <= self.zero_threshold || !self.scheme.is_mirrored() {
             self.zero_threshold = self.zero_threshold.max(threshold);
@@ -214,8 +214,8 @@ impl Histogram {
         loop {
             let reached = self.zero_threshold;
             for buckets in [&mut self.positive, &mut self.negative] {
-                // By the end of the bucket beneath: logarithmic buckets overlap, and each would draw the
-                // next one in.
+                // By the end of the bucket beneath: logarithmic buckets overlap, and each would
+                // draw the next one in.
                 let beneath = |index: i32| index.checked_sub(1).and_then(|i| self.scheme.span(i));
                 let inside = |index: i32| {
                     let span = self.scheme.span(index)?;
@@ -239,8 +239,8 @@ impl Histogram {
     }
 }
 
-/// The lesser of two minima. If one is not exact, the other still holds where it is at or below the `floor`
-/// of all values on the other side.
+/// The lesser of two minima. If one is not exact, the other still holds where it is at or below the
+/// `floor` of all values on the other side.
 pub(super) fn tracked_lesser(
     a: TrackedValue<f64>,
     b: TrackedValue<f64>,

@@ -89,9 +89,11 @@ pub enum PartsError {
         /// How many there are.
         found: usize,
     },
-    /// Thresholds must be finite, ascend, and count no more values than there are, fewer the higher.
+    /// Thresholds must be finite, ascend, and count no more values than there are, fewer the
+    /// higher.
     #[error(
-        "declared threshold {found} is not finite, out of order, or counts more values than there are"
+        "declared threshold {found} is not finite, out of order, or counts more values than there \
+         are"
     )]
     Threshold {
         /// The threshold.
@@ -100,7 +102,8 @@ pub enum PartsError {
 }
 
 impl Histogram {
-    /// A histogram of foreign parts. Exact side values that contradict the buckets become estimates.
+    /// A histogram of foreign parts. Exact side values that contradict the buckets become
+    /// estimates.
     pub fn from_parts(parts: HistogramParts) -> Result<Histogram, PartsError> {
         let mut histogram = Histogram::from_recorded_parts(parts)?;
         if histogram.count > 0
@@ -119,8 +122,8 @@ impl Histogram {
         self.extreme_bounds(false).0 < 0.0 && self.extreme_bounds(true).1 > 0.0
     }
 
-    /// As [`Self::from_parts`], for a caller who recorded the values: an exact sum is believed. Holding it to
-    /// the buckets takes the edges of each, and most of the time.
+    /// As [`Self::from_parts`], for a caller who recorded the values: an exact sum is believed.
+    /// Holding it to the buckets takes the edges of each, and most of the time.
     pub fn from_recorded_parts(parts: HistogramParts) -> Result<Histogram, PartsError> {
         if !(parts.zero_threshold.is_finite() && parts.zero_threshold >= 0.0) {
             return Err(PartsError::ZeroThreshold { found: parts.zero_threshold });

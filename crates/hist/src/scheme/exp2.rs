@@ -1,9 +1,9 @@
 //! The base-2 exponential grid: OTLP exponential histograms and Prometheus native schemas.
 //!
 //! At scale `s` the base is 2^(2^-s); bucket `i` holds `(base^i, base^(i+1)]`, as OTLP defines it
-//! (Prometheus names the same bucket `i + 1`). Scale 5, the default, has 32 buckets an octave: a value
-//! read back at its bucket's middle is off by at most 1.08 %. A grid nests in every coarser one:
-//! scale `s` to `s - 1` is `index >> 1`.
+//! (Prometheus names the same bucket `i + 1`). Scale 5, the default, has 32 buckets an octave: a
+//! value read back at its bucket's middle is off by at most 1.08 %. A grid nests in every coarser
+//! one: scale `s` to `s - 1` is `index >> 1`.
 //!
 //! An edge is irrational unless it is a power of two, so for doubles the bucket ends at the largest
 //! double below it, which the table in `bounds.rs` gives exactly: no logarithm, no rounding doubt.
@@ -53,8 +53,8 @@ impl Exp2 {
             >> (SCALE_FINEST - self.scale)) as i32
     }
 
-    /// The edges of bucket `index` rounded down to doubles: it holds `(lower, upper]`. `None` where no
-    /// double lies in it.
+    /// The edges of bucket `index` rounded down to doubles: it holds `(lower, upper]`. `None` where
+    /// no double lies in it.
     #[inline]
     pub(crate) fn edges(self, index: i32) -> Option<(f64, f64)> {
         let lower = self.floor_of_edge(index.into())?;
@@ -95,8 +95,8 @@ fn octave_and_mantissa_below(value: f64) -> (i64, u64) {
     (exponent - EXPONENT_BIAS, bits & MANTISSA)
 }
 
-/// The same for a value that is subnormal or the least normal one. Doubles lie sparser there than edges:
-/// what is below the value is taken at the full precision of a mantissa.
+/// The same for a value that is subnormal or the least normal one. Doubles lie sparser there than
+/// edges: what is below the value is taken at the full precision of a mantissa.
 #[cold]
 fn subnormal_octave_and_mantissa_below(value: f64) -> (i64, u64) {
     let bits = value.to_bits();
@@ -110,9 +110,10 @@ fn subnormal_octave_and_mantissa_below(value: f64) -> (i64, u64) {
 
 /// Place of a mantissa among the 2^(CELL_BITS - 1) buckets of its octave.
 ///
-/// The octave is cut into 2^CELL_BITS even cells, each narrower than the narrowest bucket, so a cell holds
-/// one bucket edge at most. Its entry holds `(place + 1) * 2^52 - edge`: adding the mantissa carries into
-/// the place exactly when the mantissa has reached the edge. One load, one add, one shift.
+/// The octave is cut into 2^CELL_BITS even cells, each narrower than the narrowest bucket, so a
+/// cell holds one bucket edge at most. Its entry holds `(place + 1) * 2^52 - edge`: adding the
+/// mantissa carries into the place exactly when the mantissa has reached the edge. One load, one
+/// add, one shift.
 #[inline]
 fn bucket_in_octave<const CELL_BITS: u32>(cells: &[u64], mantissa: u64) -> i64 {
     let cell = (mantissa >> (MANTISSA_BITS - CELL_BITS)) as usize;
@@ -144,11 +145,12 @@ const fn cells<const N: usize>() -> [u64; N] {
 static CELLS_FINEST: [u64; 512] = cells();
 static CELLS_DEFAULT: [u64; 64] = cells();
 
-/// One more than the bucket at the default scale of a whole number from 2 to 2^53: [`Exp2::index`] with a table of 512 bytes, and
-/// without doubles, whose conversion takes as long as all the rest.
+/// One more than the bucket at the default scale of a whole number from 2 to 2^53: [`Exp2::index`]
+/// with a table of 512 bytes, and without doubles, whose conversion takes as long as all the rest.
 #[inline]
 pub(crate) fn default_position(value: u64) -> usize {
-    // What lies just below the value is in the octave of the number before it, and has the bits of the value less the least one.
+    // What lies just below the value is in the octave of the number before it, and has the bits of
+    // the value less the least one.
     let zeros = (value - 1).leading_zeros();
     let below = (value << zeros).wrapping_sub(1);
     let mantissa = (below << 1) >> (64 - MANTISSA_BITS);

@@ -1,7 +1,8 @@
 //! Buckets with bounds of the user's own: classic Prometheus and OTLP explicit histograms, and
 //! Prometheus native histograms with custom buckets.
 //!
-//! With n bounds there are n + 1 buckets over the whole line: `(-inf, b0]`, `(b0, b1]`, … `(b(n-1), +inf]`.
+//! With n bounds there are n + 1 buckets over the whole line: `(-inf, b0]`, `(b0, b1]`, …
+//! `(b(n-1), +inf]`.
 
 use std::sync::Arc;
 
@@ -17,7 +18,8 @@ impl Explicit {
     /// As many bounds as one histogram may have.
     pub const BOUNDS_MAX: usize = 100_000;
 
-    /// Buckets between `bounds`, which must be finite and ascend strictly. No bounds: one bucket for all.
+    /// Buckets between `bounds`, which must be finite and ascend strictly. No bounds: one bucket
+    /// for all.
     pub fn new(bounds: &[f64]) -> Result<Explicit, SchemeError> {
         if bounds.len() > Self::BOUNDS_MAX {
             return Err(SchemeError::TooManyBounds { found: bounds.len() });
@@ -41,7 +43,8 @@ impl Explicit {
         self.bounds.partition_point(|&bound| bound < value) as i32
     }
 
-    /// The edges of bucket `index`, which holds `(lower, upper]`; `None` where there is no such bucket.
+    /// The edges of bucket `index`, which holds `(lower, upper]`; `None` where there is no such
+    /// bucket.
     pub(crate) fn edges(&self, index: i32) -> Option<(f64, f64)> {
         let index = usize::try_from(index).ok().filter(|&i| i <= self.bounds.len())?;
         let lower = if index == 0 { f64::NEG_INFINITY } else { self.bounds[index - 1] };

@@ -1,17 +1,18 @@
 //! The logarithmic grid of DDSketch, with the index mappings of its Java and Go libraries.
 //!
-//! Bucket `i` holds `[L⁻¹((i − offset) / m), L⁻¹((i + 1 − offset) / m))`, where `L` is the natural logarithm or
-//! a cheaper stand-in that is exact at powers of two, and `m = ln(b) / ln(gamma)`, b the base of `L`
-//! (DataDog sketches-java, `LogLikeIndexMapping`). Stand-ins cut an octave by a polynomial of the mantissa.
-//! Below index 0 a value on a bucket's computed lower edge is counted in the bucket beneath, as there.
+//! Bucket `i` holds `[L⁻¹((i − offset) / m), L⁻¹((i + 1 − offset) / m))`, where `L` is the natural
+//! logarithm or a cheaper stand-in that is exact at powers of two, and `m = ln(b) / ln(gamma)`, b
+//! the base of `L` (DataDog sketches-java, `LogLikeIndexMapping`). Stand-ins cut an octave by a
+//! polynomial of the mantissa. Below index 0 a value on a bucket's computed lower edge is counted
+//! in the bucket beneath, as there.
 //!
-//! Edges are transcendental and every library rounds them its own way, so the values of a bucket may lie
-//! outside its edges by [`Log::span`]'s share of the edge.
+//! Edges are transcendental and every library rounds them its own way, so the values of a bucket
+//! may lie outside its edges by [`Log::span`]'s share of the edge.
 
 use crate::error::SchemeError;
 
-/// How far a recorded value may lie outside the computed edges, relative, where no offset shifts the index:
-/// several roundings of the greatest logarithm, 745.
+/// How far a recorded value may lie outside the computed edges, relative, where no offset shifts
+/// the index: several roundings of the greatest logarithm, 745.
 const EDGE_ERROR: f64 = 1e-12;
 
 /// How the logarithm is approximated between powers of two.
@@ -83,12 +84,13 @@ impl LogarithmicScheme {
     /// The bucket of a finite `value` above zero.
     pub(crate) fn index(self, value: f64) -> i32 {
         let index = self.interpolation.log(value) * self.multiplier() + self.offset;
-        // Not quite the floor: a whole number below zero goes one lower, as in sketches-java and -go.
+        // Not quite the floor: a whole number below zero goes one lower, as in sketches-java
+        // and -go.
         if index >= 0.0 { index as i32 } else { (index as i32).saturating_sub(1) }
     }
 
-    /// The computed edges of bucket `index`, or `None` where no double lies in it. Below 1e-300 doubles lie
-    /// sparser than buckets, and both edges may be the same.
+    /// The computed edges of bucket `index`, or `None` where no double lies in it. Below 1e-300
+    /// doubles lie sparser than buckets, and both edges may be the same.
     pub(crate) fn edges(self, index: i32) -> Option<(f64, f64)> {
         let by = self.interpolation;
         let log = |i: f64| (i - self.offset) / self.multiplier();
@@ -114,8 +116,8 @@ impl LogarithmicScheme {
         ))
     }
 
-    /// How far a recorded value may lie outside the computed edges, relative: an offset takes its roundings
-    /// from the index.
+    /// How far a recorded value may lie outside the computed edges, relative: an offset takes its
+    /// roundings from the index.
     fn edge_error(self) -> f64 {
         EDGE_ERROR + 4.0 * f64::EPSILON * self.offset.abs() * self.gamma.ln()
     }
@@ -235,7 +237,8 @@ mod tests {
     #[test]
     fn a_value_on_an_edge_below_index_zero_falls_beneath() {
         let grid = LogarithmicScheme::new(2.0, 0.0, Interpolation::Linear).unwrap();
-        // sketches-go 1.4.8 counts 0.25, 0.5, 1, 2 in these buckets (testdata/hist/ddsketch/go.tsv).
+        // sketches-go 1.4.8 counts 0.25, 0.5, 1, 2 in these buckets
+        // (testdata/hist/ddsketch/go.tsv).
         assert_eq!([0.25, 0.5, 1.0, 2.0].map(|value| grid.index(value)), [-3, -2, 0, 1]);
         assert_eq!([0.3, 0.6].map(|value| grid.index(value)), [-2, -1]);
     }

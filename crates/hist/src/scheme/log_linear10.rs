@@ -1,10 +1,11 @@
 //! The base-10 log-linear grid of circllhist (OpenHistogram): two significant decimal digits.
 //!
-//! Bucket `90 * exponent + (digits - 10)` holds `[digits/10 * 10^exponent, (digits + 1)/10 * 10^exponent)`,
-//! digits 10..=99, exponent −128..=127. A value is off by at most 4.76 % of itself when read back at the
-//! bucket's harmonic middle. Values below 1e-128 are zero; at and above 1e128 they are overflow.
-//! Edges are the doubles nearest to the decimals, compared exactly; libcircllhist itself is fuzzy by
-//! 1e-14 of the value around an edge.
+//! Bucket `90 * exponent + (digits - 10)` holds
+//! `[digits/10 * 10^exponent, (digits + 1)/10 * 10^exponent)`, digits 10..=99, exponent −128..=127.
+//! A value is off by at most 4.76 % of itself when read back at the bucket's harmonic middle.
+//! Values below 1e-128 are zero; at and above 1e128 they are overflow. Edges are the doubles
+//! nearest to the decimals, compared exactly; libcircllhist itself is fuzzy by 1e-14 of the value
+//! around an edge.
 
 const DIGITS_MIN: i32 = 10;
 const PER_DECADE: i32 = 90;

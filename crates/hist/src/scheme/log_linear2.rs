@@ -1,10 +1,12 @@
-//! The base-2 log-linear grid: HdrHistogram, H2 (Rezolus) and BPF tools, and the top bits of a double.
+//! The base-2 log-linear grid: HdrHistogram, H2 (Rezolus) and BPF tools, and the top bits of a
+//! double.
 //!
-//! With `bits` sub-bits every octave `[2^e, 2^(e+1))` is cut into 2^bits even buckets `[lo, hi)`. Below
-//! `2^floor` the cut stays even at width `2^(floor - bits)` down to zero, as HdrHistogram does with
-//! integers. Index 0 begins at zero and indexes run on without a hole, so an index is at once
-//! HdrHistogram's place in its counts array (floor = unit magnitude + bits) and, at floor −1022, the top
-//! bits of the double itself. Error at a bucket's middle: at most 2^-(bits+1) above the floor.
+//! With `bits` sub-bits every octave `[2^e, 2^(e+1))` is cut into 2^bits even buckets `[lo, hi)`.
+//! Below `2^floor` the cut stays even at width `2^(floor - bits)` down to zero, as HdrHistogram
+//! does with integers. Index 0 begins at zero and indexes run on without a hole, so an index is at
+//! once HdrHistogram's place in its counts array (floor = unit magnitude + bits) and, at floor
+//! −1022, the top bits of the double itself. Error at a bucket's middle: at most 2^-(bits+1) above
+//! the floor.
 
 use crate::error::SchemeError;
 
@@ -25,7 +27,8 @@ impl LogLinear2 {
     pub const FLOOR_MIN: i16 = -1022;
     /// The highest floor.
     pub const FLOOR_MAX: i16 = 1023;
-    /// The grid in which every other scheme's buckets keep apart (at most 0.049 % off): see [`crate::Mixture`].
+    /// The grid in which every other scheme's buckets keep apart (at most 0.049 % off): see
+    /// [`crate::Mixture`].
     pub const UNIVERSAL: LogLinear2 = LogLinear2 { bits: 10, floor: Self::FLOOR_MIN };
 
     /// A grid over all positive doubles, 0..=18 sub-bits.
@@ -75,8 +78,8 @@ impl LogLinear2 {
         (((octave - i64::from(self.floor) + 1) << self.bits) + place as i64) as i32
     }
 
-    /// The edges of bucket `index`, which holds `[lower, upper)`; infinity above the last. `None` where no
-    /// double lies in it.
+    /// The edges of bucket `index`, which holds `[lower, upper)`; infinity above the last. `None`
+    /// where no double lies in it.
     pub(crate) fn edges(self, index: i32) -> Option<(f64, f64)> {
         let lower = self.edge(index.into())?;
         let upper = self.edge(i64::from(index) + 1).unwrap_or(f64::INFINITY);

@@ -1,7 +1,8 @@
 //! Shard of one thread, and its snapshots.
 //!
-//! Plain atomic loads and stores by one writer at a time; readers only copy. The order within a record is
-//! the contract: `begun`, then extremes, sum and thresholds, then the bucket, then `ended`.
+//! Plain atomic loads and stores by one writer at a time; readers only copy. The order within a
+//! record is the contract: `begun`, then extremes, sum and thresholds, then the bucket, then
+//! `ended`.
 
 use std::cell::OnceCell;
 use std::sync::Arc;
@@ -14,8 +15,8 @@ use crate::tracked_value::{CompensatedSum, TrackedValue};
 /// Buckets that are allocated together: an octave at the default scale, 256 bytes.
 const PAGE_BUCKETS: usize = if cfg!(loom) { 2 } else { 32 };
 
-/// Tries to copy a shard between two records. A copy takes about a microsecond, so at 100,000 records per
-/// second and thread nearly every first try succeeds.
+/// Tries to copy a shard between two records. A copy takes about a microsecond, so at 100,000
+/// records per second and thread nearly every first try succeeds.
 const COPY_ATTEMPTS: usize = if cfg!(loom) { 2 } else { 16 };
 
 /// Cumulative counts written by one thread at a time. Aligned so that no two shards share a cache
@@ -92,8 +93,8 @@ impl Shard {
         }
     }
 
-    /// Makes the caller the one writer, unless there is one. Pairs with [`Self::release`], so the new
-    /// writer sees all that the last one wrote.
+    /// Makes the caller the one writer, unless there is one. Pairs with [`Self::release`], so the
+    /// new writer sees all that the last one wrote.
     pub(super) fn claim(&self) -> bool {
         self.is_leased.compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed).is_ok()
     }
@@ -331,9 +332,10 @@ impl ShardSnapshot {
 
     /// The extremes after `start`, where the shard can tell.
     ///
-    /// The writer starts new extremes at the first record that sees the interval's end. A few records may
-    /// come between the reader's copy and that sight; they went into the extremes before. If they raised
-    /// those, they are known; if not, their bucket decides whether one of them can be the extreme.
+    /// The writer starts new extremes at the first record that sees the interval's end. A few
+    /// records may come between the reader's copy and that sight; they went into the extremes
+    /// before. If they raised those, they are known; if not, their bucket decides whether one of
+    /// them can be the extreme.
     fn extremes_since<const SCALE: u32>(
         &self,
         start: &ShardSnapshot,
@@ -404,8 +406,8 @@ impl IntervalExtreme {
     }
 }
 
-/// A histogram of `parts`; side values of an inconsistent copy are not exact, and its thresholds, which are
-/// nothing if not exact, are left out.
+/// A histogram of `parts`; side values of an inconsistent copy are not exact, and its thresholds,
+/// which are nothing if not exact, are left out.
 fn finish(mut parts: HistogramParts, consistent: bool) -> Histogram {
     if !consistent {
         parts.sum = parts.sum.downgrade();

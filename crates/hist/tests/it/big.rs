@@ -94,7 +94,8 @@ impl BigInteger {
 
     /// The double nearest to `self / divisor * 2^exponent`, ties to even.
     pub(crate) fn to_f64(&self, divisor: u64, exponent: i32) -> f64 {
-        // Two words below the point leave more than 64 bits of quotient; the rest only says "not zero".
+        // Two words below the point leave more than 64 bits of quotient; the rest only says "not
+        // zero".
         let mut rest = 0u128;
         let mut quotient: Vec<u64> = Vec::new();
         for &word in self.words.iter().rev().chain(&[0, 0]) {
@@ -119,7 +120,8 @@ impl BigInteger {
         if self.negative { -magnitude } else { magnitude }
     }
 
-    /// The words above bit `shift` (fewer than 64 bits), the bit below it, and whether any bit is set further down.
+    /// The words above bit `shift` (fewer than 64 bits), the bit below it, and whether any bit is
+    /// set further down.
     fn split(&self, shift: i32) -> (u64, bool, bool) {
         let bit = |at: i32| {
             at >= 0

@@ -1,5 +1,6 @@
 //! Blocks: what goes in comes out, what is damaged is refused, and the bytes are those of the page
-//! `docs/formats/block.md` and of the golden file. A second reader, made from the page, reads the same.
+//! `docs/formats/block.md` and of the golden file. A second reader, made from the page, reads the
+//! same.
 
 use hist::codec::block::{self, BlockError};
 use hist::codec::frame::{SeriesMeta, Temporality, Unit};
@@ -19,7 +20,8 @@ pub(crate) fn block_of(histograms: &[Histogram], meaning: SeriesMeta) -> Vec<u8>
     bytes
 }
 
-/// The reader made from the page reads these histograms: each is the same as when it travels in a frame.
+/// The reader made from the page reads these histograms: each is the same as when it travels in a
+/// frame.
 #[track_caller]
 fn check_reference(
     bytes: &[u8],
@@ -124,8 +126,8 @@ proptest! {
     }
 }
 
-/// Rows that make no histogram are refused also where their sum would make one: more above a limit than there
-/// is in one row, and less in the other.
+/// Rows that make no histogram are refused also where their sum would make one: more above a limit
+/// than there is in one row, and less in the other.
 #[test]
 fn invalid_row_is_rejected_by_merge_runs() {
     let of = |n| {
@@ -167,7 +169,8 @@ fn rows_with_more_values_than_can_be_counted_are_refused_by_an_empty_accumulator
     }
 }
 
-/// Accumulators that hold what rows of a block do not simply add up with, and rows that are not plain themselves.
+/// Accumulators that hold what rows of a block do not simply add up with, and rows that are not
+/// plain themselves.
 #[test]
 fn runs_are_added_to_nonempty_accumulators() {
     let rows = series(40, 200, 6, 5);
@@ -306,16 +309,17 @@ fn maximum_thresholds_fit_a_block() {
     block::encode(&[most], SeriesMeta::default(), &mut Vec::new()).unwrap();
 }
 
-/// Negative buckets of explicit bounds, and a middle far below -2^63: the parts are refused, but they are
-/// predicted from first.
+/// Negative buckets of explicit bounds, and a middle far below -2^63: the parts are refused, but
+/// they are predicted from first.
 #[test]
 fn huge_negative_explicit_bounds_are_rejected() {
     let scheme = Scheme::explicit(&[-4e300, -1e300]).unwrap();
     let mut histogram = Histogram::new(scheme);
     histogram.record(-2e300);
     let bytes = block_of(&[histogram], SeriesMeta::default());
-    // Header with 2 bounds, 1 histogram, zero threshold, no limits; positive: a matrix; negative: a zero; the
-    // columns, with their length before them. Exchanging the matrices makes negative what was positive.
+    // Header with 2 bounds, 1 histogram, zero threshold, no limits; positive: a matrix; negative: a
+    // zero; the columns, with their length before them. Exchanging the matrices makes negative what
+    // was positive.
     let positive = 4 + (1 + 16) + 3;
     let negative = (positive..bytes.len() - 5)
         .find(|&at| bytes[at] == 0 && at + 2 + usize::from(bytes[at + 1]) == bytes.len() - 4)
@@ -361,8 +365,9 @@ fn record_values(scheme: Scheme, values: &[(f64, u64)]) -> Histogram {
     histogram
 }
 
-/// Rows of log-normal whole numbers, the same on every machine: nothing but additions, multiplications and
-/// square roots makes them. One value in four lies more than `octaves` octaves / 9 off the middle.
+/// Rows of log-normal whole numbers, the same on every machine: nothing but additions,
+/// multiplications and square roots makes them. One value in four lies more than `octaves` octaves
+/// / 9 off the middle.
 fn series(rows: usize, values: u64, octaves: i32, mut seed: u64) -> Vec<Histogram> {
     let roots: Vec<f64> = std::iter::successors(Some(2f64), |x| Some(x.sqrt())).take(11).collect();
     let mut random = move || {
@@ -541,8 +546,8 @@ fn golden_blocks_with_flipped_bit_are_rejected() {
     }
 }
 
-/// Blocks of what topdeck is asked to keep are read by the reader made from the page; `--nocapture` shows how
-/// large they are.
+/// Blocks of what topdeck is asked to keep are read by the reader made from the page; `--nocapture`
+/// shows how large they are.
 #[test]
 fn sizes_of_series() {
     let sizes = |name: &str, histograms: &[Histogram]| {

@@ -1,7 +1,8 @@
-//! Readers of frames and blocks written from `docs/formats/frame.md` and `block.md` alone, slow and plain.
+//! Readers of frames and blocks written from `docs/formats/frame.md` and `block.md` alone, slow and
+//! plain.
 //!
-//! They share nothing with the crate but [`Scheme::edges`], so what they read right, a stranger can read
-//! from the pages. They panic at damage: they are for what our own encoder wrote.
+//! They share nothing with the crate but [`Scheme::edges`], so what they read right, a stranger can
+//! read from the pages. They panic at damage: they are for what our own encoder wrote.
 
 use hist::{Interpolation, LogLinear2, LogarithmicScheme, Scheme};
 

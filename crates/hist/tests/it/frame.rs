@@ -346,7 +346,8 @@ fn goldens() -> Vec<(String, Histogram, SeriesMeta)> {
     goldens
 }
 
-const LEGEND: &str = "Frames of version 1: name, contents, bytes. These bytes are to be read for ever: see README.md.";
+const LEGEND: &str = "Frames of version 1: name, contents, bytes. These bytes are to be read for \
+                      ever: see README.md.";
 
 fn golden_lines() -> Vec<(Golden, Histogram, SeriesMeta)> {
     let lines: Vec<Golden> = goldens()

@@ -1,4 +1,5 @@
-//! Golden files of our own formats: histograms built here, bytes kept in `testdata/`, each held to the other.
+//! Golden files of our own formats: histograms built here, bytes kept in `testdata/`, each held to
+//! the other.
 
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};

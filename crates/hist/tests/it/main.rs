@@ -1,4 +1,5 @@
-//! Integration tests of `hist`: golden vectors of frames and blocks, and statistics against sorted samples.
+//! Integration tests of `hist`: golden vectors of frames and blocks, and statistics against sorted
+//! samples.
 
 mod accumulator;
 mod big;

@@ -1,8 +1,9 @@
 //! BTF parser: types and offsets of the running kernel (`/sys/kernel/btf/vmlinux`).
 //!
-//! Only what programs need is read: numbers of named types, byte offsets of members, values of enumerators. All that
-//! the bytes claim is checked against their length; walks through types are bounded by [`DEPTH_MAX`].
-//! Source: kernel, Documentation/bpf/btf.rst and include/uapi/linux/btf.h.
+//! Only what programs need is read: numbers of named types, byte offsets of members, values of
+//! enumerators. All that the bytes claim is checked against their length; walks through types are
+//! bounded by [`DEPTH_MAX`]. Source: kernel, Documentation/bpf/btf.rst and
+//! include/uapi/linux/btf.h.
 
 /// How many types may be named after each other, or lie in each other, on the way to a member.
 const DEPTH_MAX: u32 = 16;
@@ -132,7 +133,8 @@ impl Btf {
         bytes.ok_or_else(|| format!("{members} of the kernel's struct {name} is out of reach"))
     }
 
-    /// The offset in bits of a member, and its type; members of unions and structs without name are seen too.
+    /// The offset in bits of a member, and its type; members of unions and structs without name are
+    /// seen too.
     fn member(&self, id: u32, name: &str, depth: u32) -> Option<(u32, u32)> {
         let outer = self.get(self.resolve(id)?)?;
         if !matches!(outer.kind, KIND_STRUCT | KIND_UNION) || depth == 0 {
@@ -215,8 +217,9 @@ fn type_tail_bytes(kind: u32, count: usize) -> Option<usize> {
 mod tests {
     use super::*;
 
-    /// `struct s { int a; union { struct { long b; }; }; t n; };`, `typedef struct u { int x; int y; } t`,
-    /// `enum { E = 7 }`, `typedef … btf_trace_p`, a variable `v` and a function `f`.
+    /// `struct s { int a; union { struct { long b; }; }; t n; };`,
+    /// `typedef struct u { int x; int y; } t`, `enum { E = 7 }`, `typedef … btf_trace_p`, a
+    /// variable `v` and a function `f`.
     fn example() -> Vec<u8> {
         let mut strings = vec![0u8];
         let mut name = |text: &str| {

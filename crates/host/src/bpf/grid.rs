@@ -1,8 +1,9 @@
 //! Bucket grid of BPF programs, equal to `hist`'s integer grid.
 //!
-//! Below 32 ns a bucket is a nanosecond wide, above at most 1/32 of its lower edge, so a quantile is at most 1.54 % off
-//! at a bucket's middle. Values of 2^42 ns (73 min) and more are counted in the last bucket; sums are not cut.
-//! The numbers are those of `hist::Scheme::LogLinear2` (`the_buckets_are_those_of_hist`): nothing is converted.
+//! Below 32 ns a bucket is a nanosecond wide, above at most 1/32 of its lower edge, so a quantile
+//! is at most 1.54 % off at a bucket's middle. Values of 2^42 ns (73 min) and more are counted in
+//! the last bucket; sums are not cut. The numbers are those of `hist::Scheme::LogLinear2`
+//! (`the_buckets_are_those_of_hist`): nothing is converted.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -27,8 +28,8 @@ pub(crate) enum AtomicMode {
     Plain,
 }
 
-/// Emits: count the value in `r2` in the buckets at byte `buckets` of what `r7` points to, and add it to the sum at
-/// byte `sum`. `r1` to `r5` are lost; `r7` must be bounded.
+/// Emits: count the value in `r2` in the buckets at byte `buckets` of what `r7` points to, and add
+/// it to the sum at byte `sum`. `r1` to `r5` are lost; `r7` must be bounded.
 ///
 /// ```c
 /// *(u64 *)(r7 + sum) += v;
@@ -101,7 +102,8 @@ impl Default for GridCounts {
 impl GridCounts {
     /// Adds what cells hold now. A record that is under way may be in the sum and in no bucket yet.
     pub(crate) fn add(&mut self, buckets: &[AtomicU64], sum: &AtomicU64) {
-        // Relaxed: cells stand for themselves; the sum is marked as an estimate for what lies between two loads.
+        // Relaxed: cells stand for themselves; the sum is marked as an estimate for what lies
+        // between two loads.
         self.sum = self.sum.wrapping_add(sum.load(Ordering::Relaxed));
         for (count, cell) in self.buckets.iter_mut().zip(buckets) {
             *count += cell.load(Ordering::Relaxed);

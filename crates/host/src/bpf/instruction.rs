@@ -1,8 +1,9 @@
 //! BPF instructions and the little assembler that puts them together.
 //!
-//! An instruction has 8 bytes: operation, registers, offset (i16, of memory in bytes, of jumps in instructions) and
-//! immediate (i32); a load of 64 bits takes two. Jumps are forward only: programs here have no loops.
-//! Source: kernel, Documentation/bpf/standardization/instruction-set.rst and include/uapi/linux/bpf.h.
+//! An instruction has 8 bytes: operation, registers, offset (i16, of memory in bytes, of jumps in
+//! instructions) and immediate (i32); a load of 64 bits takes two. Jumps are forward only: programs
+//! here have no loops. Source: kernel, Documentation/bpf/standardization/instruction-set.rst and
+//! include/uapi/linux/bpf.h.
 
 /// One instruction as the kernel takes it.
 #[repr(C)]
@@ -97,7 +98,8 @@ pub(crate) const EXIT: u8 = CLASS_JMP | 0x90;
 pub(crate) const ATOMIC: u8 = CLASS_STX | MODE_ATOMIC | Width::Eight as u8;
 pub(crate) const ATOMIC_ADD: i32 = 0x00;
 pub(crate) const ATOMIC_COMPARE_EXCHANGE: i32 = 0xf1;
-/// In a wide load: the second word's immediate is an offset into the value of the map of this descriptor.
+/// In a wide load: the second word's immediate is an offset into the value of the map of this
+/// descriptor.
 pub(crate) const PSEUDO_MAP_VALUE: u8 = 2;
 /// In a wide load: the immediate is the number of a kernel variable's type.
 pub(crate) const PSEUDO_BTF_ID: u8 = 3;

@@ -1,9 +1,9 @@
 //! The `bpf(2)` system call and the memory of its maps: the one file of this crate with `unsafe`.
 //!
-//! Five commands: make a map, load a program, attach it in one of two ways, begin to iterate. Descriptors are owned: what is dropped is detached and
-//! unloaded by the kernel, also when the process is killed. A map's value is seen as atomics, read only, and never as
-//! bytes: the kernel writes to it at any time.
-//! Source: kernel, include/uapi/linux/bpf.h (`union bpf_attr`); bpf(2).
+//! Five commands: make a map, load a program, attach it in one of two ways, begin to iterate.
+//! Descriptors are owned: what is dropped is detached and unloaded by the kernel, also when the
+//! process is killed. A map's value is seen as atomics, read only, and never as bytes: the kernel
+//! writes to it at any time. Source: kernel, include/uapi/linux/bpf.h (`union bpf_attr`); bpf(2).
 #![allow(unsafe_code, reason = "bpf(2) has no safe form; each use carries its argument")]
 
 use std::io;
@@ -113,11 +113,11 @@ struct IterCreate {
 ///
 /// # Safety
 ///
-/// Every pointer in the attributes of a call is null or leads to memory that lives, and is of the length that stands
-/// beside it, for the whole call.
+/// Every pointer in the attributes of a call is null or leads to memory that lives, and is of the
+/// length that stands beside it, for the whole call.
 unsafe fn bpf<A>(command: libc::c_int, attributes: &mut A) -> io::Result<OwnedFd> {
-    // SAFETY: the kernel reads `size_of::<A>()` bytes of `attributes`, which are borrowed for the call; the caller
-    // answers for the pointers in them.
+    // SAFETY: the kernel reads `size_of::<A>()` bytes of `attributes`, which are borrowed for the
+    // call; the caller answers for the pointers in them.
     let fd =
         unsafe { libc::syscall(libc::SYS_bpf, command, ptr::from_mut(attributes), size_of::<A>()) };
     match RawFd::try_from(fd) {
@@ -150,7 +150,8 @@ pub(crate) fn create_map(name: &str, value_bytes: u32) -> io::Result<OwnedFd> {
     unsafe { bpf(MAP_CREATE, &mut attributes) }
 }
 
-/// Loads a program for the tracepoint or iterator of that type number. The error has what the verifier said.
+/// Loads a program for the tracepoint or iterator of that type number. The error has what the
+/// verifier said.
 pub(crate) fn load(
     name: &str,
     code: &[Instruction],
@@ -171,13 +172,15 @@ pub(crate) fn load(
             attach_btf_id: target,
             ..ProgLoad::default()
         };
-        // SAFETY: `insns` leads to `insn_cnt` instructions of `code`, `license` to a string that ends in zero,
-        // `log_buf` is null or leads to `log_size` bytes of `log`; all are borrowed for the call.
+        // SAFETY: `insns` leads to `insn_cnt` instructions of `code`, `license` to a string that
+        // ends in zero, `log_buf` is null or leads to `log_size` bytes of `log`; all are borrowed
+        // for the call.
         unsafe { bpf(PROG_LOAD, &mut attributes) }
     };
     attempt(&mut []).map_err(|error| {
         let mut log = vec![0; LOG_BYTES];
-        // The kernel says why only to whoever asks; that the second attempt fares better is no harm done.
+        // The kernel says why only to whoever asks; that the second attempt fares better is no harm
+        // done.
         let _ = attempt(&mut log);
         let end = log.iter().position(|&byte| byte == 0).unwrap_or(log.len());
         (error, String::from_utf8_lossy(&log[..end]).into_owned())
@@ -192,7 +195,8 @@ pub(crate) fn attach(program: &OwnedFd) -> io::Result<OwnedFd> {
     unsafe { bpf(RAW_TRACEPOINT_OPEN, &mut attributes) }
 }
 
-/// Attaches a program to the iterator that it was loaded for, until the link is dropped. It runs only when it is read.
+/// Attaches a program to the iterator that it was loaded for, until the link is dropped. It runs
+/// only when it is read.
 pub(crate) fn link(program: &OwnedFd) -> io::Result<OwnedFd> {
     let prog_fd = program.as_raw_fd() as u32;
     let attach_type = ProgramKind::Iterator as u32;
@@ -217,7 +221,8 @@ pub(crate) struct MapCells {
     words: usize,
 }
 
-// SAFETY: all access goes through atomics, which any thread may use; the mapping lives as long as `self`.
+// SAFETY: all access goes through atomics, which any thread may use; the mapping lives as long as
+// `self`.
 unsafe impl Send for MapCells {}
 // SAFETY: as above.
 unsafe impl Sync for MapCells {}
@@ -228,8 +233,8 @@ impl MapCells {
         let before = range.start % (rustix::param::page_size() / WORD);
         let (start, words) = (range.start - before, before + range.len());
         let (offset, bytes) = ((WORD * start) as u64, WORD * words);
-        // SAFETY: a new mapping at an address of the kernel's choice touches no memory of ours. The kernel refuses
-        // one that is longer than the map's value, rounded up to pages.
+        // SAFETY: a new mapping at an address of the kernel's choice touches no memory of ours. The
+        // kernel refuses one that is longer than the map's value, rounded up to pages.
         let base = unsafe {
             mmap(ptr::null_mut(), bytes, ProtFlags::READ, MapFlags::SHARED, map, offset)?
         };
@@ -242,9 +247,10 @@ impl Deref for MapCells {
     type Target = [AtomicU64];
 
     fn deref(&self) -> &[AtomicU64] {
-        // SAFETY: `map` saw the kernel accept a mapping of `words` words, aligned to a page, which `drop` alone undoes.
-        // They are only loaded, relaxed, which read-only memory allows for words (std::sync::atomic, "Atomic accesses
-        // to read-only memory"): no code of this crate stores to `Cells`, and a store would fault, not corrupt.
+        // SAFETY: `map` saw the kernel accept a mapping of `words` words, aligned to a page, which
+        // `drop` alone undoes. They are only loaded, relaxed, which read-only memory allows for
+        // words (std::sync::atomic, "Atomic accesses to read-only memory"): no code of this crate
+        // stores to `Cells`, and a store would fault, not corrupt.
         let words = unsafe { std::slice::from_raw_parts(self.base.as_ptr(), self.words) };
         &words[self.leading_words..]
     }
@@ -252,7 +258,8 @@ impl Deref for MapCells {
 
 impl Drop for MapCells {
     fn drop(&mut self) {
-        // SAFETY: the mapping is ours and nothing borrows from it any more. That it fails is impossible for it.
+        // SAFETY: the mapping is ours and nothing borrows from it any more. That it fails is
+        // impossible for it.
         let _ = unsafe { munmap(self.base.as_ptr().cast(), WORD * self.words) };
     }
 }

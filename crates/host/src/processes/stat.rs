@@ -66,8 +66,8 @@ pub(super) fn parse(line: &[u8]) -> Option<ProcessRow> {
 mod tests {
     use super::*;
 
-    const LINE: &str = "17 (a) (b) S 3 17 17 0 -1 4194304 10 20 30 40 250 70 5 6 20 0 4 0 1234 99999 \
-                        3 18446744073709551615 1 1 0 0 0 0 0 0 0 0 0 0 17 1 0 0 0 0 0\n";
+    const LINE: &str = "17 (a) (b) S 3 17 17 0 -1 4194304 10 20 30 40 250 70 5 6 20 0 4 0 1234 \
+                        99999 3 18446744073709551615 1 1 0 0 0 0 0 0 0 0 0 0 17 1 0 0 0 0 0\n";
 
     #[test]
     fn all_fields_are_found() {

@@ -1,7 +1,8 @@
 //! `/proc/PID/stat` reader with cached file descriptors.
 //!
-//! An open file is that process's for ever: when it has ended, reading fails, and whoever has its number then is another,
-//! whose file is opened. Files beyond a share of what this process may open are opened, read and closed.
+//! An open file is that process's for ever: when it has ended, reading fails, and whoever has its
+//! number then is another, whose file is opened. Files beyond a share of what this process may open
+//! are opened, read and closed.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -23,7 +24,8 @@ const FILES_MAX: u64 = 1 << 16;
 const LINE_BYTES: usize = 2_048;
 /// Bytes of names at once.
 const NAMES_BYTES: usize = 8 << 10;
-/// A process's user is asked for when it is new and then once in that many readings: it seldom becomes another's.
+/// A process's user is asked for when it is new and then once in that many readings: it seldom
+/// becomes another's.
 const READINGS_PER_USER: u32 = 16;
 
 /// Cache of open `/proc/PID/stat` files.

@@ -1,12 +1,14 @@
 //! Process table by a BPF task iterator.
 //!
-//! Of a task that leads its group it writes 120 bytes, of another thread the first 72. Counts of threads that have ended are
-//! those of the group's `signal_struct`, which the program adds to the leader's own; counts of living threads are added up here. So
-//! the program needs no map, and 5,000 processes are some 20 reads of 32 KiB.
+//! Of a task that leads its group it writes 120 bytes, of another thread the first 72. Counts of
+//! threads that have ended are those of the group's `signal_struct`, which the program adds to the
+//! leader's own; counts of living threads are added up here. So the program needs no map, and 5,000
+//! processes are some 20 reads of 32 KiB.
 //!
-//! Time on processors is what the scheduler measured; user and system share it as the ticks did that fell on either, as in
-//! `/proc/PID/stat` (kernel, kernel/sched/cputime.c, `cputime_adjust`). Resident memory is the sum of the common counters: what
-//! processors hold back (32 pages each or more, Linux 6.2 and later) is not in it.
+//! Time on processors is what the scheduler measured; user and system share it as the ticks did
+//! that fell on either, as in `/proc/PID/stat` (kernel, kernel/sched/cputime.c, `cputime_adjust`).
+//! Resident memory is the sum of the common counters: what processors hold back (32 pages each or
+//! more, Linux 6.2 and later) is not in it.
 
 use std::io::{self, Read};
 
@@ -22,7 +24,8 @@ use crate::bpf::instruction::{
 
 /// The kernel's function that the iterator is known by.
 const FUNCTION: &str = "bpf_iter_task";
-/// Counts that a task has and its group has of those that ended: name in `task_struct`, name in `signal_struct`.
+/// Counts that a task has and its group has of those that ended: name in `task_struct`, name in
+/// `signal_struct`.
 const COUNTS: [(&str, &str); 7] = [
     ("utime", "utime"),
     ("stime", "stime"),

@@ -1,7 +1,8 @@
 //! CPU metrics: utilisation by mode, load, PSI, run queues.
 //!
-//! Source: kernel, Documentation/filesystems/proc.rst (stat, loadavg), Documentation/accounting/psi.rst,
-//! Documentation/scheduler/sched-stats.rst. Ticks are 1/100 s on all machines this is built for (`USER_HZ`).
+//! Source: kernel, Documentation/filesystems/proc.rst (stat, loadavg),
+//! Documentation/accounting/psi.rst, Documentation/scheduler/sched-stats.rst. Ticks are 1/100 s on
+//! all machines this is built for (`USER_HZ`).
 
 use super::numbers;
 use crate::metric::{MetricDefinition, MetricSink, counter, gauge};
@@ -15,7 +16,8 @@ const MODES: [&str; 10] =
 const CPU: MetricDefinition = counter(
     "host_cpu_seconds_total",
     "s",
-    "time of each processor by `cpu` and `mode`; modes add up to all time: `user` is without `guest`",
+    "time of each processor by `cpu` and `mode`; modes add up to all time: `user` is without \
+     `guest`",
 );
 const SWITCHES: MetricDefinition =
     counter("host_context_switches_total", "", "switches between tasks");
@@ -36,7 +38,8 @@ const LOAD_AVERAGE: MetricDefinition = gauge(
 const PRESSURE: MetricDefinition = counter(
     "host_pressure_seconds_total",
     "s",
-    "time in which tasks waited for a `resource` (cpu, io, memory), by `share`: `some` task or the `full` set",
+    "time in which tasks waited for a `resource` (cpu, io, memory), by `share`: `some` task or \
+     the `full` set",
 );
 const WAIT: MetricDefinition = counter(
     "host_run_queue_wait_seconds_total",
@@ -146,9 +149,9 @@ mod tests {
     use super::*;
     use crate::metric::RecordedMetrics;
 
-    const STAT: &str = "cpu  300 20 3 4 5 6 7 8 90 10\ncpu0 300 20 3 4 5 6 7 8 90 10\ncpu1 1 2 3 4\n\
-                        intr 45782506 0 0 7\nctxt 134718135\nbtime 1795294823\nprocesses 971683\n\
-                        procs_running 2\nprocs_blocked 1\nsoftirq 24477657 0 1\n";
+    const STAT: &str = "cpu  300 20 3 4 5 6 7 8 90 10\ncpu0 300 20 3 4 5 6 7 8 90 10\ncpu1 1 2 3 \
+                        4\nintr 45782506 0 0 7\nctxt 134718135\nbtime 1795294823\nprocesses \
+                        971683\nprocs_running 2\nprocs_blocked 1\nsoftirq 24477657 0 1\n";
 
     #[track_caller]
     fn check(read: impl FnOnce(&mut RecordedMetrics), expected: &[(&str, f64)]) {

@@ -25,7 +25,8 @@ const BYTES: MetricDefinition = counter(
 const TIME: MetricDefinition = counter(
     "host_disk_time_seconds_total",
     "s",
-    "time of all requests added up, by `device` and `operation`; divided by `host_disk_completed_total` a mean only",
+    "time of all requests added up, by `device` and `operation`; divided by \
+     `host_disk_completed_total` a mean only",
 );
 const IN_FLIGHT: MetricDefinition =
     gauge("host_disk_in_flight", "", "requests under way, by `device`");
@@ -98,8 +99,9 @@ mod tests {
     use super::*;
     use crate::metric::RecordedMetrics;
 
-    const VDA: &str = " 254       0 vda 4441419 164459 120524762 8670230 12549999 1683683 704256728 2878723 3 \
-                       1003396 11971301 1226670 102 2858492288 162777 4739069 259570\n";
+    const VDA: &str = " 254       0 vda 4441419 164459 120524762 8670230 12549999 1683683 \
+                       704256728 2878723 3 1003396 11971301 1226670 102 2858492288 162777 4739069 \
+                       259570\n";
 
     #[track_caller]
     fn check(text: &str, count: usize, expected: &[(&str, f64)]) {

@@ -1,7 +1,7 @@
 //! Network metrics.
 //!
-//! Of the network namespace that topdeck runs in. Source: kernel, net/core/net-procfs.c, net/ipv4/proc.c,
-//! Documentation/networking/snmp_counter.rst.
+//! Of the network namespace that topdeck runs in. Source: kernel, net/core/net-procfs.c,
+//! net/ipv4/proc.c, Documentation/networking/snmp_counter.rst.
 
 use super::numbers;
 use crate::metric::{MetricDefinition, MetricSink, counter, gauge};
@@ -281,9 +281,10 @@ mod tests {
 
     #[test]
     fn interfaces_are_read() {
-        let text = "Inter-|   Receive                            |  Transmit\n face |bytes    packets errs drop\n\
-                    \x20 eth0: 1004265484   69120    3    4    0     0          0         0  5780929   52812    1    2    0     0       0          0\n\
-                    eth0:1:7 0 0 0 0 0 0 0 8 0 0 0 0 0 0 0\n";
+        let text = "Inter-|   Receive                            |  Transmit\n face |bytes    \
+                    packets errs drop\n\x20 eth0: 1004265484   69120    3    4    0     0          \
+                    0         0  5780929   52812    1    2    0     0       0          \
+                    0\neth0:1:7 0 0 0 0 0 0 0 8 0 0 0 0 0 0 0\n";
         let expected = [
             ("host_network_bytes_total{interface=eth0,direction=receive}", 1_004_265_484.0),
             ("host_network_packets_total{interface=eth0,direction=transmit}", 52_812.0),
@@ -296,9 +297,9 @@ mod tests {
 
     #[test]
     fn protocols_are_read_by_name() {
-        let text = "Icmp: InMsgs InErrors\nIcmp: 4 0\n\
-                    Tcp: RtoAlgorithm MaxConn ActiveOpens CurrEstab RetransSegs\nTcp: 1 -1 16868 2 456\n\
-                    TcpExt: SyncookiesSent ListenOverflows TCPTimeouts \nTcpExt: 0 3 447\n";
+        let text = "Icmp: InMsgs InErrors\nIcmp: 4 0\nTcp: RtoAlgorithm MaxConn ActiveOpens \
+                    CurrEstab RetransSegs\nTcp: 1 -1 16868 2 456\nTcpExt: SyncookiesSent \
+                    ListenOverflows TCPTimeouts \nTcpExt: 0 3 447\n";
         let expected = [
             ("host_tcp_active_opens_total{}", 16_868.0),
             ("host_tcp_established{}", 2.0),
@@ -311,7 +312,8 @@ mod tests {
 
     #[test]
     fn sockets_are_read() {
-        let text = "sockets: used 17\nTCP: inuse 1 orphan 0 tw 5 alloc 2 mem 3\nUDP: inuse 4 mem 0\nRAW: inuse 0\n";
+        let text = "sockets: used 17\nTCP: inuse 1 orphan 0 tw 5 alloc 2 mem 3\nUDP: inuse 4 mem \
+                    0\nRAW: inuse 0\n";
         let expected = [
             ("host_sockets{}", 17.0),
             ("host_tcp_sockets{state=tw}", 5.0),

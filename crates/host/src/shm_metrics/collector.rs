@@ -16,8 +16,9 @@ use crate::shm_metrics::tracked_process::TrackedProcess;
 
 /// Files of metrics that are read at the most; the latest.
 const PROCESSES_MAX: usize = 1_000;
-/// Looking for processes costs some microseconds for each process of the host: it is done each time, but as rarely as is needed to
-/// take at most this part of the time; yet before the file of a process that ended is removed, which is after a minute.
+/// Looking for processes costs some microseconds for each process of the host: it is done each
+/// time, but as rarely as is needed to take at most this part of the time; yet before the file of a
+/// process that ended is removed, which is after a minute.
 const SCAN_SHARE: u32 = 100;
 const SCAN_INTERVAL_MAX: Duration = Duration::from_secs(20);
 /// How often files are removed of processes that are long gone.
@@ -52,8 +53,9 @@ impl ShmCollector {
         let about = "files of metrics of processes that are read";
         // Relaxed: a number to look at.
         meter.gauge("topdeck_shm_files", about, &[], move || seen.load(Ordering::Relaxed) as f64);
-        let about = "readings of what was left out: files beyond the limit of processes, rows beyond the limit of series, rows \
-                     that cannot be stored, values that nobody knows";
+        let about = "readings of what was left out: files beyond the limit of processes, rows \
+                     beyond the limit of series, rows that cannot be stored, values that nobody \
+                     knows";
         let left_out = DROP_REASONS
             .map(|reason| meter.counter("topdeck_shm_dropped_total", about, &[("reason", reason)]));
         let about = "readings of files of metrics that failed";
@@ -124,7 +126,8 @@ impl ShmCollector {
         problems.iter().for_each(|problem| self.record_read_error(problem));
         let mut seen = HashSet::new();
         let mut folders = HashSet::new();
-        // The earliest first, so that of two files of one process the earlier is over before the later begins.
+        // The earliest first, so that of two files of one process the earlier is over before the
+        // later begins.
         for one in found.into_iter().rev() {
             folders.extend(one.path.parent().map(PathBuf::from));
             // What we measure of ourselves is told as such.
@@ -138,7 +141,8 @@ impl ShmCollector {
                 Some(known) if is_same_process(&known.identity, &one.identity) => {
                     known.update_state(one.state, now)
                 }
-                // A file that was removed, whose number another one has got: its last values are told first.
+                // A file that was removed, whose number another one has got: its last values are
+                // told first.
                 Some(known) if known.is_open() => _ = known.report_exit(now.saturating_sub(1)),
                 _ => self.add(key, one, now),
             }
@@ -168,8 +172,8 @@ impl ShmCollector {
             Ok(process) => process,
             Err(error) => return self.record_read_error(&error),
         };
-        // An earlier file of what has the same labels is over when this one begins, and this one begins when that is over: so its
-        // first reading counts whole.
+        // An earlier file of what has the same labels is over when this one begins, and this one
+        // begins when that is over: so its first reading counts whole.
         for earlier in self.processes.values_mut().filter(|it| it.labels == process.labels) {
             let by = process.start.unwrap_or(now).min(now.saturating_sub(1));
             let over = earlier.report_exit(by);
@@ -192,8 +196,8 @@ impl ShmCollector {
     }
 }
 
-/// Whether a file is still of the process that it was of. Files of other formats do not say when theirs began: that is known as long as
-/// it runs.
+/// Whether a file is still of the process that it was of. Files of other formats do not say when
+/// theirs began: that is known as long as it runs.
 fn is_same_process(known: &ProcessIdentity, now: &ProcessIdentity) -> bool {
     *known == *now || *now == ProcessIdentity { start_ticks: 0, ..*known }
 }

@@ -13,7 +13,8 @@ pub(crate) const AGE_BUCKETS: [(&str, u64); 4] = [
 ];
 /// Of what found no room in the table it is not known when it began.
 pub(crate) const UNKNOWN_AGE: &str = "unknown";
-/// Combinations of tags of a table that are told apart; all others are one, whose tags are [`OTHERS`].
+/// Combinations of tags of a table that are told apart; all others are one, whose tags are
+/// [`OTHERS`].
 const TAGS_MAX: usize = 64;
 const OTHERS: &str = "others";
 
@@ -25,7 +26,8 @@ type TagPairs = Vec<(String, String)>;
 pub(crate) struct InFlightByAge(BTreeMap<TagPairs, [Option<u64>; AGE_BUCKETS.len() + 1]>);
 
 impl InFlightByAge {
-    /// Counts what there is now: by tags and age. How old the oldest is, in nanoseconds; 0 if there is none.
+    /// Counts what there is now: by tags and age. How old the oldest is, in nanoseconds; 0 if there
+    /// is none.
     pub(crate) fn count(&mut self, found: &InFlightSnapshot, now_ns: u64) -> u64 {
         for count in self.0.values_mut().flatten().flatten() {
             *count = 0;

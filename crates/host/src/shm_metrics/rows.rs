@@ -13,7 +13,8 @@ const BATCH_BYTES: usize = 256 << 10;
 /// Rows of a reading at the most. What is beyond is left out, and counted.
 pub(crate) const ROWS_MAX: usize = 50_000;
 
-/// What was told of a process: of each series its last value, as far as is needed to see that it changed, and when.
+/// What was told of a process: of each series its last value, as far as is needed to see that it
+/// changed, and when.
 pub(crate) type LastReported = HashMap<u64, (u64, i64)>;
 
 /// Labels, time range and last reported values of a process' series.
@@ -126,7 +127,8 @@ impl<'a> ShmRowWriter<'a> {
         self.row(whose, kind, metric, histogram.count(), SampleValue::Histogram(histogram));
     }
 
-    /// Takes what is left. The receipt is that of the last batch, which is durable after all others.
+    /// Takes what is left. The receipt is that of the last batch, which is durable after all
+    /// others.
     pub(crate) fn finish(mut self) -> intake::Result<Option<Receipt>> {
         if !self.writer.is_empty() {
             self.flush_batch();
@@ -206,7 +208,8 @@ pub(crate) struct MetricName<'a> {
 
 type LabelPair<'a> = (std::borrow::Cow<'a, str>, &'a str);
 
-/// All labels: ours, then the metric's. One of theirs that has our name, or comes twice, is called as Prometheus calls such labels.
+/// All labels: ours, then the metric's. One of theirs that has our name, or comes twice, is called
+/// as Prometheus calls such labels.
 fn labels<'a>(
     host: &'a str,
     whose: &'a [(String, String)],

@@ -70,7 +70,8 @@ impl TrackedProcess {
                 i64::try_from(since.as_nanos()).ok()
             }),
         };
-        // Between the boundary and now, or before the clock was set back: what there is, is of before.
+        // Between the boundary and now, or before the clock was set back: what there is, is of
+        // before.
         let start = start.map(|start| start.min(now.saturating_sub(1)));
         Ok(TrackedProcess {
             attached: Some(attached),
@@ -104,8 +105,8 @@ impl TrackedProcess {
         self.state == ProcessState::Replaced
     }
 
-    /// It was over by then: what it has is told once more, and nothing after it. When exactly, if that was not told already, and
-    /// not before anything that was.
+    /// It was over by then: what it has is told once more, and nothing after it. When exactly, if
+    /// that was not told already, and not before anything that was.
     pub(crate) fn report_exit(&mut self, by: i64) -> i64 {
         if let Some(over) = self.exited_at {
             return over;
@@ -150,7 +151,8 @@ impl TrackedProcess {
     pub(crate) fn read(&mut self, out: &mut ShmRowWriter<'_>) -> shm::Result<u64> {
         let Some(attached) = &mut self.attached else { return Ok(0) };
         let end = self.exited_at.unwrap_or(out.end);
-        // The clock was set back: a count that is told twice for one time would be taken for a new one.
+        // The clock was set back: a count that is told twice for one time would be taken for a new
+        // one.
         if end <= self.last_end && self.exited_at.is_none() {
             return Ok(0);
         }

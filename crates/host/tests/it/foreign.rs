@@ -1,4 +1,5 @@
-//! What is stored of programs that write PCP's format or the JVM's: the golden file's numbers, as they are.
+//! What is stored of programs that write PCP's format or the JVM's: the golden file's numbers, as
+//! they are.
 //!
 //! Files stand where programs put them, and are of processes that sleep.
 
@@ -162,7 +163,8 @@ fn mmv_counters_restart_at_zero_after_process_restart() {
     assert_eq!(texts("process_exit_info"), [SampleValue::Text("terminated".to_owned())]);
 }
 
-/// A file of a JVM, out of numbers (units, variability) and a command line: `docs/formats/hsperfdata.md`.
+/// A file of a JVM, out of numbers (units, variability) and a command line:
+/// `docs/formats/hsperfdata.md`.
 fn hsperf(numbers: &[(&str, u8, u8, i64)], command: &str) -> (Vec<u8>, Vec<usize>) {
     let (mut file, mut places) = (vec![0; 32], Vec::new());
     let mut entry = |name: &str, kind: u8, unit: u8, variability: u8, vector: i32, data: &[u8]| {

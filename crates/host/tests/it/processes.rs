@@ -1,4 +1,5 @@
-//! Processes, read in both ways there are and published: they agree with each other and with what is known of a child.
+//! Processes, read in both ways there are and published: they agree with each other and with what
+//! is known of a child.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -54,7 +55,8 @@ fn sleeping_row(processes: &mut ProcessCollector, pid: u32) -> ProcessRow {
     found.expect("it was looked at")
 }
 
-/// The field of `/proc/PID/stat` of that number, counted from the state, which is 3; the name has no spaces.
+/// The field of `/proc/PID/stat` of that number, counted from the state, which is 3; the name has
+/// no spaces.
 fn stat(pid: u32, field: usize) -> u64 {
     let text = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
     let (_, rest) = text.rsplit_once(')').unwrap();
@@ -128,8 +130,8 @@ fn threads_count_for_their_process_also_when_they_have_ended() {
             .join()
             .unwrap();
     }
-    // The thread that reads is the one that ran last: all others have ended or sleep. Threads of other tests may come and go
-    // while a reading is under way: then another one has to be right.
+    // The thread that reads is the one that ran last: all others have ended or sleep. Threads of
+    // other tests may come and go while a reading is under way: then another one has to be right.
     let mut found = Vec::new();
     while found.len() < 100 {
         let (before, row, after) = (ticks(), row_of(&mut processes, pid), ticks());

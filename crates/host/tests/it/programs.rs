@@ -119,8 +119,8 @@ fn frequent_settings() -> Settings {
     only("shm_metrics = true\nshm_scrape_interval = '100ms'")
 }
 
-/// What readings of a series that grows add up to, as the store has it: a reading that says since when it counts and begins after
-/// the one before it counts whole.
+/// What readings of a series that grows add up to, as the store has it: a reading that says since
+/// when it counts and begins after the one before it counts whole.
 fn counter_totals(
     told: &JournalContents,
     name: &str,
@@ -167,8 +167,8 @@ fn check(place: &HostFixture, truth: &[(String, f64)]) {
     }
 }
 
-/// A folder for the files of a test's programs. What others leave in the usual one decides there how
-/// long the file of a program that died is kept.
+/// A folder for the files of a test's programs. What others leave in the usual one decides there
+/// how long the file of a program that died is kept.
 struct MemoryFolder(PathBuf);
 
 impl MemoryFolder {

@@ -38,7 +38,8 @@ fn hiccups_follow_each_other_without_a_hole() {
     }
     let (first, last) = (&rows[0].1, &rows[rows.len() - 1].1);
     let (count, _) = told.distribution_totals("host_hiccup_delay", &[]);
-    // One a millisecond, those of stalls among them; the clock of rows ticks every few milliseconds.
+    // One a millisecond, those of stalls among them; the clock of rows ticks every few
+    // milliseconds.
     let moments = (last.end - first.start) as f64 / 1e6;
     assert!(
         (count as f64) < moments + 30.0 && count as f64 > moments - 60.0,

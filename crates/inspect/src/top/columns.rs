@@ -245,7 +245,8 @@ pub(crate) fn row_status(process: &ProcessHistory) -> Option<String> {
         let (lost, refused) =
             (value_formatter::count(process.dropped), value_formatter::count(process.rejected));
         return Some(format!(
-            "{lost} records found no room and are missing; {refused} times a series found none: it is missing, or in overflow=\"true\""
+            "{lost} records found no room and are missing; {refused} times a series found none: \
+             it is missing, or in overflow=\"true\""
         ));
     }
     if let Some(gone) = exit_word(process) {

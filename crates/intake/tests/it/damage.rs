@@ -102,7 +102,8 @@ fn of_a_damaged_batch_that_no_ledger_has_the_audit_says_that_its_values_are_unkn
     assert_eq!((&*line.hop, &*rest.hop), ("store", "store"));
     assert_eq!(
         line.reason,
-        "all that is not among 1 batch that were lost in the journal, whose is not known: see others"
+        "all that is not among 1 batch that were lost in the journal, whose is not known: see \
+         others"
     );
     assert_eq!((rest.stored.missing, rest.unknown_batches, rest.losses.len()), (1, 1, 1));
     assert_eq!(

@@ -1,4 +1,5 @@
-//! The example in `docs/formats/books.md` is a book as the code writes it, and the page names each line of it.
+//! The example in `docs/formats/books.md` is a book as the code writes it, and the page names each
+//! line of it.
 
 use intake::{BOOK_VERSION, Ledger};
 use journal::BatchIdentity;

@@ -1,5 +1,5 @@
-//! The books are what the journal has, whatever happens: the process is killed, or the power goes, in the middle of
-//! every operation that changes anything, and again while they are opened.
+//! The books are what the journal has, whatever happens: the process is killed, or the power goes,
+//! in the middle of every operation that changes anything, and again while they are opened.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};

@@ -1,5 +1,5 @@
-//! A backlog far larger than memory may be: reading it takes no more memory than two frames, and not longer
-//! at its end than at its beginning.
+//! A backlog far larger than memory may be: reading it takes no more memory than two frames, and
+//! not longer at its end than at its beginning.
 
 use std::time::Instant;
 

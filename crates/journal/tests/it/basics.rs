@@ -444,7 +444,8 @@ fn damage_of_the_last_frame_is_damage() {
     assert_eq!(journal.append(b"on", Level::Disk).unwrap().positions, 10..11);
 }
 
-/// Segments of two copies of a journal, mixed, overlap: fewer positions than none are missing between them.
+/// Segments of two copies of a journal, mixed, overlap: fewer positions than none are missing
+/// between them.
 #[test]
 fn repair_of_overlapping_segments_overflows_nothing() {
     let dir = TestDir::new();
@@ -480,7 +481,8 @@ fn repair_of_overlapping_segments_overflows_nothing() {
     assert!(!records.is_empty() && !gaps.is_empty(), "what can be read is read, the rest a gap");
 }
 
-/// Records whose words look like the heads of entries took minutes: each was checked to the end of the ring.
+/// Records whose words look like the heads of entries took minutes: each was checked to the end of
+/// the ring.
 #[test]
 fn journal_opens_with_adversarial_records() {
     let dir = TestDir::new();

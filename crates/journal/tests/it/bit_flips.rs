@@ -1,6 +1,6 @@
-//! Damage: every byte of every file of a small closed journal flipped in turn; every file cut at every length,
-//! missing, zeroed, or with garbage behind it. Opening succeeds, what is not in the damaged place is read, and
-//! what is missing is a gap of exactly its positions.
+//! Damage: every byte of every file of a small closed journal flipped in turn; every file cut at
+//! every length, missing, zeroed, or with garbage behind it. Opening succeeds, what is not in the
+//! damaged place is read, and what is missing is a gap of exactly its positions.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -117,8 +117,8 @@ enum AllowedLoss {
     File,
 }
 
-/// Opens a damaged copy and holds it to what was there. How many records are missing, and how many producers
-/// were forgotten.
+/// Opens a damaged copy and holds it to what was there. How many records are missing, and how many
+/// producers were forgotten.
 fn check(sound: &IntactJournal, disk: &SimDisk, what: &str, worst: AllowedLoss) -> (usize, usize) {
     let journal = match open(disk) {
         Ok(journal) => journal,

@@ -1,5 +1,6 @@
-//! What must hold for any bytes at all: one check per fuzz target, by its name. `fuzz/` includes this file by
-//! path, and `fuzz_regressions` repeats the checks on inputs that once broke something.
+//! What must hold for any bytes at all: one check per fuzz target, by its name. `fuzz/` includes
+//! this file by path, and `fuzz_regressions` repeats the checks on inputs that once broke
+//! something.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
@@ -80,9 +81,9 @@ fn intact_journal() -> &'static (SimDisk, Vec<PathBuf>) {
     })
 }
 
-/// Every five bytes are an edit of a file: which, how, where (two bytes), what. Whatever they do, the journal
-/// opens or says that its settings are gone; what is delivered was appended, in order, with exact gaps; and
-/// after a repair it is sound.
+/// Every five bytes are an edit of a file: which, how, where (two bytes), what. Whatever they do,
+/// the journal opens or says that its settings are gone; what is delivered was appended, in order,
+/// with exact gaps; and after a repair it is sound.
 fn files(bytes: &[u8]) {
     let (disk, paths) = intact_journal();
     let disk = disk.fork(1);

@@ -1,5 +1,6 @@
-//! A process on a simulated disk that is killed or loses its power in the middle of an operation stops there:
-//! [`Died`] unwinds, and nothing of what it was doing runs after it but destructors. The store's tests use it too.
+//! A process on a simulated disk that is killed or loses its power in the middle of an operation
+//! stops there: [`Died`] unwinds, and nothing of what it was doing runs after it but destructors.
+//! The store's tests use it too.
 
 use std::io;
 use std::panic::resume_unwind;

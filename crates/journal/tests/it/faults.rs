@@ -1,5 +1,5 @@
-//! A disk that refuses: full, or with errors, at every operation in turn. Nothing that was acknowledged is
-//! lost, nothing hangs, and when the disk is sound again the journal goes on.
+//! A disk that refuses: full, or with errors, at every operation in turn. Nothing that was
+//! acknowledged is lost, nothing hangs, and when the disk is sound again the journal goes on.
 
 use std::sync::atomic::Ordering::SeqCst;
 
@@ -70,8 +70,8 @@ fn workload(world: &mut JournalFixture, from: u64) {
     if from.is_multiple_of(2) { world.close(journal) } else { world.kill(journal) }
 }
 
-/// One kind of fault after `skip` operations, while the workload runs twice; then the disk is sound.
-/// False: the fault did not strike.
+/// One kind of fault after `skip` operations, while the workload runs twice; then the disk is
+/// sound. False: the fault did not strike.
 fn try_fault(seed: u64, operation: DiskOperation, skip: u64, times: u64, kind: FaultKind) -> bool {
     let mut world = JournalFixture::new(seed, NameOrder::Journal, settings());
     world.log.push(format!("{operation:?} fails after {skip}, {times} times: {kind:?}"));

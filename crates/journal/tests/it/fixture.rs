@@ -1,8 +1,9 @@
-//! A journal on a simulated disk beside a model of what it has promised: what the fault tests are made of.
+//! A journal on a simulated disk beside a model of what it has promised: what the fault tests are
+//! made of.
 //!
 //! Every record carries its own number, so whatever is delivered can be told from what was sent. A
-//! process that is killed or loses its power in the middle of an operation stops there: [`Dying`] unwinds, and
-//! nothing of the journal's code runs after it but destructors.
+//! process that is killed or loses its power in the middle of an operation stops there: [`Dying`]
+//! unwinds, and nothing of the journal's code runs after it but destructors.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
@@ -55,7 +56,8 @@ fn attempt<T>(act: impl FnOnce() -> Result<T>) -> OperationResult<T> {
     }
 }
 
-// ---- the model -----------------------------------------------------------------------------------------
+// ---- the
+// model -----------------------------------------------------------------------------------------
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum BatchState {
@@ -101,7 +103,8 @@ fn record(id: RecordId, len: usize) -> Vec<u8> {
 /// A subscriber or mark.
 #[derive(Clone, Debug)]
 struct NamedCheckpoint {
-    /// Where it may be found: the last is where it was set last, the others since the last durable one.
+    /// Where it may be found: the last is where it was set last, the others since the last durable
+    /// one.
     positions: Vec<u64>,
     blocks_deletion: bool,
 }
@@ -142,7 +145,8 @@ pub(crate) struct JournalFixture {
     pub(crate) is_death_pending: bool,
     /// What happened, for the message of a failure.
     pub(crate) log: Vec<String>,
-    /// Repeats answered as such though the batch itself was lost, a later one of its producer being there.
+    /// Repeats answered as such though the batch itself was lost, a later one of its producer being
+    /// there.
     pub(crate) repeats_of_lost: u32,
 }
 
@@ -198,7 +202,8 @@ impl JournalFixture {
         &self.handles[&handle].dying.process
     }
 
-    // ---- operations ------------------------------------------------------------------------------------
+    // ----
+    // operations ------------------------------------------------------------------------------------
 
     /// Another process opens the journal.
     pub(crate) fn open(&mut self) -> OperationResult<u32> {
@@ -359,7 +364,10 @@ impl JournalFixture {
                     NameState::Unknown(_) => false,
                 });
                 self.ensure(lost && !forever && !passed, || {
-                    format!("position {position} was {other:?}'s (never another's: {forever} {passed}) and is {id:?}'s")
+                    format!(
+                        "position {position} was {other:?}'s (never another's: {forever} \
+                             {passed}) and is {id:?}'s"
+                    )
                 });
             }
             self.history.entry(position).or_insert((id, false)).0 = id;
@@ -670,7 +678,8 @@ impl JournalFixture {
         self.log_event("power cut");
     }
 
-    // ---- checks ----------------------------------------------------------------------------------------
+    // ----
+    // checks ----------------------------------------------------------------------------------------
 
     /// What is delivered must have been sent, like this.
     #[track_caller]
@@ -878,7 +887,10 @@ impl JournalFixture {
             }
             let (state, durable) = (sent.state, sent.durable);
             self.ensure(self.damaged && whole, || {
-                format!("batch {batch} ({state:?}, durable: {durable}) at {positions:?}: {found} are there, {marks:?}")
+                format!(
+                    "batch {batch} ({state:?}, durable: {durable}) at {positions:?}: {found} \
+                         are there, {marks:?}"
+                )
             });
         }
         // Dropped, then: by right?

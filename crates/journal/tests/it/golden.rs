@@ -1,6 +1,6 @@
-//! Journals of every version that was ever written are read. The folders under `testdata/journal/` were made
-//! by the test itself, once: `UPDATE_EXPECT=1` makes those of the present version anew, which is right only
-//! before that version has been in anybody's hands.
+//! Journals of every version that was ever written are read. The folders under `testdata/journal/`
+//! were made by the test itself, once: `UPDATE_EXPECT=1` makes those of the present version anew,
+//! which is right only before that version has been in anybody's hands.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -25,7 +25,8 @@ fn record(i: u64) -> Vec<u8> {
     format!("host{:03} api.latency_ms{{route=\"/cart\"}} {}", i % 7, i * 13).into_bytes()
 }
 
-/// What a golden journal has: 300 records in batches of three, of two producers in turn and of nobody.
+/// What a golden journal has: 300 records in batches of three, of two producers in turn and of
+/// nobody.
 const BATCHES: u64 = 100;
 
 fn identity(batch: u64) -> Option<BatchIdentity> {
@@ -110,8 +111,8 @@ fn journals_of_version_1_are_read() {
     }
 }
 
-/// A journal whose only process was killed: a plain record, a batch and a batch with an identity are in the
-/// buffer and nowhere else.
+/// A journal whose only process was killed: a plain record, a batch and a batch with an identity
+/// are in the buffer and nowhere else.
 #[test]
 fn a_buffer_of_version_1_is_read() {
     let golden = folder("v1-killed");

@@ -1,7 +1,7 @@
-//! The defects that were found in JLog, each as a test that this journal has none of them: a message past
-//! the buffer writes over those before it; a full disk makes the writer spin; what is acknowledged is lost
-//! in a power cut; a kill between write and publication doubles; flipped bits go unseen; a reader lags
-//! behind the buffer; compression makes larger.
+//! The defects that were found in JLog, each as a test that this journal has none of them: a
+//! message past the buffer writes over those before it; a full disk makes the writer spin; what is
+//! acknowledged is lost in a power cut; a kill between write and publication doubles; flipped bits
+//! go unseen; a reader lags behind the buffer; compression makes larger.
 //!
 //! Also what a kill at each single operation on a file leaves, with another process that goes on.
 
@@ -69,7 +69,8 @@ fn jlog_2_a_full_disk_is_no_endless_loop() {
 
 // The third, that what is acknowledged survives a power cut, is `power_loop.rs`, with a real one.
 
-/// JLog wrote its buffer to the segment and was killed before it noted that: the next one wrote it again.
+/// JLog wrote its buffer to the segment and was killed before it noted that: the next one wrote it
+/// again.
 #[test]
 fn jlog_4_kill_before_publication_duplicates_nothing() {
     check_kill_at_each_operation(false);
@@ -155,10 +156,11 @@ fn jlog_7_compression_never_grows_the_data() {
     }
 }
 
-// ---- a kill at each operation --------------------------------------------------------------------------
+// ---- a kill at each
+// operation --------------------------------------------------------------------------
 
-/// A disk that stops for ever after some operation that changes something, having said so; or one that has
-/// no room for a segment.
+/// A disk that stops for ever after some operation that changes something, having said so; or one
+/// that has no room for a segment.
 #[derive(Debug, Default)]
 struct HaltingDisk {
     /// Operations before it stops; 0 for never.

@@ -1,5 +1,5 @@
-//! A fixed workload whose power is cut in the middle of every operation that changes anything, and again in the
-//! middle of every one of the opening that follows.
+//! A fixed workload whose power is cut in the middle of every operation that changes anything, and
+//! again in the middle of every one of the opening that follows.
 
 use std::cell::Cell;
 
@@ -47,8 +47,8 @@ thread_local! {
     static CUTS: Cell<u32> = const { Cell::new(0) };
 }
 
-/// The power goes after `first` operations, and after `second` of the opening that follows, if that has so
-/// many. False: the workload had come to its end before.
+/// The power goes after `first` operations, and after `second` of the opening that follows, if that
+/// has so many. False: the workload had come to its end before.
 fn cut(settings: Settings, seed: u64, order: NameOrder, first: u64, second: u64) -> bool {
     let mut world = JournalFixture::new(seed, order, settings);
     world.log.push(format!("seed {seed}, {order:?}, cut after {first} and {second}"));
@@ -102,7 +102,8 @@ fn cut_everywhere(seeds: std::ops::Range<u64>, step: u64) -> u32 {
         for order in [NameOrder::Journal, NameOrder::Arbitrary] {
             for seed in seeds.clone() {
                 let mut first = seed % step;
-                // The opening is cut at another place each time; where it has fewer operations, not at all.
+                // The opening is cut at another place each time; where it has fewer operations, not
+                // at all.
                 while cut(settings, seed, order, first, (first * 7 + seed) % 29) {
                     first += step;
                 }

@@ -1,7 +1,7 @@
-//! Power cuts on a real file system: ext4 on a loop device that is told to stop (`EXT4_IOC_SHUTDOWN` without
-//! flushing its log) while a process appends. What was acknowledged at level `disk` must be there when it is
-//! mounted again. Also a real full disk. Needs root, loop devices and a few programs; without them a test
-//! says what is missing and passes.
+//! Power cuts on a real file system: ext4 on a loop device that is told to stop
+//! (`EXT4_IOC_SHUTDOWN` without flushing its log) while a process appends. What was acknowledged at
+//! level `disk` must be there when it is mounted again. Also a real full disk. Needs root, loop
+//! devices and a few programs; without them a test says what is missing and passes.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -101,8 +101,8 @@ impl Drop for LoopDevice {
     }
 }
 
-/// The part of a writer: journal, producer, file that counts what is acknowledged, kind of batches. Unlike
-/// that of `kill.rs`, it repeats from the first sequence that is not known to be on disk.
+/// The part of a writer: journal, producer, file that counts what is acknowledged, kind of batches.
+/// Unlike that of `kill.rs`, it repeats from the first sequence that is not known to be on disk.
 pub(crate) fn writer(part: ChildArguments) {
     let journal = open(part.path(0), &Options::default()).unwrap();
     let producer = part.number(1);
@@ -127,8 +127,8 @@ pub(crate) fn writer(part: ChildArguments) {
     part.receive_line();
 }
 
-/// What one read of the whole journal gives for each producer: the batches that are there. The last producer is
-/// the idle one.
+/// What one read of the whole journal gives for each producer: the batches that are there. The last
+/// producer is the idle one.
 fn read(journal: &Journal, kind: &BatchShape, producers: usize, durable: bool) -> Vec<Vec<u64>> {
     let mut reader = journal.reader(StartPosition::First).unwrap();
     if durable {
@@ -194,8 +194,8 @@ fn check(cuts: u64, seed: u64, kind_name: &'static str, settings: &Settings) {
             kills += 1;
             std::thread::sleep(random.micros(60_000));
         }
-        // A machine without power acknowledges nothing more, but here the processes go on: while the file
-        // system is being stopped, a sync may be told that it is done though it is not.
+        // A machine without power acknowledges nothing more, but here the processes go on: while
+        // the file system is being stopped, a sync may be told that it is done though it is not.
         let promised: Vec<u64> = acked.iter().map(SharedCounter::get).collect();
         if let Err(why) = disk.cut() {
             return report_skipped("power cuts and full disks on ext4", &why);
@@ -223,7 +223,8 @@ fn check(cuts: u64, seed: u64, kind_name: &'static str, settings: &Settings) {
                 let found = there.next_if_eq(&expected);
                 assert!(
                     found.is_some(),
-                    "cut {cut}: batch {expected} of producer {i} is lost, {promised} were promised: {opened:?}"
+                    "cut {cut}: batch {expected} of producer {i} is lost, {promised} were \
+                     promised: {opened:?}"
                 );
             }
             lost += there.count();
@@ -241,8 +242,9 @@ fn check(cuts: u64, seed: u64, kind_name: &'static str, settings: &Settings) {
     }
     let batches: u64 = acked.iter().map(SharedCounter::get).sum();
     println!(
-        "{cuts} cuts, {kills} kills before them: {batches} batches on disk before a cut, {lost} more survived; {untrue} \
-         were acknowledged while the file system was being stopped and are not there"
+        "{cuts} cuts, {kills} kills before them: {batches} batches on disk before a cut, {lost} \
+         more survived; {untrue} were acknowledged while the file system was being stopped and \
+         are not there"
     );
 }
 
@@ -386,8 +388,8 @@ fn count(journal: &Journal) -> u64 {
     records
 }
 
-/// A power cut leaves pages of the buffer from different times. What was lost then, and is appended again by
-/// its producers, does not come back from there at some later opening.
+/// A power cut leaves pages of the buffer from different times. What was lost then, and is appended
+/// again by its producers, does not come back from there at some later opening.
 #[test]
 fn lost_records_do_not_return_after_a_kill() {
     let folder = TestFolder::new("stale");
@@ -407,7 +409,8 @@ fn lost_records_do_not_return_after_a_kill() {
     append(&journal, 46);
     let second_lap = std::fs::read(&buffer).unwrap();
     drop(journal);
-    // The power fails: no segment has reached the disk, and the middle of the ring is older than the rest.
+    // The power fails: no segment has reached the disk, and the middle of the ring is older than
+    // the rest.
     let mut bytes = second_lap;
     let ring = bytes.len() - (4 << 10);
     let middle = ring + 1360..ring + 2720;

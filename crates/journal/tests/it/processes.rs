@@ -1,6 +1,6 @@
-//! Real processes for the tests of this folder: this binary starts itself with the name of a part to
-//! play, and whoever started it may kill, stop or wait for it. A child ends with its parent, however that
-//! ends. Also the folders and the random numbers of these tests.
+//! Real processes for the tests of this folder: this binary starts itself with the name of a part
+//! to play, and whoever started it may kill, stop or wait for it. A child ends with its parent,
+//! however that ends. Also the folders and the random numbers of these tests.
 //!
 //! Folders are in the build's own, which is on a real disk where `/tmp` may not be; among temporary
 //! files where that is closed to this user.
@@ -199,8 +199,8 @@ impl ChildProcess {
         self.process.wait().unwrap();
     }
 
-    /// Stops it where it is (SIGSTOP), or lets it go on. On return no thread of it runs any more, or
-    /// the signal to go on is sent.
+    /// Stops it where it is (SIGSTOP), or lets it go on. On return no thread of it runs any more,
+    /// or the signal to go on is sent.
     pub(crate) fn stop(&mut self, stop: bool) {
         self.is_stopped = stop;
         let pid = Pid::from_child(&self.process);

@@ -502,7 +502,8 @@ fn checkpoint_is_consistent_while_committed() {
     }
 }
 
-/// A subscriber that somebody removes while another opens it: whoever has it has the one that exists.
+/// A subscriber that somebody removes while another opens it: whoever has it has the one that
+/// exists.
 #[test]
 fn a_subscriber_is_not_given_out_after_it_was_removed() {
     let folder = TestFolder::new("removed");

@@ -49,7 +49,8 @@ fn journal_in_new_nested_folder_survives_power_cut() {
 
 #[test]
 fn reader_gets_gap_for_records_lost_at_the_end() {
-    // Sooner or later a power cut keeps the first record, and of the second only that a mark has passed it.
+    // Sooner or later a power cut keeps the first record, and of the second only that a mark has
+    // passed it.
     for seed in 0..200 {
         let disk = SimDisk::new(seed);
         create(&disk, &plain());
@@ -191,8 +192,8 @@ fn record(i: u32) -> Vec<u8> {
     vec![i as u8; 1000]
 }
 
-/// The last segment has its head and nothing else when the disk is full: no frame can be reserved in it, and
-/// the next one is begun under the same name.
+/// The last segment has its head and nothing else when the disk is full: no frame can be reserved
+/// in it, and the next one is begun under the same name.
 #[test]
 fn segment_retried_after_full_disk_is_not_released() {
     let disk = SimDisk::new(1);

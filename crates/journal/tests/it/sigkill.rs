@@ -1,8 +1,9 @@
-//! `kill -9` of writers and readers at random moments: what was acknowledged is there exactly once, nothing
-//! else is, subscribers get everything in order, and whoever was not killed goes on.
+//! `kill -9` of writers and readers at random moments: what was acknowledged is there exactly once,
+//! nothing else is, subscribers get everything in order, and whoever was not killed goes on.
 //!
-//! A *round* is one kill and the check after it. Writers number their batches and repeat after a restart
-//! what they do not know to be acknowledged, so that the journal must end with every number exactly once.
+//! A *round* is one kill and the check after it. Writers number their batches and repeat after a
+//! restart what they do not know to be acknowledged, so that the journal must end with every number
+//! exactly once.
 
 use std::fs;
 use std::io::Write;
@@ -203,7 +204,8 @@ fn sum(bytes: &[u8]) -> u64 {
     bytes.iter().fold(7, |sum: u64, &b| sum.rotate_left(5) ^ u64::from(b).wrapping_mul(0x9e37_79b9))
 }
 
-/// Everything there is of a test: the folder, what its processes note, and what must be in the journal.
+/// Everything there is of a test: the folder, what its processes note, and what must be in the
+/// journal.
 struct KillFixture {
     kind: &'static str,
     writers: Vec<Option<ChildProcess>>,
@@ -213,7 +215,8 @@ struct KillFixture {
     next: Vec<(u64, u64)>,
     /// Checksums of the records by position.
     sums: Vec<u64>,
-    /// How far each reader's notes were checked: bytes, the position that comes next, the last commit.
+    /// How far each reader's notes were checked: bytes, the position that comes next, the last
+    /// commit.
     read_logs: Vec<(usize, u64, u64)>,
     random: Xorshift64,
     /// Last, so that it is removed when nobody uses it any more.
@@ -355,7 +358,8 @@ impl KillFixture {
                 "producer {i}: {acked} acknowledged, {:?} there",
                 self.next[i]
             );
-            // A writer does not go on before it is acknowledged: one more may be there, nothing else.
+            // A writer does not go on before it is acknowledged: one more may be there, nothing
+            // else.
             if self.writers[i].is_none() {
                 let (batches, rest) = self.next[i];
                 assert!(

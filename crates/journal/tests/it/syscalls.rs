@@ -1,4 +1,5 @@
-//! An append at level `process` is memory: system calls are counted, by strace, which not every machine has.
+//! An append at level `process` is memory: system calls are counted, by strace, which not every
+//! machine has.
 
 use std::fs;
 use std::process::{Command, Stdio};
@@ -25,7 +26,8 @@ pub(crate) fn counted_appender(part: ChildArguments) {
     print_line("end");
 }
 
-/// System calls of the appending thread for one append, with so many other processes that have it open.
+/// System calls of the appending thread for one append, with so many other processes that have it
+/// open.
 fn count(others: usize) -> Option<f64> {
     let strace =
         Command::new("strace").arg("-V").stdout(Stdio::null()).stderr(Stdio::null()).status();

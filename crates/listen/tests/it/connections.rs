@@ -13,7 +13,8 @@ fn tcp() -> Settings {
     statsd(tcp_sockets())
 }
 
-/// Sends pieces over a connection, each seen by the listener before the next, and shows what is stored.
+/// Sends pieces over a connection, each seen by the listener before the next, and shows what is
+/// stored.
 #[track_caller]
 fn check(settings: Settings, pieces: &[&str], expected: &str) {
     let world = ListenFixture::new();

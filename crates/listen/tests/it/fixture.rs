@@ -112,7 +112,8 @@ impl ListenFixture {
         (rows, gaps)
     }
 
-    /// What the source counts for the audit is taken or dropped, and what is taken is in the journal.
+    /// What the source counts for the audit is taken or dropped, and what is taken is in the
+    /// journal.
     #[track_caller]
     pub(crate) fn check_ledger(&self) {
         let (rows, _) = self.stored();

@@ -1,6 +1,6 @@
 //! A worked example: a format of lines, `name;milliseconds`, in datagrams. This file is all of it:
-//! a setting with its check, a metric, an error, and tests. A row in `src/formats.rs` would add it to
-//! a node. CONTRIBUTING.md refers to this file.
+//! a setting with its check, a metric, an error, and tests. A row in `src/formats.rs` would add it
+//! to a node. CONTRIBUTING.md refers to this file.
 
 use std::fmt::Write as _;
 use std::net::SocketAddr;

@@ -85,7 +85,8 @@ fn rows_without_space_at_stop_are_counted() {
     assert_eq!(world.values("journal_full"), 3060);
 }
 
-/// Lines of series of their own, of which a journal without room and a listener's memory together hold a part.
+/// Lines of series of their own, of which a journal without room and a listener's memory together
+/// hold a part.
 fn lines(count: u64) -> Vec<String> {
     (0..count).map(|n| format!("{n:0>400}:1|c\n")).collect()
 }
@@ -109,7 +110,8 @@ fn connections_wait_while_the_journal_is_full() {
     world.wait("topdeck_batches_total", "deferred", 2);
     let received = world.values("received");
     assert!(received > 0 && received < count, "{received}");
-    // Segments are freed by a thread of the journal, some time after all have read them: what is left is the last one.
+    // Segments are freed by a thread of the journal, some time after all have read them: what is
+    // left is the last one.
     let is_free = || world.journal.stat().unwrap().segment_bytes <= 64 << 10;
     while world.values("received") < count || !is_free() {
         world.journal.set_checkpoint("slow", StartPosition::End).unwrap();

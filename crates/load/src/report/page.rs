@@ -14,26 +14,20 @@ use render::merged_distribution::MergedDistribution;
 use render::svg::heatmap as svg_heatmap;
 use render::svg::{self, escape};
 
-const STYLE: &str = "\
-:root{color-scheme:light dark}\
-body{margin:0;padding:24px;background:#ffffff;color:#24292f;\
-font:15px/1.5 system-ui,-apple-system,'Segoe UI','DejaVu Sans',sans-serif}\
-main{max-width:960px;margin:0 auto}\
-h1{font-size:22px;margin:0;overflow-wrap:anywhere}h2{font-size:17px;margin:28px 0 8px}\
-p{margin:4px 0}.quiet{color:#57606a;font-size:13px}\
-.alarm{border:2px solid #cf222e;border-radius:6px;padding:12px 16px;margin:0 0 20px;background:#ffebe9}\
-.alarm strong{color:#a40e26}.alarm ul{margin:6px 0 0;padding-left:20px}\
-.wide{overflow-x:auto}.wide+.wide{margin-top:16px}\
-table{border-collapse:collapse;font-variant-numeric:tabular-nums}\
-th,td{text-align:right;padding:3px 0 3px 22px;white-space:nowrap;border-bottom:1px solid #d8dee4}\
-th{font-weight:600;color:#57606a}th:first-child,td:first-child,td.text{text-align:left}\
-th:first-child,td:first-child{padding-left:0;white-space:pre}td.text{color:#57606a;white-space:normal;min-width:11em}\
-tr.max td{font-weight:600}\
-.pass{color:#1a7f37;font-weight:600}.fail{color:#cf222e;font-weight:600}\
-figure{margin:24px 0 0;overflow-x:auto}svg{display:block;max-width:100%;min-width:720px;height:auto}\
-@media(prefers-color-scheme:dark){body{background:#0d1117;color:#e6edf3}.quiet,th,td.text{color:#9da7b1}\
-th,td{border-color:#262c34}.alarm{background:#2d1214;border-color:#f85149}.alarm strong{color:#ff7b72}\
-.pass{color:#3fb950}.fail{color:#ff7b72}}";
+const STYLE: &str = ":root{color-scheme:light dark}body{margin:0;padding:24px;background:#ffffff;color:#24292f;font:15px/1.5 \
+                     system-ui,-apple-system,'Segoe UI','DejaVu \
+                     Sans',sans-serif}main{max-width:960px;margin:0 \
+                     auto}h1{font-size:22px;margin:0;overflow-wrap:anywhere}h2{font-size:17px;margin:28px \
+                     0 8px}p{margin:4px 0}.quiet{color:#57606a;font-size:13px}.alarm{border:2px \
+                     solid #cf222e;border-radius:6px;padding:12px 16px;margin:0 0 \
+                     20px;background:#ffebe9}.alarm strong{color:#a40e26}.alarm \
+                     ul{margin:6px 0 0;padding-left:20px}.wide{overflow-x:auto}.wide+.wide{margin-top:16px}table{border-collapse:collapse;font-variant-numeric:tabular-nums}th,td{text-align:right;padding:3px \
+                     0 3px 22px;white-space:nowrap;border-bottom:1px solid \
+                     #d8dee4}th{font-weight:600;color:#57606a}th:first-child,td:first-child,td.text{text-align:left}th:first-child,td:first-child{padding-left:0;white-space:pre}td.text{color:#57606a;white-space:normal;min-width:11em}tr.max \
+                     td{font-weight:600}.pass{color:#1a7f37;font-weight:600}.fail{color:#cf222e;font-weight:600}figure{margin:24px \
+                     0 \
+                     0;overflow-x:auto}svg{display:block;max-width:100%;min-width:720px;height:auto}@media(prefers-color-scheme:dark){body{background:#0d1117;color:#e6edf3}.quiet,th,td.text{color:#9da7b1}th,td{border-color:#262c34}.alarm{background:#2d1214;border-color:#f85149}.alarm \
+                     strong{color:#ff7b72}.pass{color:#3fb950}.fail{color:#ff7b72}}";
 
 /// The run as a page.
 pub fn to_html(report: &RunReport) -> Result<String> {
@@ -92,10 +86,10 @@ pub fn to_html(report: &RunReport) -> Result<String> {
     let title = escape(&format!("{} – topdeck load", plan.target));
     let styles = [svg::STYLE, &svg_heatmap::style(), spectra::STYLE, STYLE].concat();
     Ok(format!(
-        "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
-         <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">\n\
-         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
-         <title>{title}</title>\n<style>{styles}</style>\n</head>\n<body>\n<main>\n{body}</main>\n</body>\n</html>\n"
+        "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<meta \
+         http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src \
+         'unsafe-inline'\">\n<meta name=\"viewport\" content=\"width=device-width, \
+         initial-scale=1\">\n<title>{title}</title>\n<style>{styles}</style>\n</head>\n<body>\n<main>\n{body}</main>\n</body>\n</html>\n"
     ))
 }
 

@@ -20,9 +20,7 @@ const FOOT: f64 = 40.0;
 const COLUMNS: usize = 282;
 
 /// Style of the service time curve.
-pub(crate) const STYLE: &str = "\
-.service{stroke:#8250df;stroke-dasharray:7 4}.servicedoubt{fill:#8250df;fill-opacity:.18}.servicedot{fill:#8250df}\
-@media(prefers-color-scheme:dark){.service{stroke:#bc8cff}.servicedoubt{fill:#bc8cff}.servicedot{fill:#bc8cff}}";
+pub(crate) const STYLE: &str = ".service{stroke:#8250df;stroke-dasharray:7 4}.servicedoubt{fill:#8250df;fill-opacity:.18}.servicedot{fill:#8250df}@media(prefers-color-scheme:dark){.service{stroke:#bc8cff}.servicedoubt{fill:#bc8cff}.servicedot{fill:#bc8cff}}";
 
 /// A curve: name, values, classes of its bounds, line, and maximum.
 struct Curve<'a>(&'a str, &'a Histogram, [&'a str; 2], &'a str);

@@ -66,7 +66,8 @@ fn invalid_requests_files_are_rejected() {
     assert!(error_for("[[request]]\nbody-hex = '0 0 0'").contains("body-hex"));
     assert!(error_for("[[request]]\nbody-hex = 'no'").contains("body-hex"));
     assert!(error_for("[[request]]\nbody-file = 'x'").contains("/nowhere/x"));
-    assert!(parsed("[variables]\na = { from = -9223372036854775808, to = 9223372036854775807 }\n[[request]]\npath='/{a}'").is_ok());
+    assert!(parsed("[variables]\na = \
+                    { from = -9223372036854775808, to = 9223372036854775807 }\n[[request]]\npath='/{a}'").is_ok());
 }
 
 /// The example of the page is valid.
@@ -139,7 +140,8 @@ fn unrepresentable_requests_are_rejected() {
     check(http, "[[request]]\nbody = 'abc'\nheaders = { Content-Length = '4' }", "has 3 bytes");
     check(
         http,
-        "[variables]\nw = ['abcd', 'abc']\n[[request]]\nbody = '{w}'\nheaders = { content-length = '4' }",
+        "[variables]\nw = ['abcd', 'abc']\n[[request]]\nbody = '{w}'\nheaders = \
+         { content-length = '4' }",
         "has 3 bytes, with w = \"abc\"",
     );
     check(h2, "[[request]]\nheaders = { Connection = 'close' }", "not allowed in HTTP/2");

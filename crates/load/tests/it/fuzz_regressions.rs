@@ -107,7 +107,13 @@ fn seeds() -> Vec<(&'static str, String, Vec<u8>)> {
     let scram = [&b"\0\0\0\x0aSCRAM-SHA-256\0\0"[..]].map(|ways| said(b'R', ways)).concat();
     let codecs: [(u8, &str, Vec<u8>); 13] = [
         (0, "length", b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello".repeat(3)),
-        (0, "chunks", b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 404 Not Found\r\ntransfer-encoding: chunked\r\n\r\n3;a=b\r\nabc\r\n0\r\na: b\r\n\r\n".to_vec()),
+        (
+            0,
+            "chunks",
+            b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 404 Not Found\r\ntransfer-encoding: \
+                        chunked\r\n\r\n3;a=b\r\nabc\r\n0\r\na: b\r\n\r\n"
+                .to_vec(),
+        ),
         (0, "until closed", b"HTTP/1.0 200 OK\r\nConnection: close\r\n\r\nhello".to_vec()),
         (1, "two", two.concat()),
         (2, "call", call.concat()),
@@ -116,7 +122,11 @@ fn seeds() -> Vec<(&'static str, String, Vec<u8>)> {
         (5, "md5", [&md5[..], &prepared.concat(), &prepared.concat()].concat()),
         (5, "scram", scram),
         (6, "replies", b"+PONG\r\n$3\r\nabc\r\n*2\r\n:1\r\n*-1\r\n-ERR a\r\n".to_vec()),
-        (6, "third", b">1\r\n+a\r\n|1\r\n+a\r\n+b\r\n%1\r\n+a\r\n~1\r\n#t\r\n_\r\n=5\r\ntxt:a\r\n".to_vec()),
+        (
+            6,
+            "third",
+            b">1\r\n+a\r\n|1\r\n+a\r\n+b\r\n%1\r\n+a\r\n~1\r\n#t\r\n_\r\n=5\r\ntxt:a\r\n".to_vec(),
+        ),
         (7, "selected", b"+OK\r\n+OK\r\n$-1\r\n".to_vec()),
         (8, "refused", b"-WRONGPASS a\r\n".to_vec()),
     ];
@@ -133,9 +143,10 @@ fn seeds() -> Vec<(&'static str, String, Vec<u8>)> {
             all.push(("load_codec", format!("{target} {name} {number}"), bytes));
         }
     }
-    let requests = "[[request]]\nname = \"a\"\nweight = 9\npath = \"/a?b={c}\"\nheaders = { A = \"{d}\" }\narguments = [\"{c}\"]\n\
-                    [[request]]\nmethod = \"PUT\"\nbody = \"{{{c}}}\"\n[[request]]\nbody-hex = \"00 ff\"\n[[request]]\nsql = \"select 1\"\n\
-                    [variables]\nc = [\"e\", \"f\"]\nd = { from = -1, to = 5000 }\n";
+    let requests = "[[request]]\nname = \"a\"\nweight = 9\npath = \"/a?b={c}\"\nheaders = \
+                    { A = \"{d}\" }\narguments = [\"{c}\"]\n[[request]]\nmethod = \"PUT\"\nbody = \
+                    \"{{{c}}}\"\n[[request]]\nbody-hex = \"00 ff\"\n[[request]]\nsql = \"select \
+                    1\"\n[variables]\nc = [\"e\", \"f\"]\nd = { from = -1, to = 5000 }\n";
     let texts = [
         (0, "https://a.b:8443/c?d=e#f"),
         (0, "postgresql://me@[::1]:1/b%20c?prepared=true"),

@@ -456,8 +456,8 @@ mod tests {
         column("and(a:b c)", "column 9: found `c`, expected `,` or `)`");
         column(
             "and(__kind:histograms)",
-            "column 12: found kind \"histograms\", expected one of histogram, cumulative-histogram, count, \
-             cumulative-count, gauge, text",
+            "column 12: found kind \"histograms\", expected one of histogram, \
+             cumulative-histogram, count, cumulative-count, gauge, text",
         );
     }
 

@@ -38,7 +38,8 @@ fn documented_kinds_and_limits_match() {
     let words = KINDS.map(|(_, word)| format!("`{word}`")).join(", ");
     assert!(PAGE.contains(&words), "{words}");
     let limits = format!(
-        "{} KiB, {DEPTH_MAX} levels of `and`, `or`, `not`, and {REGEXES_MAX} regexes of at most {} MiB",
+        "{} KiB, {DEPTH_MAX} levels of `and`, `or`, `not`, and {REGEXES_MAX} regexes of at most \
+         {} MiB",
         LENGTH_MAX >> 10,
         REGEX_BYTES_MAX >> 20
     );

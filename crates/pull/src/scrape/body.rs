@@ -85,9 +85,9 @@ pub(crate) struct WithTargetLabels<'a, 'b, R: RowSink> {
 }
 
 impl<R: RowSink> WithTargetLabels<'_, '_, R> {
-    /// As Prometheus does it (`mutateSampleLabels` in `scrape/scrape.go`): a label of the page without value counts
-    /// as one only where the page's labels are honoured; what gives way gets `exported_` before its name, as often
-    /// as it takes, the shorter names first.
+    /// As Prometheus does it (`mutateSampleLabels` in `scrape/scrape.go`): a label of the page
+    /// without value counts as one only where the page's labels are honoured; what gives way gets
+    /// `exported_` before its name, as often as it takes, the shorter names first.
     fn attach(&self, labels: &mut Vec<(String, String)>) {
         if self.honor_labels {
             let own = labels.len();

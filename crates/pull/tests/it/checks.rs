@@ -160,7 +160,8 @@ fn long_response_is_read_up_to_the_limit() {
     assert_eq!(world.values_of("probe_success"), ["1"]);
 }
 
-/// Five attempts have to be under way before any is answered: on a closed schedule there would never be a second.
+/// Five attempts have to be under way before any is answered: on a closed schedule there would
+/// never be a second.
 #[test]
 fn attempts_continue_while_others_hang() {
     let gate = ConnectionBarrier::new(5);

@@ -141,7 +141,8 @@ impl PullFixture {
         PullFixture::build(&journal::Settings::default(), intake, supervisor)
     }
 
-    /// With a clock that runs, for what depends on the order of times: an attempt may be an interval away.
+    /// With a clock that runs, for what depends on the order of times: an attempt may be an
+    /// interval away.
     pub(crate) fn with_running_clock(settings: &journal::Settings) -> PullFixture {
         PullFixture::build(settings, intake::Settings::default(), Supervisor::default())
     }
@@ -225,7 +226,8 @@ impl PullFixture {
         (rows, gaps)
     }
 
-    /// Values of series in the order in which they came: numbers as they are, `ended`, texts, counts of histograms.
+    /// Values of series in the order in which they came: numbers as they are, `ended`, texts,
+    /// counts of histograms.
     pub(crate) fn values(&self) -> BTreeMap<String, Vec<String>> {
         let mut values: BTreeMap<String, Vec<String>> = BTreeMap::new();
         for (series, sample) in self.stored().0 {

@@ -101,7 +101,8 @@ fn gzip_is_decompressed() {
 #[test]
 fn protobuf_scrape_stores_native_histograms() {
     let page = include_bytes!("../../../../testdata/collect/prometheus/scrape.pb");
-    let headers = "content-type: application/vnd.google.protobuf; proto=io.prometheus.client.MetricFamily; encoding=delimited\r\n";
+    let headers = "content-type: application/vnd.google.protobuf; \
+                   proto=io.prometheus.client.MetricFamily; encoding=delimited\r\n";
     let bytes = http_response("200 OK", headers, page);
     let server = TestTarget::new(move |_| bytes.clone());
     let mut world = PullFixture::new();
@@ -188,7 +189,8 @@ fn slow_scrape_times_out() {
 
 #[test]
 fn invalid_samples_are_skipped_alone() {
-    let page = "# TYPE h histogram\nh_bucket{le=\"1\"} 5\nh_bucket{le=\"+Inf\"} 3\na 1\nb{c=\"1\",c=\"2\"} 1\n";
+    let page = "# TYPE h histogram\nh_bucket{le=\"1\"} 5\nh_bucket{le=\"+Inf\"} 3\na \
+                1\nb{c=\"1\",c=\"2\"} 1\n";
     let server = TestTarget::new(move |_| text_response(page));
     let mut world = PullFixture::new();
     world.start(&settings_with(once_with_long_timeout(server.url())));

@@ -1,19 +1,23 @@
 //! `anomaly_detection`: how certain it is that a stream is no longer as it was, 0 to 100.
 //!
-//! What Circonus does in detail is not published; the outline is: forecasts by exponential smoothing on values of five
-//! minutes, and a CUSUM of what they were off. This is that outline, with textbook numbers where it says none:
+//! What Circonus does in detail is not published; the outline is: forecasts by exponential
+//! smoothing on values of five minutes, and a CUSUM of what they were off. This is that outline,
+//! with textbook numbers where it says none:
 //!
-//! 1. The mean of each five minutes (of a slot, if that is longer), once they are over, is compared with what was
-//!    forecast for them: by single exponential smoothing for `constant`, by Holt's for `trending`, by Holt and
-//!    Winters' without trend for `periodic` (a season is `model_period`, a day or a week).
-//! 2. The error is divided by its usual size, the root of an exponentially smoothed mean of squares. For both, errors
-//!    beyond three times the usual size count as three times, so that an anomaly is not learnt at once (S. Gelper,
-//!    R. Fried and C. Croux, Robust forecasting with exponential and Holt-Winters smoothing, 2010).
-//! 3. Errors above and below are each summed up, less an allowance of k, never below 0 (E. S. Page, Continuous
-//!    inspection schemes, Biometrika, 1954). The score is the greater sum in percent of a threshold of h, where it
-//!    stays. k = ½ and h = 5 are the usual ones (D. C. Montgomery, Introduction to statistical quality control); they
-//!    are those of a sensitivity of 50. Others have (100 − s)/s times that h and (100 − s)/50 times that k, so 0 never
-//!    finds anything, and 100 finds the least deviation.
+//! 1. The mean of each five minutes (of a slot, if that is longer), once they are over, is compared
+//!    with what was forecast for them: by single exponential smoothing for `constant`, by Holt's
+//!    for `trending`, by Holt and Winters' without trend for `periodic` (a season is
+//!    `model_period`, a day or a week).
+//! 2. The error is divided by its usual size, the root of an exponentially smoothed mean of
+//!    squares. For both, errors beyond three times the usual size count as three times, so that an
+//!    anomaly is not learnt at once (S. Gelper, R. Fried and C. Croux, Robust forecasting with
+//!    exponential and Holt-Winters smoothing, 2010).
+//! 3. Errors above and below are each summed up, less an allowance of k, never below 0 (E. S. Page,
+//!    Continuous inspection schemes, Biometrika, 1954). The score is the greater sum in percent of
+//!    a threshold of h, where it stays. k = ½ and h = 5 are the usual ones (D. C. Montgomery,
+//!    Introduction to statistical quality control); they are those of a sensitivity of 50. Others
+//!    have (100 − s)/s times that h and (100 − s)/50 times that k, so 0 never finds anything, and
+//!    100 finds the least deviation.
 //!
 //! Before the view, `prefill_period` is learnt from: by default a day, or three seasons.
 

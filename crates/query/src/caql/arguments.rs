@@ -36,7 +36,8 @@ pub enum ArgumentValue {
     Format(LabelFormat),
 }
 
-/// The arguments of a call. What is asked for by name is always a parameter or an option of the function.
+/// The arguments of a call. What is asked for by name is always a parameter or an option of the
+/// function.
 #[derive(Clone, Debug)]
 pub struct Arguments {
     by_name: Vec<(&'static str, ArgumentValue)>,

@@ -1,7 +1,7 @@
 //! What a CAQL query says: a tree of calls, operators and literals.
 //!
-//! Pipes are gone: `a | f(1){b}` is `f(1){a, b}`. Durations are nanoseconds, as exact as written; rounding to the
-//! minimum period is for whoever evaluates.
+//! Pipes are gone: `a | f(1){b}` is `f(1){a, b}`. Durations are nanoseconds, as exact as written;
+//! rounding to the minimum period is for whoever evaluates.
 
 use crate::error::SourceSpan;
 
@@ -46,7 +46,8 @@ pub struct Directives {
 pub struct Expr {
     /// What it is.
     pub kind: CaqlExprKind,
-    /// From its first byte, brackets around it included, to its last. What was piped into a call belongs to it.
+    /// From its first byte, brackets around it included, to its last. What was piped into a call
+    /// belongs to it.
     pub span: SourceSpan,
 }
 
@@ -57,8 +58,8 @@ pub enum CaqlExprKind {
     Literal(Literal),
     /// A function of its sources.
     Call(CallExpr),
-    /// One operand for `!` and the minus sign, two for comparisons, two or more for the rest: a chain of one
-    /// operator, to be taken from the left.
+    /// One operand for `!` and the minus sign, two for comparisons, two or more for the rest: a
+    /// chain of one operator, to be taken from the left.
     Operation {
         /// Which.
         operator: Operator,
@@ -154,8 +155,8 @@ impl Constant {
     }
 }
 
-/// What stands between or before operands. Those between are here from the loosest to the tightest: the order is
-/// their precedence, one level each.
+/// What stands between or before operands. Those between are here from the loosest to the tightest:
+/// the order is their precedence, one level each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Operator {
     /// `or`.

@@ -1,6 +1,7 @@
 //! Binder: resolves functions and argument values.
 //!
-//! What depends on data is not looked at here: how many streams a source gives, whether a time zone is known.
+//! What depends on data is not looked at here: how many streams a source gives, whether a time zone
+//! is known.
 
 use model::Selector;
 use model::selector::Pattern;
@@ -113,7 +114,8 @@ impl Binder<'_> {
         let name = &function.name;
         if self.context.is_serial && !function.is_serial {
             return refused(format!(
-                "{name} needs the whole range at once: it is not available with #serial and in checks"
+                "{name} needs the whole range at once: it is not available with #serial and in \
+                 checks"
             ));
         }
         let arguments = arguments(function, call, self.context)?;
@@ -214,7 +216,8 @@ fn check_input_kind(source: &BoundExpr, takes: InputKind, name: &str) -> Result<
     let (wanted, hint) = match (takes, source.stream_kind) {
         (InputKind::Numbers, StreamKind::Histograms | StreamKind::Mixed) => (
             "numbers",
-            "histogram:mean() or histogram:percentile(99) make numbers of histograms, histogram:merge() adds them",
+            "histogram:mean() or histogram:percentile(99) make numbers of histograms, \
+             histogram:merge() adds them",
         ),
         (InputKind::Histograms, StreamKind::Numbers | StreamKind::Mixed) => {
             ("histograms", "find:histogram(…) finds them, histogram() makes them of numbers")

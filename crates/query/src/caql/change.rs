@@ -1,4 +1,5 @@
-//! How a stream differs from its slot before: `counter` and `derivative` per second, `diff` per minute.
+//! How a stream differs from its slot before: `counter` and `derivative` per second, `diff` per
+//! minute.
 
 use super::function_table::FunctionTable;
 use super::kernel::{Kernel, KernelFn, KernelInput};

@@ -1,7 +1,7 @@
 //! `filter:*`: some of the streams, or some of their values.
 //!
-//! The name says what is done: `filter:[not:]<mode>:[not:]<condition>`. The first `not` takes the other streams, the
-//! second negates the condition of each value.
+//! The name says what is done: `filter:[not:]<mode>:[not:]<condition>`. The first `not` takes the
+//! other streams, the second negates the condition of each value.
 
 use std::collections::HashSet;
 

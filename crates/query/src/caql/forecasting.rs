@@ -1,8 +1,9 @@
 //! `forecasting:*`: what is to be expected some time after each slot.
 //!
-//! Lines are laid through the last numbers (least squares, or the outermost two); smoothing takes in one number after
-//! the other. Smoothing depends on all that was before: numbers before the view are read until what lies before them
-//! weighs less than a ten-thousandth, and three seasons of `holt_winters`.
+//! Lines are laid through the last numbers (least squares, or the outermost two); smoothing takes
+//! in one number after the other. Smoothing depends on all that was before: numbers before the view
+//! are read until what lies before them weighs less than a ten-thousandth, and three seasons of
+//! `holt_winters`.
 
 mod line;
 mod smooth;

@@ -1,6 +1,7 @@
 //! Formatting of CAQL queries.
 //!
-//! A call with one source is shown as a pipe, one with several with braces; brackets stand only where they are needed.
+//! A call with one source is shown as a pipe, one with several with braces; brackets stand only
+//! where they are needed.
 
 use std::fmt::{Display, Formatter, Result, Write};
 

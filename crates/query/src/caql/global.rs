@@ -1,4 +1,5 @@
-//! Functions without a package: `pass`, `coalesce`, `count`, `if`, `is_missing`, `normalize`, `wait`.
+//! Functions without a package: `pass`, `coalesce`, `count`, `if`, `is_missing`, `normalize`,
+//! `wait`.
 
 use super::function_table::StreamUnitRule::{Named, Sources};
 use super::function_table::{CaqlKernel, FunctionTable, QuantileRule};

@@ -1,4 +1,5 @@
-//! `graphite:*`: what Graphite does with names that are paths of nodes between dots, and some of its functions.
+//! `graphite:*`: what Graphite does with names that are paths of nodes between dots, and some of
+//! its functions.
 
 use model::Selector;
 use model::selector::{NAME, Pattern, Regex};

@@ -1,10 +1,11 @@
 //! `histogram:*`: distributions made, put together, and asked.
 //!
-//! Every answer is a bracket that holds the truth, with CAQL's own estimate in it: of circllhist's bins (base 10, two
-//! digits) what libcircllhist would say, of other histograms what they say themselves. Where a histogram knows more
-//! than its bins (its exact sum, least and greatest value, thresholds that it counted exactly), the exact number is
-//! given and not the estimate: `histogram{1, 2, 3} | histogram:mean()` is 2, and not 2.0485, which is the mean of the
-//! bins' middles. Nothing but bins comes from Circonus, so there the numbers are those of Circonus.
+//! Every answer is a bracket that holds the truth, with CAQL's own estimate in it: of circllhist's
+//! bins (base 10, two digits) what libcircllhist would say, of other histograms what they say
+//! themselves. Where a histogram knows more than its bins (its exact sum, least and greatest value,
+//! thresholds that it counted exactly), the exact number is given and not the estimate:
+//! `histogram{1, 2, 3} | histogram:mean()` is 2, and not 2.0485, which is the mean of the bins'
+//! middles. Nothing but bins comes from Circonus, so there the numbers are those of Circonus.
 
 mod count;
 mod make;
@@ -83,7 +84,8 @@ impl StatisticQuery<'_> {
 
 const SECOND_NS: i64 = 1_000_000_000;
 
-/// Asks each distribution once, or once for each argument: of each stream the arguments follow each other.
+/// Asks each distribution once, or once for each argument: of each stream the arguments follow each
+/// other.
 fn for_each_distribution(
     work: &mut KernelInput<'_>,
     named: fn(f64) -> Option<String>,
@@ -146,8 +148,8 @@ struct HistogramBin {
 }
 
 impl HistogramBin {
-    /// Where libcircllhist takes all values of a bin to be: at the harmonic mean of its edges, from which no value in
-    /// it is off by more than the same share of itself.
+    /// Where libcircllhist takes all values of a bin to be: at the harmonic mean of its edges, from
+    /// which no value in it is off by more than the same share of itself.
     fn middle(&self) -> f64 {
         match self.left == self.right {
             true => self.left,

@@ -1,9 +1,10 @@
 //! `integrate` and `integrate:while`: running sums.
 //!
-//! A number is taken for so much in each minute, so a slot of ten minutes adds ten times its value: what is per second
-//! has to be multiplied by 60 first. What counts the values of each slot, as `histogram:count_above` does, is all there
-//! is of them, however long the slot: it is added as it is. Sums begin with the first slot that is asked for, at `base` or 0; what is missing
-//! adds nothing.
+//! A number is taken for so much in each minute, so a slot of ten minutes adds ten times its value:
+//! what is per second has to be multiplied by 60 first. What counts the values of each slot, as
+//! `histogram:count_above` does, is all there is of them, however long the slot: it is added as it
+//! is. Sums begin with the first slot that is asked for, at `base` or 0; what is missing adds
+//! nothing.
 
 use hist::CompensatedSum;
 

@@ -1,7 +1,8 @@
 //! Kernel interface of CAQL functions.
 //!
-//! Every stream has one value for each slot, or none (NULL). A slot of a stream of distributions is never NULL: it is
-//! a distribution, perhaps an empty one. What a stream is called in a legend stands under [`LABEL`].
+//! Every stream has one value for each slot, or none (NULL). A slot of a stream of distributions is
+//! never NULL: it is a distribution, perhaps an empty one. What a stream is called in a legend
+//! stands under [`LABEL`].
 
 use crate::caql::arguments::{Arguments, CaqlContext};
 use crate::error::{Result, SourceSpan};
@@ -17,7 +18,8 @@ pub(crate) type KernelFn = fn(KernelInput<'_>) -> Result<Vec<Stream>>;
 /// CAQL kernel: computes a function from input streams.
 #[derive(Clone, Copy)]
 pub(crate) struct Kernel {
-    /// How many slots of its inputs it looks at before the first slot that is asked for, and after the last.
+    /// How many slots of its inputs it looks at before the first slot that is asked for, and after
+    /// the last.
     pub(crate) reach: fn(&Arguments, StepGrid) -> (usize, usize),
     /// What it makes of them.
     pub(crate) run: KernelFn,
@@ -39,7 +41,8 @@ pub(crate) struct KernelInput<'a> {
     /// The inputs that are worked on count what happened in each slot: they are no rates.
     pub(crate) are_counts: bool,
     pub(crate) arguments: &'a Arguments,
-    /// The slots that are asked for: slot `i` is what happened from `steps.time(i)` until one step later.
+    /// The slots that are asked for: slot `i` is what happened from `steps.time(i)` until one step
+    /// later.
     pub(crate) steps: StepGrid,
     pub(crate) slots_before: usize,
     pub(crate) slots_after: usize,

@@ -178,7 +178,8 @@ fn parse_code(text: &str) -> Result<Option<(FormatPart, &str)>, String> {
 mod tests {
     use super::*;
 
-    /// Labels of the streams `req{dc=eu,host=c}`, `req{dc=us,host=a}` and `req{dc=us,host=b,x,x=1,x=2,__y=z}`.
+    /// Labels of the streams `req{dc=eu,host=c}`, `req{dc=us,host=a}` and
+    /// `req{dc=us,host=b,x,x=1,x=2,__y=z}`.
     #[track_caller]
     fn check(formats: &[&str], expected: [&str; 3]) {
         let formats: Vec<_> =

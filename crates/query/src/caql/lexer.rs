@@ -1,7 +1,8 @@
 //! From text to tokens, one at a time.
 //!
-//! Blanks and `//` comments are between tokens. A duration is one token with all its elements, `1d 6h`. A sign is a
-//! token of its own: whether it belongs to a number depends on what precedes it, which the parser knows.
+//! Blanks and `//` comments are between tokens. A duration is one token with all its elements,
+//! `1d 6h`. A sign is a token of its own: whether it belongs to a number depends on what precedes
+//! it, which the parser knows.
 
 use crate::error::{Error, Result, SourceSpan};
 
@@ -200,7 +201,8 @@ impl<'a> Lexer<'a> {
         }
     }
 
-    /// A number and, if a unit follows, the nanoseconds of both. Without a unit, it stands between the positions.
+    /// A number and, if a unit follows, the nanoseconds of both. Without a unit, it stands between
+    /// the positions.
     fn element(&mut self) -> Result<Option<i64>> {
         let start = self.at;
         let digits = |c: char| c.is_ascii_digit();
@@ -327,7 +329,8 @@ pub(super) fn is_quote(c: char) -> bool {
     DOUBLE_QUOTES.contains(&c) || SINGLE_QUOTES.contains(&c)
 }
 
-/// A plain quote ends with the same; a typographic one with any of its kind, since word processors mix them.
+/// A plain quote ends with the same; a typographic one with any of its kind, since word processors
+/// mix them.
 fn is_closing(open: char, c: char) -> bool {
     match open {
         '"' | '\'' => c == open,

@@ -1,7 +1,7 @@
 //! Stream names: canonical name, tags, legend.
 //!
-//! A label is a tag: its name the category. What a stream carries besides is under names of its own, which are no
-//! tags: the metric's name, the legend, and the key that it has in a vector.
+//! A label is a tag: its name the category. What a stream carries besides is under names of its
+//! own, which are no tags: the metric's name, the legend, and the key that it has in a vector.
 
 use super::kernel::LABEL;
 use super::label::StreamIdentity;

@@ -1,10 +1,10 @@
 //! `outlier:*`: streams that are not as the others, slot by slot. Missing numbers are left out.
 //!
-//! What is normal, for `count` and `normal_range`, is not said anywhere. Here it is what lies within so many
-//! deviations of the median, where the deviation is 1.4826 times the median distance from it, which for a normal
-//! distribution is the standard deviation; where more than half of the numbers are equal, 1.2533 times the mean
-//! distance (B. Iglewicz and D. Hoaglin, How to detect and handle outliers, 1993). A sensitivity of 50 allows three
-//! deviations, 0 six, 100 none.
+//! What is normal, for `count` and `normal_range`, is not said anywhere. Here it is what lies
+//! within so many deviations of the median, where the deviation is 1.4826 times the median distance
+//! from it, which for a normal distribution is the standard deviation; where more than half of the
+//! numbers are equal, 1.2533 times the mean distance (B. Iglewicz and D. Hoaglin, How to detect and
+//! handle outliers, 1993). A sensitivity of 50 allows three deviations, 0 six, 100 none.
 
 use super::function_table::{COUNT, FunctionTable, PERCENT, SWITCH};
 use super::kernel::{Kernel, KernelInput, LABEL};

@@ -10,8 +10,8 @@
 //! call      <- name ('(' (argument (',' argument)*)? ')')? ('{' (pipe (',' pipe)*)? '}')?     one of both at least
 //! argument  <- (name '=')? (sign? (number / duration) / text / constant)
 //! ```
-//! A sign belongs to the number right behind it where an operand is due, and is an operator everywhere else. `not`
-//! takes everything up to the next pipe, comma or bracket.
+//! A sign belongs to the number right behind it where an operand is due, and is an operator
+//! everywhere else. `not` takes everything up to the next pipe, comma or bracket.
 
 use super::ast::{
     Argument, Body, CallExpr, CaqlExprKind, CaqlQuery, Constant, Directives, Expr, Literal,
@@ -100,7 +100,8 @@ fn head(lexer: &mut Lexer<'_>) -> Result<(Directives, bool)> {
 fn parse_span(lexer: &mut Lexer<'_>, start: usize, name: &str) -> Result<i64> {
     let is_given = lexer.take("=");
     let quoted = is_given && lexer.peek().is_some_and(is_quote);
-    // No blanks in it: what follows on the same line may be an expression that begins with a number.
+    // No blanks in it: what follows on the same line may be an expression that begins with a
+    // number.
     let ns = match (is_given, quoted) {
         (false, _) => None,
         (true, false) => lexer.seconds_or_duration()?,
@@ -153,7 +154,8 @@ impl<'a> Parser<'a> {
             };
             let right = self.call(name, Some(left))?;
             if self.operator_between().is_some() {
-                let message = "a call follows |, and nothing is computed with it: write (… | f()) + 1, or f(){…} + 1";
+                let message = "a call follows |, and nothing is computed with it: write (… | f()) \
+                               + 1, or f(){…} + 1";
                 return Err(self.error_at_token(message));
             }
             left = right;
@@ -172,7 +174,8 @@ impl<'a> Parser<'a> {
                 if operator.is_comparison() && operands.len() == 2 {
                     let symbol = operator.symbol();
                     let message = format!(
-                        "comparisons take exactly two operands: write (a {symbol} b) and (b {symbol} c)"
+                        "comparisons take exactly two operands: write (a {symbol} b) and (b \
+                         {symbol} c)"
                     );
                     return Err(self.error_at_token(&message));
                 }
@@ -318,7 +321,8 @@ impl<'a> Parser<'a> {
             self.advance()?;
             if !self.consume("=")? {
                 let message = format!(
-                    "`{word}` is no value: a text stands in quotes, \"{word}\", and streams in braces behind the arguments"
+                    "`{word}` is no value: a text stands in quotes, \"{word}\", and streams in \
+                     braces behind the arguments"
                 );
                 return Err(Error::Parse { span: start, message });
             }
@@ -348,8 +352,8 @@ impl<'a> Parser<'a> {
 
     // Literals.
 
-    /// A number or a duration right behind a sign. Without one, nothing is taken, except that a plus sign has to be
-    /// followed by one.
+    /// A number or a duration right behind a sign. Without one, nothing is taken, except that a
+    /// plus sign has to be followed by one.
     fn signed(&mut self) -> Result<Option<Literal>> {
         let TokenKind::Symbol(sign @ ("+" | "-")) = self.token.kind else { return Ok(None) };
         let digit = self.lexer.peek().is_some_and(|c| c.is_ascii_digit());

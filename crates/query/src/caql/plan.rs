@@ -181,7 +181,8 @@ impl Planner {
         let place = bound.span;
         if depth > DEPTH_MAX {
             let message = format!(
-                "more than {DEPTH_MAX} operations within each other; a row of / % or ^ counts each of them"
+                "more than {DEPTH_MAX} operations within each other; a row of / % or ^ counts \
+                 each of them"
             );
             return Err(Error::Parse { span: place, message });
         }

@@ -7,7 +7,8 @@ use super::function_table::{AverageOver, QuantileRule};
 use super::signature::Signature;
 use crate::error::{Error, Result};
 
-/// An error where a query averages quantiles, over streams or over time. Recursive, as deep as the tree.
+/// An error where a query averages quantiles, over streams or over time. Recursive, as deep as the
+/// tree.
 pub(super) fn reject_averages(bound: &BoundExpr, text: &str) -> Result<()> {
     let sources = input_sources(bound);
     sources.iter().try_for_each(|source| reject_averages(source, text))?;
@@ -32,9 +33,9 @@ pub(super) fn reject_averages(bound: &BoundExpr, text: &str) -> Result<()> {
     let right = suggest_replacement(&quantiles, &merge, text);
     let quantile = format_quantile(first);
     let message = format!(
-        "an average of quantiles over {over} is not a quantile of anything: where few had a bad time it \
-         says that all had a fair one. merge the histograms and take the quantile of the whole: \
-         {right} | {quantile}"
+        "an average of quantiles over {over} is not a quantile of anything: where few had a bad \
+         time it says that all had a fair one. merge the histograms and take the quantile of the \
+         whole: {right} | {quantile}"
     );
     Err(Error::Parse { span: *name_place, message })
 }
@@ -47,7 +48,8 @@ fn input_sources(bound: &BoundExpr) -> &[BoundExpr] {
     }
 }
 
-/// Adds the quantiles that a node gives, but for their scale or name. Recursive, as deep as the tree.
+/// Adds the quantiles that a node gives, but for their scale or name. Recursive, as deep as the
+/// tree.
 fn find<'a>(bound: &'a BoundExpr, found: &mut Vec<&'a BoundExpr>) {
     let rule = match &bound.bound_kind {
         BoundKind::Constant(_) => QuantileRule::Other,

@@ -69,8 +69,8 @@ impl RandomVariates {
         2.0 * self.gamma(df / 2.0 + more)
     }
 
-    /// How many of `n` happen that each happen with `p`. Halves what is left by the middle one of `n` shares until
-    /// few are (J. H. Ahrens and U. Dieter, 1974).
+    /// How many of `n` happen that each happen with `p`. Halves what is left by the middle one of
+    /// `n` shares until few are (J. H. Ahrens and U. Dieter, 1974).
     pub(super) fn binomial(&mut self, mut n: f64, mut p: f64) -> f64 {
         let mut happened = 0.0;
         while n > 20.0 {
@@ -91,8 +91,8 @@ impl RandomVariates {
         happened + (0..n as u32).filter(|_| self.unit_interval() < p).count() as f64
     }
 
-    /// How often something happens that happens at a rate. Great rates go by the time of some event on the way
-    /// (likewise).
+    /// How often something happens that happens at a rate. Great rates go by the time of some event
+    /// on the way (likewise).
     pub(super) fn poisson(&mut self, mut rate: f64) -> f64 {
         let mut happened = 0.0;
         while rate > 20.0 {
@@ -117,7 +117,8 @@ impl RandomVariates {
 mod tests {
     use super::RandomVariates;
 
-    /// Mean and variance of many draws are near to what they should be: within six deviations of the mean.
+    /// Mean and variance of many draws are near to what they should be: within six deviations of
+    /// the mean.
     #[track_caller]
     fn check(of: impl Fn(&mut RandomVariates) -> f64, mean: f64, variance: f64) {
         let mut draw = RandomVariates::new(42);

@@ -21,7 +21,8 @@ pub(super) fn add_functions(table: &mut FunctionTable) {
         .random();
 }
 
-/// Steps up and down between the bounds. The same seed, and the same place in a query, walks the same way.
+/// Steps up and down between the bounds. The same seed, and the same place in a query, walks the
+/// same way.
 fn walk(work: KernelInput<'_>) -> Result<Vec<Stream>> {
     let KernelInput { arguments, steps, span: place, .. } = work;
     let of = |name: &str, default: f64| arguments.number(name).unwrap_or(default);

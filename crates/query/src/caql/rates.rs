@@ -7,8 +7,9 @@ use crate::plan::MetricStatistic;
 use crate::stream::{SeriesPoint, seconds};
 use crate::value::{StepValue, is_stale};
 
-/// Values of slots from readings by time, some of which may lie before the first slot. What is counted in deltas
-/// changes by what each reading says; all else by how it differs from the one before.
+/// Values of slots from readings by time, some of which may lie before the first slot. What is
+/// counted in deltas changes by what each reading says; all else by how it differs from the one
+/// before.
 pub(super) fn slots(
     what: MetricStatistic,
     readings: &[SeriesPoint],

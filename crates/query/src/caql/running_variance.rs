@@ -15,8 +15,8 @@ impl RunningVariance {
         RunningVariance { count: 1.0, mean: number, squares: 0.0 }
     }
 
-    /// Of both: by Chan, Golub and LeVeque's formula, in which nothing is cancelled (Updating formulae and a pairwise
-    /// algorithm for computing sample variances, 1979).
+    /// Of both: by Chan, Golub and LeVeque's formula, in which nothing is cancelled (Updating
+    /// formulae and a pairwise algorithm for computing sample variances, 1979).
     pub(super) fn join(&mut self, other: &RunningVariance) {
         let count = self.count + other.count;
         if count == 0.0 {

@@ -1,7 +1,7 @@
 //! Graphite's Holt-Winters functions: a level, a slope and a season of a day, smoothed.
 //!
-//! Factors and season are those of Graphite's documentation: 0.1 for level and season, 0.0035 for the slope, bands
-//! of three deviations, learnt from a week before the range.
+//! Factors and season are those of Graphite's documentation: 0.1 for level and season, 0.0035 for
+//! the slope, bands of three deviations, learnt from a week before the range.
 
 use super::kernel::{KernelInput, LABEL};
 use super::names::legend;

@@ -1,7 +1,7 @@
 //! Function signatures.
 //!
-//! Positional arguments come first and may be left out from the end where they have a default; options are always
-//! given by name. The table of all functions is in `functions.rs`.
+//! Positional arguments come first and may be left out from the end where they have a default;
+//! options are always given by name. The table of all functions is in `functions.rs`.
 
 use std::fmt::{Display, Formatter};
 
@@ -13,7 +13,8 @@ use super::function_traits::FunctionTraits;
 pub struct Signature {
     /// As it is written in a query, package included.
     pub name: String,
-    /// The name that stands for what it computes: that of another function, if this is a second name for it.
+    /// The name that stands for what it computes: that of another function, if this is a second
+    /// name for it.
     pub computes: String,
     /// Arguments by position.
     pub parameters: Vec<FunctionParameter>,
@@ -29,7 +30,8 @@ pub struct Signature {
     pub output_kind: OutputKind,
     /// How many they are.
     pub output_shape: OutputShape,
-    /// Whether a value depends on no other than those before it, so that checks and `#serial` can have it.
+    /// Whether a value depends on no other than those before it, so that checks and `#serial` can
+    /// have it.
     pub is_serial: bool,
     /// Whether it should be used.
     pub stability: Stability,

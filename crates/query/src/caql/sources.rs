@@ -1,9 +1,9 @@
 //! Sources that read what is stored: `find`, `metric` and `graphite:find`.
 //!
-//! A slot holds what happened within it: what counts in a window belongs to the slot that the window ends in, its
-//! end included; what was read at a moment, be it a number or a distribution, to the slot that
-//! begins by then. A metric of numbers asked for
-//! histograms, and one of histograms asked for numbers, is a stream without values.
+//! A slot holds what happened within it: what counts in a window belongs to the slot that the
+//! window ends in, its end included; what was read at a moment, be it a number or a distribution,
+//! to the slot that begins by then. A metric of numbers asked for histograms, and one of histograms
+//! asked for numbers, is a stream without values.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -165,7 +165,8 @@ impl MetricQuery {
                 false => String::new(),
             };
             let message = format!(
-                "find found {count} metrics and gives the first {limit} of them: search for fewer{raise}"
+                "find found {count} metrics and gives the first {limit} of them: search for \
+                 fewer{raise}"
             );
             evaluation.warnings.warn(self.span, message);
         }
@@ -187,8 +188,8 @@ impl MetricQuery {
         TimeGrid { start, step: steps.step, columns: steps.count as u64 }
     }
 
-    /// Whether what is asked of a metric are its readings, each of which belongs to the slot that begins by then:
-    /// not what was added since the reading before.
+    /// Whether what is asked of a metric are its readings, each of which belongs to the slot that
+    /// begins by then: not what was added since the reading before.
     fn needs_readings(&self, kind: SeriesKind) -> bool {
         let is_total = kind == SeriesKind::Counter(Temporality::Cumulative);
         let are_values = matches!(
@@ -210,12 +211,13 @@ impl MetricQuery {
     ) -> Result<Vec<Option<store::NumberSummary>>> {
         let mut read = evaluation.source.numbers(&[handle], shift_grid(grid, handle, self))?;
         if self.needs_readings(handle.kind) && !read.gaps.is_empty() {
-            // Rollups hold what ended with their slot, too: where nothing else is left, they answer.
+            // Rollups hold what ended with their slot, too: where nothing else is left, they
+            // answer.
             let rolled = evaluation.source.numbers(&[handle], grid)?;
             if rolled.gaps.len() < read.gaps.len() {
                 let message = format!(
-                    "{}: of some time only rollups are left, in which a reading at the first moment of a slot \
-                     counts in the slot before",
+                    "{}: of some time only rollups are left, in which a reading at the first \
+                     moment of a slot counts in the slot before",
                     handle.labels
                 );
                 evaluation.warnings.info(self.span, message);

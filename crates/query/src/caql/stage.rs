@@ -150,7 +150,8 @@ impl Evaluation<'_> {
         self.budget.charge_samples(streams.iter().map(Stream::samples).sum())
     }
 
-    /// Refuses streams that cannot be held, before they are made: slots without values take memory as well.
+    /// Refuses streams that cannot be held, before they are made: slots without values take memory
+    /// as well.
     pub(super) fn check_fits(&self, streams: usize, steps: StepGrid) -> Result<()> {
         let slots = (streams as u64).saturating_mul(steps.count as u64);
         self.budget.charge_samples(slots)?;

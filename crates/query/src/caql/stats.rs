@@ -147,7 +147,8 @@ fn map_presence(work: KernelInput<'_>, of: fn(bool) -> Option<f64>) -> Result<Ve
     Ok(vec![stream(common_labels(work.inputs.iter().map(|stream| &stream.labels)), numbers)])
 }
 
-/// A percentile of numbers, which are put in order; between the ranks around it (type 7 of Hyndman and Fan).
+/// A percentile of numbers, which are put in order; between the ranks around it (type 7 of Hyndman
+/// and Fan).
 pub(super) fn percentile(numbers: &mut [f64], percent: f64) -> Option<f64> {
     numbers.sort_by(f64::total_cmp);
     let last = numbers.len().checked_sub(1)?;

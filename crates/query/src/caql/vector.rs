@@ -1,8 +1,8 @@
 //! `vector:*`: streams bundled under keys, which are paired by key where bundles meet.
 //!
-//! A vector is no value of its own: its streams carry the key as a label, and a mark of which vector they are in.
-//! A function that makes one stream of several is done once for each key that all vectors have; other streams
-//! stand for all keys.
+//! A vector is no value of its own: its streams carry the key as a label, and a mark of which
+//! vector they are in. A function that makes one stream of several is done once for each key that
+//! all vectors have; other streams stand for all keys.
 
 use std::collections::HashSet;
 

@@ -1,13 +1,15 @@
-//! `window:*`: what happened in stretches of time, one after the other; and what `rolling:*` shares with it.
+//! `window:*`: what happened in stretches of time, one after the other; and what `rolling:*` shares
+//! with it.
 //!
-//! `window:*` shows in each slot the window that the slot's start lies in, or with `align="end"` the one that ended
-//! there last. `rolling:*` shows the window that ends where the slot ends, or where the last multiple of `skip` before
-//! that lies; with `align="start"` it is as `window:*`. Missing numbers are passed over. A window without any is
-//! missing itself, but counted as 0, `absent` as 1, and of histograms it is the empty one.
+//! `window:*` shows in each slot the window that the slot's start lies in, or with `align="end"`
+//! the one that ended there last. `rolling:*` shows the window that ends where the slot ends, or
+//! where the last multiple of `skip` before that lies; with `align="start"` it is as `window:*`.
+//! Missing numbers are passed over. A window without any is missing itself, but counted as 0,
+//! `absent` as 1, and of histograms it is the empty one.
 //!
-//! A slot belongs to a window if it starts in it; to one that is shorter than a slot and has no start in it, the slot
-//! around it. Costs do not grow with the window's length, but for percentiles (a memory move of the window's numbers
-//! for each slot).
+//! A slot belongs to a window if it starts in it; to one that is shorter than a slot and has no
+//! start in it, the slot around it. Costs do not grow with the window's length, but for percentiles
+//! (a memory move of the window's numbers for each slot).
 
 mod calendar;
 mod fold;
@@ -285,7 +287,8 @@ fn reach<P: WindowPackage>(arguments: &Arguments, steps: StepGrid) -> (usize, us
         usize::try_from((time + i128::from(steps.step) - 1).div_euclid(i128::from(steps.step)))
             .unwrap_or(0)
     };
-    // Checks always look back, whatever they are asked for, and it is not known here whether it is one.
+    // Checks always look back, whatever they are asked for, and it is not known here whether it is
+    // one.
     let (start, _) = window_of_slot::<P>(&calendar, true, first, steps.step);
     if is_shown_at_end::<P>(arguments) {
         return (slots(i128::from(first) - i128::from(start)), 0);

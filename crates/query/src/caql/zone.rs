@@ -22,7 +22,8 @@ impl Zone {
         self.0.to_datetime(Timestamp::from_nanosecond(i128::from(time)).unwrap_or_default())
     }
 
-    /// When clocks there show a date and a time; where they show it twice or never, the earlier moment.
+    /// When clocks there show a date and a time; where they show it twice or never, the earlier
+    /// moment.
     pub(crate) fn time_of_local(&self, local: DateTime) -> Option<i64> {
         let moment = self.0.to_ambiguous_timestamp(local).compatible().ok()?;
         i64::try_from(moment.as_nanosecond()).ok()

@@ -1,7 +1,8 @@
-//! Functions of what is there at each step: `abs`, `histogram_quantile`, `label_replace` and their like.
+//! Functions of what is there at each step: `abs`, `histogram_quantile`, `label_replace` and their
+//! like.
 //!
-//! Names, results and notes are Prometheus' (3.15). What is asked of numbers that have bounds is asked of the
-//! bounds too, as far as a function never falls or never rises.
+//! Names, results and notes are Prometheus' (3.15). What is asked of numbers that have bounds is
+//! asked of the bounds too, as far as a function never falls or never rises.
 
 pub(crate) mod absent;
 #[cfg(test)]
@@ -33,8 +34,8 @@ pub(crate) struct FunctionCall<'a> {
 }
 
 impl Evaluation<'_> {
-    /// Streams with each point changed, or gone where it says `None`. What they are called does not describe
-    /// them any more.
+    /// Streams with each point changed, or gone where it says `None`. What they are called does not
+    /// describe them any more.
     fn map_points(
         &mut self,
         call: &FunctionCall<'_>,

@@ -1,8 +1,8 @@
 //! Exact range deltas from rollups, without extrapolation.
 //!
-//! A store adds up columns that lie side by side. Where stretches overlap they are made of shorter columns, each
-//! of which is read once; where such columns would be many, as step and range have little in common, of columns as
-//! long as the step and a rest that is read once more.
+//! A store adds up columns that lie side by side. Where stretches overlap they are made of shorter
+//! columns, each of which is read once; where such columns would be many, as step and range have
+//! little in common, of columns as long as the step and a rest that is read once more.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -295,7 +295,8 @@ struct StepWindows<T> {
     copies: usize,
 }
 
-/// Adds up the columns of each stretch; what follows each other is given as often as it stands for steps.
+/// Adds up the columns of each stretch; what follows each other is given as often as it stands for
+/// steps.
 fn windows<T: Clone, E>(
     stretches: StepWindows<T>,
     add: impl Fn(&mut T, &T) -> Result<(), E>,

@@ -1,7 +1,7 @@
 //! Range functions of PromQL: `rate`, `avg_over_time` ….
 //!
-//! Numbers come out bit for bit as Prometheus 3.15 has them where times are whole milliseconds: operations are
-//! done in its order, with times in its units.
+//! Numbers come out bit for bit as Prometheus 3.15 has them where times are whole milliseconds:
+//! operations are done in its order, with times in its units.
 
 pub(crate) mod adjacent;
 mod extend;

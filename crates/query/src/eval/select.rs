@@ -48,7 +48,8 @@ impl Evaluation<'_> {
         self.map_series(series, &|evaluation, labels, handles| {
             let mut points = Vec::with_capacity(steps.count);
             let mut latest: Option<SeriesPoint> = None;
-            // Values of the steps whose moment comes before a time: until then, the latest stays what it is.
+            // Values of the steps whose moment comes before a time: until then, the latest stays
+            // what it is.
             let mut until = |time: i64, latest: &Option<SeriesPoint>| {
                 while points.len() < steps.count {
                     let step = steps.time(points.len());
@@ -87,8 +88,8 @@ impl Evaluation<'_> {
         })
     }
 
-    /// Makes something of the readings of each series that some step's stretch of time may have, and what its
-    /// extension needs. Marks that a series is no more are left out.
+    /// Makes something of the readings of each series that some step's stretch of time may have,
+    /// and what its extension needs. Marks that a series is no more are left out.
     pub(crate) fn map_readings<T: Send>(
         &mut self,
         ranged: &RangeSelection,
@@ -132,8 +133,8 @@ impl Evaluation<'_> {
                     let first = adds.next();
                     if adds.any(|other| Some(other) != first) {
                         let message = format!(
-                            "{labels} was sent as what was added since the reading before and as what there is: \
-                             one does not follow the other. say which with __kind"
+                            "{labels} was sent as what was added since the reading before and as \
+                             what there is: one does not follow the other. say which with __kind"
                         );
                         return Err(Error::Execution { span: ranged.span, message });
                     }
@@ -142,7 +143,12 @@ impl Evaluation<'_> {
             }
             let held: u64 = readings.iter().map(|reading| reading.value.samples()).sum();
             evaluation.budget.charge_samples(held)?;
-            let readings = SeriesPoints { labels, drops_name: false, points: readings, is_running_total: is_running };
+            let readings = SeriesPoints {
+                labels,
+                drops_name: false,
+                points: readings,
+                is_running_total: is_running,
+            };
             let mapped = map(evaluation, readings)?;
             evaluation.budget.release_samples(held);
             Ok(mapped)
@@ -218,8 +224,9 @@ impl Evaluation<'_> {
         Ok(())
     }
 
-    /// Makes of what happened between readings what a counter would show that began before the first of them; of
-    /// numbers, of distributions, or of both. Functions of counters look at differences alone.
+    /// Makes of what happened between readings what a counter would show that began before the
+    /// first of them; of numbers, of distributions, or of both. Functions of counters look at
+    /// differences alone.
     fn run_total(
         &self,
         readings: &mut [SeriesPoint],
@@ -339,7 +346,8 @@ impl ResetDetector {
     }
 }
 
-/// How many readings were made until a moment; `from` were until an earlier one. With a fixed moment it stays.
+/// How many readings were made until a moment; `from` were until an earlier one. With a fixed
+/// moment it stays.
 pub(crate) fn advance(readings: &[SeriesPoint], from: usize, moment: i64) -> usize {
     let from = if from > 0 && readings[from - 1].time > moment { 0 } else { from };
     from + readings[from..].iter().take_while(|reading| reading.time <= moment).count()

@@ -17,7 +17,8 @@ type MapSeries<'a, T> =
     dyn Fn(&mut Evaluation<'_>, LabelSet, &[SeriesHandle]) -> Result<Option<T>> + Sync + 'a;
 
 impl Evaluation<'_> {
-    /// What is made of each series, in their order. The first error is that of the earliest series that was begun.
+    /// What is made of each series, in their order. The first error is that of the earliest series
+    /// that was begun.
     pub(crate) fn map_series<T: Send>(
         &mut self,
         series: BTreeMap<LabelSet, Vec<SeriesHandle>>,
@@ -44,7 +45,8 @@ impl Evaluation<'_> {
                 is_range_of_one_step: false,
             };
             let mut made: Vec<(usize, Result<T, Error>)> = Vec::new();
-            // Each place is taken once, in whatever order; what they write meets at the end of the threads.
+            // Each place is taken once, in whatever order; what they write meets at the end of the
+            // threads.
             while !has_failed.load(Ordering::Relaxed) {
                 let at = next.fetch_add(1, Ordering::Relaxed);
                 let Some((labels, handles)) = series.get(at) else { break };

@@ -54,8 +54,8 @@ impl Evaluation<'_> {
     }
 }
 
-/// Whether a histogram is the first after a reset was said of the readings as they came. The subquery picks
-/// others, or one of them twice: it has to be looked for again.
+/// Whether a histogram is the first after a reset was said of the readings as they came. The
+/// subquery picks others, or one of them twice: it has to be looked for again.
 fn without_hint(value: StepValue) -> StepValue {
     match value {
         StepValue::Histogram(histogram)

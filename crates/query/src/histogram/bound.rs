@@ -1,9 +1,10 @@
 //! Bucket bounds.
 //!
-//! Prometheus reads its exponential bounds from tables that are off the exact powers of two by up to three
-//! steps of a double. Quantiles that are to agree with it to the last bit need the very same bounds, so
-//! [`STEPS_OFF`] holds that difference; powers of two themselves are exact. A value within that distance of
-//! a bound may be counted on its other side by a recorder whose bounds are exact, as those of `hist` are.
+//! Prometheus reads its exponential bounds from tables that are off the exact powers of two by up
+//! to three steps of a double. Quantiles that are to agree with it to the last bit need the very
+//! same bounds, so [`STEPS_OFF`] holds that difference; powers of two themselves are exact. A value
+//! within that distance of a bound may be counted on its other side by a recorder whose bounds are
+//! exact, as those of `hist` are.
 
 use std::sync::LazyLock;
 
@@ -14,7 +15,8 @@ use super::BucketGrid;
 /// What lies beyond the last bucket of a [`Grid::Native`] is counted under this index.
 pub(super) const BEYOND_INDEX: i32 = i32::MAX;
 
-/// By how many doubles Prometheus' entry `k` of 256 lies above the greatest double not above `2^(k/256)`, plus 3.
+/// By how many doubles Prometheus' entry `k` of 256 lies above the greatest double not above
+/// `2^(k/256)`, plus 3.
 #[rustfmt::skip]
 const STEPS_OFF: &[u8; 256] = b"\
 3434433334333433332234323333332243333333333333223322343334333323\
@@ -32,8 +34,8 @@ static FRACTIONS: LazyLock<[f64; 256]> = LazyLock::new(|| {
 });
 
 impl BucketGrid {
-    /// Where bucket `index` begins and ends, of those for positive values. An index without a bucket has no
-    /// width.
+    /// Where bucket `index` begins and ends, of those for positive values. An index without a
+    /// bucket has no width.
     pub fn edges(&self, index: i32) -> (f64, f64) {
         match self {
             BucketGrid::Exponential(schema) => {
@@ -68,8 +70,8 @@ impl BucketGrid {
     }
 }
 
-/// The upper bound of a bucket. The last finite one ends at the greatest double: what follows it is for
-/// infinities.
+/// The upper bound of a bucket. The last finite one ends at the greatest double: what follows it is
+/// for infinities.
 fn exponential(index: i64, schema: i32) -> f64 {
     let schema = schema.clamp(-10, 8);
     let (fraction, exponent) = if schema < 0 {

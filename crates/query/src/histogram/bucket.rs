@@ -43,8 +43,8 @@ impl Bucket {
         }
     }
 
-    /// The share of the bucket's values at or below `value`, which lies strictly between its bounds. They are
-    /// spread evenly, or their logarithms are.
+    /// The share of the bucket's values at or below `value`, which lies strictly between its
+    /// bounds. They are spread evenly, or their logarithms are.
     pub(crate) fn fraction_below(&self, value: f64, linear: bool) -> f64 {
         if linear {
             return (value - self.lower) / (self.upper - self.lower);
@@ -105,7 +105,8 @@ impl FloatHistogram {
         }
     }
 
-    /// All buckets from the lowest to the highest. The neighbours of the zero bucket begin where it ends.
+    /// All buckets from the lowest to the highest. The neighbours of the zero bucket begin where it
+    /// ends.
     pub fn buckets(&self) -> impl DoubleEndedIterator<Item = Bucket> + Clone + '_ {
         let clip = |bucket: Bucket| bucket.clip(self.zero_threshold);
         let zero = (self.zero_count > 0.0).then(|| self.zero_bucket());

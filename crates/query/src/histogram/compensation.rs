@@ -38,7 +38,8 @@ pub(crate) fn add_compensated(more: f64, KahanSum { sum, lost }: KahanSum) -> Ka
     KahanSum { sum: total, lost }
 }
 
-/// What rounding lost of a sum of histograms, bucket by bucket. Starts empty; belongs to one histogram.
+/// What rounding lost of a sum of histograms, bucket by bucket. Starts empty; belongs to one
+/// histogram.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Compensation {
     pub(super) zero_count: f64,

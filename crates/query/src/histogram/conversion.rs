@@ -1,8 +1,8 @@
 //! From what `hist` records to what PromQL reckons with.
 //!
-//! No value is lost. Infinities and whatever else lies beyond a grid are in a bucket after its last one, as
-//! in Prometheus; of custom buckets, in the outermost. Values that are not numbers are in `count` and in no
-//! bucket, and make the sum NaN; so does a sum that is not known.
+//! No value is lost. Infinities and whatever else lies beyond a grid are in a bucket after its last
+//! one, as in Prometheus; of custom buckets, in the outermost. Values that are not numbers are in
+//! `count` and in no bucket, and make the sum NaN; so does a sum that is not known.
 
 use hist::{Histogram, Mixture, Scheme};
 
@@ -11,8 +11,8 @@ use super::counts::{BucketCounts, drop_empty};
 use super::{BucketGrid, FloatHistogram, ResetHint};
 
 impl From<&Histogram> for FloatHistogram {
-    /// Base-2 exponential scales from −4 become Prometheus' schemas, explicit bounds custom ones; every other
-    /// scheme stays what it is. No recorded scale is finer than schema 8.
+    /// Base-2 exponential scales from −4 become Prometheus' schemas, explicit bounds custom ones;
+    /// every other scheme stays what it is. No recorded scale is finer than schema 8.
     fn from(histogram: &Histogram) -> FloatHistogram {
         let native = codecs::prometheus::FloatHistogram::from_histogram(histogram);
         let (mut positive, mut negative) = (native.positive, native.negative);
@@ -58,8 +58,9 @@ impl From<&Histogram> for FloatHistogram {
 }
 
 impl From<&Mixture> for FloatHistogram {
-    /// One histogram of several families: the only part, if there is but one, or all on a grid that keeps
-    /// their buckets nearly apart; of none, an empty one. It is what happened in a stretch of time, a gauge.
+    /// One histogram of several families: the only part, if there is but one, or all on a grid that
+    /// keeps their buckets nearly apart; of none, an empty one. It is what happened in a stretch of
+    /// time, a gauge.
     fn from(mixture: &Mixture) -> FloatHistogram {
         let mut histogram = match mixture.parts() {
             [] => FloatHistogram::default(),
@@ -111,7 +112,8 @@ mod tests {
         check(
             Scheme::exp2(0).unwrap(),
             &values,
-            "{count:6, sum:NaN, [-Inf,-1.7976931348623157e+308):1, [-4,-2):1, [-0,0]:1, (2,4]:1, (1.7976931348623157e+308,+Inf]:1}",
+            "{count:6, sum:NaN, [-Inf,-1.7976931348623157e+308):1, [-4,-2):1, [-0,0]:1, (2,4]:1, \
+             (1.7976931348623157e+308,+Inf]:1}",
         );
         check(
             Scheme::explicit(&[0.0, 5.0]).unwrap(),
@@ -121,7 +123,8 @@ mod tests {
         check(
             Scheme::LogLinear10,
             &[1.05, 1e-200, 1e200],
-            "{count:3, sum:1e+200, [-9.999999999999999e-129,9.999999999999999e-129]:1, [1,1.1):1, [1e+128,+Inf]:1}",
+            "{count:3, sum:1e+200, [-9.999999999999999e-129,9.999999999999999e-129]:1, [1,1.1):1, \
+             [1e+128,+Inf]:1}",
         );
         check(Scheme::log_linear2(1).unwrap(), &[3.5], "{count:1, sum:3.5, [3,4):1}");
         check(Scheme::exp2(-5).unwrap(), &[3.0], "{count:1, sum:3, (1,4.294967296e+09]:1}");

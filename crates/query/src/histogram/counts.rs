@@ -5,7 +5,8 @@ use super::compensation::{KahanSum, add_compensated};
 /// Index and count of each bucket that holds anything.
 pub(super) type BucketCounts = Vec<(i32, f64)>;
 
-/// Adds `theirs`, each times `sign`, to `ours`. Indexes of theirs may come more than once, one after another.
+/// Adds `theirs`, each times `sign`, to `ours`. Indexes of theirs may come more than once, one
+/// after another.
 pub(super) fn add(ours: &mut BucketCounts, theirs: &[(i32, f64)], sign: f64) {
     if same_indexes(ours, theirs) {
         for (our, their) in ours.iter_mut().zip(theirs) {
@@ -45,7 +46,8 @@ pub(super) fn fold(counts: &[(i32, f64)], to: impl Fn(i32) -> i32) -> BucketCoun
     folded
 }
 
-/// As [`add`], with what rounding loses kept in `rest`. `their_rest` is what was lost of theirs already.
+/// As [`add`], with what rounding loses kept in `rest`. `their_rest` is what was lost of theirs
+/// already.
 pub(super) fn add_kahan(
     ours: &mut BucketCounts,
     rest: &mut BucketCounts,

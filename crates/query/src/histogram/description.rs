@@ -1,9 +1,9 @@
 //! Histograms as text, as tests and rule tests of Prometheus write them:
 //! `{{schema:0 sum:5 count:4 buckets:[1 2 1]}}`.
 //!
-//! `schema` is 0 unless given, −53 for `custom_values`; `z_bucket` and `z_bucket_w` are count and threshold
-//! of the zero bucket; `buckets` go up from index `offset`, `n_buckets` from `n_offset`. What is left out is
-//! 0 or unknown.
+//! `schema` is 0 unless given, −53 for `custom_values`; `z_bucket` and `z_bucket_w` are count and
+//! threshold of the zero bucket; `buckets` go up from index `offset`, `n_buckets` from `n_offset`.
+//! What is left out is 0 or unknown.
 
 use super::number::GoNumber;
 use super::{BucketGrid, FloatHistogram, ResetHint};
@@ -289,8 +289,8 @@ fn parse_integer(word: &str) -> Option<i64> {
 }
 
 impl FloatHistogram {
-    /// The histogram as [`parse_description`] reads it, or none for buckets that the notation does not have
-    /// or that lie too far apart to be written one by one.
+    /// The histogram as [`parse_description`] reads it, or none for buckets that the notation does
+    /// not have or that lie too far apart to be written one by one.
     pub fn description(&self) -> Option<String> {
         let mut fields = Vec::new();
         let mut number = |key: &str, value: f64| {

@@ -15,8 +15,8 @@ pub enum ResetHint {
 }
 
 impl ResetHint {
-    /// The hint of a sum or difference, and whether one said reset and the other none: that is worth a
-    /// warning.
+    /// The hint of a sum or difference, and whether one said reset and the other none: that is
+    /// worth a warning.
     pub fn combine(self, other: ResetHint) -> (ResetHint, bool) {
         match (self, other) {
             (a, b) if a == b => (a, false),

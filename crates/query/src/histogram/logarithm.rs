@@ -1,9 +1,9 @@
 //! Logarithm and power to base 2, rounded as Prometheus' are.
 //!
-//! A quantile between two exponential bounds goes through both. What the platform offers rounds differently
-//! in the last place, so these follow the reductions and polynomials that Go's `math` shares with FreeBSD's
-//! msun (`e_log.c`, `e_exp.c`, Sun Microsystems 1993), each a few operations in a fixed order. Neither
-//! fuses multiplications with additions.
+//! A quantile between two exponential bounds goes through both. What the platform offers rounds
+//! differently in the last place, so these follow the reductions and polynomials that Go's `math`
+//! shares with FreeBSD's msun (`e_log.c`, `e_exp.c`, Sun Microsystems 1993), each a few operations
+//! in a fixed order. Neither fuses multiplications with additions.
 
 /// ln 2 in two parts: the first has zeros at its end, so that small multiples of it are exact.
 const LN2_HIGH: f64 = 6.931_471_803_691_238e-1;

@@ -1,5 +1,5 @@
-//! Doubles as Prometheus writes them within histograms (Go's `%g`): the shortest digits that read back as the
-//! same number, with an exponent below 1e-4 and from 1e6 on.
+//! Doubles as Prometheus writes them within histograms (Go's `%g`): the shortest digits that read
+//! back as the same number, with an exponent below 1e-4 and from 1e6 on.
 
 use std::fmt;
 
@@ -60,8 +60,8 @@ struct ShortestDigits {
 }
 
 impl ShortestDigits {
-    /// Of as few digits two may be equally near to the number: as in Go, the even one counts, as where a number of
-    /// digits is asked for.
+    /// Of as few digits two may be equally near to the number: as in Go, the even one counts, as
+    /// where a number of digits is asked for.
     fn format(value: f64) -> ShortestDigits {
         let some = format!("{value:e}");
         let mantissa = some.split('e').next().unwrap_or("");

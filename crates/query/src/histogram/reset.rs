@@ -3,8 +3,9 @@
 use super::{FloatHistogram, ResetHint};
 
 impl FloatHistogram {
-    /// Whether a counter was reset after `previous`: by the hint, if it says, or because a count fell or
-    /// the buckets became finer, which only a new start allows. A gauge is taken as a counter.
+    /// Whether a counter was reset after `previous`: by the hint, if it says, or because a count
+    /// fell or the buckets became finer, which only a new start allows. A gauge is taken as a
+    /// counter.
     pub fn detect_reset(&self, previous: &FloatHistogram) -> bool {
         match self.hint {
             ResetHint::Reset => return true,

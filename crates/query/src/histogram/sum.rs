@@ -24,7 +24,8 @@ pub struct AddOutcome {
 pub enum IncompatibleHistograms {
     /// One has custom bounds, the other has not.
     #[error(
-        "histograms incompatible: cannot apply this operation on histograms with a mix of exponential and custom bucket schemas"
+        "histograms incompatible: cannot apply this operation on histograms with a mix of \
+         exponential and custom bucket schemas"
     )]
     ExponentialWithCustom,
     /// Neither's buckets fold into the other's, nor both into coarser ones.
@@ -43,8 +44,8 @@ impl FloatHistogram {
         self.combine(other, 1.0)
     }
 
-    /// Takes away all that is in `other`, as [`Self::add`] adds it. The difference of two counters is a
-    /// gauge: whoever asked for one says so in `hint`.
+    /// Takes away all that is in `other`, as [`Self::add`] adds it. The difference of two counters
+    /// is a gauge: whoever asked for one says so in `hint`.
     pub fn sub(&mut self, other: &FloatHistogram) -> Result<AddOutcome, IncompatibleHistograms> {
         self.combine(other, -1.0)
     }
@@ -79,8 +80,8 @@ impl FloatHistogram {
         Ok(self.combine_on(other, target))
     }
 
-    /// Adds all that is in `other` and keeps what rounding loses in `compensation`, which starts empty and
-    /// is added by [`Self::settle`] in the end.
+    /// Adds all that is in `other` and keeps what rounding loses in `compensation`, which starts
+    /// empty and is added by [`Self::settle`] in the end.
     pub fn kahan_add(
         &mut self,
         other: &FloatHistogram,
@@ -127,7 +128,8 @@ impl FloatHistogram {
         AddOutcome { bounds_reconciled, resets_collide }
     }
 
-    /// The same histogram on a coarser grid, one that [`Grid::common`] gave for its own and another.
+    /// The same histogram on a coarser grid, one that [`Grid::common`] gave for its own and
+    /// another.
     pub(super) fn fold(&self, target: &BucketGrid) -> FloatHistogram {
         let fold = |counts: &[_]| counts::fold(counts, |index| self.grid.fold(index, target));
         FloatHistogram {
@@ -138,8 +140,8 @@ impl FloatHistogram {
         }
     }
 
-    /// Reduces the resolution to a coarser exponential schema. Says whether it could: only an exponential
-    /// histogram of a finer schema can.
+    /// Reduces the resolution to a coarser exponential schema. Says whether it could: only an
+    /// exponential histogram of a finer schema can.
     pub fn reduce(&mut self, schema: i32) -> bool {
         let target = BucketGrid::Exponential(schema);
         let is_coarser = matches!(self.grid, BucketGrid::Exponential(own) if own > schema);
@@ -166,8 +168,8 @@ impl FloatHistogram {
         &counts[within..]
     }
 
-    /// Widens the zero bucket until it has the width that `other`'s needs too and ends within no bucket of
-    /// either. Gives `other`'s count of it.
+    /// Widens the zero bucket until it has the width that `other`'s needs too and ends within no
+    /// bucket of either. Gives `other`'s count of it.
     fn reconcile_zero(
         &mut self,
         other: &FloatHistogram,
@@ -203,8 +205,8 @@ impl FloatHistogram {
         }
     }
 
-    /// How many values there would be in a zero bucket as wide as this, which is moved up to the end of the
-    /// bucket that it would cut.
+    /// How many values there would be in a zero bucket as wide as this, which is moved up to the
+    /// end of the bucket that it would cut.
     pub(super) fn zero_count_within(
         &self,
         threshold: f64,
@@ -310,7 +312,8 @@ impl BucketGrid {
         }
     }
 
-    /// Counts under the indexes of a coarser grid. An index may come more than once, one after another.
+    /// Counts under the indexes of a coarser grid. An index may come more than once, one after
+    /// another.
     fn fold_each(&self, counts: &[(i32, f64)], coarser: &BucketGrid) -> BucketCounts {
         counts.iter().map(|&(index, count)| (self.fold(index, coarser), count)).collect()
     }
@@ -352,8 +355,8 @@ fn intersection(a: &[f64], b: &[f64]) -> Arc<[f64]> {
     a.iter().copied().filter(is_shared).collect()
 }
 
-/// The log-linear bucket that begins last of those that begin at or below `value`. Its buckets are counted
-/// from zero up.
+/// The log-linear bucket that begins last of those that begin at or below `value`. Its buckets are
+/// counted from zero up.
 fn bucket_of(scheme: &Scheme, value: f64) -> i32 {
     let (mut low, mut high) = (0, i32::MAX);
     while low + 1 < high {

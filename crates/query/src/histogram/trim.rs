@@ -1,7 +1,7 @@
 //! Cutting a histogram off at a value: PromQL's `</` and `>/`.
 //!
-//! A bucket that the value cuts is interpolated as it is for quantiles. The sum that remains is worked out
-//! from the middles of the buckets, as the values themselves are gone.
+//! A bucket that the value cuts is interpolated as it is for quantiles. The sum that remains is
+//! worked out from the middles of the buckets, as the values themselves are gone.
 
 use super::counts::drop_empty;
 use super::{Bucket, FloatHistogram};
@@ -16,7 +16,8 @@ pub enum TrimSide {
 }
 
 impl FloatHistogram {
-    /// Takes away the values on one side of `at`. Count and sum stay what they are if no bucket loses any.
+    /// Takes away the values on one side of `at`. Count and sum stay what they are if no bucket
+    /// loses any.
     pub fn trim(&mut self, at: f64, keep: TrimSide) {
         let linear = self.grid.is_linear();
         let (mut count, mut sum, mut changed) = (0.0, 0.0, false);
@@ -82,7 +83,8 @@ fn retained(bucket: &Bucket, at: f64, keep: TrimSide, sign: f64, linear: bool) -
         return retained_of_lowest(upper, count, at, keep);
     }
     if upper == f64::INFINITY {
-        // Nothing says how far up its values lie. Those above are kept for sure to lose none of them.
+        // Nothing says how far up its values lie. Those above are kept for sure to lose none of
+        // them.
         return match keep {
             TrimSide::Below => (0.0, lower),
             TrimSide::Above => (count, at),
@@ -95,8 +97,8 @@ fn retained(bucket: &Bucket, at: f64, keep: TrimSide, sign: f64, linear: bool) -
     }
 }
 
-/// The same of a bucket without a lower bound that `at` lies within. It is taken to begin at 0 if it ends
-/// above; below that nothing is known of where its values lie.
+/// The same of a bucket without a lower bound that `at` lies within. It is taken to begin at 0 if
+/// it ends above; below that nothing is known of where its values lie.
 fn retained_of_lowest(upper: f64, count: f64, at: f64, keep: TrimSide) -> (f64, f64) {
     let known = if upper.is_infinite() { 0.0 } else { upper };
     match keep {
@@ -180,7 +182,8 @@ mod tests {
 
     #[test]
     fn zero_bucket_is_one_sided_without_negatives() {
-        let both = "{{count:6 sum:0 z_bucket:4 z_bucket_w:1 offset:1 buckets:[1] n_offset:1 n_buckets:[1]}}";
+        let both = "{{count:6 sum:0 z_bucket:4 z_bucket_w:1 offset:1 buckets:[1] n_offset:1 \
+                    n_buckets:[1]}}";
         let one = "{{count:5 sum:0 z_bucket:4 z_bucket_w:1 offset:1 buckets:[1]}}";
         check(both, 0.0, TrimSide::Below, "{count:3, sum:-2.414213562373095, [-2,-1):1, [-1,1]:2}");
         check(one, 0.0, TrimSide::Below, "{count:0, sum:0}");

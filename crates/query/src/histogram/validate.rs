@@ -37,7 +37,8 @@ pub enum InvalidHistogram {
     },
     /// A schema that there is not.
     #[error(
-        "histogram has an invalid schema, which must be between -4 and 8 for exponential buckets, or -53 for custom buckets, got schema {found}"
+        "histogram has an invalid schema, which must be between -4 and 8 for exponential buckets, \
+         or -53 for custom buckets, got schema {found}"
     )]
     Schema {
         /// Which one.
@@ -54,8 +55,8 @@ pub enum InvalidHistogram {
 }
 
 impl FloatHistogram {
-    /// Looks for what no recorded histogram has. That the count is the sum of the buckets is not looked at:
-    /// rounding allows for less.
+    /// Looks for what no recorded histogram has. That the count is the sum of the buckets is not
+    /// looked at: rounding allows for less.
     pub fn validate(&self) -> Result<(), InvalidHistogram> {
         match &self.grid {
             BucketGrid::Custom(bounds) => {

@@ -1,7 +1,7 @@
 //! PromQL AST.
 //!
-//! Durations are nanoseconds. Places are bytes of the text that was read; [`Expr`]s that differ only in their places
-//! are not equal, so compare what [`Expr::without_places`] gives.
+//! Durations are nanoseconds. Places are bytes of the text that was read; [`Expr`]s that differ
+//! only in their places are not equal, so compare what [`Expr::without_places`] gives.
 
 use crate::error::SourceSpan;
 

@@ -1,4 +1,5 @@
-//! Lengths of time in expressions: plain ones, and those that are worked out when step and range are known.
+//! Lengths of time in expressions: plain ones, and those that are worked out when step and range
+//! are known.
 
 use crate::error::{Error, Result, SourceSpan};
 
@@ -70,7 +71,8 @@ impl DurationOp {
 /// More seconds than this are more nanoseconds than an `i64` holds.
 const SECONDS_MAX: f64 = 9_223_372_036.854_776;
 
-/// Whether seconds do not fit into nanoseconds. NaN does not compare, and is not caught here, as in Prometheus.
+/// Whether seconds do not fit into nanoseconds. NaN does not compare, and is not caught here, as in
+/// Prometheus.
 pub(super) fn is_out_of_range(seconds: f64) -> bool {
     seconds.abs() > SECONDS_MAX
 }

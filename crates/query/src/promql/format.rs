@@ -177,8 +177,8 @@ fn write_shifts(
     }
 }
 
-/// What makes all of a duration the offset, and nothing after it: `offset 1 + 2` would be an offset of 1, and
-/// `offset (1) + 2` one of 3.
+/// What makes all of a duration the offset, and nothing after it: `offset 1 + 2` would be an offset
+/// of 1, and `offset (1) + 2` one of 3.
 fn offset_signs(tree: &DurationExpr) -> &'static str {
     let mut leftmost = tree;
     while let DurationKind::Two(op, left, _) = &leftmost.kind

@@ -1,7 +1,8 @@
 //! The words of an expression, one at a time.
 //!
-//! What a character means depends on what came before: braces and brackets have words of their own. Messages and
-//! their places are those of Prometheus, also where a place says more about its lexer than about the text.
+//! What a character means depends on what came before: braces and brackets have words of their own.
+//! Messages and their places are those of Prometheus, also where a place says more about its lexer
+//! than about the text.
 
 use crate::error::{Error, Result, SourceSpan};
 
@@ -288,7 +289,8 @@ impl<'a> Lexer<'a> {
         self.error(format!("bad number or duration syntax: {}", quote_text(text)))
     }
 
-    /// Whether a number stands here. If not, what was read so far may go on as a duration, or is shown as wrong.
+    /// Whether a number stands here. If not, what was read so far may go on as a duration, or is
+    /// shown as wrong.
     fn plain_number(&mut self) -> bool {
         let is_hex = self.consume(|c| c == '0') && self.consume(|c| matches!(c, 'x' | 'X'));
         let is_digit = |c: char| if is_hex { c.is_ascii_hexdigit() } else { c.is_ascii_digit() };

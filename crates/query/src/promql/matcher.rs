@@ -87,13 +87,14 @@ impl Matcher {
     }
 }
 
-/// Whether a label can have this name: any text but the empty one, as long as it is UTF-8. Bytes that are none, as in
-/// `"\xff"`, were read as the replacement character.
+/// Whether a label can have this name: any text but the empty one, as long as it is UTF-8. Bytes
+/// that are none, as in `"\xff"`, were read as the replacement character.
 pub fn is_label_name(name: &str) -> bool {
     !name.is_empty() && !name.contains(char::REPLACEMENT_CHARACTER)
 }
 
-/// A regex as PromQL has them: for the whole of a text, in which `.` is a line's end too, written as in Go.
+/// A regex as PromQL has them: for the whole of a text, in which `.` is a line's end too, written
+/// as in Go.
 pub fn anchored_regex(text: &str) -> Result<Regex, String> {
     let failed = |why: &str| format!("error parsing regexp: {why}: `{text}`");
     let translated = pattern::translate(text).map_err(|why| failed(&why))?;
@@ -114,8 +115,8 @@ pub fn anchored_regex(text: &str) -> Result<Regex, String> {
         })
 }
 
-/// Labels that matchers name with `=`. One that more than one of them is about is left out, unless its first `=`
-/// comes after all the others: so Prometheus has it.
+/// Labels that matchers name with `=`. One that more than one of them is about is left out, unless
+/// its first `=` comes after all the others: so Prometheus has it.
 pub(crate) fn labels_from_matchers(matchers: &[Matcher]) -> LabelSet {
     let mut seen: Vec<&str> = Vec::new();
     let mut labels = LabelSet::default();

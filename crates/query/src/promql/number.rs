@@ -67,8 +67,8 @@ pub fn show_duration(nanos: i64) -> String {
     text
 }
 
-/// A number as it is written in an expression: `1`, `0x1f`, `017`, `1_000`, `1e3`, `.5`, `Inf`, `NaN`, with or
-/// without a sign.
+/// A number as it is written in an expression: `1`, `0x1f`, `017`, `1_000`, `1e3`, `.5`, `Inf`,
+/// `NaN`, with or without a sign.
 pub fn parse_number(text: &str) -> Result<f64, String> {
     let failed = |why: &str| {
         let text = super::quote::quote_text(text);
@@ -89,7 +89,8 @@ pub fn parse_number(text: &str) -> Result<f64, String> {
         "inf" | "infinity" => return Ok(sign * f64::INFINITY),
         "nan" => return Ok(f64::NAN),
         lower if lower.starts_with("0x") => {
-            // Without an exponent, no hexadecimal number is a float; with one, none gets past the lexer.
+            // Without an exponent, no hexadecimal number is a float; with one, none gets past the
+            // lexer.
             return Err(failed("invalid syntax"));
         }
         _ => {}

@@ -1,8 +1,9 @@
 //! Reading expressions: from words to a tree, by precedence climbing.
 //!
-//! Messages are those of Prometheus. Its generated parser says where it was when a word was unexpected by looking
-//! for the innermost construct with a message of its own; here, `context` is that construct. Some errors do not keep
-//! it from reading on, and what it meets first is reported: those are noted in `first_error`.
+//! Messages are those of Prometheus. Its generated parser says where it was when a word was
+//! unexpected by looking for the innermost construct with a message of its own; here, `context` is
+//! that construct. Some errors do not keep it from reading on, and what it meets first is reported:
+//! those are noted in `first_error`.
 
 mod calls;
 mod durations;

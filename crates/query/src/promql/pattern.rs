@@ -1,8 +1,9 @@
 //! Regexes as Go writes them, for the `regex` crate.
 //!
-//! Both are linear and mostly the same. What differs is rewritten: `\d`, `\s`, `\w` and `\b` are ASCII in Go; `[` in a
-//! class, `{` that begins no repetition, `\<` and `\>` stand for themselves there; there are `\Q…\E` and octal escapes.
-//! `\B` alone is not rewritten: next to letters that are not ASCII it differs.
+//! Both are linear and mostly the same. What differs is rewritten: `\d`, `\s`, `\w` and `\b` are
+//! ASCII in Go; `[` in a class, `{` that begins no repetition, `\<` and `\>` stand for themselves
+//! there; there are `\Q…\E` and octal escapes. `\B` alone is not rewritten: next to letters that
+//! are not ASCII it differs.
 
 use std::iter::Peekable;
 use std::str::Chars;
@@ -10,7 +11,8 @@ use std::str::Chars;
 /// How often something may be repeated by number.
 const REPEAT_MAX: u32 = 1000;
 
-/// The same regex for the `regex` crate, or what is wrong with it; what is not looked at here fails there.
+/// The same regex for the `regex` crate, or what is wrong with it; what is not looked at here fails
+/// there.
 pub(super) fn translate(text: &str) -> Result<String, String> {
     let mut out = String::with_capacity(text.len() + 16);
     let mut chars = text.chars().peekable();
@@ -155,7 +157,8 @@ fn escape(chars: &mut Peekable<Chars<'_>>, out: &mut String, in_class: bool) -> 
     Ok(())
 }
 
-/// `\0`, `\12`, `\123`: a character by its octal number. A single digit but 0 would be a back reference.
+/// `\0`, `\12`, `\123`: a character by its octal number. A single digit but 0 would be a back
+/// reference.
 fn octal(first: char, chars: &mut Peekable<Chars<'_>>, out: &mut String) -> Result<(), String> {
     let mut number = first.to_digit(8).unwrap_or(0);
     let mut count = 1;

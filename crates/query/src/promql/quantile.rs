@@ -1,8 +1,8 @@
 //! Quantiles, fractions and moments: Prometheus' value with bounds.
 //!
-//! The number follows Prometheus to the last bit. The bounds come from the buckets alone, as they are: where
-//! Prometheus takes a lowest bucket or the zero bucket to begin at 0, the bounds do not. They hold as long as
-//! counts are not negative and no value lies outside of its bucket.
+//! The number follows Prometheus to the last bit. The bounds come from the buckets alone, as they
+//! are: where Prometheus takes a lowest bucket or the zero bucket to begin at 0, the bounds do not.
+//! They hold as long as counts are not negative and no value lies outside of its bucket.
 
 mod classic;
 mod native;
@@ -29,7 +29,8 @@ impl QuantileEstimate {
         QuantileEstimate { estimate: value, lower: value, upper: value }
     }
 
-    /// Bounds, moved out to the estimate where rounding has put it outside of them. NaN stays alone.
+    /// Bounds, moved out to the estimate where rounding has put it outside of them. NaN stays
+    /// alone.
     fn new(lower: f64, estimate: f64, upper: f64) -> QuantileEstimate {
         if estimate.is_nan() {
             return QuantileEstimate::exact(estimate);
@@ -61,7 +62,8 @@ pub fn sort_samples(samples: &mut [f64]) {
     });
 }
 
-/// The quantile of samples that [`sort_samples`] has sorted: between two of them, which are its bounds.
+/// The quantile of samples that [`sort_samples`] has sorted: between two of them, which are its
+/// bounds.
 pub fn quantile_of_sorted(q: f64, samples: &[f64]) -> QuantileEstimate {
     let Some(last) = samples.len().checked_sub(1) else { return QuantileEstimate::exact(f64::NAN) };
     if let Some(answer) = out_of_range(q) {

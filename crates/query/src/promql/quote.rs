@@ -59,8 +59,9 @@ fn is_printable(c: char) -> bool {
     }
 }
 
-/// What a text in quotes says. The lexer has seen that its quotes and escapes are right; what is not is left out.
-/// Bytes written as `\xff` or `\377` that are no UTF-8 become the replacement character: no label has such bytes.
+/// What a text in quotes says. The lexer has seen that its quotes and escapes are right; what is
+/// not is left out. Bytes written as `\xff` or `\377` that are no UTF-8 become the replacement
+/// character: no label has such bytes.
 pub(super) fn unquote(text: &str) -> String {
     let quote = text.chars().next().unwrap_or('"');
     let inner = text.get(1..text.len().saturating_sub(1)).unwrap_or("");

@@ -331,7 +331,8 @@ fn misplaced_suffixes_are_rejected() {
     check_fails(
         "1 offset 5m",
         expect![
-            "0..1: offset modifier must be preceded by an instant vector selector or range vector selector or a subquery"
+            "0..1: offset modifier must be preceded by an instant vector selector or range vector \
+             selector or a subquery"
         ],
     );
     check_fails(
@@ -350,7 +351,8 @@ fn disabled_features_are_rejected() {
     check(
         "limitk(1, a)",
         expect![
-            "0..12: limitk() is experimental and must be enabled with --enable-feature=promql-experimental-functions"
+            "0..12: limitk() is experimental and must be enabled with \
+             --enable-feature=promql-experimental-functions"
         ],
     );
     check("a[step()]", expect!["2..8: experimental duration expression is not enabled"]);

@@ -1,7 +1,7 @@
 //! CAQL, asked of a store on a simulated disk.
 //!
-//! The fixture: periods of a minute, ten slots from 13:00 UTC of a Sunday, nothing before them. `A` in an expression
-//! stands for `find("req", "and(host:a)")`, and so on.
+//! The fixture: periods of a minute, ten slots from 13:00 UTC of a Sunday, nothing before them. `A`
+//! in an expression stands for `find("req", "and(host:a)")`, and so on.
 
 mod errors;
 mod every_function;
@@ -82,8 +82,8 @@ fn rows(text: &str) -> Vec<StreamRow> {
     }
 }
 
-/// Numbers of streams as they are expected: a word for each slot, `·` where there is none, a line for each stream.
-/// `x*` stands for the same in all slots.
+/// Numbers of streams as they are expected: a word for each slot, `·` where there is none, a line
+/// for each stream. `x*` stands for the same in all slots.
 #[track_caller]
 fn check(text: &str, expected: &str) {
     let found = rows(text);

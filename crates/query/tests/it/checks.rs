@@ -1,5 +1,6 @@
-//! What must hold for any bytes at all: one check per fuzz target, by its name. `fuzz/` includes this file by
-//! path, and `fuzz_regressions` repeats the checks on inputs that once broke something.
+//! What must hold for any bytes at all: one check per fuzz target, by its name. `fuzz/` includes
+//! this file by path, and `fuzz_regressions` repeats the checks on inputs that once broke
+//! something.
 
 #[path = "truth_choice.rs"]
 pub(crate) mod choice;
@@ -24,7 +25,8 @@ pub(crate) type Check = fn(&[u8]);
 /// Name and check of each target of `fuzz/`.
 pub(crate) const CHECKS: [(&str, Check); 2] = [("promql", promql), ("query", query)];
 
-/// What is read is shown in a way that is read as the same. The first byte chooses what is switched on.
+/// What is read is shown in a way that is read as the same. The first byte chooses what is switched
+/// on.
 fn promql(bytes: &[u8]) {
     let Some((choice, bytes)) = bytes.split_first() else { return };
     let Ok(text) = std::str::from_utf8(bytes) else { return };
@@ -47,7 +49,8 @@ fn promql(bytes: &[u8]) {
     assert_eq!(format!("{again:?}"), format!("{expr:?}"), "{text:?} is shown as {shown:?}");
 }
 
-/// Any data is asked anything: there is an answer that keeps to its limits, or an error that says why not.
+/// Any data is asked anything: there is an answer that keeps to its limits, or an error that says
+/// why not.
 fn query(bytes: &[u8]) {
     run_query(bytes);
 }

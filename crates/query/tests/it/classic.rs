@@ -1,4 +1,5 @@
-//! Histograms whose buckets are series (`_bucket` with `le`, `_sum`, `_count`) as histograms with custom buckets.
+//! Histograms whose buckets are series (`_bucket` with `le`, `_sum`, `_count`) as histograms with
+//! custom buckets.
 
 use std::collections::BTreeMap;
 

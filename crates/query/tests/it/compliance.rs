@@ -1,7 +1,9 @@
-//! Questions over a range to Prometheus itself and to a store of ours with the same data; their answers are compared.
+//! Questions over a range to Prometheus itself and to a store of ours with the same data; their
+//! answers are compared.
 //!
-//! `make system PART=prometheus` runs it. `TOPDECK_PROMETHEUS` names the program; `TOPDECK_COMPLIANCE_QUERIES` may name a file of
-//! Prometheus' compliance tests, whose questions are then asked beside ours.
+//! `make system PART=prometheus` runs it. `TOPDECK_PROMETHEUS` names the program;
+//! `TOPDECK_COMPLIANCE_QUERIES` may name a file of Prometheus' compliance tests, whose questions
+//! are then asked beside ours.
 
 mod data;
 mod prometheus;
@@ -100,7 +102,8 @@ fn compare(
     let ListOutcome { equal: alike, known, wrong, both_failed: refused, empty } = &outcome;
     let count = asked.len();
     println!(
-        "{name:<12}{alike:>5} of {count} alike ({refused} refused, {empty} empty), {known} known to differ, {wrong} wrong"
+        "{name:<12}{alike:>5} of {count} alike ({refused} refused, {empty} empty), {known} known \
+         to differ, {wrong} wrong"
     );
     outcome
 }

@@ -1,4 +1,5 @@
-//! Inputs that once broke something, and a short run of the fuzz targets' checks on arbitrary bytes.
+//! Inputs that once broke something, and a short run of the fuzz targets' checks on arbitrary
+//! bytes.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -53,8 +53,8 @@ fn our_scripts() {
     assert!(wrong.is_empty(), "\n{wrong}");
 }
 
-/// Prometheus' own scripts, wherever they are: they are not part of this repository. Those that are known to fail,
-/// and why, are in `prometheus-scripts.txt`.
+/// Prometheus' own scripts, wherever they are: they are not part of this repository. Those that are
+/// known to fail, and why, are in `prometheus-scripts.txt`.
 #[test]
 #[ignore = "needs TOPDECK_PROMQLTEST, a folder of Prometheus' scripts"]
 fn prometheus_scripts() {

@@ -1,7 +1,7 @@
 //! A source in memory: series with readings, as a script loads them.
 //!
-//! Of histograms it keeps, as Prometheus' own storage does, only what chunks know about resets: each but the
-//! first of a chunk had none, gauges stay gauges, and of all others nothing is known.
+//! Of histograms it keeps, as Prometheus' own storage does, only what chunks know about resets:
+//! each but the first of a chunk had none, gauges stay gauges, and of all others nothing is known.
 
 use std::collections::BTreeMap;
 use std::ops::Range;

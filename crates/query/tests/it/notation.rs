@@ -1,7 +1,7 @@
 //! The small notations of scripts: texts, and series with their values.
 //!
-//! `metric{label="value"} 1 2+3x2 _ stale {{sum:3 count:2}}x1`: each item is a value, `_` none, `x` says how
-//! often more it comes, and a number or histogram before `x` what is added each time.
+//! `metric{label="value"} 1 2+3x2 _ stale {{sum:3 count:2}}x1`: each item is a value, `_` none, `x`
+//! says how often more it comes, and a number or histogram before `x` what is added each time.
 
 use query::promql::{self, ExprKind, Options, parse_duration};
 use query::{FloatHistogram, LabelSet, NAME, STALE_BITS, StepValue, parse_description};

@@ -1,7 +1,8 @@
 //! Runs scripts: each question is asked, and its answer compared with what is expected.
 //!
-//! As Prometheus does it, a question for one moment is asked again with `@` that moment in every selector, at
-//! other moments; and each of these again over a range that the moment is in the middle of.
+//! As Prometheus does it, a question for one moment is asked again with `@` that moment in every
+//! selector, at other moments; and each of these again over a range that the moment is in the
+//! middle of.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -266,7 +267,8 @@ const TIME_DEPENDENT: [&str; 15] = [
     "year",
 ];
 
-/// The expression with every selector at a moment, so that it is the same at every other; `None` if it is not.
+/// The expression with every selector at a moment, so that it is the same at every other; `None` if
+/// it is not.
 fn at_fixed_time(text: &str, time: i64) -> Result<Option<String>, String> {
     let mut expr =
         promql::parse(text, &options()).map_err(|error| error.format_with_source(text))?;

@@ -1,7 +1,7 @@
 //! Scripts: `load`, `clear` and `eval` with what is expected, one command after another.
 //!
-//! The notation is that of Prometheus' own tests (its package `promqltest`), so that one script can ask both.
-//! A line that is empty, or begins with `#`, ends what belongs to a command.
+//! The notation is that of Prometheus' own tests (its package `promqltest`), so that one script can
+//! ask both. A line that is empty, or begins with `#`, ends what belongs to a command.
 
 use query::LabelSet;
 use query::promql::{parse_duration, parse_number};

@@ -1,6 +1,6 @@
-//! Series that end: Prometheus' mark, as remote write brings it. That of a histogram is a number of the same name and
-//! labels, in a series of counts. And series that go on as another kind, because their sender has
-//! changed its protocol.
+//! Series that end: Prometheus' mark, as remote write brings it. That of a histogram is a number of
+//! the same name and labels, in a series of counts. And series that go on as another kind, because
+//! their sender has changed its protocol.
 
 use std::path::Path;
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! A source in memory with anything in it that a source can say, out of choices: numbers that are none, marks,
-//! counts of all kinds, moments at both ends of time.
+//! A source in memory with anything in it that a source can say, out of choices: numbers that are
+//! none, marks, counts of all kinds, moments at both ends of time.
 
 use std::collections::BTreeMap;
 use std::ops::Range;

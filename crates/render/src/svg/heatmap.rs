@@ -44,17 +44,14 @@ const SWATCH: f64 = 11.0;
 /// Quantiles that are drawn over the heat, and their classes; the maximum is drawn beside them.
 const LINES: [(f64, &str); 2] = [(0.5, "p50"), (0.99, "p99")];
 
-const STYLE: &str = "\
-.over{fill:none;stroke-linejoin:round}.halo{stroke:#ffffff;stroke-opacity:.75;stroke-width:4}\
-.p50{stroke:#24292f;stroke-width:1.6;stroke-dasharray:1.5 2.5}.p99{stroke:#24292f;stroke-width:1.6}\
-.top{stroke:#d1480b;stroke-width:2}.frame{fill:none;stroke:#8c959f;stroke-width:1}.bars{fill:#8250df}\
-.hatch{stroke:#8c959f;stroke-width:1.3}.strip{fill:#8c959f}.unknown{fill:url(#hatch)}.some{fill:url(#hatch);fill-opacity:.6}\
-.tip{fill:#000000;fill-opacity:0}.tip:hover{fill-opacity:.12}.cells{shape-rendering:crispEdges}";
+const STYLE: &str = ".over{fill:none;stroke-linejoin:round}.halo{stroke:#ffffff;stroke-opacity:.75;stroke-width:4}.p50{stroke:#24292f;stroke-width:1.6;stroke-dasharray:1.5 \
+                     2.5}.p99{stroke:#24292f;stroke-width:1.6}.top{stroke:#d1480b;stroke-width:2}.frame{fill:none;stroke:#8c959f;stroke-width:1}.bars{fill:#8250df}.hatch{stroke:#8c959f;stroke-width:1.3}.strip{fill:#8c959f}.unknown{fill:url(#hatch)}.some{fill:url(#hatch);fill-opacity:.6}.tip{fill:#000000;fill-opacity:0}.tip:hover{fill-opacity:.12}.cells{shape-rendering:crispEdges}";
 const STYLE_DARK: &str = "\
 .halo{stroke:#0d1117}.p50,.p99{stroke:#ffffff}.top{stroke:#ff8c1a}.frame{stroke:#6e7681}.bars{fill:#bc8cff}\
 .hatch{stroke:#6e7681}.strip{fill:#6e7681}.tip{fill:#ffffff}";
-const HATCH: &str = "<defs><pattern id=\"hatch\" width=\"7\" height=\"7\" patternUnits=\"userSpaceOnUse\" \
-patternTransform=\"rotate(45)\"><path class=\"hatch\" d=\"M0 0V7\"/></pattern></defs>\n";
+const HATCH: &str = "<defs><pattern id=\"hatch\" width=\"7\" height=\"7\" \
+                     patternUnits=\"userSpaceOnUse\" patternTransform=\"rotate(45)\"><path \
+                     class=\"hatch\" d=\"M0 0V7\"/></pattern></defs>\n";
 
 /// One picture for each heatmap, below each other.
 pub fn document(maps: &[Heatmap]) -> Result<String, MergeError> {
@@ -193,7 +190,8 @@ impl<'a> SvgHeatmap<'a> {
         let plot = self.bottom() - self.top();
         let _ = writeln!(
             out,
-            "<rect class=\"frame\" x=\"{LEFT}\" y=\"{:.1}\" width=\"{PLOT}\" height=\"{plot:.1}\"/>",
+            "<rect class=\"frame\" x=\"{LEFT}\" y=\"{:.1}\" width=\"{PLOT}\" \
+             height=\"{plot:.1}\"/>",
             self.top()
         );
         let mut y = self.bottom() + GAP_STRIP;
@@ -295,7 +293,8 @@ impl<'a> SvgHeatmap<'a> {
         }
         let _ = writeln!(
             out,
-            "<g class=\"cells\">\n{ends}<g transform=\"translate({LEFT} {:.1}) scale({:.5} {ROW})\">",
+            "<g class=\"cells\">\n{ends}<g transform=\"translate({LEFT} {:.1}) scale({:.5} \
+             {ROW})\">",
             self.axis_top(),
             PLOT / columns.len().max(1) as f64,
         );
@@ -402,7 +401,8 @@ impl<'a> SvgHeatmap<'a> {
             let x = left + level as f64 * SWATCH;
             let _ = writeln!(
                 out,
-                "<rect class=\"h{level} cells\" x=\"{x:.1}\" y=\"{y:.1}\" width=\"{SWATCH}\" height=\"10\"/>"
+                "<rect class=\"h{level} cells\" x=\"{x:.1}\" y=\"{y:.1}\" width=\"{SWATCH}\" \
+                 height=\"10\"/>"
             );
         }
         let mut room = OccupiedSpans::default();
@@ -474,7 +474,8 @@ impl<'a> SvgHeatmap<'a> {
             let (x, width) = (self.x(at), self.x(at + 1) - self.x(at));
             let _ = writeln!(
                 out,
-                "<rect class=\"unknown\" x=\"{x:.2}\" y=\"{top:.1}\" width=\"{width:.2}\" height=\"{STRIP}\"/>"
+                "<rect class=\"unknown\" x=\"{x:.2}\" y=\"{top:.1}\" width=\"{width:.2}\" \
+                 height=\"{STRIP}\"/>"
             );
         }
         let mut path = String::new();
@@ -498,8 +499,8 @@ impl<'a> SvgHeatmap<'a> {
             let height = bottom - self.top();
             let _ = writeln!(
                 out,
-                "<rect class=\"tip\" x=\"{x:.2}\" y=\"{:.1}\" width=\"{width:.2}\" height=\"{height:.1}\">\
-                 <title>{}</title></rect>",
+                "<rect class=\"tip\" x=\"{x:.2}\" y=\"{:.1}\" width=\"{width:.2}\" \
+                 height=\"{height:.1}\"><title>{}</title></rect>",
                 self.top(),
                 self.tooltip_lines(column)
                     .iter()

@@ -64,7 +64,8 @@ impl TestHistogram {
     }
 }
 
-/// What is said to be exact must be what these counts allow: some of the values in the order in which they were recorded.
+/// What is said to be exact must be what these counts allow: some of the values in the order in
+/// which they were recorded.
 fn check_read(cells: &TestHistogram, values: &[u64]) {
     let (counts, side) = cells.read();
     if !side.is_exact {

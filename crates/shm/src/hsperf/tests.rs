@@ -1,4 +1,5 @@
-//! Performance data made here byte by byte, in both byte orders, and hostile ones. A JVM's own: `tests/it/jvm.rs`.
+//! Performance data made here byte by byte, in both byte orders, and hostile ones. A JVM's own:
+//! `tests/it/jvm.rs`.
 
 use std::fmt::Write;
 
@@ -307,7 +308,8 @@ fn an_entry_that_is_not_filled_in_yet_ends_the_list() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2000))]
 
-    /// Whatever is changed in a file, nothing breaks, and each entry is shown, refused or both known by name.
+    /// Whatever is changed in a file, nothing breaks, and each entry is shown, refused or both
+    /// known by name.
     #[test]
     fn mutated_files_do_not_panic(
         big in any::<bool>(),

@@ -1,8 +1,9 @@
 //! Labels of version 3: a JSON object in at most 244 bytes, read into names and values.
 //!
-//! A label of PCP has a name of letters, digits and `_`. An object inside is a name of several parts, joined with `.` as
-//! PCP does; an array stays the text that it is; a label that is `null` or empty is none. Of two of one name in one object
-//! the later holds. Where they belong, and which wins, is in `Labels::of`.
+//! A label of PCP has a name of letters, digits and `_`. An object inside is a name of several
+//! parts, joined with `.` as PCP does; an array stays the text that it is; a label that is `null`
+//! or empty is none. Of two of one name in one object the later holds. Where they belong, and which
+//! wins, is in `Labels::of`.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -11,7 +12,8 @@ use super::LABELS_MAX;
 /// Depth of objects and arrays; 244 bytes could hold more.
 const DEPTH_MAX: usize = 8;
 
-/// What labels belong to, the least particular first: each wins over those before it, as in PCP's pmLookupLabels(3).
+/// What labels belong to, the least particular first: each wins over those before it, as in PCP's
+/// pmLookupLabels(3).
 const INDOM: u32 = 1 << 2;
 const CLUSTER: u32 = 1 << 3;
 const ITEM: u32 = 1 << 4;

@@ -40,8 +40,8 @@ pub(super) struct MmvSections {
     pub(super) labels: MmvSection,
 }
 
-/// What a section holds: number, name, size of an entry in version 1 and after it. Sets of instances and strings are found by the
-/// references to them.
+/// What a section holds: number, name, size of an entry in version 1 and after it. Sets of
+/// instances and strings are found by the references to them.
 const KINDS: [(u32, &str, u64, u64); 4] = [
     (2, "instances", record_size(&INSTANCE_1), record_size(&INSTANCE_2)),
     (3, "metrics", record_size(&METRIC_1), record_size(&METRIC_2)),

@@ -1,4 +1,5 @@
-//! Files of Memory Mapped Values: those that PCP's library wrote, those made here byte by byte, and hostile ones.
+//! Files of Memory Mapped Values: those that PCP's library wrote, those made here byte by byte, and
+//! hostile ones.
 
 use std::fmt::Write;
 
@@ -318,8 +319,8 @@ fn bad_value_is_skipped() {
     );
 }
 
-/// Version 3 with one metric and as many values, labels and strings as there are: what refers to what is the same
-/// for all, which no writer does.
+/// Version 3 with one metric and as many values, labels and strings as there are: what refers to
+/// what is the same for all, which no writer does.
 fn hostile(values: u32, labels: u32, label_of: impl Fn(u32) -> String) -> Vec<u8> {
     let mut builder = MmvBuilder::new(3);
     let start = MmvBuilder::start(4);

@@ -1,8 +1,8 @@
 //! PCP's units as UCUM writes them.
 //!
-//! A `pmUnits` is 32 bits: from the top four bits each of the dimensions space, time and count (signed), then their
-//! scales (space and time unsigned, count a signed power of ten), then eight that mean nothing. A plain count has no
-//! unit, as elsewhere in topdeck.
+//! A `pmUnits` is 32 bits: from the top four bits each of the dimensions space, time and count
+//! (signed), then their scales (space and time unsigned, count a signed power of ten), then eight
+//! that mean nothing. A plain count has no unit, as elsewhere in topdeck.
 
 use std::fmt::Write;
 

@@ -5,8 +5,9 @@
 //! 4096              buffer of even generations: head, rows
 //! 4096 + capacity   buffer of odd generations
 //! ```
-//! Generations count from 1. A buffer is whole if its words `before` and `after` are equal: who writes it stores `before`,
-//! everything else, `after`, and the header's `generation`, in this order; who reads it loads them in the opposite order.
+//! Generations count from 1. A buffer is whole if its words `before` and `after` are equal: who
+//! writes it stores `before`, everything else, `after`, and the header's `generation`, in this
+//! order; who reads it loads them in the opposite order.
 
 use super::{CollectionInfo, CollectionMethod, Error, ProcessRow, Result};
 

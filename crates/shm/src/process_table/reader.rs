@@ -28,8 +28,9 @@ pub fn read(path: &Path) -> Result<ProcessTable> {
     with_open_file(path, newest)
 }
 
-/// Reads the newest table that is published as this file, and the one before it, by which it is seen what each process did
-/// meanwhile; `None` where there was none, or it was overwritten each time.
+/// Reads the newest table that is published as this file, and the one before it, by which it is
+/// seen what each process did meanwhile; `None` where there was none, or it was overwritten each
+/// time.
 pub fn read_newest_two(path: &Path) -> Result<(ProcessTable, Option<ProcessTable>)> {
     with_open_file(path, newest_two)
 }

@@ -49,8 +49,8 @@ pub struct TableWriter {
 }
 
 impl TableWriter {
-    /// Becomes the one that publishes into [`FILE_NAME`] of a folder, which must be on a tmpfs. The file is made with the
-    /// first table.
+    /// Becomes the one that publishes into [`FILE_NAME`] of a folder, which must be on a tmpfs. The
+    /// file is made with the first table.
     pub fn new(folder: &Path) -> Result<TableWriter> {
         let failed = |doing, path: &Path| {
             let path = path.to_owned();
@@ -123,8 +123,8 @@ impl TableWriter {
         Ok(())
     }
 
-    /// Makes a file for that many processes and some more, all of its memory reserved: what is written to it later cannot fail
-    /// for want of room.
+    /// Makes a file for that many processes and some more, all of its memory reserved: what is
+    /// written to it later cannot fail for want of room.
     fn create(&self, processes: usize, ticks_per_second: u32) -> Result<(File, TableHeader)> {
         let rows = (processes + processes / 4).clamp(ROWS_MIN, PROCESSES_MAX.max(processes));
         let capacity = (BUFFER_HEAD_BYTES + rows * ROW_BYTES).next_multiple_of(PAGE) as u64;

@@ -51,8 +51,8 @@ impl MetricsFileReader {
             .filter(move |&lane| small.saturating_add(bytes) <= self.source.small_reserved(lane))
     }
 
-    /// How many values a histogram has, records that are under way among them: a word of each lane instead of all its buckets. `None` of
-    /// what is no histogram.
+    /// How many values a histogram has, records that are under way among them: a word of each lane
+    /// instead of all its buckets. `None` of what is no histogram.
     pub fn histogram_count(&self, at: usize) -> Result<Option<u64>> {
         let entry = self.catalog.entry(at);
         if entry.kind() != kind::HISTOGRAM {
@@ -219,7 +219,8 @@ impl MetricsFileReader {
             }
             let tags = [tags_1 as u32, (tags_1 >> 32) as u32, tags_2 as u32, (tags_2 >> 32) as u32];
             let tags = names.iter().zip(tags).filter(|(_, tag)| *tag != 0);
-            // A text that is not known was made after we last looked, and the operation began after that.
+            // A text that is not known was made after we last looked, and the operation began after
+            // that.
             let tags = tags.map(|(name, tag)| Some((*name, self.catalog.text(tag.into())?)));
             let Some(tags) = tags.collect::<Option<Vec<_>>>() else { continue };
             let bytes = tags.iter().map(|(name, value)| TAG_BYTES + name.len() + value.len());
@@ -240,7 +241,8 @@ impl MetricsFileReader {
 const OPERATION_BYTES: usize = size_of::<OperationSnapshot>();
 const TAG_BYTES: usize = size_of::<(String, String)>();
 
-/// Groups of buckets that have room, those that follow each other together: from, to. The last bucket goes with the first group.
+/// Groups of buckets that have room, those that follow each other together: from, to. The last
+/// bucket goes with the first group.
 fn touched_groups(touched: u64) -> impl Iterator<Item = (usize, usize)> {
     let mut at = 0;
     let groups = std::iter::from_fn(move || {

@@ -1,5 +1,6 @@
-//! What must hold for any input at all: one check per fuzz target, by its name. `fuzz/` includes this file by
-//! path, and `fuzz_regressions` repeats the checks on inputs that once broke something.
+//! What must hold for any input at all: one check per fuzz target, by its name. `fuzz/` includes
+//! this file by path, and `fuzz_regressions` repeats the checks on inputs that once broke
+//! something.
 
 use std::collections::HashSet;
 
@@ -13,12 +14,14 @@ pub(crate) type Check = fn(&[u8]);
 pub(crate) const CHECKS: [(&str, Check); 4] =
     [("mmv", mmv), ("hsperf", hsperf), ("shm", topdeck), ("process_table", process_table)];
 
-/// Words of a file of our own: an offset of four bytes and a word of eight each, least significant byte first.
+/// Words of a file of our own: an offset of four bytes and a word of eight each, least significant
+/// byte first.
 fn topdeck(bytes: &[u8]) {
     let folder = std::env::temp_dir();
     let thread = std::thread::current().id();
     let path = folder.join(format!("topdeck-check-{}-{thread:?}.tdk", std::process::id()));
-    // Whole lanes: the end of a file must not lie within one, or reading it could not be told from a mistake of ours.
+    // Whole lanes: the end of a file must not lie within one, or reading it could not be told from
+    // a mistake of ours.
     sparse(&path, bytes, 2);
     for attach in [shm::MetricsFileReader::attach, shm::MetricsFileReader::attach_copy] {
         let metrics = attach(&path).and_then(|mut reader| {
@@ -84,7 +87,8 @@ fn mmv(bytes: &[u8]) {
     check_identities(&shown.metrics);
 }
 
-/// A file is read or refused with a reason, its texts no longer than itself but for lossy characters.
+/// A file is read or refused with a reason, its texts no longer than itself but for lossy
+/// characters.
 fn hsperf(bytes: &[u8]) {
     let shown = match hsperf::parse(bytes) {
         Ok(shown) => shown,

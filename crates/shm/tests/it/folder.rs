@@ -13,7 +13,8 @@ pub(crate) mod room;
 pub(crate) struct TestFolder(pub(crate) PathBuf);
 
 impl TestFolder {
-    /// `None`, having said so, where there is no tmpfs. What is below `/dev/shm` and begins with `topdeck-` is found by whoever looks.
+    /// `None`, having said so, where there is no tmpfs. What is below `/dev/shm` and begins with
+    /// `topdeck-` is found by whoever looks.
     pub(crate) fn new() -> Option<TestFolder> {
         if !room::has_space() {
             return None;

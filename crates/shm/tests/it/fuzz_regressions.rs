@@ -27,7 +27,8 @@ fn past_fuzz_failures_pass() {
     }
 }
 
-/// What fuzzing begins with: PCP's own files, performance data with an entry of each kind, a table of processes.
+/// What fuzzing begins with: PCP's own files, performance data with an entry of each kind, a table
+/// of processes.
 fn seeds() -> Vec<(&'static str, Vec<u8>)> {
     let mmv = files(&root().join("testdata/mmv"))
         .into_iter()

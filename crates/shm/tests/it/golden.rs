@@ -1,6 +1,7 @@
 //! A file of version 1 is read as it always was, whatever the writer does by now.
 //!
-//! `testdata/shm/version-1.words` has the words of a file that are not zero: an offset of four bytes and a word of eight each.
+//! `testdata/shm/version-1.words` has the words of a file that are not zero: an offset of four
+//! bytes and a word of eight each.
 
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};

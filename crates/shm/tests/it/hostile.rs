@@ -1,4 +1,5 @@
-//! Files that say more of themselves than they have: what they cost their reader is bounded by what they take.
+//! Files that say more of themselves than they have: what they cost their reader is bounded by what
+//! they take.
 
 use std::path::PathBuf;
 

@@ -27,7 +27,8 @@ struct TestJvm {
 
 impl Drop for TestJvm {
     fn drop(&mut self) {
-        // It ends by itself when its input does, and so removes its file; whether it does or not, it ends here.
+        // It ends by itself when its input does, and so removes its file; whether it does or not,
+        // it ends here.
         drop(self.child.stdin.take());
         let begin = Instant::now();
         while matches!(self.child.try_wait(), Ok(None)) && begin.elapsed().as_secs() < 10 {

@@ -1,4 +1,5 @@
-//! Processes that are forked off, die, or have no room: each in a child process with a folder of its own.
+//! Processes that are forked off, die, or have no room: each in a child process with a folder of
+//! its own.
 
 #![allow(unsafe_code, reason = "nothing safe forks")]
 
@@ -24,7 +25,8 @@ fn child(role: &str, folder: &Path) -> Command {
     command
 }
 
-/// Runs a child to its end. It says that it passed: a name that no test has would run nothing, and end well.
+/// Runs a child to its end. It says that it passed: a name that no test has would run nothing, and
+/// end well.
 #[track_caller]
 fn run(role: &str, folder: &Path) {
     let child = child(role, folder).stdout(Stdio::piped()).stderr(Stdio::piped()).output();
@@ -163,7 +165,8 @@ fn forking_child() {
     let work = MetricBuilder::new("work").in_flight(&["device"]).expect("room");
     done.add(7);
     let held = work.begin(1, &[shm::Tag::new("sda").expect("room")]);
-    // SAFETY: the child allocates and maps, which glibc allows after a fork, and leaves without running destructors.
+    // SAFETY: the child allocates and maps, which glibc allows after a fork, and leaves without
+    // running destructors.
     let pid = unsafe { libc::fork() };
     if pid == 0 {
         done.add(100);
@@ -248,7 +251,8 @@ fn bare_clone_child() {
         return;
     }
     let done = MetricBuilder::new("done_total").counter().expect("room");
-    // SAFETY: a copy of this process without any handler of forks; this thread has not recorded yet, and so has no lane.
+    // SAFETY: a copy of this process without any handler of forks; this thread has not recorded
+    // yet, and so has no lane.
     let pid = unsafe { libc::syscall(libc::SYS_clone, libc::SIGCHLD, 0, 0, 0, 0) };
     if pid == 0 {
         done.add(101);

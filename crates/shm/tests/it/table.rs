@@ -1,4 +1,5 @@
-//! The process table as a file: what is published is what is read, whoever dies meanwhile, and its page tells its bytes.
+//! The process table as a file: what is published is what is read, whoever dies meanwhile, and its
+//! page tells its bytes.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -120,7 +121,8 @@ fn disks_links_and_other_files_are_rejected() {
     assert!(matches!(TableWriter::new(&folder.0), Err(Error::Io { action: "open", .. })));
 }
 
-/// A table of two rows, put together by the tables of the layout: not by the writer, which needs a tmpfs.
+/// A table of two rows, put together by the tables of the layout: not by the writer, which needs a
+/// tmpfs.
 pub(crate) fn two_rows() -> Vec<u8> {
     const CAPACITY: usize = 512;
     let mut bytes = vec![0; FIRST_BUFFER as usize + 2 * CAPACITY];

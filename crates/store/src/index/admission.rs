@@ -24,8 +24,9 @@ pub struct NewSeries {
 }
 
 impl SeriesIndex {
-    /// Whether a series of that form is known, or may be taken in as one of `producer`: it is canonical, and within
-    /// the limits. `batch` has what is new and came before it, and then it too. Whether it is new.
+    /// Whether a series of that form is known, or may be taken in as one of `producer`: it is
+    /// canonical, and within the limits. `batch` has what is new and came before it, and then it
+    /// too. Whether it is new.
     pub(crate) fn check_insert(
         &self,
         form: &[u8],
@@ -123,7 +124,8 @@ impl SeriesIndex {
         Ok(())
     }
 
-    /// Values of a tag that an owner brought; where all together are fewer than `max`, at the most so many.
+    /// Values of a tag that an owner brought; where all together are fewer than `max`, at the most
+    /// so many.
     fn values_of(&self, tag: &ParsedTag, owner: Option<SeriesOwner>, max: u64) -> u64 {
         let (Some(label), Some(owner)) = (self.known_label(tag), owner) else { return 0 };
         let what = match tag.state {

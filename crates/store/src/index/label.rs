@@ -26,8 +26,9 @@ pub(super) struct LabelValue {
 /// Postings list: series numbers, ascending. Many values have one series only, and need no memory
 /// elsewhere.
 ///
-/// Plain numbers: some 5.4 bytes for each tag of each series, with the slack of growing vectors (a million series).
-/// Differences as varints would take a third, which is less than a sixth of a series, and would cost every selection.
+/// Plain numbers: some 5.4 bytes for each tag of each series, with the slack of growing vectors (a
+/// million series). Differences as varints would take a third, which is less than a sixth of a
+/// series, and would cost every selection.
 #[derive(Debug)]
 pub(super) enum Postings {
     One(u32),
@@ -98,8 +99,8 @@ impl LabelIndex {
         }
     }
 
-    /// Takes series out that were deleted, by their numbers; `text_of` finds a value in the form of a
-    /// series that has it.
+    /// Takes series out that were deleted, by their numbers; `text_of` finds a value in the form of
+    /// a series that has it.
     pub(super) fn delete(&mut self, is_deleted: &[bool], text_of: &dyn Fn(u32) -> KeyText) {
         let mut places = vec![None; self.values.len()];
         let (mut left, mut series) = (Vec::with_capacity(self.values.len()), 0);

@@ -18,8 +18,8 @@ use crate::manifest::Manifest;
 pub(crate) type DeletedKeys = Vec<(SeriesId, Vec<u8>)>;
 
 impl SeriesIndex {
-    /// The series of a store, and those that were deleted, by id. Forms that are damaged are in parts too, and made
-    /// whole out of them; `notes` says so.
+    /// The series of a store, and those that were deleted, by id. Forms that are damaged are in
+    /// parts too, and made whole out of them; `notes` says so.
     pub(crate) fn load(
         storage: &dyn Storage,
         manifest: &Manifest,

@@ -1,9 +1,9 @@
 //! Evaluation of selectors on the index.
 //!
-//! A part of a selector is answered with ascending numbers, or with those that it does not pick: so `not` costs
-//! nothing, and a missing label is all series but those that have it. In an `and`, exact values come first, from the
-//! rarest on; what is left of the candidates is then either met with the numbers of the other parts, or, where there
-//! are few, each is asked by its form.
+//! A part of a selector is answered with ascending numbers, or with those that it does not pick: so
+//! `not` costs nothing, and a missing label is all series but those that have it. In an `and`,
+//! exact values come first, from the rarest on; what is left of the candidates is then either met
+//! with the numbers of the other parts, or, where there are few, each is asked by its form.
 
 #![cfg_attr(
     not(test),

@@ -1,7 +1,7 @@
 //! Canonical keys of all series, with ids and owners.
 //!
-//! A series that was deleted keeps its number and its id, and has an empty form: 22 bytes stay of it until the store
-//! is opened again.
+//! A series that was deleted keeps its number and its id, and has an empty form: 22 bytes stay of
+//! it until the store is opened again.
 
 #![cfg_attr(
     not(test),
@@ -13,7 +13,8 @@ use model::SeriesId;
 use super::series_owner::SeriesOwner;
 use super::table::capacity_bytes;
 
-/// Series of a chunk: forms of 150 KB. What a growing chunk has to spare is little, and large ones need no moving.
+/// Series of a chunk: forms of 150 KB. What a growing chunk has to spare is little, and large ones
+/// need no moving.
 const CHUNK_SERIES: usize = 1 << CHUNK_BITS;
 const CHUNK_BITS: u32 = 10;
 

@@ -1,8 +1,9 @@
 //! Series owners (producers) and their counts against limits.
 //!
-//! A series counts for the producer whose batch brought it first, a value of a label for the producer of the first
-//! series that has it. Series that were stored before producers were remembered, and those whose form was damaged
-//! and taken from a part, count for nobody: only for the store as a whole.
+//! A series counts for the producer whose batch brought it first, a value of a label for the
+//! producer of the first series that has it. Series that were stored before producers were
+//! remembered, and those whose form was damaged and taken from a part, count for nobody: only for
+//! the store as a whole.
 
 #![cfg_attr(
     not(test),
@@ -43,7 +44,8 @@ pub(super) struct OwnerTable {
     /// Series of each, and its producer.
     accounts: Vec<(u32, Option<u64>)>,
     by_producer: HashMap<u64, SeriesOwner>,
-    /// What was counted because the whole of it is beyond what one may have; kept right from then on.
+    /// What was counted because the whole of it is beyond what one may have; kept right from then
+    /// on.
     counts: Mutex<HashMap<(OwnerCount, SeriesOwner), u64>>,
 }
 

@@ -1,7 +1,8 @@
 //! Hash index from hashes to numbers.
 //!
-//! Open addressing with linear probing. A slot holds half of the hash beside the number, so that the table grows
-//! without asking for what was hashed, and looks at it only where that half is equal. Between 9 and 18 bytes an entry.
+//! Open addressing with linear probing. A slot holds half of the hash beside the number, so that
+//! the table grows without asking for what was hashed, and looks at it only where that half is
+//! equal. Between 9 and 18 bytes an entry.
 
 #![cfg_attr(
     not(test),

@@ -1,4 +1,5 @@
-//! The index held against a list of series that is asked one by one, and its memory against the allocator.
+//! The index held against a list of series that is asked one by one, and its memory against the
+//! allocator.
 
 use std::time::{Duration, Instant};
 
@@ -102,14 +103,15 @@ fn limit_errors_name_the_remedy() {
     check(gauge("m", &[("user", "1")]), Ok(0));
     check(gauge("m", &[("user", "2")]), Ok(1));
     check(gauge("m", &[("user", "3")]), Ok(2));
-    let error = "cannot store a new value of label user of metric m: value limit of a label and a producer (3) \
-                 reached; leave the label out if each request, user or session has its own value, or raise \
-                 [store] max_label_values";
+    let error = "cannot store a new value of label user of metric m: value limit of a label and a \
+                 producer (3) reached; leave the label out if each request, user or session has \
+                 its own value, or raise [store] max_label_values";
     check(gauge("m", &[("user", "4")]), Err(error));
     check(gauge("m", &[("user", "3")]), Ok(2));
     check(gauge("m", &[("user", "3"), ("a", "1")]), Ok(3));
-    let error = "cannot store a new series of metric m: series limit of a metric and a producer (4) reached; \
-                 leave out a label with many values, or raise [store] max_metric_series";
+    let error = "cannot store a new series of metric m: series limit of a metric and a producer \
+                 (4) reached; leave out a label with many values, or raise [store] \
+                 max_metric_series";
     check(gauge("m", &[("user", "3"), ("a", "2")]), Err(error));
     check(gauge("n", &[]), Ok(4));
     let error = "cannot store new series o: series limit of its producer (5) reached; \
@@ -155,7 +157,8 @@ fn producer_at_its_limits_blocks_no_other() {
             Ok(producer as u32 + 3),
         );
     }
-    let error = "cannot store new series p: series limit (9) reached; delete series, or raise [store] max_series";
+    let error = "cannot store new series p: series limit (9) reached; delete series, or raise \
+                 [store] max_series";
     check(&mut index, 6, &gauge("p", &[]), Err(error));
     // Nobody's: what was stored before producers were remembered.
     assert_eq!(index.insert(&gauge("p", &[]).canonical_key(), None), Ok(SeriesNumber(9)));
@@ -354,7 +357,8 @@ fn deleted_series_count_towards_no_limit() {
     );
 }
 
-/// Series `n` of a fleet: 20 metrics on 10,000 hosts. With `unique`, two labels have a value for each series.
+/// Series `n` of a fleet: 20 metrics on 10,000 hosts. With `unique`, two labels have a value for
+/// each series.
 fn fleet(n: u32, unique: bool) -> Series {
     let (metric, host) = (n % 20, n / 20 % 10_000);
     let series = Series::new(

@@ -42,7 +42,8 @@ fn series() -> Vec<Series> {
     kinds.map(named).into()
 }
 
-/// A reading of everything at a minute: what grows has a hundred more in each minute, and began anew at times.
+/// A reading of everything at a minute: what grows has a hundred more in each minute, and began
+/// anew at times.
 fn batch(minute: i64, says_since: bool, is_new: bool) -> model::Batch {
     let end = BEGIN + minute * MINUTE;
     let amount = if is_new { minute % 7 } else { 100 * minute };

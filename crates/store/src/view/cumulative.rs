@@ -40,8 +40,8 @@ pub(super) enum UnrolledDay {
 }
 
 impl ReadView {
-    /// What happened in the planned pieces, of one series, in order: histograms, or summaries of numbers. The
-    /// slower way, for what does not simply add up.
+    /// What happened in the planned pieces, of one series, in order: histograms, or summaries of
+    /// numbers. The slower way, for what does not simply add up.
     pub(super) fn deltas_in_pieces(
         &self,
         series: &SeriesQuery,

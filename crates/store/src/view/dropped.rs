@@ -134,7 +134,8 @@ impl ReadView {
                     is_told = true;
                     let series = &series.found.series;
                     let reason = format!(
-                        "rows of {series} finer than rollups were dropped; rollups answer for longer columns"
+                        "rows of {series} finer than rollups were dropped; rollups answer for \
+                         longer columns"
                     );
                     dropped.gaps.push(Gap { start, end, producer: None, lost: None, reason });
                 }
@@ -323,8 +324,8 @@ impl ReadView {
         Ok(self.dropped_gaps(&[series], &plan, &self.rollup_coverage())?.gaps)
     }
 
-    /// Whether a series has rows of a day in parts that are wanted. A part that cannot be read has none: who
-    /// reads its rows says so.
+    /// Whether a series has rows of a day in parts that are wanted. A part that cannot be read has
+    /// none: who reads its rows says so.
     pub(super) fn has_rows(
         &self,
         series: &SeriesQuery,

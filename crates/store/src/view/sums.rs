@@ -24,7 +24,8 @@ use super::placement::{Placement, Plan, column_of, enclosing_range};
 use super::{ChunkVisitor, ReadView, SeriesQuery, may_contain};
 
 impl ReadView {
-    /// Gives each chunk of a series in a part that touches `range`, checked; what is damaged becomes a gap.
+    /// Gives each chunk of a series in a part that touches `range`, checked; what is damaged
+    /// becomes a gap.
     pub(super) fn chunks(
         &self,
         info: &PartInfo,
@@ -77,7 +78,8 @@ impl ReadView {
         Ok(())
     }
 
-    /// All rows of the base that ended within `range`, out of parts that are wanted and out of the heads.
+    /// All rows of the base that ended within `range`, out of parts that are wanted and out of the
+    /// heads.
     pub(super) fn base_rows(
         &self,
         series: &SeriesQuery,

@@ -244,7 +244,8 @@ fn the_first_distribution_of_a_moment_is_found() {
     }
 }
 
-/// A storage of another kind than files holds all that a store writes but its manifest and its journal.
+/// A storage of another kind than files holds all that a store writes but its manifest and its
+/// journal.
 #[test]
 fn a_store_on_another_storage_is_opened_again() {
     let world = StoreFixture::in_memory();

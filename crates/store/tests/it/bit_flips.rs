@@ -1,5 +1,6 @@
-//! Damage: every byte of every file of a small store with a bit turned over, every file cut off, and every file
-//! missing. The store opens, and what it answers is right, or it says that something is missing there.
+//! Damage: every byte of every file of a small store with a bit turned over, every file cut off,
+//! and every file missing. The store opens, and what it answers is right, or it says that something
+//! is missing there.
 
 use std::path::{Path, PathBuf};
 
@@ -59,7 +60,8 @@ fn compare(life: &StoreHarness, truth: &[ExpectedRow], what: &str) -> (usize, us
     (differ, series)
 }
 
-/// Opens a damaged store, and holds it to the truth; `goes_on`: also after more has come and maintenance.
+/// Opens a damaged store, and holds it to the truth; `goes_on`: also after more has come and
+/// maintenance.
 #[track_caller]
 fn check(
     life: &mut StoreHarness,
@@ -145,14 +147,16 @@ fn truncated_or_missing_file_is_reported() {
         let what = format!("{} missing", path.display());
         let differ = check(&mut life, &truth, &what, true).0;
         let is_part = path.extension().is_some_and(|extension| extension == "part");
-        // Of what is kept twice nothing is lost; a base part that is in rollups is not asked for either.
+        // Of what is kept twice nothing is lost; a base part that is in rollups is not asked for
+        // either.
         assert!(differ == 0 || is_part, "{what}");
     }
     println!("{cuts} cuts, {told} showed");
     assert!(told > 20);
 }
 
-/// A crash leaves one copy of the manifest older than the other; the newer one is damaged after the next start.
+/// A crash leaves one copy of the manifest older than the other; the newer one is damaged after the
+/// next start.
 #[test]
 fn older_manifest_copy_is_rewritten_first() {
     let (life, truth) = intact_store();

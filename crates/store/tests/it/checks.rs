@@ -1,5 +1,6 @@
-//! What must hold for any bytes at all: one check per fuzz target, by its name. `fuzz/` includes this file by
-//! path, and `fuzz_regressions` repeats the checks on inputs that once broke something.
+//! What must hold for any bytes at all: one check per fuzz target, by its name. `fuzz/` includes
+//! this file by path, and `fuzz_regressions` repeats the checks on inputs that once broke
+//! something.
 
 use ::model::{
     Batch, BatchWriter, ForwardRequest, ForwardRequestWriter, Sample, Selector, Series, SeriesId,
@@ -16,7 +17,8 @@ pub(crate) const CHECKS: [(&str, Check); 4] = [
     ("store_chunk", store_chunk),
 ];
 
-/// What passes is read to its end, and what is of series that it has the forms of is taken by a writer.
+/// What passes is read to its end, and what is of series that it has the forms of is taken by a
+/// writer.
 fn batch(bytes: &[u8]) {
     let Ok(batch) = Batch::check(bytes.to_owned()) else { return };
     assert_eq!(batch.bytes(), bytes);

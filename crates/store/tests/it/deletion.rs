@@ -25,7 +25,8 @@ fn series(name: &str, n: u64) -> Series {
     series.with_label("zone", zone).validate().unwrap()
 }
 
-/// Stores three days of some series, one row a day, and deletes all but a thousand that were there before.
+/// Stores three days of some series, one row a day, and deletes all but a thousand that were there
+/// before.
 fn check(count: u64) {
     let dir = std::env::temp_dir().join(format!("topdeck-deletion-{:x}", journal::random_id()));
     let disk: Arc<dyn Disk> = Arc::new(OsDisk);

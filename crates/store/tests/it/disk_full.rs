@@ -1,6 +1,6 @@
-//! A disk that refuses: full, or with errors, at every operation of a life in turn. It is said which file and why,
-//! nothing acknowledged is lost or doubled, and when the disk is sound again the same store goes on, unless it
-//! said that it must be opened again.
+//! A disk that refuses: full, or with errors, at every operation of a life in turn. It is said
+//! which file and why, nothing acknowledged is lost or doubled, and when the disk is sound again
+//! the same store goes on, unless it said that it must be opened again.
 
 use sim::{DiskOperation, Fault, FaultKind, NameOrder};
 use store::Error;

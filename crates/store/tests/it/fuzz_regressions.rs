@@ -1,5 +1,5 @@
-//! Inputs that once broke something, the seeds that fuzzing begins with, and a short run of the fuzz targets'
-//! checks on arbitrary bytes.
+//! Inputs that once broke something, the seeds that fuzzing begins with, and a short run of the
+//! fuzz targets' checks on arbitrary bytes.
 
 use std::fs;
 use std::path::{Path, PathBuf};

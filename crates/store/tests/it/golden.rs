@@ -1,6 +1,6 @@
-//! Stores of every version that was ever written are read. The snapshots under `testdata/store/` were made by
-//! `write_golden`, once: to make those of the present version anew is right only before that version has been in
-//! anybody's hands.
+//! Stores of every version that was ever written are read. The snapshots under `testdata/store/`
+//! were made by `write_golden`, once: to make those of the present version anew is right only
+//! before that version has been in anybody's hands.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -18,9 +18,11 @@ use crate::fixture::{
     StoreFixture, columns, histogram, identity, ingest, latency, sample, settings,
 };
 
-/// The day that is over; the next has an hour, and is rolled up with it, as what grows begins in the one before.
+/// The day that is over; the next has an hour, and is rolled up with it, as what grows begins in
+/// the one before.
 const START: i64 = 19_700 * DAY;
-/// Samples of a host at the day's beginning that come so often that the day has rollups of a minute.
+/// Samples of a host at the day's beginning that come so often that the day has rollups of a
+/// minute.
 const QUICK: i64 = 20;
 const QUICK_STEP: i64 = 30 * SECOND;
 /// Samples of the day, and one of the next.

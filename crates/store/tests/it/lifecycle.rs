@@ -1,7 +1,8 @@
-//! The scripted life of a store, and what it has to answer at any moment of it: what the fault tests are made of.
+//! The scripted life of a store, and what it has to answer at any moment of it: what the fault
+//! tests are made of.
 //!
-//! A batch has a number, which is its sequence and says what is in it, so that from an answer one can tell which
-//! batches are counted, and how often. Each step can be done again after a crash.
+//! A batch has a number, which is its sequence and says what is in it, so that from an answer one
+//! can tell which batches are counted, and how often. Each step can be done again after a crash.
 
 use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -41,8 +42,8 @@ pub(crate) enum LifecycleStep {
     Reopen,
 }
 
-/// Four days: sealed by hand and by maintenance, rolled up, rolled up anew for what came late, put together,
-/// deleted from, and dropped after a day.
+/// Four days: sealed by hand and by maintenance, rolled up, rolled up anew for what came late, put
+/// together, deleted from, and dropped after a day.
 pub(crate) fn script() -> Vec<LifecycleStep> {
     use LifecycleStep::*;
     let disk = |number| Ingest(number, Level::Disk);
@@ -207,8 +208,8 @@ pub(crate) struct StoreHarness {
     process: Option<(DyingDisk, Option<Store>)>,
     /// Whatever happens, these are there.
     durable: BTreeSet<u64>,
-    /// Sent since, in this order: a power cut may take the last of them. A batch that was not acknowledged
-    /// can only be the last.
+    /// Sent since, in this order: a power cut may take the last of them. A batch that was not
+    /// acknowledged can only be the last.
     unsynced: Vec<u64>,
     /// The last of `loose` was not acknowledged.
     pub(crate) is_unknown: bool,
@@ -366,8 +367,9 @@ impl StoreHarness {
         self.log.push("the power went".to_owned());
     }
 
-    /// Whether the store answers with exactly what was acknowledged. After a power cut, or if it is not known
-    /// whether the last batch was taken, the loose batches may be there up to any of them.
+    /// Whether the store answers with exactly what was acknowledged. After a power cut, or if it is
+    /// not known whether the last batch was taken, the loose batches may be there up to any of
+    /// them.
     #[track_caller]
     pub(crate) fn check(&self, is_any_loose: bool) {
         let most = self.unsynced.len();

@@ -1,7 +1,8 @@
-//! What series cost in memory: of those that have rows in the head, and of those that are only known.
+//! What series cost in memory: of those that have rows in the head, and of those that are only
+//! known.
 //!
-//! Bytes that the allocator gave to the one thread that does all of it, at the most; the journal's buffer is mapped
-//! and not among them, nor is what the allocator adds.
+//! Bytes that the allocator gave to the one thread that does all of it, at the most; the journal's
+//! buffer is mapped and not among them, nor is what the allocator adds.
 
 use std::sync::Arc;
 
@@ -77,7 +78,8 @@ fn check_active(series: u64, minutes: i64, bytes_per_series_max: u64) {
     });
     let per_series = measured.bytes_max / series;
     println!(
-        "{series} active series of {buckets} buckets: {per_series} B each with all else, {} B by the head's account, {seals} seals",
+        "{series} active series of {buckets} buckets: {per_series} B each with all else, {} B by \
+         the head's account, {seals} seals",
         head / series
     );
     assert!(seals > 0 && (120..140).contains(&buckets));

@@ -1,7 +1,9 @@
-//! A storage in memory, by the traits that a storage of another crate has: stores of tests run on it.
+//! A storage in memory, by the traits that a storage of another crate has: stores of tests run on
+//! it.
 //!
-//! It lives as long as somebody holds it: a store can be closed and opened again over it. Manifest, journal and
-//! quarantine of such a store are on a disk like those of any other. Tests of crate `query` use this file too.
+//! It lives as long as somebody holds it: a store can be closed and opened again over it. Manifest,
+//! journal and quarantine of such a store are on a disk like those of any other. Tests of crate
+//! `query` use this file too.
 
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -170,7 +170,8 @@ fn distribution_on_the_hour_belongs_to_the_next_hour() {
     check("base rows dropped");
 }
 
-/// Its row in rollups is as short as a moment: who asks for rows has to be told that they were dropped.
+/// Its row in rollups is as short as a moment: who asks for rows has to be told that they were
+/// dropped.
 #[test]
 fn lone_point_distribution_survives_base_drop() {
     let world = StoreFixture::new();
@@ -296,7 +297,8 @@ fn rows_of_their_own_cost_at_most_half_of_a_store_more() {
         {
             let ratio = bytes as f64 / bytes_before as f64;
             println!(
-                "| {temporality:?} | {resolution} | {rows_before} | {rows} | {bytes_before} | {bytes} | {ratio:.2} |"
+                "| {temporality:?} | {resolution} | {rows_before} | {rows} | {bytes_before} | \
+                 {bytes} | {ratio:.2} |"
             );
             totals = (totals.0 + bytes_before, totals.1 + bytes);
             let most = match temporality {

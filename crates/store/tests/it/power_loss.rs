@@ -1,5 +1,5 @@
-//! The power goes, or the process is killed, in the middle of every operation that changes anything, and again
-//! during the opening that follows.
+//! The power goes, or the process is killed, in the middle of every operation that changes
+//! anything, and again during the opening that follows.
 
 use std::cell::Cell;
 use std::ops::Range;
@@ -45,8 +45,8 @@ fn recover(life: &mut StoreHarness, how: CrashKind, second: u64) {
     life.recover(how == CrashKind::Power);
 }
 
-/// Crashes in each operation of one step, beginning with a fork of `life`, or in every so many of them; the step is
-/// then done again, and now and then the rest of the life too.
+/// Crashes in each operation of one step, beginning with a fork of `life`, or in every so many of
+/// them; the step is then done again, and now and then the rest of the life too.
 fn crash_in(
     life: &StoreHarness,
     steps: &[LifecycleStep],

@@ -1,6 +1,6 @@
-//! `kill -9` at random moments of a process that takes batches in, seals, rolls up and drops on the real disk, with
-//! a clock that runs a day in 48 batches. Whoever opens the store then finds each acknowledged batch once, and the
-//! one that was under way once or not at all.
+//! `kill -9` at random moments of a process that takes batches in, seals, rolls up and drops on the
+//! real disk, with a clock that runs a day in 48 batches. Whoever opens the store then finds each
+//! acknowledged batch once, and the one that was under way once or not at all.
 
 use std::path::Path;
 use std::sync::Arc;

@@ -59,9 +59,15 @@ pub(super) fn report_text(
         text.push('\n');
     }
     match (explanation.labels.is_empty(), names.is_empty()) {
-        (true, _) => text.push_str("\nAll series share the same labels: there is nothing to tell inside from outside by.\n"),
+        (true, _) => text.push_str(
+            "\nAll series share the same labels: there is nothing to tell \
+                                    inside from outside by.\n",
+        ),
         (false, false) => {
-            text.push_str(&format!("\nInside is like outside (below {BITS_MIN} bits) in: {names}\n"));
+            text.push_str(&format!(
+                "\nInside is like outside (below {BITS_MIN} bits) in: \
+                                    {names}\n"
+            ));
         }
         (false, true) => {}
     }

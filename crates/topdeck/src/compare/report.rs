@@ -1,4 +1,5 @@
-//! A comparison as text: both sides, quantile by quantile, how far apart, and what chance says about it.
+//! A comparison as text: both sides, quantile by quantile, how far apart, and what chance says
+//! about it.
 
 use hist::Bracket;
 use query::compare::{Comparison, ComparisonSide, PermutationTest, Selection};
@@ -178,32 +179,36 @@ fn significance_text(
 ) -> (String, String) {
     let intervals = [sides[0].intervals, sides[1].intervals];
     let Some(PermutationTest { value, splits }) = chance else {
-        let about = "a side has one interval only, and one alone says nothing about how much intervals \
-                     differ by themselves: compare a longer time";
+        let about = "a side has one interval only, and one alone says nothing about how much \
+                     intervals differ by themselves: compare a longer time";
         return ("unknown".to_owned(), about.to_owned());
     };
     let n = plural((value * f64::from(splits)).round() as u64, "split", "splits");
     let of = value_formatter::count(u64::from(splits));
     let mut about = format!(
-        "of {of} random splits of all {} intervals, {n}, this one among them, lie at least as far apart. ",
+        "of {of} random splits of all {} intervals, {n}, this one among them, lie at least as far \
+         apart. ",
         intervals[0] + intervals[1]
     );
     about.push_str(match value {
         value if value <= SIGNIFICANT_P => {
-            "So much is hardly chance: something differs between the sides besides the luck of the draw"
+            "So much is hardly chance: something differs between the sides besides the luck of \
+             the draw"
         }
         value if value <= WEAK_P => {
-            "So much is unusual for chance, but of twenty comparisons of what is alike one looks like this"
+            "So much is unusual for chance, but of twenty comparisons of what is alike one looks \
+             like this"
         }
         _ => {
-            "So much is what chance does: intervals of one kind differ as much among each other, and \
-             that A and B differ is not shown"
+            "So much is what chance does: intervals of one kind differ as much among each other, \
+             and that A and B differ is not shown"
         }
     });
     let least = min_p_value(intervals);
     if least > WEAK_P {
         about.push_str(
-            "; with so few intervals no difference could be told from chance: compare a longer time",
+            "; with so few intervals no difference could be told from chance: compare a longer \
+             time",
         );
     }
     (format_p_value(value), about)

@@ -13,9 +13,9 @@ use crate::command::{print_message, print_stdout};
 
 /// Show what reading the time costs on this machine, and how far it is off
 ///
-/// Measures the system's clocks and topdeck's own for some seconds. The cost is that of the cheapest of many rounds.
-/// How far a clock is off is the greatest difference from CLOCK_MONOTONIC in a thousand comparisons, and for topdeck's
-/// the bound that it gives itself.
+/// Measures the system's clocks and topdeck's own for some seconds. The cost is that of the
+/// cheapest of many rounds. How far a clock is off is the greatest difference from CLOCK_MONOTONIC
+/// in a thousand comparisons, and for topdeck's the bound that it gives itself.
 #[derive(clap::Args)]
 #[command(after_long_help = AFTER)]
 pub(crate) struct Options {
@@ -126,7 +126,8 @@ fn cost_ns(read: impl Fn() -> u64) -> f64 {
     (0..ROUNDS).map(round).fold(f64::INFINITY, f64::min)
 }
 
-/// The greatest difference from the system's clock. What lies between its readings before and after is no difference.
+/// The greatest difference from the system's clock. What lies between its readings before and after
+/// is no difference.
 fn max_error_ns(read: impl Fn() -> u64) -> u64 {
     let comparison = |_| {
         let attempt = |_| {
@@ -164,7 +165,8 @@ fn summary(status: &clock::ClockStatus) -> String {
         false => "The system's clock is steered by nobody: the time of day may drift off.",
     };
     format!(
-        "{from}\n{} comparisons with the system, {} that took too long to count, {} in which the clock was off by more than it said.\n{steered}",
+        "{from}\n{} comparisons with the system, {} that took too long to count, {} in which the \
+         clock was off by more than it said.\n{steered}",
         status.comparisons, status.rejected_comparisons, status.discontinuities
     )
 }

@@ -1,9 +1,10 @@
 //! `topdeck doctor interference`: observer effect of monitoring tools.
 //!
-//! An operation is done again and again on one processor, alone and beside a reader that is a process of its own on the
-//! others. Each run ends with its time or its count. The first run and the last are beside nothing: what lies between
-//! the two is noise. A reader ends when this process does. Nobody writes a file, but that this process shows metrics in shared
-//! memory, as others do, for readers to read.
+//! An operation is done again and again on one processor, alone and beside a reader that is a
+//! process of its own on the others. Each run ends with its time or its count. The first run and
+//! the last are beside nothing: what lies between the two is noise. A reader ends when this process
+//! does. Nobody writes a file, but that this process shows metrics in shared memory, as others do,
+//! for readers to read.
 
 mod analysis;
 mod cpus;
@@ -36,9 +37,10 @@ use record_experiment::ExampleMetrics;
 
 /// Measure the observer effect of monitoring tools on this machine
 ///
-/// Opens and closes Unix sockets, starts programs, maps memory, and records into shared memory, some thousand times each: alone,
-/// while others look on as `netstat`, `ps` and tools for memory do, and while topdeck's own readers do. Prints how long the operations took,
-/// by powers of ten, and what can be said of each reader.
+/// Opens and closes Unix sockets, starts programs, maps memory, and records into shared memory,
+/// some thousand times each: alone, while others look on as `netstat`, `ps` and tools for memory
+/// do, and while topdeck's own readers do. Prints how long the operations took, by powers of ten,
+/// and what can be said of each reader.
 #[derive(clap::Args)]
 #[command(after_long_help = AFTER)]
 pub(crate) struct Options {
@@ -54,7 +56,8 @@ pub(crate) struct Options {
     #[arg(long, value_name = "N", default_value_t = socket_experiment::MOST, value_parser = clap::value_parser!(u64).range(1..=socket_experiment::MOST))]
     sockets: u64,
 
-    /// How much memory the process has while it maps some more: a quarter of what is available at the most
+    /// How much memory the process has while it maps some more: a quarter of what is available at
+    /// the most
     #[arg(long, value_name = "SIZE", default_value = "512MiB", value_parser = parse::size)]
     memory: u64,
 
@@ -62,7 +65,8 @@ pub(crate) struct Options {
     #[arg(long, value_name = "EXPERIMENT", value_enum)]
     experiment: Option<Experiment>,
 
-    /// Run as the observer of this name until standard input ends: what this program starts itself for
+    /// Run as the observer of this name until standard input ends: what this program starts itself
+    /// for
     #[arg(long, value_name = "READER", hide = true)]
     observer: Option<String>,
 

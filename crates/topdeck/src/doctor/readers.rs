@@ -1,7 +1,8 @@
 //! `topdeck doctor readers`: cost of several readers of the process table.
 //!
-//! topdeck reads the process table once and publishes it in memory; each viewer copies it from there. With `ps` each viewer reads
-//! all of `/proc`. Processor time is that of the programs and of the kernel on their behalf.
+//! topdeck reads the process table once and publishes it in memory; each viewer copies it from
+//! there. With `ps` each viewer reads all of `/proc`. Processor time is that of the programs and of
+//! the kernel on their behalf.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
@@ -16,8 +17,8 @@ use crate::command::{print_message, print_stdout};
 
 /// Measure the cost of several readers of the process table, with topdeck and with ps
 ///
-/// Reads the process table and publishes it, has each reader read what was published, and starts ps once per
-/// reader. Prints the processor time of both.
+/// Reads the process table and publishes it, has each reader read what was published, and starts ps
+/// once per reader. Prints the processor time of both.
 #[derive(clap::Args)]
 #[command(after_long_help = AFTER)]
 pub(crate) struct Options {
@@ -60,7 +61,8 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     let samples = u64::from(options.readers) * u64::from(options.samples);
     let readers = options.readers;
     let mut lines = format!(
-        "{count} processes, {readers} readers, {} samples each; processor time of all, user and system\n\n",
+        "{count} processes, {readers} readers, {} samples each; processor time of all, user and \
+         system\n\n",
         options.samples
     );
     lines += &format!("  topdeck, one reads and {readers} copy   {}\n", cost_text(ours, samples));
@@ -148,7 +150,8 @@ fn measure_ps(options: &Options) -> Result<Duration> {
     Ok(children_cpu_time()?.saturating_sub(before))
 }
 
-/// Processor time of children that ended, to a hundredth of a second: fields 16 and 17 of /proc/self/stat.
+/// Processor time of children that ended, to a hundredth of a second: fields 16 and 17 of
+/// /proc/self/stat.
 fn children_cpu_time() -> Result<Duration> {
     let stat = std::fs::read_to_string("/proc/self/stat").context("reading /proc/self/stat")?;
     let after_name = stat.rsplit_once(')').context("/proc/self/stat has no name")?.1;

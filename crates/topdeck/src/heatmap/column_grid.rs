@@ -1,7 +1,9 @@
-//! Columns for a picture: as many as there is room for, as long as people count, and in step with the rows.
+//! Columns for a picture: as many as there is room for, as long as people count, and in step with
+//! the rows.
 //!
-//! Rows belong to the column that they end in. Columns that are not a whole number of rows long would hold now
-//! more of them, now fewer, and the picture would show stripes that are not in the data.
+//! Rows belong to the column that they end in. Columns that are not a whole number of rows long
+//! would hold now more of them, now fewer, and the picture would show stripes that are not in the
+//! data.
 
 use std::ops::Range;
 
@@ -72,7 +74,8 @@ pub(crate) struct RowPeriod {
 }
 
 impl RowPeriod {
-    /// Of rows by their begin and end, in the order of their ends. `None` of one row that has no length.
+    /// Of rows by their begin and end, in the order of their ends. `None` of one row that has no
+    /// length.
     pub(crate) fn detect(rows: &[(i64, i64)]) -> Option<RowPeriod> {
         let (first, last) = (rows.first()?, rows.last()?);
         let mut lengths: Vec<i64> = rows.iter().map(|(start, end)| end - start).collect();
@@ -155,7 +158,8 @@ impl ColumnGrid {
     }
 }
 
-/// The least round length from `least` that is a whole number of `of`; `None` if that is far too long.
+/// The least round length from `least` that is a whole number of `of`; `None` if that is far too
+/// long.
 fn round_step(least: i64, of: i64) -> Option<i64> {
     let days = |least: i64| (least as u64).div_ceil(DAY as u64) as i64 * DAY;
     let wanted = least.max(of);

@@ -1,4 +1,5 @@
-//! Joining a process or a cgroup: what stops them then stops this process, too. What could not be joined is told.
+//! Joining a process or a cgroup: what stops them then stops this process, too. What could not be
+//! joined is told.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -30,7 +31,8 @@ impl JoinedScope {
         }
     }
 
-    /// Its processors, its nice value, its cgroup. Scheduling in real time cannot be joined, and is told.
+    /// Its processors, its nice value, its cgroup. Scheduling in real time cannot be joined, and is
+    /// told.
     pub(super) fn process(pid: Pid) -> Result<JoinedScope> {
         let of = |file: &str| format!("/proc/{pid}/{file}");
         let stat = fs::read_to_string(of("stat")).with_context(|| format!("process {pid}"))?;
@@ -85,7 +87,8 @@ impl JoinedScope {
         }
         if folders.is_empty() {
             bail!(
-                "{path} is no cgroup: there is no cgroup.procs in it; name a folder below /sys/fs/cgroup"
+                "{path} is no cgroup: there is no cgroup.procs in it; name a folder below \
+                 /sys/fs/cgroup"
             )
         }
         let mut all = JoinedScope { scope: format!("cgroup {path}"), ..JoinedScope::empty() };
@@ -99,7 +102,8 @@ impl JoinedScope {
     }
 }
 
-/// Whether a hierarchy with these controllers stops processes: that of version 2, and of version 1 some.
+/// Whether a hierarchy with these controllers stops processes: that of version 2, and of version 1
+/// some.
 fn is_freezer<'a>(mut controllers: impl Iterator<Item = &'a str>) -> bool {
     controllers.any(|one| ["", "cpu", "cpuset", "freezer"].contains(&one))
 }
@@ -108,7 +112,8 @@ fn enter_cgroup(folder: &Path) -> Result<(), std::io::Error> {
     fs::write(folder.join("cgroup.procs"), std::process::id().to_string())
 }
 
-/// The program's name, and its scheduling policy if that is in real time or idle (proc_pid_stat(5), fields 2 and 41).
+/// The program's name, and its scheduling policy if that is in real time or idle (proc_pid_stat(5),
+/// fields 2 and 41).
 fn name_and_policy(stat: &str) -> (&str, Option<&'static str>) {
     let (before, after) = stat.rsplit_once(')').unwrap_or((stat, ""));
     let name = before.split_once('(').map_or(before, |(_, name)| name);
@@ -139,7 +144,8 @@ fn cgroup_mounts(mountinfo: &str) -> Vec<(String, PathBuf)> {
     mountinfo.lines().filter_map(mount).collect()
 }
 
-/// The folders of `/proc/PID/cgroup`, each with its path as it stands there. Only what stops processes.
+/// The folders of `/proc/PID/cgroup`, each with its path as it stands there. Only what stops
+/// processes.
 fn cgroup_folders(cgroup: &str, mountinfo: &str) -> Vec<(String, PathBuf)> {
     let mounts = cgroup_mounts(mountinfo);
     let folder = |line: &str| {
@@ -194,10 +200,10 @@ mod tests {
 
     #[test]
     fn cgroup_v1_and_v2_are_found() {
-        let mounts = "30 23 0:26 / /sys/fs/cgroup/cpu,cpuacct rw,nosuid - cgroup cgroup rw,cpu,cpuacct\n\
-                      31 23 0:27 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n\
-                      32 23 0:28 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw,nsdelegate\n\
-                      33 23 0:29 / /proc rw - proc proc rw\n";
+        let mounts = "30 23 0:26 / /sys/fs/cgroup/cpu,cpuacct rw,nosuid - cgroup cgroup \
+                      rw,cpu,cpuacct\n31 23 0:27 / /sys/fs/cgroup/memory rw - cgroup cgroup \
+                      rw,memory\n32 23 0:28 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 \
+                      rw,nsdelegate\n33 23 0:29 / /proc rw - proc proc rw\n";
         let of = "5:memory:/m\n4:cpu,cpuacct:/a/b\n0::/x.slice\n";
         let folder = |path: &str| PathBuf::from("/sys/fs/cgroup").join(path);
         let expected = [

@@ -214,7 +214,11 @@ fn distance_lines(pair: &GroupPair<'_>, terminal: &Terminal) -> Result<Vec<Strin
         lines.push(terminal.paint(TextStyle::Faint, &format!("    {about}")));
     }
     if apart.flattened {
-        lines.push("  One side is of several grids: distances are within 0.05 % of the values beyond that.".into());
+        lines.push(
+            "  One side is of several grids: distances are within 0.05 % of the values \
+                    beyond that."
+                .into(),
+        );
     }
     Ok(lines)
 }

@@ -8,7 +8,8 @@ use hist::Histogram;
 
 use render::merged_distribution::MergedDistribution;
 
-/// Histograms are kept apart by when they begin, to the nanosecond, until it is known how long columns are.
+/// Histograms are kept apart by when they begin, to the nanosecond, until it is known how long
+/// columns are.
 pub(crate) const ROW_NS: i64 = 1;
 /// A day of intervals of a second, and some more. Each is kept until all are read.
 pub(crate) const ROWS_MAX: usize = 100_000;

@@ -1,7 +1,7 @@
 //! `--heatmap`: histograms of a group as columns of time.
 //!
-//! A column is as long as a whole number of the input's own intervals, and begins with the first of them, so
-//! that none is cut. A histogram is counted whole in the column that holds its middle.
+//! A column is as long as a whole number of the input's own intervals, and begins with the first of
+//! them, so that none is cut. A histogram is counted whole in the column that holds its middle.
 
 use anyhow::{Result, bail};
 
@@ -195,8 +195,8 @@ mod tests {
     use collect::{DecodedSample, DecodedValue, SampleTemporality};
     use hist::Histogram;
 
-    /// Columns of histograms that begin and end at these tenths of a second and hold one value each: counts, and
-    /// `?` where something is missing.
+    /// Columns of histograms that begin and end at these tenths of a second and hold one value
+    /// each: counts, and `?` where something is missing.
     #[track_caller]
     fn check(stretches: &[(i64, Option<i64>)], columns_max: usize, expected: &str) {
         let unit = None;

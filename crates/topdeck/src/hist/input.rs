@@ -225,7 +225,8 @@ impl SampleSink for GroupingSink<'_> {
 
     fn sample(&mut self, reading: DecodedSample) {
         match &reading.value {
-            // A page of Prometheus is read once; in a file of many readings each holds those before it.
+            // A page of Prometheus is read once; in a file of many readings each holds those before
+            // it.
             DecodedValue::Histogram(_)
                 if reading.temporality == SampleTemporality::Cumulative && !self.is_exposition =>
             {

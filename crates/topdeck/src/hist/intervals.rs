@@ -70,7 +70,8 @@ pub(crate) fn lines(
     if past > 0 {
         let (past, total) = (value_formatter::count(past), value_formatter::count(total));
         lines.push(format!(
-            "  {past} of {total} histograms end after the row they begin in; they are counted there whole."
+            "  {past} of {total} histograms end after the row they begin in; they are counted \
+             there whole."
         ));
     }
     if group.untimed > 0 {

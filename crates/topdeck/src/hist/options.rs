@@ -17,8 +17,8 @@ use crate::hist::process_metrics::ProcessMetrics;
 ///
 /// Several files are one distribution, unless --by keeps them apart.
 ///
-/// Instead of files: a process that shows metrics in shared memory (its id, its program's name, or the path of its .tdk file),
-/// and the names of its histograms, in which * stands for anything.
+/// Instead of files: a process that shows metrics in shared memory (its id, its program's name, or
+/// the path of its .tdk file), and the names of its histograms, in which * stands for anything.
 #[derive(Clone, clap::Args)]
 #[command(after_long_help = AFTER)]
 pub(crate) struct Options {
@@ -32,8 +32,8 @@ pub(crate) struct Options {
 
     /// Unit of the values, where the format does not say: ns, us, ms, s, min, h, d or B
     ///
-    /// Plain numbers have none of their own. Times are shown in the unit that fits; the values of an
-    /// .hlog are nanoseconds, and a Prometheus metric says its unit.
+    /// Plain numbers have none of their own. Times are shown in the unit that fits; the values of
+    /// an .hlog are nanoseconds, and a Prometheus metric says its unit.
     #[arg(long, value_parser = parse_unit)]
     pub(crate) unit: Option<Unit>,
 
@@ -68,8 +68,8 @@ pub(crate) struct Options {
 
     /// A picture over time: one column for each stretch of time, one row for each stretch of values
     ///
-    /// The input must have time stamps. Empty and unknown look different: where no histogram covers a
-    /// time, the column is hatched. With --svg, the picture goes into the file, too.
+    /// The input must have time stamps. Empty and unknown look different: where no histogram covers
+    /// a time, the column is hatched. With --svg, the picture goes into the file, too.
     #[arg(long, conflicts_with_all = ["collection_interval", "compare", "json"])]
     pub(crate) heatmap: bool,
 

@@ -20,7 +20,8 @@ pub(crate) struct ProcessMetrics {
     metrics: Vec<String>,
 }
 
-/// The options as they are meant, if the first argument is no file but a process. A file always is a file, but that of a process.
+/// The options as they are meant, if the first argument is no file but a process. A file always is
+/// a file, but that of a process.
 pub(crate) fn resolve_process(options: &Options) -> Result<Option<Options>> {
     let [first, metrics @ ..] = &options.files[..] else { return Ok(None) };
     let Some(text) = first.to_str() else { return Ok(None) };
@@ -30,7 +31,8 @@ pub(crate) fn resolve_process(options: &Options) -> Result<Option<Options>> {
         Err(_) => false,
     };
     if !is_process {
-        // Neither a file nor a process: what is written like no path was meant as one of both, and both are told.
+        // Neither a file nor a process: what is written like no path was meant as one of both, and
+        // both are told.
         let is_name = text != "-" && !text.contains(['/', '.']);
         if is_name
             && !options.files.iter().any(|file| file.exists())

@@ -1,4 +1,5 @@
-//! The report as text: counts first, then limits, quantiles, the table by powers of ten, the pictures.
+//! The report as text: counts first, then limits, quantiles, the table by powers of ten, the
+//! pictures.
 
 use anyhow::Result;
 use hist::Bracket;
@@ -147,8 +148,8 @@ fn statistics(
     rows.extend(row("max".into(), whole.max()));
 
     let names = rows.iter().map(|row| row.0.len()).max().unwrap_or(0);
-    // Numbers end at one column and units begin at the next, so that points of equal units stand below
-    // each other.
+    // Numbers end at one column and units begin at the next, so that points of equal units stand
+    // below each other.
     let number_and_unit = |text: &str| match text.rsplit_once(' ') {
         Some((number, unit)) => (number.to_owned(), unit.to_owned()),
         None => (text.to_owned(), String::new()),

@@ -7,7 +7,8 @@ use render::threshold_count::ThresholdCount;
 use crate::hist::group::DistributionGroup;
 use crate::hist::options::Options;
 
-/// The limits in the unit that plain numbers are recorded in; those that mean something else are left out.
+/// The limits in the unit that plain numbers are recorded in; those that mean something else are
+/// left out.
 pub(crate) fn thresholds(options: &Options, unit: Option<&Unit>) -> Vec<f64> {
     options.above.iter().filter_map(|written| threshold(options, written, unit)).collect()
 }
@@ -36,7 +37,8 @@ pub(crate) fn count_all(
                 Some(unit) => {
                     let metric = &group.key.metric;
                     bail!(
-                        "--above {written}: the values of {metric} are in {unit}; choose with --metric"
+                        "--above {written}: the values of {metric} are in {unit}; choose with \
+                         --metric"
                     )
                 }
                 None => bail!("--above {written}: the values have no unit; name it with --unit"),

@@ -1,7 +1,8 @@
 //! The second reading of a file: into the store, in batches with an identity.
 //!
-//! A batch is cut where the readings in it are many or large enough, which depends on the file alone. So the
-//! batches of the same contents are the same, and the store knows those that it has by number and sequence.
+//! A batch is cut where the readings in it are many or large enough, which depends on the file
+//! alone. So the batches of the same contents are the same, and the store knows those that it has
+//! by number and sequence.
 
 use std::collections::{HashMap, HashSet};
 use std::io::{self, Read};
@@ -21,10 +22,11 @@ use crate::import::mapping::ImportDefaults;
 use crate::import::scan::ScanSummary;
 use crate::journal::progress_line::ProgressLine;
 
-/// Bytes in a batch, roughly: a quarter of what a record of a journal may have, and enough that waiting for the
-/// disk at the end of each costs little.
+/// Bytes in a batch, roughly: a quarter of what a record of a journal may have, and enough that
+/// waiting for the disk at the end of each costs little.
 const BATCH_BYTES: usize = 1 << 20;
-/// How batches are cut. Another way of cutting is another number: it would not know what this way left.
+/// How batches are cut. Another way of cutting is another number: it would not know what this way
+/// left.
 const BATCH_FORMAT: u64 = 1;
 /// Rows in memory take about this much at the most before they are sealed.
 const HEAD_BYTES_MAX: u64 = 128 << 20;
@@ -38,7 +40,8 @@ pub(crate) struct ImportSummary {
     pub(crate) duplicates: u64,
     pub(crate) series: u64,
     pub(crate) histograms: u64,
-    /// In the histograms. A cumulative histogram counts with what its source had counted since its start.
+    /// In the histograms. A cumulative histogram counts with what its source had counted since its
+    /// start.
     pub(crate) values: u64,
     pub(crate) numbers: u64,
     pub(crate) texts: u64,

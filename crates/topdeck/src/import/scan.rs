@@ -80,15 +80,16 @@ pub(crate) fn scan_source(
         u64::from_le_bytes(*hash.as_bytes().first_chunk().expect("BUG: a hash has 32 bytes"));
     match looked.unmapped {
         Some(ImportUnmapped::NoName) => bail!(
-            "{name}: does not say what was measured; name it with --metric, such as --metric latency"
+            "{name}: does not say what was measured; name it with --metric, such as --metric \
+             latency"
         ),
         Some(ImportUnmapped::NoTime) => bail!(
-            "{name}: has no times; say when it was with --start, such as --start 2026-11-09T12:00:00Z \
-             or --start now"
+            "{name}: has no times; say when it was with --start, such as --start \
+             2026-11-09T12:00:00Z or --start now"
         ),
         Some(ImportUnmapped::RelativeTime) => bail!(
-            "{name}: its times count from the log's own beginning; say when that was with --start, such as \
-             --start 2026-11-09T12:00:00Z"
+            "{name}: its times count from the log's own beginning; say when that was with \
+             --start, such as --start 2026-11-09T12:00:00Z"
         ),
         Some(ImportUnmapped::Invalid(_)) | None => Ok(looked),
     }

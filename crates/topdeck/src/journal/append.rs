@@ -1,8 +1,9 @@
 //! `topdeck journal append`: lines or files become records, acknowledged at a level.
 //!
-//! What one read gives is appended before the next read, so that a slow pipe's records are never held back
-//! and a fast one's share a sync. With an identity each record is a batch of its own: its sequence is then
-//! its number in the input, however the input came, which is what a repeat is recognised by.
+//! What one read gives is appended before the next read, so that a slow pipe's records are never
+//! held back and a fast one's share a sync. With an identity each record is a batch of its own: its
+//! sequence is then its number in the input, however the input came, which is what a repeat is
+//! recognised by.
 
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -55,8 +56,8 @@ pub(crate) struct Options {
 
     /// Give records an identity, so that repeats are recognised: the producer's number
     ///
-    /// The same input appended again with the same producer, epoch and first sequence adds only what
-    /// is not in the journal yet.
+    /// The same input appended again with the same producer, epoch and first sequence adds only
+    /// what is not in the journal yet.
     #[arg(long, value_name = "NUMBER", requires = "epoch")]
     producer: Option<u64>,
 
@@ -113,7 +114,8 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     }
     if short {
         print_message(format_args!(
-            "{}: {} was asked for and not reached in time; the records are kept and may reach it later",
+            "{}: {} was asked for and not reached in time; the records are kept and may reach it \
+             later",
             options.dir.display(),
             options.durability
         ));

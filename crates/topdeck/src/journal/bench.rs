@@ -1,7 +1,8 @@
 //! `topdeck journal bench`: what a journal does on this machine, in this folder.
 //!
-//! The records look like lines of an access log, each different, made before the clock starts. CPU is that
-//! of all threads of this process, in user and kernel mode, the writing of segments included.
+//! The records look like lines of an access log, each different, made before the clock starts. CPU
+//! is that of all threads of this process, in user and kernel mode, the writing of segments
+//! included.
 
 use std::fs::{self, File};
 use std::io::{self, Read as _, Seek as _, SeekFrom};
@@ -31,8 +32,8 @@ use render::value_formatter;
 
 /// Measure a journal on this machine
 ///
-/// Makes a journal in a new folder, appends records one by one, says how fast that went, what it cost
-/// and how much disk it took, and removes the folder.
+/// Makes a journal in a new folder, appends records one by one, says how fast that went, what it
+/// cost and how much disk it took, and removes the folder.
 #[derive(clap::Args)]
 #[command(after_long_help = AFTER)]
 pub(crate) struct Options {

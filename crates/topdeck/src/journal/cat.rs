@@ -53,7 +53,8 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
         StartPosition::End => end,
         StartPosition::At(position) if position <= end => position,
         StartPosition::At(position) => bail!(
-            "{}: --to {position} is beyond the end, {end}; `topdeck journal tail --follow` waits for more",
+            "{}: --to {position} is beyond the end, {end}; `topdeck journal tail --follow` waits \
+             for more",
             record_output::display_name(&options.output.dir)
         ),
     };

@@ -44,8 +44,8 @@ Exit status:
 
 /// Repair a journal: keep valid records, quarantine damaged bytes, report lost positions
 ///
-/// The journal must not be in use. What is cut out goes to the folder quarantine inside the journal's,
-/// and is never thrown away.
+/// The journal must not be in use. What is cut out goes to the folder quarantine inside the
+/// journal's, and is never thrown away.
 #[derive(clap::Args)]
 #[command(after_long_help = REPAIR_AFTER)]
 pub(crate) struct JournalRepairOptions {
@@ -99,8 +99,8 @@ fn verify_text(dir: &Path, report: &CheckReport) -> String {
     if !report.damages.is_empty() {
         let dir = shell_quote(dir);
         text.push_str(&format!(
-            "\n`topdeck journal repair {dir}` keeps valid records and quarantines the rest; the journal must \
-             not be in use.\n"
+            "\n`topdeck journal repair {dir}` keeps valid records and quarantines the rest; the \
+             journal must not be in use.\n"
         ));
     }
     text

@@ -63,7 +63,8 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
         {
             true => stat::checkpoint_table(&stat, CheckpointKind::Bookmark, "checkpoint"),
             false => format!(
-                "there are no checkpoints; `topdeck journal checkpoint {typed} NAME --at end` sets one\n"
+                "there are no checkpoints; `topdeck journal checkpoint {typed} NAME --at end` \
+                 sets one\n"
             ),
         };
         print_stdout(text.as_bytes())?;
@@ -77,8 +78,8 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
         Ok(checkpoint) => Some(checkpoint),
         Err(Error::NoCheckpoint { .. }) if options.at.is_some() => None,
         Err(Error::NoCheckpoint { .. }) => bail!(
-            "{shown}: there is no checkpoint {name:?}; `topdeck journal checkpoint {typed} {name} --at end` \
-             sets it"
+            "{shown}: there is no checkpoint {name:?}; `topdeck journal checkpoint {typed} {name} \
+             --at end` sets it"
         ),
         Err(error) => return Err(with_dir(dir)(error)),
     };
@@ -94,7 +95,8 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
         }
         (Some(_), Some(Checkpoint { blocks_deletion: true, .. })) if options.droppable => {
             bail!(
-                "{shown}: checkpoint {name:?} blocks deletion; remove it and set it again with --droppable"
+                "{shown}: checkpoint {name:?} blocks deletion; remove it and set it again with \
+                 --droppable"
             )
         }
         (Some(at), Some(before)) => {

@@ -51,8 +51,8 @@ pub(crate) fn describe_limits(limits: &Limits) -> String {
 /// Why something did not become durable in time, and what to do about it.
 pub(crate) fn stalled_message(dir: &str) -> String {
     format!(
-        "the disk is slow, or the process that writes to it is stopped; `fuser {dir}/buffer` lists those that \
-         have the journal open"
+        "the disk is slow, or the process that writes to it is stopped; `fuser {dir}/buffer` \
+         lists those that have the journal open"
     )
 }
 
@@ -60,8 +60,8 @@ pub(crate) fn stalled_message(dir: &str) -> String {
 pub(crate) fn full_message(dir: &str, full: &FullReason) -> String {
     let raise = format!("raise the limit (`topdeck journal limit {dir} --max-bytes …`)");
     let FullReason::RetentionLimit { used_bytes, max_bytes, holder, policy } = full else {
-        return "there is no space left on its disk; what is acknowledged is safe, and appending goes on when there \
-                is space"
+        return "there is no space left on its disk; what is acknowledged is safe, and appending \
+                goes on when there is space"
             .to_owned();
     };
     let used = format!(
@@ -151,8 +151,9 @@ mod tests {
         };
         assert_eq!(
             super::describe_gap(&gap),
-            "1,000 records are missing (positions 10..1010): dropped: size retention; appended from \
-             2015-09-09 15:24:39Z to 2015-09-09 15:24:40Z; 900 records of producer 7 epoch 2, sequences 1 to 900"
+            "1,000 records are missing (positions 10..1010): dropped: size retention; appended \
+             from 2015-09-09 15:24:39Z to 2015-09-09 15:24:40Z; 900 records of producer 7 epoch \
+             2, sequences 1 to 900"
         );
         gap.is_complete = false;
         assert!(

@@ -2,7 +2,8 @@
 
 use std::io::{self, Read};
 
-/// Asked for at once: a read gives less when a pipe has less, and that is then appended without waiting.
+/// Asked for at once: a read gives less when a pipe has less, and that is then appended without
+/// waiting.
 const READ_BYTES: usize = 1 << 20;
 
 /// Record delimiter.
@@ -52,7 +53,8 @@ impl<R: Read> RecordSplitter<R> {
         }
     }
 
-    /// Reads once: what is there now, waiting only if there is nothing. All records must have been taken.
+    /// Reads once: what is there now, waiting only if there is nothing. All records must have been
+    /// taken.
     pub(crate) fn read(&mut self) -> io::Result<ReadStatus> {
         if self.is_ended {
             return Ok(ReadStatus::End);

@@ -13,8 +13,8 @@ use render::text::shell_quote;
 
 /// Move a subscriber to another position
 ///
-/// What lies between the old place and the new one comes again, or is skipped. Nobody may be reading
-/// as this subscriber meanwhile.
+/// What lies between the old place and the new one comes again, or is skipped. Nobody may be
+/// reading as this subscriber meanwhile.
 #[derive(clap::Args)]
 #[command(after_long_help = AFTER)]
 pub(crate) struct Options {
@@ -49,7 +49,8 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     let before = journal.checkpoint(name).map_err(with_dir(dir))?;
     if before.kind == CheckpointKind::Bookmark {
         bail!(
-            "{}: {name:?} is a checkpoint, not a subscriber; `topdeck journal checkpoint {} {name} --at …` moves it",
+            "{}: {name:?} is a checkpoint, not a subscriber; `topdeck journal checkpoint {} \
+             {name} --at …` moves it",
             dir.display(),
             shell_quote(dir)
         );

@@ -166,7 +166,8 @@ pub(crate) fn lag_records(stat: &JournalStat, checkpoint: &Checkpoint) -> u64 {
     stat.watermarks.end.saturating_sub(checkpoint.position)
 }
 
-/// Whether what it has not passed is kept at a limit: only where the journal refuses rather than drop.
+/// Whether what it has not passed is kept at a limit: only where the journal refuses rather than
+/// drop.
 pub(crate) fn blocks_retention(checkpoint: &Checkpoint, at_limit: LimitPolicy) -> &'static str {
     let holds = checkpoint.blocks_deletion && at_limit == LimitPolicy::Reject;
     if holds { "blocks" } else { "droppable" }
@@ -178,8 +179,9 @@ fn problem_lines(dir: &Path, stat: &JournalStat) -> Vec<String> {
     let mut troubles = Vec::new();
     if stat.is_failed {
         troubles.push(
-            "STOPPED: a write or sync failed, and nothing is acknowledged since. What was acknowledged before \
-             is safe.\n  Look at the disk (dmesg, df); then restart the processes that have the journal open."
+            "STOPPED: a write or sync failed, and nothing is acknowledged since. What was \
+             acknowledged before is safe.\n  Look at the disk (dmesg, df); then restart the \
+             processes that have the journal open."
                 .to_owned(),
         );
     }

@@ -97,8 +97,8 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
             let kind = journal.checkpoint(name).map(|checkpoint| checkpoint.kind);
             if let Ok(CheckpointKind::Bookmark) = kind {
                 bail!(
-                    "{}: {name:?} is a checkpoint, not a subscriber; `topdeck journal checkpoint {} {name} \
-                     --remove` removes it",
+                    "{}: {name:?} is a checkpoint, not a subscriber; `topdeck journal checkpoint \
+                     {} {name} --remove` removes it",
                     dir.display(),
                     shell_quote(dir)
                 );

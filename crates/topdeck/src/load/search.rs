@@ -31,8 +31,8 @@ pub(crate) fn search_settings(options: &RunOptions) -> CapacitySearch {
     };
     if let Some(longest) = longest(&limits).filter(|limit| *limit >= options.timeout) {
         usage_error(&format!(
-            "limit {} is not below --timeout {}: requests time out before they can exceed it; raise \
-             --timeout",
+            "limit {} is not below --timeout {}: requests time out before they can exceed it; \
+             raise --timeout",
             format_duration(longest),
             format_duration(options.timeout)
         ));

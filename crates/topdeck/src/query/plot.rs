@@ -51,8 +51,8 @@ pub(super) fn plot_text(
     let most = LINES_MAX;
     if distributions.len() > most || lines.len() > most {
         bail!(
-            "{} streams cannot be told apart in a picture, {most} can: pick some with topk, or put them \
-             together with sum by (…)",
+            "{} streams cannot be told apart in a picture, {most} can: pick some with topk, or \
+             put them together with sum by (…)",
             streams.len(),
         );
     }
@@ -81,8 +81,8 @@ fn heatmap_text(
             let (window, step) =
                 (result_page::duration_text(window), result_page::duration_text(steps.step));
             bail!(
-                "windows of {window} overlap at steps of {step}: a heatmap would show each value more than \
-                 once; give --step {}",
+                "windows of {window} overlap at steps of {step}: a heatmap would show each value \
+                 more than once; give --step {}",
                 window.replace(' ', "")
             )
         }

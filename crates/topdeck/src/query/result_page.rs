@@ -236,7 +236,8 @@ impl ResultPage<'_> {
         first.len() == last.len() && first.split(' ').next() == last.split(' ').next()
     }
 
-    /// A row for each moment, some columns for each stream. Moments at which none has a value are told as one.
+    /// A row for each moment, some columns for each stream. Moments at which none has a value are
+    /// told as one.
     fn side_by_side(&mut self, streams: &[Stream], names: &StreamNames) -> TextTable {
         let mut columns = vec![(TIME, false)];
         for name in &names.individual {

@@ -215,7 +215,8 @@ fn keys_of_checks_are_those_of_their_kinds() {
               |          ^"#]],
     );
     check(
-        "[[check]]\nhttp = \"http://b\"\n[[check]]\nname = \"b\"\ntcp = \"a:1\"\nhttp = \"http://b\"\n",
+        "[[check]]\nhttp = \"http://b\"\n[[check]]\nname = \"b\"\ntcp = \"a:1\"\nhttp = \
+         \"http://b\"\n",
         expect![[r#"
             line 1: missing field `name`
               | [[check]]
@@ -240,10 +241,10 @@ fn the_name_of_the_host_is_for_all() {
 #[test]
 fn all_errors_are_reported_at_once() {
     check(
-        "[[remote]]\nname = \"a\"\nurl = \"a:1\"\n[[remote]]\nname = \"a\"\nurl = \"http://b\"\ntoken_file = \"none\"\n\
-         [[check]]\nname = \"c\"\n[[check]]\nname = \"d\"\ntcp = \"x\"\n\
-         [http]\nlisten = [\"127.0.0.1:9\", \"127.0.0.1:9\"]\n\
-         [host]\nname = \"\"\nhiccup_interval = \"60s\"\nshm_scrape_interval = \"60s\"\n",
+        "[[remote]]\nname = \"a\"\nurl = \"a:1\"\n[[remote]]\nname = \"a\"\nurl = \
+         \"http://b\"\ntoken_file = \"none\"\n[[check]]\nname = \"c\"\n[[check]]\nname = \
+         \"d\"\ntcp = \"x\"\n[http]\nlisten = [\"127.0.0.1:9\", \"127.0.0.1:9\"]\n[host]\nname = \
+         \"\"\nhiccup_interval = \"60s\"\nshm_scrape_interval = \"60s\"\n",
         expect![[r#"
             line 3: url is "a:1", must begin with http:// or https:// and a host
               | url = "a:1"

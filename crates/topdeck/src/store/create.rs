@@ -14,8 +14,8 @@ use render::text::escape_control;
 
 /// Make a store in a folder
 ///
-/// What is written goes to a journal in the folder first, and is safe there; --codec is how the journal
-/// compresses. Parts, which all rows end in, have a form of their own.
+/// What is written goes to a journal in the folder first, and is safe there; --codec is how the
+/// journal compresses. Parts, which all rows end in, have a form of their own.
 #[derive(clap::Args)]
 #[command(after_long_help = AFTER)]
 pub(crate) struct Options {

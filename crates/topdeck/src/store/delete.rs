@@ -16,9 +16,10 @@ use render::time::precise_time_text;
 
 /// Delete rows of series within a time, at every resolution
 ///
-/// Rows that ended after --from and at or before --to go. Without --yes it only says which series that would
-/// be about. Series stay known, and space is freed at once. Rows that are in rollups only, because base rows are
-/// gone already, can be deleted by whole rollup rows only; it says how many reach beyond the time and stay.
+/// Rows that ended after --from and at or before --to go. Without --yes it only says which series
+/// that would be about. Series stay known, and space is freed at once. Rows that are in rollups
+/// only, because base rows are gone already, can be deleted by whole rollup rows only; it says how
+/// many reach beyond the time and stay.
 #[derive(clap::Args)]
 #[command(after_long_help = AFTER)]
 pub(crate) struct Options {

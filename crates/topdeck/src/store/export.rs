@@ -21,8 +21,8 @@ use render::value_formatter;
 
 /// Write rows as they came, as lines that `topdeck import` reads back without loss
 ///
-/// One JSON object per row (docs/formats/frames.md), series by series and by time. Rollups are not written:
-/// they are made again. What is known to be missing is told on standard error.
+/// One JSON object per row (docs/formats/frames.md), series by series and by time. Rollups are not
+/// written: they are made again. What is known to be missing is told on standard error.
 #[derive(clap::Args)]
 #[command(after_long_help = AFTER)]
 pub(crate) struct Options {

@@ -85,7 +85,8 @@ pub(crate) fn maintain(options: &MaintainOptions) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Times that maintenance is asked whether more is due; each finds what the one before made possible.
+/// Times that maintenance is asked whether more is due; each finds what the one before made
+/// possible.
 const ROUNDS_MAX: usize = 16;
 
 /// Does what is due, until nothing is. Whether anything was.

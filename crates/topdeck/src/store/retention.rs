@@ -13,11 +13,11 @@ use api::json::integer;
 
 /// Show or replace the retention rules
 ///
-/// A rule is a resolution, a length of time and perhaps a selector: rows of that resolution and of those series
-/// go so long after they ended. Resolutions are base (rows as they came) and the exact rollups 1m, 5m, 1h and
-/// 1d. The first rule that names a row's resolution and series counts; what no rule names stays for ever. Base
-/// rows go only when their day has been rolled up. What is too old goes with the next
-/// `topdeck store maintain`.
+/// A rule is a resolution, a length of time and perhaps a selector: rows of that resolution and of
+/// those series go so long after they ended. Resolutions are base (rows as they came) and the exact
+/// rollups 1m, 5m, 1h and 1d. The first rule that names a row's resolution and series counts; what
+/// no rule names stays for ever. Base rows go only when their day has been rolled up. What is too
+/// old goes with the next `topdeck store maintain`.
 #[derive(clap::Args)]
 #[command(after_long_help = AFTER)]
 pub(crate) struct Options {

@@ -11,8 +11,9 @@ const FOREVER: &str = "forever";
 
 /// Resolution, how long, and of which series.
 pub(crate) fn parse_rule(text: &str) -> Result<RetentionRule, String> {
-    let expected = "expected a resolution (base, 1m, 5m, 1h or 1d), how long (such as 30d, 1y or forever), and \
-                    perhaps of which series, as in 'base 30d' or '5m 1y {host=\"x\"}'";
+    let expected = "expected a resolution (base, 1m, 5m, 1h or 1d), how long (such as 30d, 1y or \
+                    forever), and perhaps of which series, as in 'base 30d' or '5m 1y \
+                    {host=\"x\"}'";
     let (resolution, rest) = text.trim().split_once(' ').ok_or(expected)?;
     let (duration, selector) = rest.trim().split_once(' ').unwrap_or((rest.trim(), ""));
     let resolution = Resolution::parse(resolution)
@@ -57,8 +58,8 @@ pub(crate) fn rules_text(keep: &[RetentionRule]) -> String {
     let mut text = format!("It keeps:\n{}", format_table(&rows, [false]));
     if !forever.is_empty() {
         text.push_str(&format!(
-            "The first rule that names a row's resolution and series counts; what no rule names stays for ever \
-             ({}).\n",
+            "The first rule that names a row's resolution and series counts; what no rule names \
+             stays for ever ({}).\n",
             forever.join(", ")
         ));
     }

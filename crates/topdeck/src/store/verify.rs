@@ -39,8 +39,8 @@ Exit status:
 
 /// Read everything, and make rollups anew that are damaged
 ///
-/// A damaged rollup is made again from base rows where these are there. Damaged base rows are lost unless a
-/// snapshot has them; questions about their time are answered without them, and say so.
+/// A damaged rollup is made again from base rows where these are there. Damaged base rows are lost
+/// unless a snapshot has them; questions about their time are answered without them, and say so.
 #[derive(clap::Args)]
 #[command(after_long_help = SCRUB_AFTER)]
 pub(crate) struct ScrubOptions {
@@ -137,7 +137,8 @@ fn report_text(dir: &Path, report: &ScrubReport, mend: bool) -> String {
     }
     if report.damage.iter().any(|damage| !damage.is_rebuildable) {
         text.push_str(
-            "unrecoverable rows: restore a snapshot with `topdeck store restore SNAPSHOT NEW-DIR`\n",
+            "unrecoverable rows: restore a snapshot with `topdeck store restore SNAPSHOT \
+             NEW-DIR`\n",
         );
     }
     text

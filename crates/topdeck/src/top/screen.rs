@@ -69,7 +69,8 @@ fn install_signal_handlers(is_told: Arc<AtomicBool>) -> std::io::Result<()> {
         let _restored = RestoreOnPanic;
         if signals.forever().next().is_some() {
             is_told.store(true, Ordering::Relaxed);
-            // Of a terminal that was hung up crossterm 0.29 reads nothing for ever, and does not return.
+            // Of a terminal that was hung up crossterm 0.29 reads nothing for ever, and does not
+            // return.
             thread::sleep(EXIT_GRACE);
             let _ = leave_screen();
             process::exit(1);

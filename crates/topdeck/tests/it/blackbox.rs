@@ -1,5 +1,5 @@
-//! topdeck from outside: random programs over HTTP and with its commands, beside a model that works every
-//! answer out from all rows that were sent.
+//! topdeck from outside: random programs over HTTP and with its commands, beside a model that works
+//! every answer out from all rows that were sent.
 
 mod beside;
 mod model;

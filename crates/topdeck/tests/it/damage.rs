@@ -313,9 +313,9 @@ fn full_disk_error_names_the_output() {
 
 #[test]
 fn times_at_the_end_of_the_calendar_have_a_row() {
-    let page = "# TYPE a histogram\n\
-        a_bucket{le=\"1\"} 1 -9223372036854\na_bucket{le=\"+Inf\"} 1 -9223372036854\n\
-        a_bucket{t=\"b\",le=\"1\"} 1 9223372036854\na_bucket{t=\"b\",le=\"+Inf\"} 1 9223372036854\n";
+    let page = "# TYPE a histogram\na_bucket{le=\"1\"} 1 -9223372036854\na_bucket{le=\"+Inf\"} 1 \
+                -9223372036854\na_bucket{t=\"b\",le=\"1\"} 1 \
+                9223372036854\na_bucket{t=\"b\",le=\"+Inf\"} 1 9223372036854\n";
     for interval in ["7s", "1ns", "200000h"] {
         let run = hist_with_stdin(&format!("--interval {interval} -"), page.as_bytes());
         assert_eq!((run.status, run.stderr.as_str()), (0, ""), "{interval}");
@@ -329,7 +329,8 @@ fn names_are_escaped_for_the_terminal() {
     let run = hist("no\u{1b}[31msuch");
     assert!(run.stderr.contains("no file \"no\\u{1b}[31msuch\""), "{}", run.stderr);
 
-    let page = "a_bucket{x=\"\u{1b}]0;t\u{7}\\n\",le=\"1\"} 1\na_bucket{x=\"\u{1b}]0;t\u{7}\\n\",le=\"+Inf\"} 1\n";
+    let page = "a_bucket{x=\"\u{1b}]0;t\u{7}\\n\",le=\"1\"} \
+                1\na_bucket{x=\"\u{1b}]0;t\u{7}\\n\",le=\"+Inf\"} 1\n";
     for arguments in ["--by x -", "--by series -"] {
         let run = hist_with_stdin(arguments, page.as_bytes());
         assert_eq!((run.status, run.stderr.as_str()), (0, ""));
@@ -339,8 +340,9 @@ fn names_are_escaped_for_the_terminal() {
 
 #[test]
 fn a_limit_in_the_wrong_unit_names_the_metric() {
-    let page = "# TYPE a_seconds histogram\na_seconds_bucket{le=\"1\"} 1\na_seconds_bucket{le=\"+Inf\"} 1\n\
-        # TYPE b_bytes histogram\nb_bytes_bucket{le=\"1\"} 1\nb_bytes_bucket{le=\"+Inf\"} 1\n";
+    let page = "# TYPE a_seconds histogram\na_seconds_bucket{le=\"1\"} \
+                1\na_seconds_bucket{le=\"+Inf\"} 1\n# TYPE b_bytes \
+                histogram\nb_bytes_bucket{le=\"1\"} 1\nb_bytes_bucket{le=\"+Inf\"} 1\n";
     let run = hist_with_stdin("--above 1s -", page.as_bytes());
     expect![[r#"
         topdeck: --above 1 s: the values of b_bytes are in B; choose with --metric

@@ -1,5 +1,5 @@
-//! Resources of tests: folders, ports, memory, waiting. Names are random, so neither leftovers of an
-//! earlier run nor a concurrent run interfere.
+//! Resources of tests: folders, ports, memory, waiting. Names are random, so neither leftovers of
+//! an earlier run nor a concurrent run interfere.
 
 use std::hash::{BuildHasher as _, RandomState};
 use std::os::fd::OwnedFd;
@@ -32,8 +32,8 @@ pub(crate) fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// Stops a child of this process (SIGSTOP). On return none of its threads runs: a signal that was sent
-/// is not yet one that was taken.
+/// Stops a child of this process (SIGSTOP). On return none of its threads runs: a signal that was
+/// sent is not yet one that was taken.
 pub(crate) fn stop(pid: u32) {
     let pid = Pid::from_raw(pid.cast_signed()).expect("a process has a number");
     kill_process(pid, Signal::STOP).expect("it is a child");

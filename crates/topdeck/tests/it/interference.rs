@@ -1,5 +1,5 @@
-//! `topdeck doctor interference`: that it ends, has all rows, counts what it was told to, and leaves nothing.
-//! How long anything takes is no matter here.
+//! `topdeck doctor interference`: that it ends, has all rows, counts what it was told to, and
+//! leaves nothing. How long anything takes is no matter here.
 
 use std::fs;
 use std::process::{Command, Stdio};
@@ -86,7 +86,8 @@ fn too_few_sockets_are_reported() {
     let output = Command::new("sh").args(["-c", &line]).stdin(Stdio::null()).output().unwrap();
     let out = String::from_utf8(output.stdout).unwrap();
     assert_eq!(output.status.code(), Some(1), "{out}");
-    let why = "Unix sockets: not measured: open files are limited to 64 (RLIMIT_NOFILE), which leaves room for 0 sockets of at least 100: raise it, as with `ulimit -n`\n";
+    let why = "Unix sockets: not measured: open files are limited to 64 (RLIMIT_NOFILE), which \
+               leaves room for 0 sockets of at least 100: raise it, as with `ulimit -n`\n";
     assert!(out.starts_with(why), "{out}");
 }
 

@@ -1,6 +1,8 @@
-//! `topdeck journal`, from the shell's side: what goes in comes out, whoever is killed; what is said.
+//! `topdeck journal`, from the shell's side: what goes in comes out, whoever is killed; what is
+//! said.
 //!
-//! Each test has a folder of its own and runs the binary in it, so that paths in messages are short.
+//! Each test has a folder of its own and runs the binary in it, so that paths in messages are
+//! short.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -153,7 +155,8 @@ fn check(text: &str, expected: Expect) {
     expected.assert_eq(text);
 }
 
-// ---- what goes in comes out ---------------------------------------------------------------------------
+// ---- what goes in comes
+// out ---------------------------------------------------------------------------
 
 #[track_caller]
 fn round_trip(input: &[u8], append: &str, cat: &str) {
@@ -252,7 +255,8 @@ fn duplicate_is_not_appended_again() {
     assert_eq!(folder.run_ok("cat j", b""), b"a\nb\nc\nd\n");
 }
 
-// ---- several processes, and their deaths --------------------------------------------------------------
+// ---- several processes, and their
+// deaths --------------------------------------------------------------
 
 /// A process that is killed when the test ends, however it ends.
 struct KillOnDrop(Child);
@@ -343,7 +347,8 @@ fn a_full_disk_moves_no_subscriber() {
     assert_eq!(folder.run_ok("cat j --subscriber s", b""), b"a\nb\n");
 }
 
-/// Both ends are killed again and again: each record is there once, and was given to the subscriber.
+/// Both ends are killed again and again: each record is there once, and was given to the
+/// subscriber.
 #[test]
 fn kill_9_loses_and_duplicates_nothing() {
     const RECORDS: u64 = 100_000;
@@ -418,7 +423,8 @@ fn concurrent_appends() {
     }
 }
 
-// ---- what is said -------------------------------------------------------------------------------------
+// ---- what is
+// said -------------------------------------------------------------------------------------
 
 #[test]
 fn a_session() {
@@ -504,7 +510,8 @@ fn full_journal_error_has_a_remedy() {
         ]],
     );
 
-    // What was acknowledged is there, and appending goes on where it was told to, when there is room.
+    // What was acknowledged is there, and appending goes on where it was told to, when there is
+    // room.
     assert!(seq.as_bytes().starts_with(&kept) && !kept.is_empty());
     assert_eq!(kept.iter().filter(|&&byte| byte == b'\n').count() + 1, next);
     folder.run_ok("limit j --max-bytes none", b"");
@@ -534,7 +541,8 @@ fn dropped_records_are_reported() {
     "#]];
     check(&masked(&run.stderr), expected);
     let expected = expect![
-        "GAP: N records are missing (positions N..N): dropped: size retention; appended at DATE; N records of producer N epoch N, sequences N to N."
+        "GAP: N records are missing (positions N..N): dropped: size retention; appended at DATE; \
+         N records of producer N epoch N, sequences N to N."
     ];
     check(&masked(gap), expected);
     // It is told once.

@@ -1,6 +1,7 @@
 //! The built binary, run on `testdata/`, with what it prints.
 //!
-//! `UPDATE_EXPECT=1 cargo test -p topdeck` writes what it prints as what is expected; then read the diff.
+//! `UPDATE_EXPECT=1 cargo test -p topdeck` writes what it prints as what is expected; then read the
+//! diff.
 
 mod blackbox;
 mod damage;

@@ -1,7 +1,8 @@
-//! `docs/hist.md`, `docs/journal.md`, `docs/store.md` and `docs/query.md` show what the binary prints.
+//! `docs/hist.md`, `docs/journal.md`, `docs/store.md` and `docs/query.md` show what the binary
+//! prints.
 //!
-//! In their `console` blocks a line `$ …` is run, and what follows up to the next `$` is compared with what it
-//! prints. `UPDATE_EXPECT=1` writes the page anew.
+//! In their `console` blocks a line `$ …` is run, and what follows up to the next `$` is compared
+//! with what it prints. `UPDATE_EXPECT=1` writes the page anew.
 
 use std::fs;
 use std::path::Path;
@@ -46,7 +47,8 @@ fn query_page_examples_match() {
     check("docs/query.md", |line| shell(folder.path(), line), str::to_owned);
 }
 
-/// Lines in which something has a size, without the size: it is another with every better way of packing.
+/// Lines in which something has a size, without the size: it is another with every better way of
+/// packing.
 fn mask_sizes(text: &str) -> String {
     let is_unit = |word: &str| ["B", "KiB", "MiB"].contains(&word.trim_end_matches([',', ':']));
     let line = |line: &str| {

@@ -1,5 +1,5 @@
-//! `topdeck ls`, `cat`, `watch`, `in-flight`, `diff`, `post-mortem` and `hist` of programs that show metrics: of this very binary,
-//! which is started anew under another name.
+//! `topdeck ls`, `cat`, `watch`, `in-flight`, `diff`, `post-mortem` and `hist` of programs that
+//! show metrics: of this very binary, which is started anew under another name.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader};
@@ -535,7 +535,8 @@ fn unknown_argument_is_neither_file_nor_process() {
         let run = crate::topdeck(&["hist", name, "x"], b"");
         assert_eq!(run.status, 1, "{}", run.all());
         let said = format!(
-            "topdeck: there is no file \"{name}\", and no process that shows metrics here is called \"{name}\""
+            "topdeck: there is no file \"{name}\", and no process that shows metrics here is \
+             called \"{name}\""
         );
         assert!(run.stderr.starts_with(&said), "{}", run.stderr);
     }

@@ -1,4 +1,5 @@
-//! `topdeck query`, `compare` and `breakdown`, from the shell's side. `docs/query.md` has more of what they print.
+//! `topdeck query`, `compare` and `breakdown`, from the shell's side. `docs/query.md` has more of
+//! what they print.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -103,7 +104,8 @@ fn queries_have_results() {
     );
     query(
         &format!(
-            "'histogram_quantile(0.5, sum by (host) (exact_increase(took[10m])))' --from 2026-11-09T12:09:00Z {LAST}"
+            "'histogram_quantile(0.5, sum by (host) (exact_increase(took[10m])))' --from \
+             2026-11-09T12:09:00Z {LAST}"
         ),
         expect![[r#"
             --- stdout
@@ -606,7 +608,8 @@ fn breakdown_names_the_slow_label() {
     );
     check(
         &folder,
-        "breakdown s took --above 5ms --up-to 10ms --from 2026-11-09T12:10:00Z --to 2026-11-09T12:20:00Z",
+        "breakdown s took --above 5ms --up-to 10ms --from 2026-11-09T12:10:00Z --to \
+         2026-11-09T12:20:00Z",
         expect![[r#"
             --- stdout
             took
@@ -619,7 +622,8 @@ fn breakdown_names_the_slow_label() {
     );
     check(
         &folder,
-        "breakdown s took --above 10B; topdeck breakdown s took --above 1h; topdeck breakdown s depth --above 1",
+        "breakdown s took --above 10B; topdeck breakdown s took --above 1h; topdeck breakdown s \
+         depth --above 1",
         expect![[r#"
             --- stderr
             topdeck: --above 10 B: the values are in ns

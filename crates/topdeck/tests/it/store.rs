@@ -443,8 +443,8 @@ fn delete_does_not_affect_a_snapshot() {
     assert_eq!(deleted["rows"], 21);
     assert!(count_values(&folder, "s", "pause") < all);
     let again = run(&folder, &line);
-    let expected = "picks no series with rows: all rows of 1 series (pause{tag=\"A\"}) were deleted, or are \
-                    older than retention rules keep; there are: pause";
+    let expected = "picks no series with rows: all rows of 1 series (pause{tag=\"A\"}) were \
+                    deleted, or are older than retention rules keep; there are: pause";
     assert!(again.status == 1 && again.stderr.contains(expected), "{}", again.stderr);
     let other = run(&folder, &line.replace("pause", "load"));
     assert!(other.stderr.contains("picks no series; there are: pause"), "{}", other.stderr);

@@ -48,7 +48,8 @@ fn compressed(bytes: &[u8]) -> Vec<u8> {
     [&cookie.to_be_bytes()[..], &len.to_be_bytes(), &stream].concat()
 }
 
-/// Places of a counts array that is written in full, as V0 and V1 do: of 50 MB there would be few in a minute.
+/// Places of a counts array that is written in full, as V0 and V1 do: of 50 MB there would be few
+/// in a minute.
 const COUNTS_WRITTEN_MAX: usize = 1 << 12;
 
 fn check_round_trip(recording: &hdr::HdrHistogramData) {

@@ -1,8 +1,8 @@
 //! What must hold for any bytes at all: one check per fuzz target, by its name.
 //!
-//! `fuzz/` includes this folder by path (hence `mod.rs`), and `fuzz_regressions` repeats the checks on inputs that once
-//! broke something. What decodes must bear everything that [`histogram`] asks, and come back from its own
-//! encoder as it was.
+//! `fuzz/` includes this folder by path (hence `mod.rs`), and `fuzz_regressions` repeats the checks
+//! on inputs that once broke something. What decodes must bear everything that [`histogram`] asks,
+//! and come back from its own encoder as it was.
 
 mod foreign;
 #[path = "../../../../hist/tests/it/checks/histogram.rs"]

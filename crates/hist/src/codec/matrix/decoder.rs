@@ -331,7 +331,8 @@ impl<'a> MatrixDecoder<'a> {
         Ok(all_cells)
     }
 
-    /// A column of a frame; of a high one, which comes without what is expected of its rows, the bits of a step.
+    /// A column of a frame; of a high one, which comes without what is expected of its rows, the
+    /// bits of a step.
     #[inline(always)]
     fn column<T: CountWord>(&mut self, column: usize, rows: usize, out: &mut [T]) -> Option<u32> {
         let codes = self.codes;

@@ -58,7 +58,8 @@ impl<'a, T: CountWord> MatrixEncoder<'a, T> {
         let columns = self.indexes.len();
         self.set_scales();
         self.set_spread();
-        // A level that is told more finely than chance has it for the rows that it is for is told in vain.
+        // A level that is told more finely than chance has it for the rows that it is for is told
+        // in vain.
         let held = self.totals.iter().fold(0u64, |all, &total| all.saturating_add(total));
         let is_dense = self.rows < LANE && held / 32 >= self.rows.wrapping_mul(columns) as u64;
         let coarse =
@@ -174,8 +175,8 @@ impl<'a, T: CountWord> MatrixEncoder<'a, T> {
         self.model.learn::<T>(column, T::sum(cells));
     }
 
-    /// Scales of the rows, of as many bits as the rows' totals are worth. A part of the grid where something
-    /// else happens than in the others does not count.
+    /// Scales of the rows, of as many bits as the rows' totals are worth. A part of the grid where
+    /// something else happens than in the others does not count.
     fn set_scales(&mut self) {
         let rows = self.rows as f64;
         let mean = self.totals.iter().map(|&total| total as f64).sum::<f64>() / rows;
@@ -233,7 +234,8 @@ impl<'a, T: CountWord> MatrixEncoder<'a, T> {
         (0..self.totals.len()).filter(is_high).skip(step / 2).step_by(step)
     }
 
-    /// How far counts vary beyond chance: of neighbouring rows, for these are what is predicted from.
+    /// How far counts vary beyond chance: of neighbouring rows, for these are what is predicted
+    /// from.
     fn set_spread(&mut self) {
         let (mut beyond, mut squares) = (0.0, 0.0);
         for column in self.sample(8192usize.checked_div(self.rows).unwrap_or(0).wrapping_add(1)) {
@@ -320,7 +322,8 @@ impl<'a, T: CountWord> MatrixEncoder<'a, T> {
 /// Columns that group sizes are tried on, and what a smaller one has to come down to.
 const SAMPLE: usize = 12;
 const GROUP_GAIN_MAX: f64 = 0.96;
-/// The coarseness of first levels, by the logarithm of the rows they are for; one more where few rows hold much.
+/// The coarseness of first levels, by the logarithm of the rows they are for; one more where few
+/// rows hold much.
 const COARSE: [u32; 6] = [6, 5, 5, 5, 5, 4];
 
 /// The rows of a lane in a low code.
@@ -368,8 +371,8 @@ fn put_column(bits: &mut BitWriter, values: impl Iterator<Item = u64> + Clone) {
     values.for_each(|value| bits.put_rice(value, low_bits));
 }
 
-/// An exponential Golomb code: as many ones as the part above `low_bits`, plus one, has bits below its
-/// leading one, a zero, these bits, the low bits.
+/// An exponential Golomb code: as many ones as the part above `low_bits`, plus one, has bits below
+/// its leading one, a zero, these bits, the low bits.
 fn put_long(stream: &mut BitWriter, value: u64, low_bits: u32) {
     let high = u128::from(value >> low_bits) + 1;
     let bits = high.ilog2();

@@ -1,5 +1,5 @@
-//! Rate model of a matrix, shared by encoder and decoder: what is expected of each column, learnt from the
-//! rows before.
+//! Rate model of a matrix, shared by encoder and decoder: what is expected of each column, learnt
+//! from the rows before.
 
 use crate::codec::huffman::LOW_CODES;
 
@@ -10,7 +10,8 @@ use super::{FRAME, STEP_BITS_MAX, reach};
 pub(super) const RATE_BITS: u32 = 12;
 /// Rates of more than 2^40 a row are taken for this.
 pub(super) const RATE_MAX: u64 = 1 << (40 + RATE_BITS);
-/// A column of which a frame is expected to hold less than this, half a count, is told by its places.
+/// A column of which a frame is expected to hold less than this, half a count, is told by its
+/// places.
 pub(super) const RARE_RATE_MAX: u64 = 1 << (RATE_BITS - 1);
 /// The least rate of the low codes: that of [`RARE`] in a whole frame.
 pub(super) const LOW_RATE_MIN: u64 = RARE_RATE_MAX / FRAME as u64;
@@ -34,7 +35,8 @@ pub(super) enum ColumnCoding {
 /// Rate model shared by encoder and decoder.
 pub(super) struct RateModel {
     pub(super) rates: Vec<u64>,
-    /// The spread of counts is that of a Poisson distribution, and 2^-half of this of the rate itself.
+    /// The spread of counts is that of a Poisson distribution, and 2^-half of this of the rate
+    /// itself.
     pub(super) spread: u32,
     /// High columns learn after so many rows: a power of two, to 8.
     pub(super) group_bits: u32,
@@ -184,7 +186,8 @@ pub(super) fn mean<T: CountWord>(sum: u64, inverse: u64) -> u64 {
     if T::BITS < 64 { mean as u64 } else { mean.min(RATE_MAX.into()) as u64 }
 }
 
-/// Whether the mean of 2^bits rows is four times as far from a rate as chance has it: something happened.
+/// Whether the mean of 2^bits rows is four times as far from a rate as chance has it: something
+/// happened.
 #[inline(always)]
 fn is_rate_jump(rate: u64, mean: u64, bits: u32) -> bool {
     let off = rate.abs_diff(mean).min(1 << 31);
@@ -192,7 +195,8 @@ fn is_rate_jump(rate: u64, mean: u64, bits: u32) -> bool {
         > rate.wrapping_add(1 << RATE_BITS).min(1 << 47) << (RATE_BITS + 4).wrapping_sub(bits)
 }
 
-/// First rates are told by their roots, for a rate learnt from so many rows spreads as its root does.
+/// First rates are told by their roots, for a rate learnt from so many rows spreads as its root
+/// does.
 pub(super) fn rate_of_level(level: u64, coarse: u32) -> u64 {
     let root = level << coarse;
     root.wrapping_mul(root)
@@ -208,8 +212,8 @@ pub(super) fn level_of_rate(rate: u64, coarse: u32) -> u64 {
 pub(super) const ROOT_MAX: u64 = 1 << (20 + RATE_BITS / 2);
 
 impl RateModel {
-    /// Goes through the rows of a high column, and gives each with its distance from the least count of the
-    /// first step; the rate after them.
+    /// Goes through the rows of a high column, and gives each with its distance from the least
+    /// count of the first step; the rate after them.
     #[inline(always)]
     pub(super) fn for_each_high<T: CountWord>(
         &self,
@@ -259,8 +263,8 @@ impl RateModel {
         }
     }
 
-    /// A column's rate waits for the rows before: several columns take turns, so that one need not wait for
-    /// the other.
+    /// A column's rate waits for the rows before: several columns take turns, so that one need not
+    /// wait for the other.
     fn expect_by<T: CountWord, const GROUP: usize>(
         &mut self,
         high: &[(usize, u32)],

@@ -69,8 +69,8 @@ fn frame_of(u: &mut Unstructured<'_>, mut histogram: Histogram) -> Result<Vec<u8
     Ok(bytes)
 }
 
-/// Equal counts and side values. A sum of another order of additions may be another in its last bits, and a
-/// frame that lies about its sum is seen through by one of the two only.
+/// Equal counts and side values. A sum of another order of additions may be another in its last
+/// bits, and a frame that lies about its sum is seen through by one of the two only.
 fn assert_same(accumulated: &Histogram, model: &Histogram) {
     assert_same_counts(accumulated, model);
     assert_eq!(accumulated.thresholds(), model.thresholds());

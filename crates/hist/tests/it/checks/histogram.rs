@@ -1,5 +1,5 @@
-//! What every histogram must bear, whatever bytes it came from: to be asked for every statistic, to be
-//! stored, merged, taken apart, coarsened and converted.
+//! What every histogram must bear, whatever bytes it came from: to be asked for every statistic, to
+//! be stored, merged, taken apart, coarsened and converted.
 
 use hist::codec::block;
 use hist::codec::frame::{self, SeriesMeta};

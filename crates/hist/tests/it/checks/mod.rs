@@ -1,8 +1,8 @@
 //! What must hold for any bytes at all: one check per fuzz target, by its name.
 //!
-//! `fuzz/` includes this folder by path (hence `mod.rs`), and `fuzz_regressions` repeats the checks on inputs that once
-//! broke something. Each decodes its input; what decodes must bear everything that [`histogram`] asks, and
-//! come back from its own encoder as it was.
+//! `fuzz/` includes this folder by path (hence `mod.rs`), and `fuzz_regressions` repeats the checks
+//! on inputs that once broke something. Each decodes its input; what decodes must bear everything
+//! that [`histogram`] asks, and come back from its own encoder as it was.
 
 mod accumulator;
 mod histogram;

@@ -10,7 +10,8 @@ use super::histogram::check_all;
 use crate::model::SortedSample;
 use crate::oracle::check;
 
-/// Values of one histogram at the most: the truth is worked out in whole numbers of thousands of bits.
+/// Values of one histogram at the most: the truth is worked out in whole numbers of thousands of
+/// bits.
 const VALUES_MAX: usize = 32;
 
 pub(super) fn values(bytes: &[u8]) {

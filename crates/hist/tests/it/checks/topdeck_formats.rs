@@ -13,8 +13,9 @@ pub(super) fn frame(bytes: &[u8]) {
     assert_eq!(frame::decode(&again), Ok((histogram, meaning)));
 }
 
-/// Cells of a block up to which all is asked of it. A few bytes may stand for two million cells, which are
-/// decoded and merged, but would keep a fuzzer busy for seconds if each were asked for statistics.
+/// Cells of a block up to which all is asked of it. A few bytes may stand for two million cells,
+/// which are decoded and merged, but would keep a fuzzer busy for seconds if each were asked for
+/// statistics.
 const CELLS_CHECKED_MAX: usize = 1 << 12;
 
 /// The last four bytes are replaced by the right checksum: nobody finds it by chance.

@@ -66,8 +66,8 @@ impl Login {
             10 => {
                 let mut methods = request.split(|byte| *byte == 0);
                 if !methods.any(|method| method == SCRAM_SHA_256.as_bytes()) {
-                    let detail = "the server supports none of SCRAM-SHA-256 without channel binding, \
-                                  MD5, clear-text password";
+                    let detail = "the server supports none of SCRAM-SHA-256 without channel \
+                                  binding, MD5, clear-text password";
                     return Err((Failure::Status, detail));
                 }
                 let scram = ScramSha256::new(self.password()?, ChannelBinding::unsupported());

@@ -1,6 +1,7 @@
 //! Lines through the last numbers, and where they lead.
 //!
-//! With `model="exp"` it is the logarithms that the line is laid through, and what is not above 0 is passed over.
+//! With `model="exp"` it is the logarithms that the line is laid through, and what is not above 0
+//! is passed over.
 
 use super::super::arguments::Arguments;
 use super::super::kernel::KernelInput;

@@ -1,7 +1,9 @@
-//! Exponential smoothing: single, double with a trend (C. C. Holt, 1957), triple with a season (P. R. Winters, 1960).
+//! Exponential smoothing: single, double with a trend (C. C. Holt, 1957), triple with a season (P.
+//! R. Winters, 1960).
 //!
-//! The level starts at the first number, the trend at 0; with a season, both are of the first whole season: the level
-//! its mean, the season what numbers lie above it. Where a number is missing, what was to be expected takes its place.
+//! The level starts at the first number, the trend at 0; with a season, both are of the first whole
+//! season: the level its mean, the season what numbers lie above it. Where a number is missing,
+//! what was to be expected takes its place.
 
 use super::super::arguments::Arguments;
 use super::super::kernel::KernelInput;

@@ -1,8 +1,9 @@
 //! How many values there are, and how many above, below and between thresholds.
 //!
-//! Thresholds count whole bins, theirs included: the estimate is every value that may be meant, the bracket leaves
-//! out those of which that is not sure. A threshold on the edge of a bin, as are all of two digits on circllhist's
-//! grid, is exact from that side; so is one that the histogram was told to count, and what lies past its extremes.
+//! Thresholds count whole bins, theirs included: the estimate is every value that may be meant, the
+//! bracket leaves out those of which that is not sure. A threshold on the edge of a bin, as are all
+//! of two digits on circllhist's grid, is exact from that side; so is one that the histogram was
+//! told to count, and what lies past its extremes.
 
 use hist::{Bracket, LimitInclusion, Mixture};
 
@@ -125,7 +126,8 @@ fn bin(mixture: &Mixture, asked: &StatisticQuery<'_>) -> Bracket {
     Bracket::exact(counts.sum())
 }
 
-/// Those above the lower threshold and not above the upper: what is below the one and not below the other.
+/// Those above the lower threshold and not above the upper: what is below the one and not below the
+/// other.
 fn between(mixture: &Mixture, asked: &StatisticQuery<'_>) -> Bracket {
     let (lower, upper) = (asked.number("lower"), asked.number("upper"));
     if upper <= lower {

@@ -64,7 +64,8 @@ fn merge(work: KernelInput<'_>) -> Result<Vec<Stream>> {
     }
 }
 
-/// The first without the others. Where it does not hold them there is nothing, and a warning says so.
+/// The first without the others. Where it does not hold them there is nothing, and a warning says
+/// so.
 fn subtract(work: KernelInput<'_>) -> Result<Vec<Stream>> {
     let mut failed = None;
     let streams = one(&work, |at| {

@@ -1,7 +1,9 @@
-//! `histogram:random`: made-up distributions. A slot gets as many values as its number says, `samples` times over.
+//! `histogram:random`: made-up distributions. A slot gets as many values as its number says,
+//! `samples` times over.
 //!
-//! The same question always gives the same values: they are drawn anew for each slot, from its time and the seed; so a
-//! view that moves on keeps what it showed. The seed −1, which elsewhere is another one each time, is one here too.
+//! The same question always gives the same values: they are drawn anew for each slot, from its time
+//! and the seed; so a view that moves on keeps what it showed. The seed −1, which elsewhere is
+//! another one each time, is one here too.
 
 use std::sync::Arc;
 

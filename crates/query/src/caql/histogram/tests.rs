@@ -1,4 +1,5 @@
-//! The specification's numbers, of histograms that have nothing but bins; and what exact side values make of them.
+//! The specification's numbers, of histograms that have nothing but bins; and what exact side
+//! values make of them.
 
 use super::super::kernel::LABEL;
 use super::super::test_kernel::{

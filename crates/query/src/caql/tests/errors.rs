@@ -24,11 +24,13 @@ fn required_errors() {
     );
     check(
         "find(\"lat\") | group_by:merge(\"host\")",
-        "[find(\"lat\")] group_by:merge takes histograms, and this gives numbers: find:histogram(…) finds them, histogram() makes them of numbers",
+        "[find(\"lat\")] group_by:merge takes histograms, and this gives numbers: \
+         find:histogram(…) finds them, histogram() makes them of numbers",
     );
     check(
         "metric(\"not-a-uuid\",\"x\")",
-        "[\"not-a-uuid\"] check_uuid of metric is a UUID in quotes, such as \"1b4e28ba-2fa1-11d2-883f-0016d3cca427\"; found the text \"not-a-uuid\"",
+        "[\"not-a-uuid\"] check_uuid of metric is a UUID in quotes, such as \
+         \"1b4e28ba-2fa1-11d2-883f-0016d3cca427\"; found the text \"not-a-uuid\"",
     );
     check(
         "find(\"x\", limit=5000)",
@@ -40,11 +42,13 @@ fn required_errors() {
     );
     check(
         "find('x', 'host:a')",
-        "['host:a'] tag_query of find is a tag search in quotes, such as \"and(host:web-1)\"; a search begins with and(, or( or not(: write and(host:a)",
+        "['host:a'] tag_query of find is a tag search in quotes, such as \"and(host:web-1)\"; a \
+         search begins with and(, or( or not(: write and(host:a)",
     );
     check(
         "find('x', 'not(a:b,c:d)')",
-        "['not(a:b,c:d)'] tag_query of find is a tag search in quotes, such as \"and(host:web-1)\"; in it, column 8: found `,`, expected `)`",
+        "['not(a:b,c:d)'] tag_query of find is a tag search in quotes, such as \
+         \"and(host:web-1)\"; in it, column 8: found `,`, expected `)`",
     );
 }
 
@@ -347,7 +351,8 @@ fn limits() {
     check(&long, "the query needs more bytes than 262144 (262146); ask for less at once");
     let nested = |depth: usize| format!("{}1{}", "(".repeat(depth), ")".repeat(depth));
     assert!(parse(&nested(DEPTH_MAX)).is_ok());
-    let deep = "the query needs more levels of calls, operators and brackets than 100 (101); split the query";
+    let deep = "the query needs more levels of calls, operators and brackets than 100 (101); \
+                split the query";
     check(&nested(DEPTH_MAX + 1), deep);
     let pipes = |count: usize| format!("1{}", "|pass()".repeat(count));
     assert!(parse(&pipes(DEPTH_MAX - 1)).is_ok());
@@ -360,7 +365,8 @@ fn limits() {
     check(&"(1^1/1*1%1-1+1<1>1<=1>=1==1 and ".repeat(8_000), deep);
     check(
         &format!("pass{{{}1}}", "1,".repeat(1000)),
-        "the query needs more sources in a call than 1000 (1001); find can give many streams from one source",
+        "the query needs more sources in a call than 1000 (1001); find can give many streams from \
+         one source",
     );
     check(
         &format!("delay({}1m)", "1m,".repeat(1000)),
@@ -368,11 +374,13 @@ fn limits() {
     );
     check(
         &format!("1{}", "+1".repeat(100_000)),
-        "the query needs more operands in a chain than 1000 (1001); use op:sum or stats:sum with one find",
+        "the query needs more operands in a chain than 1000 (1001); use op:sum or stats:sum with \
+         one find",
     );
     check(
         &format!("pass{{{}1}}", "find('/a/'),".repeat(65)),
-        "the query needs more regexes than 64 (65); use globs, such as web-*, or one find for what several regexes find",
+        "the query needs more regexes than 64 (65); use globs, such as web-*, or one find for \
+         what several regexes find",
     );
 }
 

@@ -1,4 +1,5 @@
-//! The expressions that evaluation is tested with: all are read and bound, and read back as they are shown.
+//! The expressions that evaluation is tested with: all are read and bound, and read back as they
+//! are shown.
 
 use super::super::{Body, bind, parse};
 use super::{context, parse_and_bind};

@@ -1,9 +1,11 @@
-//! Where windows begin and end: on whole multiples of what they are apart, in UTC or by the clocks of a time zone.
+//! Where windows begin and end: on whole multiples of what they are apart, in UTC or by the clocks
+//! of a time zone.
 //!
-//! Without a zone they begin at `k * skip + offset` since the Unix epoch. By the clocks of a zone, windows that are a
-//! day or more apart begin at `k * skip` since the epoch's local midnight, so a day that clocks are changed on is 23
-//! or 25 hours long. Those that are less apart are counted from each local midnight anew, in hours that passed and
-//! not in hours shown; the last of a day ends with it.
+//! Without a zone they begin at `k * skip + offset` since the Unix epoch. By the clocks of a zone,
+//! windows that are a day or more apart begin at `k * skip` since the epoch's local midnight, so a
+//! day that clocks are changed on is 23 or 25 hours long. Those that are less apart are counted
+//! from each local midnight anew, in hours that passed and not in hours shown; the last of a day
+//! ends with it.
 
 use jiff::Timestamp;
 use jiff::civil::DateTime;
@@ -77,13 +79,14 @@ impl WindowCalendar {
     }
 }
 
-/// The last moment not after this one when clocks show a whole multiple of some days, or hours above a day.
+/// The last moment not after this one when clocks show a whole multiple of some days, or hours
+/// above a day.
 fn local_floor(zone: &Zone, time: i64, skip: i64) -> i64 {
     let shown = nanos(zone.local(time));
     let skip = i128::from(skip);
     let mut at = shown.div_euclid(skip);
-    // Where clocks never show it, they do later; where that is too late, the one before counts. Once is enough, as
-    // no clock is moved by as much as two days.
+    // Where clocks never show it, they do later; where that is too late, the one before counts.
+    // Once is enough, as no clock is moved by as much as two days.
     for _ in 0..3 {
         match zone.time_of_local(datetime(at * skip)) {
             Some(moment) if moment <= time => return moment,

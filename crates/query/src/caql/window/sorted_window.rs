@@ -1,6 +1,7 @@
 //! Percentiles over sliding windows.
 //!
-//! The window's numbers are held in order; each that comes or goes is a binary search and a move in memory.
+//! The window's numbers are held in order; each that comes or goes is a binary search and a move in
+//! memory.
 
 use std::ops::Range;
 
@@ -10,7 +11,8 @@ use super::{SlotWindows, WindowPackage, present_values};
 use crate::error::Result;
 use crate::stream::Stream;
 
-/// Between the numbers of the ranks around (n − 1)·p (type 7 of Hyndman and Fan, 1996), as PromQL has it.
+/// Between the numbers of the ranks around (n − 1)·p (type 7 of Hyndman and Fan, 1996), as PromQL
+/// has it.
 pub(super) fn percentile<P: WindowPackage>(work: KernelInput<'_>) -> Result<Vec<Stream>> {
     let share = work.arguments.number("percentile").unwrap_or(50.0) / 100.0;
     map_sorted::<P>(work, |sorted| {

@@ -1,4 +1,5 @@
-//! Windows on the fixture of the specification, by the clocks of zones, and against a slow obvious evaluation.
+//! Windows on the fixture of the specification, by the clocks of zones, and against a slow obvious
+//! evaluation.
 
 use proptest::prelude::*;
 

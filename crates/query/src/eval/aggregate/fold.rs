@@ -315,7 +315,8 @@ fn quantiles(
     q.iter().enumerate().map(at).collect()
 }
 
-/// Between the two nearest of the numbers, in proportion; NaN counts as the least. There must be a number.
+/// Between the two nearest of the numbers, in proportion; NaN counts as the least. There must be a
+/// number.
 fn quantile(q: f64, numbers: &mut [f64]) -> f64 {
     if q.is_nan() {
         return f64::NAN;
@@ -353,7 +354,8 @@ mod tests {
         check(-0.1, &[1.0], f64::NEG_INFINITY);
         check(1.1, &[1.0], f64::INFINITY);
         check(f64::NAN, &[1.0], f64::NAN);
-        // A neighbour without weight counts, so that infinity makes it undefined: as Prometheus has it.
+        // A neighbour without weight counts, so that infinity makes it undefined: as Prometheus has
+        // it.
         check(0.5, &[1.0, 2.0, f64::INFINITY], f64::NAN);
     }
 }

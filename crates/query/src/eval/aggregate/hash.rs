@@ -1,8 +1,8 @@
 //! The hash by which `limit_ratio` takes a part of the series: the same part as Prometheus.
 //!
-//! It is XXH64 with seed 0 (Yann Collet; the specification is `doc/xxhash_spec.md` of the xxHash project) of labels
-//! as Prometheus keeps them: names and values in order of the names, each after its length, which is a byte below
-//! 255, else a byte 255 and three more, the lowest first.
+//! It is XXH64 with seed 0 (Yann Collet; the specification is `doc/xxhash_spec.md` of the xxHash
+//! project) of labels as Prometheus keeps them: names and values in order of the names, each after
+//! its length, which is a byte below 255, else a byte 255 and three more, the lowest first.
 
 use crate::labels::LabelSet;
 

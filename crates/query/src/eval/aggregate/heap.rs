@@ -1,4 +1,5 @@
-//! A heap of numbered values whose arrangement, and so the choice among equals, is that of Go's `container/heap`.
+//! A heap of numbered values whose arrangement, and so the choice among equals, is that of Go's
+//! `container/heap`.
 
 /// Values with their numbers; none comes before the first.
 pub(super) struct TopKHeap {

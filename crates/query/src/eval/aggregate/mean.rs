@@ -1,5 +1,5 @@
-//! `avg`: the sum divided by the count, as long as the sum does not leave the doubles; from there on, a mean that
-//! each value moves a little. Prometheus found the sum to be the more accurate.
+//! `avg`: the sum divided by the count, as long as the sum does not leave the doubles; from there
+//! on, a mean that each value moves a little. Prometheus found the sum to be the more accurate.
 
 use std::sync::Arc;
 

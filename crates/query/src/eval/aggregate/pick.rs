@@ -1,5 +1,5 @@
-//! Aggregations that pick streams of each group and leave them what they are: `topk`, `bottomk`, `limitk` and
-//! `limit_ratio`.
+//! Aggregations that pick streams of each group and leave them what they are: `topk`, `bottomk`,
+//! `limitk` and `limit_ratio`.
 
 use crate::error::{Result, SourceSpan};
 use crate::eval::Evaluation;
@@ -57,7 +57,8 @@ impl Evaluation<'_> {
         let mut warn = |ratio: f64, cap: f64| {
             let (ratio, cap) = (GoNumber(ratio), GoNumber(cap));
             let message = format!(
-                "PromQL warning: ratio value should be between -1 and 1, got {ratio}, capping to {cap}"
+                "PromQL warning: ratio value should be between -1 and 1, got {ratio}, capping to \
+                 {cap}"
             );
             self.warnings.warn(params.span, message);
         };

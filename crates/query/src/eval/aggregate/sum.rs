@@ -1,4 +1,5 @@
-//! `sum`: numbers with what is known of their bounds, histograms, and distributions, which stay what they are.
+//! `sum`: numbers with what is known of their bounds, histograms, and distributions, which stay
+//! what they are.
 
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
-//! What is known of a result when its operands are known to lie within bounds. Bounds are moved outwards by a
-//! rounding, so that the truth stays between them.
+//! What is known of a result when its operands are known to lie within bounds. Bounds are moved
+//! outwards by a rounding, so that the truth stays between them.
 
 use hist::Bracket;
 

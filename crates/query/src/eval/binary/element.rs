@@ -54,7 +54,8 @@ impl OperationWarning {
             OperationWarning::Layout => notes.warn(
                 place,
                 format!(
-                    "PromQL warning: incompatible bucket layout encountered for binary operator {text}"
+                    "PromQL warning: incompatible bucket layout encountered for binary operator \
+                     {text}"
                 ),
             ),
             OperationWarning::ResetsCollide => notes.warn(

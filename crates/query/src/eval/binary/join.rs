@@ -1,9 +1,9 @@
 //! Operators between streams of two sides that find each other by their labels.
 //!
-//! Streams that agree in the labels that count are a group. In a group, one side has at each step at most one
-//! stream ("the one"), the other may have several ("the many"); one-to-one allows only one there, too. Groups are
-//! worked out one after another; what goes wrong is told as if it had been done step by step: the error of the
-//! earliest step, and of each step only the last note.
+//! Streams that agree in the labels that count are a group. In a group, one side has at each step
+//! at most one stream ("the one"), the other may have several ("the many"); one-to-one allows only
+//! one there, too. Groups are worked out one after another; what goes wrong is told as if it had
+//! been done step by step: the error of the earliest step, and of each step only the last note.
 
 use std::collections::HashMap;
 
@@ -79,8 +79,8 @@ struct MatchGroup {
     one: Vec<usize>,
 }
 
-/// Where Prometheus would be, going through a step: streams of the many come first, then those of the one that
-/// found nothing.
+/// Where Prometheus would be, going through a step: streams of the many come first, then those of
+/// the one that found nothing.
 type JoinOrder = (bool, usize);
 
 /// When an error shows: at which step, at which part of it, and there at which stream.
@@ -97,15 +97,16 @@ struct Join<'a> {
     binary: &'a BinaryOperation,
     /// The one stands left.
     is_swapped: bool,
-    /// Names of what a comparison made 0 or 1 go at the end; those that arithmetic makes untrue go at once.
+    /// Names of what a comparison made 0 or 1 go at the end; those that arithmetic makes untrue go
+    /// at once.
     is_delayed: bool,
     span: SourceSpan,
     many: &'a [Stream],
     one: &'a [Stream],
     /// Steps at which there can be a result at all.
     needed_steps: Vec<bool>,
-    /// For each stream of the many, and then each of the one without any of the many: which it met last (one more
-    /// than its index; 0 for none), and which output that gave.
+    /// For each stream of the many, and then each of the one without any of the many: which it met
+    /// last (one more than its index; 0 for none), and which output that gave.
     recent_outputs: Vec<Option<(usize, usize)>>,
     /// The same of all that met, where a stream met several.
     outputs_by_pair: HashMap<(usize, usize), usize>,
@@ -116,7 +117,8 @@ struct Join<'a> {
     failure: Option<(ErrorOrder, Error)>,
 }
 
-/// At which steps anything can match: where a side is empty and nothing stands in for it, nothing is even looked at.
+/// At which steps anything can match: where a side is empty and nothing stands in for it, nothing
+/// is even looked at.
 fn needed_steps(
     binary: &BinaryOperation,
     many: &[Stream],
@@ -324,8 +326,8 @@ impl Join<'_> {
         let ([first, second], side) = (names, if self.is_swapped { "left" } else { "right" });
         self.error(&format!(
             "found duplicate series for the match group {group} on the {side} hand-side of the \
-             operation: [{first}, {second}];many-to-many matching not allowed: matching labels must \
-             be unique on one side"
+             operation: [{first}, {second}];many-to-many matching not allowed: matching labels \
+             must be unique on one side"
         ))
     }
 

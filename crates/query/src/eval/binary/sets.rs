@@ -1,4 +1,5 @@
-//! `and`, `or` and `unless`: streams of one side, at the steps where the other has, or has not, one that matches.
+//! `and`, `or` and `unless`: streams of one side, at the steps where the other has, or has not, one
+//! that matches.
 
 use crate::error::{Result, SourceSpan};
 use crate::eval::{Evaluation, merge_equal_labels};

@@ -146,8 +146,8 @@ fn earliest_error_is_reported() {
     let mut case = BinaryCase::new(BinaryOp::Add, many.concat(), one.concat());
     case.matching.labels = vec!["z".to_owned()];
     case.fails(
-        "found duplicate series for the match group {x=\"b\"} on the right hand-side of the operation: \
-         [{x=\"b\", z=\"1\"}, {x=\"b\", z=\"2\"}];many-to-many matching not allowed",
+        "found duplicate series for the match group {x=\"b\"} on the right hand-side of the \
+         operation: [{x=\"b\", z=\"1\"}, {x=\"b\", z=\"2\"}];many-to-many matching not allowed",
     );
     let mut case = BinaryCase::new(BinaryOp::Add, many[0].clone(), one[0].clone());
     case.matching.labels = vec!["z".to_owned()];

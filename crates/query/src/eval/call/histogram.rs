@@ -1,7 +1,8 @@
 //! Statistics of distributions: Prometheus' number, with the bounds that the truth lies in.
 //!
-//! Distributions come as histograms of one series, and as classic ones, whose buckets are a series each with the
-//! label `le`. `histogram_count`, `_sum`, `_avg`, `_stddev` and `_stdvar` are only for the former.
+//! Distributions come as histograms of one series, and as classic ones, whose buckets are a series
+//! each with the label `le`. `histogram_count`, `_sum`, `_avg`, `_stddev` and `_stdvar` are only
+//! for the former.
 
 mod histogram_series;
 mod statistic;
@@ -318,11 +319,12 @@ impl DistributionWarnings {
                 "PromQL info: input to histogram_quantile has NaN observations, result is NaN"
             }
             NanEffect::Skew => {
-                "PromQL info: input to histogram_quantile has NaN observations, result is skewed higher"
+                "PromQL info: input to histogram_quantile has NaN observations, result is skewed \
+                 higher"
             }
             NanEffect::Excluded => {
-                "PromQL info: input to histogram_fraction has NaN observations, which are excluded from \
-                 all fractions"
+                "PromQL info: input to histogram_fraction has NaN observations, which are \
+                 excluded from all fractions"
             }
         };
         self.warnings.info(self.span, histogram_series::with_metric_name(message, name));
@@ -342,9 +344,9 @@ impl DistributionWarnings {
     fn emit(self, notes: &mut QueryWarnings) {
         notes.append(self.warnings);
         for (name, repairs) in self.forced {
-            let message = "PromQL info: input to histogram_quantile needed to be fixed for monotonicity \
-                           (see https://prometheus.io/docs/prometheus/latest/querying/functions/\
-                           #histogram_quantile)";
+            let message = "PromQL info: input to histogram_quantile needed to be fixed for \
+                           monotonicity (see \
+                           https://prometheus.io/docs/prometheus/latest/querying/functions/#histogram_quantile)";
             let message = histogram_series::with_metric_name(message, &name) + &repairs.text();
             notes.info(self.span, message);
         }

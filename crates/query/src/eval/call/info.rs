@@ -1,7 +1,9 @@
-//! `info`: streams get labels of the info series that were measured with them, such as `target_info`.
+//! `info`: streams get labels of the info series that were measured with them, such as
+//! `target_info`.
 //!
-//! An info series belongs to a stream if both have the same `instance` and `job`. It is looked for at the moment
-//! that the stream's own readings are of, if there is but one such moment at each step.
+//! An info series belongs to a stream if both have the same `instance` and `job`. It is looked for
+//! at the moment that the stream's own readings are of, if there is but one such moment at each
+//! step.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -24,7 +26,8 @@ use super::{FunctionCall, unwrap_once};
 const IDENTITY_LABELS: [&str; 2] = ["instance", "job"];
 /// The info series that are meant where none are named.
 const TARGET_INFO: &str = "target_info";
-/// How many values of a label a selector names, at most: of more, all are read and picked by their labels.
+/// How many values of a label a selector names, at most: of more, all are read and picked by their
+/// labels.
 const VALUES_MAX: usize = 64;
 
 pub(crate) fn info(
@@ -132,7 +135,8 @@ impl InfoSelection {
                 own.entry(info.labels.name()).or_default().push(at);
             }
         }
-        // Where in `enriched` the stream stands with the labels of which info series; nowhere, if it goes.
+        // Where in `enriched` the stream stands with the labels of which info series; nowhere, if
+        // it goes.
         let mut places: HashMap<Vec<usize>, Option<usize>> = HashMap::new();
         for step in 0..stream.points.len() {
             let Some(value) = stream.points[step].take() else { continue };
@@ -272,8 +276,8 @@ impl Evaluation<'_> {
     }
 }
 
-/// When the readings of a vector are of, against the step: `None` where selectors differ, or where a part of it
-/// has no selector. Selectors within scalars do not count.
+/// When the readings of a vector are of, against the step: `None` where selectors differ, or where
+/// a part of it has no selector. Selectors within scalars do not count.
 fn shared_shift(node: &PlanNode) -> Option<TimeShift> {
     let mut search = ShiftSearch { shared: None, is_uniform: true };
     search.inspect(node, &mut Vec::new());

@@ -57,7 +57,8 @@ pub(crate) fn join(
     })
 }
 
-/// Bytes of a value that a function makes, at the most: joined again and again, one doubles each time.
+/// Bytes of a value that a function makes, at the most: joined again and again, one doubles each
+/// time.
 const LABEL_BYTES_MAX: usize = 64 << 10;
 
 /// A value would have more than [`LABEL_BYTES_MAX`].
@@ -86,7 +87,8 @@ fn relabel(
     merge_equal_labels(streams, call.span)
 }
 
-/// Any text but the empty one is a label's name, unless it had bytes that are no text: they were read as U+FFFD.
+/// Any text but the empty one is a label's name, unless it had bytes that are no text: they were
+/// read as U+FFFD.
 fn check_label_name(label: &PlanNode, which: &str, function: &str) -> Result<()> {
     let name = text_argument(label);
     if !name.is_empty() && !name.contains(char::REPLACEMENT_CHARACTER) {
@@ -97,8 +99,8 @@ fn check_label_name(label: &PlanNode, which: &str, function: &str) -> Result<()>
     Err(Error::Execution { span: label.span, message })
 }
 
-/// A replacement with `$1`, `$name` and `${name}` filled in as Go does: a name is as long as can be, `$$` is a
-/// dollar sign, and what is no reference stands for itself.
+/// A replacement with `$1`, `$name` and `${name}` filled in as Go does: a name is as long as can
+/// be, `$$` is a dollar sign, and what is no reference stands for itself.
 fn expand_replacement(
     regex: &Regex,
     replacement: &str,

@@ -9,8 +9,8 @@ use crate::value::StepValue;
 
 use super::{FunctionCall, bracket_widened};
 
-/// The sum of a stream's numbers from the first step on. NaN adds nothing, and neither does a step without a
-/// value, which stays without one. Bounds add up like the numbers.
+/// The sum of a stream's numbers from the first step on. NaN adds nothing, and neither does a step
+/// without a value, which stays without one. Bounds add up like the numbers.
 pub(crate) fn running_total(
     evaluation: &mut Evaluation<'_>,
     call: &FunctionCall<'_>,

@@ -1,4 +1,5 @@
-//! `sort` and its like: the order of streams at one moment. Over time they are always in order of their labels.
+//! `sort` and its like: the order of streams at one moment. Over time they are always in order of
+//! their labels.
 
 use std::cmp::Ordering;
 
@@ -89,8 +90,8 @@ fn is_worthwhile(evaluation: &mut Evaluation<'_>, call: &FunctionCall<'_>) -> bo
     let is_instant = call.steps.is_instant();
     // As Prometheus does: by the ends of the range, not by how many steps it has.
     if !is_instant || evaluation.is_range_of_one_step {
-        let message = "PromQL warning: sort is ineffective for range queries since results are always \
-                       ordered by labels";
+        let message = "PromQL warning: sort is ineffective for range queries since results are \
+                       always ordered by labels";
         evaluation.warnings.warn(call.span, message);
     }
     is_instant

@@ -74,8 +74,8 @@ fn map_steps(
     Ok(vec![Stream::new(LabelSet::default(), points)])
 }
 
-/// Something of the date that numbers of seconds mean, or of the steps where no numbers are given. What is no
-/// moment, NaN and what a 64-bit number of seconds does not hold, has no date: NaN.
+/// Something of the date that numbers of seconds mean, or of the steps where no numbers are given.
+/// What is no moment, NaN and what a 64-bit number of seconds does not hold, has no date: NaN.
 pub(crate) fn date(
     evaluation: &mut Evaluation<'_>,
     call: &FunctionCall<'_>,

@@ -165,7 +165,8 @@ fn by_time<'a>(
     })
 }
 
-/// Readings after the start and the last one until then, of either kind; `None` where there is none after it.
+/// Readings after the start and the last one until then, of either kind; `None` where there is none
+/// after it.
 fn anchored_points<'a>(
     window: &RangeWindow<'a>,
 ) -> Option<(&'a [FloatPoint], &'a [HistogramPoint])> {

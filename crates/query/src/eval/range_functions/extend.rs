@@ -11,7 +11,8 @@ use super::rate::{Growth, add, sub};
 use super::series_warnings::{SeriesWarning, SeriesWarnings};
 use super::window::{FloatPoint, HasTime, HistogramPoint, RangeWindow, count_until, millis};
 
-/// The readings at the ends, of those that reach beyond the stretch of time; `None` where none is after its start.
+/// The readings at the ends, of those that reach beyond the stretch of time; `None` where none is
+/// after its start.
 fn boundary_points<T: HasTime>(
     window: &RangeWindow<'_>,
     points: &[T],
@@ -68,7 +69,8 @@ pub(super) fn float_growth(window: &RangeWindow<'_>, growth: Growth) -> Option<f
     Some(grown)
 }
 
-/// The numbers at both ends, where there would be any outside of a function of growth too; and what lies between.
+/// The numbers at both ends, where there would be any outside of a function of growth too; and what
+/// lies between.
 pub(super) fn interpolated_ends<'a>(
     window: &RangeWindow<'a>,
 ) -> Option<(f64, impl Iterator<Item = &'a FloatPoint>, f64)> {
@@ -179,7 +181,8 @@ pub(super) fn interpolate_histograms(
     Some(result)
 }
 
-/// What counters had when they began anew, in all; the outer `None` where that cannot be put together.
+/// What counters had when they began anew, in all; the outer `None` where that cannot be put
+/// together.
 fn lost_at_resets(
     window: &RangeWindow<'_>,
     ends: RangeInclusive<usize>,
@@ -197,7 +200,8 @@ fn lost_at_resets(
             (next, before) = (next + 1, after);
         }
     }
-    // The last is as `right` is, or `right` was interpolated up to it: by its hint it would count twice.
+    // The last is as `right` is, or `right` was interpolated up to it: by its hint it would count
+    // twice.
     if next > last {
         return Some(None);
     }

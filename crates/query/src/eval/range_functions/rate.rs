@@ -1,4 +1,5 @@
-//! How fast something grows: `rate`, `increase` and `delta`, extrapolated to the ends of the stretch of time.
+//! How fast something grows: `rate`, `increase` and `delta`, extrapolated to the ends of the
+//! stretch of time.
 
 use std::sync::Arc;
 
@@ -127,7 +128,8 @@ struct SampledInterval {
 }
 
 impl SampledInterval {
-    /// `None` where nothing can be said of growth: of a single reading that may have begun at any time.
+    /// `None` where nothing can be said of growth: of a single reading that may have begun at any
+    /// time.
     fn from_points<T: HasTime>(
         window: &RangeWindow<'_>,
         points: &[T],
@@ -160,9 +162,10 @@ impl SampledInterval {
         })
     }
 
-    /// By what the growth between readings is multiplied. Readings that are no more than a tenth farther from
-    /// an end than from each other are taken to go on to that end; else to go on for half of that, and for a
-    /// counter never below zero: `zero` is what it was at first against how much it grew.
+    /// By what the growth between readings is multiplied. Readings that are no more than a tenth
+    /// farther from an end than from each other are taken to go on to that end; else to go on for
+    /// half of that, and for a counter never below zero: `zero` is what it was at first against how
+    /// much it grew.
     fn factor(&self, window: &RangeWindow<'_>, growth: Growth, zero: Option<f64>) -> f64 {
         let threshold = self.interval * 1.1;
         let (mut to_start, mut to_end) = (self.to_start, self.to_end);

@@ -105,13 +105,16 @@ impl SeriesWarning {
                 format!("encountered a mix of histograms and floats for metric name {name:?}")
             }
             SeriesWarning::HistogramsIgnored => format!(
-                "ignored histograms in a range containing both floats and histograms for metric name {name:?}"
+                "ignored histograms in a range containing both floats and histograms for metric \
+                 name {name:?}"
             ),
             SeriesWarning::ExponentialWithCustom => format!(
-                "vector contains a mix of histograms with exponential and custom buckets schemas for metric name {name:?}"
+                "vector contains a mix of histograms with exponential and custom buckets schemas \
+                 for metric name {name:?}"
             ),
             SeriesWarning::NoCommonBuckets => format!(
-                "vector contains a mix of histograms that have no coarser buckets in common for metric name {name:?}"
+                "vector contains a mix of histograms that have no coarser buckets in common for \
+                 metric name {name:?}"
             ),
             SeriesWarning::NotCounter => {
                 format!("this native histogram metric is not a counter: {name:?}")
@@ -120,7 +123,8 @@ impl SeriesWarning {
                 format!("this native histogram metric is not a gauge: {name:?}")
             }
             SeriesWarning::StartOverlap => format!(
-                "sample has start time that overlaps with previous sample timestamp for metric {name:?}"
+                "sample has start time that overlaps with previous sample timestamp for metric \
+                 {name:?}"
             ),
             SeriesWarning::BoundsReconciled(operation) => {
                 format!("mismatched custom buckets were reconciled during {}", operation.word())
@@ -133,10 +137,12 @@ impl SeriesWarning {
                 GoNumber(f64::from_bits(*bits))
             ),
             SeriesWarning::NoCounterName => format!(
-                "metric might not be a counter, name does not end in _total/_sum/_count/_bucket: {name:?}"
+                "metric might not be a counter, name does not end in _total/_sum/_count/_bucket: \
+                 {name:?}"
             ),
             SeriesWarning::NoCounterType(kind) => format!(
-                "metric might not be a counter, __type__ label is not set to \"counter\" or \"histogram\", got {kind:?}: {name:?}"
+                "metric might not be a counter, __type__ label is not set to \"counter\" or \
+                 \"histogram\", got {kind:?}: {name:?}"
             ),
         }
     }

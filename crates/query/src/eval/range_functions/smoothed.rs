@@ -17,8 +17,8 @@ use super::window::{
 };
 
 impl Evaluation<'_> {
-    /// What lies at each step on the way from the reading before it to the one after it; after the last reading,
-    /// that.
+    /// What lies at each step on the way from the reading before it to the one after it; after the
+    /// last reading, that.
     pub(crate) fn smoothed_streams(
         &mut self,
         fetch: &SeriesFetch,

@@ -126,8 +126,8 @@ pub(crate) fn quantile(
     Ok(Some(StepValue::Number(quantile_of(rank, &mut values))))
 }
 
-/// A quantile of numbers, which come out in another order; between two of them a weighted average. NaN is less
-/// than any number. Beyond 0 and 1 it is infinite, of nothing NaN.
+/// A quantile of numbers, which come out in another order; between two of them a weighted average.
+/// NaN is less than any number. Beyond 0 and 1 it is infinite, of nothing NaN.
 pub(super) fn quantile_of(rank: f64, values: &mut [f64]) -> f64 {
     if values.is_empty() || rank.is_nan() {
         return f64::NAN;

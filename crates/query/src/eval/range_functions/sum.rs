@@ -1,5 +1,5 @@
-//! `sum_over_time` and `avg_over_time`, of numbers or of histograms. What rounding loses on the way is added at
-//! the end.
+//! `sum_over_time` and `avg_over_time`, of numbers or of histograms. What rounding loses on the way
+//! is added at the end.
 
 use std::sync::Arc;
 

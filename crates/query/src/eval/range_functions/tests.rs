@@ -188,8 +188,8 @@ fn overlapping_starts_are_warned_about() {
     let memory = MemorySource::default().with(&[("__name__", "x_total")], readings);
     let settings = Settings { start_timestamps: true, ..Settings::default() };
     let notes = check_with(&memory, "increase(x[30s])", &settings, "{} - - 3 -");
-    let expected = "PromQL warning: sample has start time that overlaps with previous sample timestamp \
-                    for metric \"x_total\"";
+    let expected = "PromQL warning: sample has start time that overlaps with previous sample \
+                    timestamp for metric \"x_total\"";
     assert_eq!(notes, [expected]);
 }
 
@@ -235,7 +235,8 @@ fn extensions_are_for_a_few_functions() {
     check_error(
         &memory,
         "avg_over_time(x[20s] anchored)",
-        "anchored modifier can only be used with: changes, delta, increase, rate, resets - not with avg_over_time",
+        "anchored modifier can only be used with: changes, delta, increase, rate, resets - not \
+         with avg_over_time",
     );
     check_error(
         &memory,

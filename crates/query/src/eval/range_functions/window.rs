@@ -18,8 +18,9 @@ pub(super) struct TimedPoint<T> {
 }
 
 impl<T> TimedPoint<T> {
-    /// Whether this one's start says that the counter began anew after an earlier reading. A start at the
-    /// earlier reading says so only where the earlier one knew its own: then each counts what was new.
+    /// Whether this one's start says that the counter began anew after an earlier reading. A start
+    /// at the earlier reading says so only where the earlier one knew its own: then each counts
+    /// what was new.
     pub(super) fn is_restart_after(&self, earlier: &TimedPoint<T>) -> bool {
         if self.start == earlier.start || self.start >= self.time || self.start < earlier.time {
             return false;
@@ -156,7 +157,8 @@ pub(crate) struct RangeWindow<'a> {
 }
 
 impl RangeWindow<'_> {
-    /// Seconds of the stretch. Not [`crate::seconds`]: whole seconds and the rest are added, as Prometheus does.
+    /// Seconds of the stretch. Not [`crate::seconds`]: whole seconds and the rest are added, as
+    /// Prometheus does.
     pub(super) fn seconds(&self) -> f64 {
         const SECOND: i64 = 1_000_000_000;
         (self.range / SECOND) as f64 + (self.range % SECOND) as f64 / 1e9

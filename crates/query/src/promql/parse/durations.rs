@@ -164,7 +164,8 @@ impl Parser<'_> {
                     _ => self.min_or_max(word)?,
                 };
                 let mut place = token.span.to(self.expect(TokenKind::RightParen)?.span);
-                // As in Prometheus, the place of two lengths is what they fill, whatever stands around.
+                // As in Prometheus, the place of two lengths is what they fill, whatever stands
+                // around.
                 if let DurationKind::Two(_, left, right) = &kind {
                     place = left.span.to(right.span);
                 }

@@ -11,8 +11,8 @@ use super::{ParseContext, Parser};
 
 /// A name, labels in the order they are written, and the text after them.
 ///
-/// For series as test scripts describe them: `name{label="value"} …`. The name, also one in quotes within the braces,
-/// is the label `__name__`, and comes first.
+/// For series as test scripts describe them: `name{label="value"} …`. The name, also one in quotes
+/// within the braces, is the label `__name__`, and comes first.
 pub fn parse_series_labels(text: &str) -> Result<(Vec<(String, String)>, &str)> {
     let options = Options::default();
     let mut parser = Parser::new(text, &options)?;

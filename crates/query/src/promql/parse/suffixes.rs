@@ -106,8 +106,8 @@ impl Parser<'_> {
         Ok(())
     }
 
-    /// Nanoseconds of a time in seconds, to the millisecond. Beyond what nanoseconds can say there is no data, so
-    /// times out there are moved to the last that can be said.
+    /// Nanoseconds of a time in seconds, to the millisecond. Beyond what nanoseconds can say there
+    /// is no data, so times out there are moved to the last that can be said.
     fn time(&mut self, seconds: f64, place: SourceSpan) -> i64 {
         const MS_MAX: f64 = (i64::MAX / 1_000_000) as f64;
         if !seconds.is_finite() || seconds.abs() >= i64::MAX as f64 {

@@ -2,7 +2,8 @@
 
 use super::{QuantileEstimate, out_of_range, slack};
 
-/// Counts that differ by less than this share are taken as equal: rounding of rates makes such differences.
+/// Counts that differ by less than this share are taken as equal: rounding of rates makes such
+/// differences.
 const TOLERANCE: f64 = 1e-12;
 
 /// How many values lie at or below a bound.
@@ -34,10 +35,11 @@ pub struct ForcedMonotonic {
     pub max_difference: f64,
 }
 
-/// `histogram_quantile` of a classic histogram. Buckets may come in any order, and are left sorted, with
-/// rising counts and each bound once.
+/// `histogram_quantile` of a classic histogram. Buckets may come in any order, and are left sorted,
+/// with rising counts and each bound once.
 ///
-/// NaN where there are fewer than two buckets, none of them reaches to infinity, or nothing is counted.
+/// NaN where there are fewer than two buckets, none of them reaches to infinity, or nothing is
+/// counted.
 pub fn classic_quantile(
     q: f64,
     levels: &mut Vec<CumulativeBucket>,
@@ -69,7 +71,8 @@ pub fn classic_quantile(
         let CumulativeBucket { upper_bound: end, count } = levels[at];
         start + (end - start) * ((rank - under) / (count - under))
     };
-    // A rank at the end of one bucket may as well be at the beginning of the next that holds anything.
+    // A rank at the end of one bucket may as well be at the beginning of the next that holds
+    // anything.
     let slack = slack(last.count);
     let first = levels.partition_point(|level| level.count < rank - slack).min(at);
     let end = levels.partition_point(|level| level.count <= rank + slack).clamp(at, below_last);
@@ -77,8 +80,8 @@ pub fn classic_quantile(
     (QuantileEstimate::new(lower, estimate, levels[end].upper_bound), repair)
 }
 
-/// `histogram_fraction` of a classic histogram: the share of values between two bounds. Buckets are left
-/// sorted, each bound once.
+/// `histogram_fraction` of a classic histogram: the share of values between two bounds. Buckets are
+/// left sorted, each bound once.
 pub fn classic_fraction(
     lower: f64,
     upper: f64,

@@ -1,4 +1,5 @@
-//! Native histograms: quantiles and shares by interpolation within a bucket, the mean and what lies around it.
+//! Native histograms: quantiles and shares by interpolation within a bucket, the mean and what lies
+//! around it.
 
 use super::{QuantileEstimate, out_of_range, slack};
 use crate::histogram::{Bucket, BucketGrid, FloatHistogram, KahanSum, add_compensated, exp2, log2};
@@ -16,9 +17,9 @@ pub enum NanEffect {
 
 /// `histogram_quantile` of a native histogram. NaN where nothing is counted.
 ///
-/// Where values are not numbers, Prometheus 3.15 looks for the rank in the right bucket and then interpolates
-/// within the last one (it counts on with the same variable). That number means nothing, so here it is
-/// interpolated within the bucket that was found.
+/// Where values are not numbers, Prometheus 3.15 looks for the rank in the right bucket and then
+/// interpolates within the last one (it counts on with the same variable). That number means
+/// nothing, so here it is interpolated within the bucket that was found.
 pub fn quantile(q: f64, histogram: &FloatHistogram) -> (QuantileEstimate, Option<NanEffect>) {
     if let Some(answer) = out_of_range(q).filter(|answer| !answer.is_nan()) {
         return (QuantileEstimate::exact(answer), None);
@@ -82,8 +83,8 @@ fn estimate(
     (interpolated(lower, upper, into / bucket.count, &histogram.grid), note)
 }
 
-/// The bucket as Prometheus takes it: the zero bucket is one-sided if all others are, and so is the lowest
-/// custom bucket. `None` where a custom bucket has but one end.
+/// The bucket as Prometheus takes it: the zero bucket is one-sided if all others are, and so is the
+/// lowest custom bucket. `None` where a custom bucket has but one end.
 fn as_prometheus_bucket(mut bucket: Bucket, histogram: &FloatHistogram) -> Option<Bucket> {
     if histogram.grid.is_custom() {
         if bucket.lower == f64::NEG_INFINITY {
@@ -144,8 +145,8 @@ fn bounds_of_rank(rank: f64, histogram: &FloatHistogram) -> (f64, f64) {
     (if lower.is_nan() { upper } else { lower }, upper)
 }
 
-/// `histogram_fraction` of a native histogram: the share of values between two bounds. NaN where nothing is
-/// counted.
+/// `histogram_fraction` of a native histogram: the share of values between two bounds. NaN where
+/// nothing is counted.
 pub fn fraction(
     lower: f64,
     upper: f64,
@@ -216,8 +217,9 @@ pub fn average(histogram: &FloatHistogram) -> QuantileEstimate {
     QuantileEstimate::exact(histogram.sum / histogram.count)
 }
 
-/// `histogram_stdvar` of a native histogram: the mean square of the distance from the mean, each value taken
-/// to be in the middle of its bucket. Its bounds have each at the nearest and the farthest end.
+/// `histogram_stdvar` of a native histogram: the mean square of the distance from the mean, each
+/// value taken to be in the middle of its bucket. Its bounds have each at the nearest and the
+/// farthest end.
 pub fn variance(histogram: &FloatHistogram) -> QuantileEstimate {
     let mean = histogram.sum / histogram.count;
     let mut sum = KahanSum::default();

@@ -1,4 +1,5 @@
-//! Every function there is, with arguments that fit and streams of every kind: none fails but by saying why.
+//! Every function there is, with arguments that fit and streams of every kind: none fails but by
+//! saying why.
 
 use query::caql::Signature;
 use query::caql::signature::{

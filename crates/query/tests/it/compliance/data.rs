@@ -1,8 +1,9 @@
-//! What both are asked about: 85 minutes of a made-up service on three hosts, read every five seconds.
+//! What both are asked about: 85 minutes of a made-up service on three hosts, read every five
+//! seconds.
 //!
-//! Names and shapes are those of the demo service that the queries of Prometheus' compliance tests ask for; beside them
-//! is what that service does not have: counters that begin anew, series that end, gaps, native histograms and
-//! values that are no usual numbers.
+//! Names and shapes are those of the demo service that the queries of Prometheus' compliance tests
+//! ask for; beside them is what that service does not have: counters that begin anew, series that
+//! end, gaps, native histograms and values that are no usual numbers.
 
 use hist::{Histogram, Scheme};
 use model::{Series, SeriesKind};
@@ -12,8 +13,8 @@ use query::STALE_BITS;
 pub(crate) const START_MS: i64 = 1_704_067_200_000;
 const READ_EVERY_MS: i64 = 5_000;
 const READINGS: i64 = 1_020;
-/// What each question is asked about: first moment, last and step. Long enough after the beginning for the widest
-/// range and offset; the second is in step with no reading.
+/// What each question is asked about: first moment, last and step. Long enough after the beginning
+/// for the widest range and offset; the second is in step with no reading.
 pub(crate) const QUERY_RANGES_MS: [(i64, i64, i64); 2] = [
     (START_MS + 4_380_000, START_MS + 4_980_000, 10_000),
     (START_MS + 4_283_211, START_MS + 5_041_017, 47_321),

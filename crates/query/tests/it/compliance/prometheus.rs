@@ -1,4 +1,5 @@
-//! Prometheus itself, as a program: started in a folder of its own, fed by remote write, and asked over HTTP.
+//! Prometheus itself, as a program: started in a folder of its own, fed by remote write, and asked
+//! over HTTP.
 
 use std::fs::{self, File};
 use std::io::{Read, Write};
@@ -100,7 +101,8 @@ impl PrometheusProcess {
         answer.expect("Prometheus answers").1
     }
 
-    /// Status and body; `None` where nobody answers. In HTTP/1.0 an answer ends with its connection.
+    /// Status and body; `None` where nobody answers. In HTTP/1.0 an answer ends with its
+    /// connection.
     fn request(
         &self,
         method: &str,

@@ -1,7 +1,8 @@
 //! Lists of questions, written as templates: ours, and files of Prometheus' compliance tests.
 //!
-//! Ours has lines `name = value value …`, and templates in which `<name>` stands for each of these values; those after `~`
-//! are known to be answered otherwise. A template with several names gives every combination.
+//! Ours has lines `name = value value …`, and templates in which `<name>` stands for each of these
+//! values; those after `~` are known to be answered otherwise. A template with several names gives
+//! every combination.
 
 /// A question.
 #[derive(Clone, Debug, PartialEq)]
@@ -114,8 +115,9 @@ mod tests {
 
     #[test]
     fn files_of_the_compliance_tests_are_read() {
-        let file = "test_cases:\n  # Some.\n  - query: '{{.clampFunc}}(a, 2)'\n    variant_args: ['clampFunc']\n  \
-                    - query: \"b{c=\\\"d\\\"}\"\n  - # Why.\n    query: 'e'\n  - query: -1 ^ 2\n";
+        let file = "test_cases:\n  # Some.\n  - query: '{{.clampFunc}}(a, 2)'\n    variant_args: \
+                    ['clampFunc']\n  - query: \"b{c=\\\"d\\\"}\"\n  - # Why.\n    query: 'e'\n  - \
+                    query: -1 ^ 2\n";
         let expected = ["clamp_min(a, 2)", "clamp_max(a, 2)", "b{c=\"d\"}", "e", "-1 ^ 2"];
         assert_eq!(texts(&read_compliance(file)), expected);
     }

@@ -1,7 +1,8 @@
 //! Answers of both in one form, and how they differ.
 //!
-//! As in Prometheus' compliance tests numbers may be a hundred-thousandth apart, NaN is NaN, and series may be in any
-//! order. Failures are compared as such, whatever they say; warnings and infos by their texts.
+//! As in Prometheus' compliance tests numbers may be a hundred-thousandth apart, NaN is NaN, and
+//! series may be in any order. Failures are compared as such, whatever they say; warnings and infos
+//! by their texts.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;

@@ -1,4 +1,5 @@
-//! Answers of a store beside the slow ones: counts exactly, numbers but for rounding, bounds around the truth.
+//! Answers of a store beside the slow ones: counts exactly, numbers but for rounding, bounds around
+//! the truth.
 
 use query::{
     LabelSet, Language, NAME, QueryRequest, QueryResult, ResultData, Settings, StepValue,

@@ -1,4 +1,5 @@
-//! Averages of quantiles: all are refused with what to ask instead, which can be asked; nothing else is refused.
+//! Averages of quantiles: all are refused with what to ask instead, which can be asked; nothing
+//! else is refused.
 
 use std::sync::LazyLock;
 
@@ -66,7 +67,8 @@ fn suggested_queries_are_valid() {
         "histogram_quantile(0.5, sum without (host) (rate(waited[5m])))",
     );
     check(
-        "avg_over_time(histogram_quantile(0.9, sum by (host) (sum_over_time(latency[1m])))[20m:1m])",
+        "avg_over_time(histogram_quantile(0.9, sum by (host) \
+         (sum_over_time(latency[1m])))[20m:1m])",
         "histogram_quantile(0.9, sum by (host) (sum_over_time(latency[20m])))",
     );
     check(

@@ -1,4 +1,5 @@
-//! Comparisons and explanations beside slow ones of all raw measurements, and whether chance is what it says.
+//! Comparisons and explanations beside slow ones of all raw measurements, and whether chance is
+//! what it says.
 
 use std::collections::BTreeMap;
 use std::ops::Range;

@@ -1,4 +1,5 @@
-//! What one question may cost: each limit is named where it is reached, holds, and leaves nothing behind.
+//! What one question may cost: each limit is named where it is reached, holds, and leaves nothing
+//! behind.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -182,8 +183,8 @@ fn check_memory(text: &str, times: (i64, i64, i64), bytes: u64, is_enough: bool)
     let of_limit = measured.bytes_max as f64 / bytes as f64;
     println!("{text}: {} bytes, {of_limit:.2} of the limit; answered: {is_ok}", measured.bytes_max);
     assert_eq!(is_ok, is_enough, "{text}");
-    // What is read is there before it is counted, vectors that grow are there twice, and a reading as it came is more
-    // than a value.
+    // What is read is there before it is counted, vectors that grow are there twice, and a reading
+    // as it came is more than a value.
     assert!(of_limit <= 3.0, "{text}: {of_limit}");
 }
 

@@ -29,7 +29,8 @@ fn bytes(seed: u64) -> Vec<u8> {
     (0..words).flat_map(|_| random.next().to_le_bytes()).collect()
 }
 
-/// Asks what each seed stands for, for so long at the most; how many it were, by what became of them.
+/// Asks what each seed stands for, for so long at the most; how many it were, by what became of
+/// them.
 fn run(seeds: std::ops::Range<u64>, most: Duration) -> BTreeMap<FuzzOutcome, u64> {
     let began = Instant::now();
     let mut counts = BTreeMap::new();
@@ -44,7 +45,8 @@ fn run(seeds: std::ops::Range<u64>, most: Duration) -> BTreeMap<FuzzOutcome, u64
                 }
             }
         });
-        // A megabyte is the limit; what is read and what is made of it may both be there, and twice as they grow.
+        // A megabyte is the limit; what is read and what is made of it may both be there, and twice
+        // as they grow.
         assert!(measured.bytes_max < 16 << 20, "seed {seed}: {} bytes", measured.bytes_max);
         if began.elapsed() > most {
             break;

@@ -217,7 +217,8 @@ impl RandomQuery {
         }
     }
 
-    /// Whether values are put together as they were measured, extremes and all: of deltas, read exactly.
+    /// Whether values are put together as they were measured, extremes and all: of deltas, read
+    /// exactly.
     pub(crate) fn is_whole(&self) -> bool {
         match self {
             RandomQuery::ExactIncrease { word, pick, .. } => {

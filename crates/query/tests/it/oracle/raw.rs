@@ -1,5 +1,5 @@
-//! Random measurements of all kinds, kept as they were made and fed through a store: late, repeated, with gaps,
-//! sealed and rolled up or not.
+//! Random measurements of all kinds, kept as they were made and fed through a store: late,
+//! repeated, with gaps, sealed and rolled up or not.
 
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -201,8 +201,8 @@ fn gauge_statistic(over: RangeStatistic, series: &RawSeries, from: i64, to: i64)
     })
 }
 
-/// Prometheus' documentation of `rate`: the difference of the last and the first, with breaks made good, extended
-/// to both ends of the stretch as far as readings are near to them.
+/// Prometheus' documentation of `rate`: the difference of the last and the first, with breaks made
+/// good, extended to both ends of the stretch as far as readings are near to them.
 fn extrapolated(series: &RawSeries, from: i64, to: i64, is_rate: bool) -> Option<f64> {
     let is_delta = !series.series.kind().is_cumulative();
     let mut readings: Vec<(f64, f64)> = Vec::new();

@@ -1,4 +1,5 @@
-//! The slow way: every sample that was taken is kept in a list, and every answer is worked out from all of it.
+//! The slow way: every sample that was taken is kept in a list, and every answer is worked out from
+//! all of it.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -152,7 +153,8 @@ impl Evaluator {
         values
     }
 
-    /// What `View::numbers` has to say of these columns; first and last only mean something of one series.
+    /// What `View::numbers` has to say of these columns; first and last only mean something of one
+    /// series.
     pub(crate) fn summaries(
         &self,
         series: &[usize],
@@ -170,7 +172,8 @@ impl Evaluator {
     }
 }
 
-/// What is left of the samples of one window: one value, but for histograms of grids that do not nest, and texts.
+/// What is left of the samples of one window: one value, but for histograms of grids that do not
+/// nest, and texts.
 #[derive(Clone, Debug)]
 pub(crate) struct SettledWindow {
     pub(crate) start: i64,
@@ -213,8 +216,9 @@ fn settle(kind: SeriesKind, values: &[&SampleValue]) -> Vec<SampleValue> {
     }
 }
 
-/// What was added up to each reading. One that says since when it counts, and that is not before the reading
-/// before was made, counts whole, as does one that has less in it. The first counts only if it says since when.
+/// What was added up to each reading. One that says since when it counts, and that is not before
+/// the reading before was made, counts whole, as does one that has less in it. The first counts
+/// only if it says since when.
 fn steps<T>(
     rows: &[SettledWindow],
     of: impl Fn(&SettledWindow) -> T,

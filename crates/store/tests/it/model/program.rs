@@ -117,7 +117,8 @@ fn question() -> impl Strategy<Value = ModelQuery> {
     (series, step, off).prop_map(|(series, step, off_ns)| ModelQuery { series, step, off_ns })
 }
 
-/// Of what adds up only, so that rollups are enough; deleted are whole days. For programs with retention.
+/// Of what adds up only, so that rollups are enough; deleted are whole days. For programs with
+/// retention.
 pub(crate) fn adding_step() -> impl Strategy<Value = ModelStep> {
     // A histogram of a moment that is sent again once its rows are dropped counts again.
     let draw = draw().prop_map(|draw| DrawnSample {
@@ -174,7 +175,8 @@ pub(crate) fn series() -> Vec<Series> {
     ]
 }
 
-/// The grid of a series' histograms: any, of delta; of cumulative one each, for another one begins anew.
+/// The grid of a series' histograms: any, of delta; of cumulative one each, for another one begins
+/// anew.
 fn scheme(series: usize, draw: u8) -> Scheme {
     match (series, draw) {
         (0, 0) => Scheme::LogLinear10,
@@ -201,7 +203,8 @@ pub(crate) struct ModelRun {
     counting: Vec<Option<CountingProcess>>,
     sent: Vec<(BatchIdentity, Vec<(usize, ModelSample)>)>,
     sequences: [u64; 2],
-    /// Moments of histograms of a moment, by series: another one of the same moment is refused, which is a gap.
+    /// Moments of histograms of a moment, by series: another one of the same moment is refused,
+    /// which is a gap.
     points: BTreeSet<(usize, i64)>,
     pub(crate) now: i64,
 }
@@ -414,7 +417,8 @@ impl ModelRun {
         }
     }
 
-    /// Compares the sums of numbers alone: how many they were made of nobody knows once rows are gone.
+    /// Compares the sums of numbers alone: how many they were made of nobody knows once rows are
+    /// gone.
     pub(crate) fn compare_sums(&self, grid: TimeGrid, series: &[usize]) {
         let view = self.store().view().unwrap();
         let found = self.find_series(series, &view);
@@ -554,8 +558,8 @@ fn grid(question: &ModelQuery, extent: Range<i64>) -> TimeGrid {
     TimeGrid { start, step, columns: (length as u64).div_ceil(step as u64) }
 }
 
-/// The same buckets on the same grids; sides too, to the bit. Where readings were subtracted, which sides are
-/// still exact depends on what was put together first: what both know has to agree.
+/// The same buckets on the same grids; sides too, to the bit. Where readings were subtracted, which
+/// sides are still exact depends on what was put together first: what both know has to agree.
 #[track_caller]
 pub(crate) fn assert_same_mixtures(
     found: &Mixture,

@@ -67,7 +67,8 @@ fn samples_of_one_window_add_up_whatever_came_between() {
 
 #[test]
 fn unnoticed_restart_loses_no_chunk() {
-    // The second reading has no less in any bucket, and values above a threshold that the first has not.
+    // The second reading has no less in any bucket, and values above a threshold that the first has
+    // not.
     let mut run = ModelRun::new();
     let scheme = Scheme::explicit(&[0.0, 1.0, 10.0, 100.0, 1000.0]).unwrap();
     for (hour, values) in

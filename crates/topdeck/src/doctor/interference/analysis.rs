@@ -11,9 +11,10 @@ const SAMPLES_ABOVE_MIN: f64 = 10.0;
 /// What is judged by, and how many times what it is beside nothing is worth a word.
 const QUANTILES: [(f64, f64); 5] =
     [(0.9999, 2.0), (0.999, 2.0), (0.99, 1.5), (0.9, 1.25), (0.5, 1.15)];
-/// So many times the odds of an operation that is slower than that are more than chance. A quantile of the far tail
-/// may well be twice another with hardly more values above. Counts alone will not do: what else a machine is busy with
-/// comes in bursts, and one of them makes ten times as many slow operations in one run.
+/// So many times the odds of an operation that is slower than that are more than chance. A quantile
+/// of the far tail may well be twice another with hardly more values above. Counts alone will not
+/// do: what else a machine is busy with comes in bursts, and one of them makes ten times as many
+/// slow operations in one run.
 const ODDS: f64 = 3.0;
 
 /// Quantile of the operation with an observer and at the baseline.
@@ -61,7 +62,8 @@ pub(crate) fn conclusion(
             factor_text(seen.factor())
         ),
         None => format!(
-            "{name}: not measurable: {quantile} of {operation} is {with}, and up to {without} beside nothing"
+            "{name}: not measurable: {quantile} of {operation} is {with}, and up to {without} \
+             beside nothing"
         ),
     }
 }
@@ -71,7 +73,8 @@ impl ObservedQuantile {
         self.with_ns / self.baseline_ns.max(1.0)
     }
 
-    /// The odds of an operation that is slower than the quantile beside nothing, as a multiple of what they are there.
+    /// The odds of an operation that is slower than the quantile beside nothing, as a multiple of
+    /// what they are there.
     fn odds(&self, row: &ExperimentRun) -> f64 {
         let (n, q) = (row.times.count() as f64, self.q);
         let slower =
@@ -109,7 +112,8 @@ mod tests {
             &[(24_000, 100_000), (21_600_000, 150)],
             40,
             expect![
-                "smaps_rollup: p99.99 of map and unmap is 21.58 ms instead of 75.90 us (x284): topdeck never reads it"
+                "smaps_rollup: p99.99 of map and unmap is 21.58 ms instead of 75.90 us (x284): \
+                 topdeck never reads it"
             ],
         );
     }
@@ -120,14 +124,16 @@ mod tests {
             &[(24_000, 100_000), (140_000, 150)],
             40,
             expect![
-                "smaps_rollup: not measurable: p99.99 of map and unmap is 140.0 us, and up to 75.90 us beside nothing"
+                "smaps_rollup: not measurable: p99.99 of map and unmap is 140.0 us, and up to \
+                 75.90 us beside nothing"
             ],
         );
         check(
             &[(24_000, 100_000), (21_600_000, 3)],
             40,
             expect![
-                "smaps_rollup: not measurable: p99.99 of map and unmap is 24.20 us, and up to 75.90 us beside nothing"
+                "smaps_rollup: not measurable: p99.99 of map and unmap is 24.20 us, and up to \
+                 75.90 us beside nothing"
             ],
         );
     }
@@ -138,7 +144,8 @@ mod tests {
             &[(12_000_000, 112)],
             40,
             expect![
-                "smaps_rollup: p50 of map and unmap is 12.00 ms instead of 24.10 us (x498): topdeck never reads it"
+                "smaps_rollup: p50 of map and unmap is 12.00 ms instead of 24.10 us (x498): \
+                 topdeck never reads it"
             ],
         );
     }
@@ -149,14 +156,16 @@ mod tests {
             &[(32_000, 100_000), (60_000, 150)],
             40,
             expect![
-                "smaps_rollup: p50 of map and unmap is 32.03 us instead of 24.10 us (x1.3): topdeck never reads it"
+                "smaps_rollup: p50 of map and unmap is 32.03 us instead of 24.10 us (x1.3): \
+                 topdeck never reads it"
             ],
         );
         check(
             &[(26_000, 100_000), (60_000, 150)],
             40,
             expect![
-                "smaps_rollup: not measurable: p99.99 of map and unmap is 59.91 us, and up to 75.90 us beside nothing"
+                "smaps_rollup: not measurable: p99.99 of map and unmap is 59.91 us, and up to \
+                 75.90 us beside nothing"
             ],
         );
     }
@@ -167,7 +176,8 @@ mod tests {
             &[(24_000, 100_000), (21_600_000, 50)],
             40,
             expect![
-                "smaps_rollup: p99.99 of map and unmap is 21.53 ms instead of 75.90 us (x284): topdeck never reads it"
+                "smaps_rollup: p99.99 of map and unmap is 21.53 ms instead of 75.90 us (x284): \
+                 topdeck never reads it"
             ],
         );
     }

@@ -11,7 +11,8 @@ pub(crate) struct Cpus {
 }
 
 impl Cpus {
-    /// Keeps one processor free of this thread, and of all threads and processes that it will start.
+    /// Keeps one processor free of this thread, and of all threads and processes that it will
+    /// start.
     pub(crate) fn reserve_one() -> Cpus {
         let Ok(mut allowed) = sched_getaffinity(None) else {
             return Cpus { count: 1, measured: None };
@@ -31,7 +32,8 @@ impl Cpus {
         let Some(measured) = self.measured else { return };
         let mut only = CpuSet::new();
         only.set(measured);
-        // It was in the set of this process a moment ago; elsewhere it is measured less well, and that is all.
+        // It was in the set of this process a moment ago; elsewhere it is measured less well, and
+        // that is all.
         let _ = sched_setaffinity(None, &only);
     }
 

@@ -1,5 +1,6 @@
-//! A disk in memory: each file is one of the kernel's without a name in any folder (`memfd_create`), so locks
-//! and maps are the kernel's too. Folders are only prefixes of names. All of it is gone with the program.
+//! A disk in memory: each file is one of the kernel's without a name in any folder
+//! (`memfd_create`), so locks and maps are the kernel's too. Folders are only prefixes of names.
+//! All of it is gone with the program.
 
 use std::collections::BTreeMap;
 use std::io;

@@ -1,5 +1,5 @@
-//! Mapping, touching and unmapping memory in a process that has much of it, while others ask how much: who goes over
-//! all its pages holds the lock that mapping needs.
+//! Mapping, touching and unmapping memory in a process that has much of it, while others ask how
+//! much: who goes over all its pages holds the lock that mapping needs.
 
 use std::fs;
 use std::io;
@@ -22,7 +22,8 @@ pub(crate) fn prepare(wanted: u64) -> Result<PreparedExperiment, String> {
     if size < LEAST_BYTES {
         let (size, least) = (format_bytes(size), format_bytes(LEAST_BYTES));
         return Err(format!(
-            "it takes {least} of memory at the least, and a quarter of what is available, or what --memory says, is {size}"
+            "it takes {least} of memory at the least, and a quarter of what is available, or what \
+             --memory says, is {size}"
         ));
     }
     let resident = allocate_touched(size)

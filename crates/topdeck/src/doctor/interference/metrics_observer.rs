@@ -1,4 +1,5 @@
-//! topdeck's readers of what a process shows in shared memory, as `topdeck top` and `serve` read it, but without a pause.
+//! topdeck's readers of what a process shows in shared memory, as `topdeck top` and `serve` read
+//! it, but without a pause.
 
 use std::io;
 

@@ -1,8 +1,8 @@
 //! Observer process: parent and child side.
 //!
-//! The reader says on its standard output, a line each: `note TEXT` any number of times, then `ready` after it came
-//! round once, and, when its standard input has ended, `rounds N` for the times since; or `failed TEXT`. Its input ends
-//! when this process does, however it ends.
+//! The reader says on its standard output, a line each: `note TEXT` any number of times, then
+//! `ready` after it came round once, and, when its standard input has ended, `rounds N` for the
+//! times since; or `failed TEXT`. Its input ends when this process does, however it ends.
 
 use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
 use std::os::unix::process::CommandExt as _;
@@ -21,7 +21,8 @@ use render::text::escape_control;
 
 /// How long a reader may take for its first round.
 const READY_TIMEOUT: Duration = Duration::from_secs(20);
-/// How long a round that is under way may take at the end: reading of a process may hang where that process does.
+/// How long a round that is under way may take at the end: reading of a process may hang where that
+/// process does.
 const EXIT_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// A reader at work.
@@ -113,7 +114,8 @@ fn run_rounds(name: &str, pid: u32, stop: &AtomicBool, rounds: &AtomicU64) -> io
     Ok(())
 }
 
-/// Waits for the end of standard input on a thread, and ends this process if it does not do so itself.
+/// Waits for the end of standard input on a thread, and ends this process if it does not do so
+/// itself.
 fn stop_on_stdin_end(stop: Arc<AtomicBool>, rounds: Arc<AtomicU64>) -> io::Result<()> {
     let wait = move || {
         let mut bytes = [0; 64];

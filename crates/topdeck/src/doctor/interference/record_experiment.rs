@@ -1,5 +1,5 @@
-//! Recording into shared memory, while others read all that this process shows there: nobody asks the process, but who reads a word
-//! takes it from the cache of the processor that writes it.
+//! Recording into shared memory, while others read all that this process shows there: nobody asks
+//! the process, but who reads a word takes it from the cache of the processor that writes it.
 
 use shm::{Counter, Histogram, MetricBuilder};
 

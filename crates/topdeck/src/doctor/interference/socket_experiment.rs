@@ -1,5 +1,5 @@
-//! Opening and closing a Unix socket while many others are held: the kernel has them in one table, and who lists it
-//! holds its locks.
+//! Opening and closing a Unix socket while many others are held: the kernel has them in one table,
+//! and who lists it holds its locks.
 
 use std::fs;
 use std::os::fd::OwnedFd;
@@ -83,7 +83,8 @@ fn socket_count(wanted: u64, own: u64, system: u64) -> Result<u64, u64> {
 
 fn too_few_message(room: u64, limit: u64, wanted: u64) -> String {
     format!(
-        "open files are limited to {} (RLIMIT_NOFILE), which leaves room for {} sockets of at least {}: raise it, as with `ulimit -n`",
+        "open files are limited to {} (RLIMIT_NOFILE), which leaves room for {} sockets of at \
+         least {}: raise it, as with `ulimit -n`",
         count(limit),
         count(room),
         count(LEAST.min(wanted))

@@ -1,11 +1,11 @@
-//! Prometheus beside topdeck: both get the same requests of remote write, byte for byte, and are asked
-//! the same questions over HTTP.
+//! Prometheus beside topdeck: both get the same requests of remote write, byte for byte, and are
+//! asked the same questions over HTTP.
 //!
-//! Answers are alike that have the same series, the same moments, and numbers no further apart than a
-//! hundred-thousandth of the smaller one (the measure of docs/conformance.md). The series are those
-//! that Prometheus has too: gauges, counters, classic and native histograms that grow, with resets,
-//! schemas that change, late samples and stale marks. topdeck is killed, started again, and told to
-//! seal meanwhile.
+//! Answers are alike that have the same series, the same moments, and numbers no further apart than
+//! a hundred-thousandth of the smaller one (the measure of docs/conformance.md). The series are
+//! those that Prometheus has too: gauges, counters, classic and native histograms that grow, with
+//! resets, schemas that change, late samples and stale marks. topdeck is killed, started again, and
+//! told to seal meanwhile.
 
 use std::collections::BTreeMap;
 use std::path::Path;

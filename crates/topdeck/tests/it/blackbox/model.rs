@@ -1,4 +1,5 @@
-//! The slow way: all rows of a series, and what happened between them, worked out anew for each question.
+//! The slow way: all rows of a series, and what happened between them, worked out anew for each
+//! question.
 
 use std::ops::Range;
 
@@ -33,7 +34,8 @@ pub(super) enum ModelKind {
     Delta,
     /// OTLP, cumulative, with a start.
     Cumulative,
-    /// A counter whose name does not say so: remote write 1 has it as a gauge, version 2 says what it is.
+    /// A counter whose name does not say so: remote write 1 has it as a gauge, version 2 says what
+    /// it is.
     Retyped,
 }
 
@@ -103,15 +105,16 @@ impl ModelKind {
     }
 }
 
-/// One row; `start` is its end where the sender says none. Times are nanoseconds since the Unix epoch.
+/// One row; `start` is its end where the sender says none. Times are nanoseconds since the Unix
+/// epoch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct ModelRow {
     pub(super) end: i64,
     pub(super) start: i64,
     pub(super) counts: ModelCounts,
     /// Of a native histogram: there are 2^schema buckets for each power of two. Of another one its
-    /// buckets: [`FINE`], [`COARSE`] or [`EXPONENTIAL`]. Of a number: [`COUNTER`] if its sender calls
-    /// it that.
+    /// buckets: [`FINE`], [`COARSE`] or [`EXPONENTIAL`]. Of a number: [`COUNTER`] if its sender
+    /// calls it that.
     pub(super) schema: u32,
     /// It says that the series ended, and nothing else.
     pub(super) is_stale_mark: bool,
@@ -180,7 +183,8 @@ impl SeriesModel {
         self.effective_rows().into_iter().filter(|row| row.end <= time).max()
     }
 
-    /// Forgets rows that belong to a stretch of time: a row belongs to the nanosecond before its end.
+    /// Forgets rows that belong to a stretch of time: a row belongs to the nanosecond before its
+    /// end.
     pub(super) fn delete(&mut self, range: &Range<i64>) {
         self.rows.retain(|row| !range.contains(&(row.end - 1)));
     }

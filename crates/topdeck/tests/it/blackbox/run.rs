@@ -33,7 +33,8 @@ pub(super) const FIRST_SEED_OF_CHANGES: u64 = 2_000;
 /// Of all kinds the first ones, without [`Kind::Retyped`].
 const KINDS_WITHOUT_CHANGES: usize = 9;
 
-/// SplitMix64: Steele, Lea and Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014.
+/// SplitMix64: Steele, Lea and Flood, "Fast splittable pseudorandom number generators",
+/// OOPSLA 2014.
 pub(super) struct SplitMixRng(pub(super) u64);
 
 impl SplitMixRng {
@@ -533,7 +534,8 @@ impl BlackboxRun {
         }
     }
 
-    /// Whether something of a series may be missing, if that is told. Whole days come out of rollups.
+    /// Whether something of a series may be missing, if that is told. Whole days come out of
+    /// rollups.
     fn may_have_gap(&self, sent: &SentSeries, are_days: bool) -> bool {
         let kind = sent.model.kind;
         self.dropped > i64::MIN && (!are_days || kind.is_gauge() || sent.may_have_gaps)
@@ -673,8 +675,8 @@ impl BlackboxRun {
         self.dropped.saturating_sub(self.dropped.rem_euclid(DAY)).saturating_add(DAY)
     }
 
-    /// Whether nothing at all may be left of a series: it was deleted, or came too late. Of one that
-    /// changed its type there are two.
+    /// Whether nothing at all may be left of a series: it was deleted, or came too late. Of one
+    /// that changed its type there are two.
     fn may_be_gone(&self, sent: &SentSeries) -> bool {
         let dropped = self.dropped_days_end();
         let is_retyped = sent.model.kind == ModelKind::Retyped;

@@ -235,8 +235,8 @@ fn put_histogram(out: &mut Vec<u8>, kind: ModelKind, row: &ModelRow, ms: u64) {
     put_integer(out, 15, ms);
 }
 
-/// Spans, and the counts behind them. At schema 0 bucket 0 is (0.5, 1]; at another one it is the last
-/// of the buckets that it is split into, which ends where it does.
+/// Spans, and the counts behind them. At schema 0 bucket 0 is (0.5, 1]; at another one it is the
+/// last of the buckets that it is split into, which ends where it does.
 fn put_buckets(out: &mut Vec<u8>, field: u64, schema: u32, counts: &[u64]) {
     let (mut deltas, mut before) = (Vec::new(), 0);
     for (at, &count) in counts.iter().enumerate() {

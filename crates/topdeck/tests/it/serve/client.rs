@@ -61,7 +61,8 @@ pub(crate) fn request_with_timeout(
     stream.set_read_timeout(Some(silence))?;
     stream.set_write_timeout(Some(silence))?;
     let mut head = format!(
-        "{method} {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\nContent-Length: {}\r\n",
+        "{method} {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\nContent-Length: \
+         {}\r\n",
         body.len()
     );
     for (name, value) in headers {

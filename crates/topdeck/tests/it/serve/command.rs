@@ -115,7 +115,8 @@ fn remote_settings(name: &str, port: u16) -> String {
     format!("[[remote]]\nname = \"{name}\"\nurl = \"http://127.0.0.1:{port}\"\n")
 }
 
-/// Settings that are read anew while somebody sends: sites come and go, and broken ones change nothing.
+/// Settings that are read anew while somebody sends: sites come and go, and broken ones change
+/// nothing.
 #[test]
 fn settings_are_reloaded() {
     let (mut north, mut south) = (ServerProcess::new("serve", ""), ServerProcess::new("serve", ""));
@@ -169,7 +170,8 @@ fn scrape_target(name: &'static str) -> u16 {
 fn scrapes_are_reloaded() {
     let scrape = |port: u16| {
         format!(
-            "[[scrape]]\nname = \"shop\"\nurl = \"http://127.0.0.1:{port}/metrics\"\ninterval = \"1s\"\ntimeout = \"1s\"\n"
+            "[[scrape]]\nname = \"shop\"\nurl = \"http://127.0.0.1:{port}/metrics\"\ninterval = \
+             \"1s\"\ntimeout = \"1s\"\n"
         )
     };
     let mut deck = ServerProcess::new("serve", "");

@@ -1,5 +1,5 @@
-//! What may be lost, and is told: damage to a segment, datagrams of a server that is killed. And what may not: a stop
-//! in order, a disk without room.
+//! What may be lost, and is told: damage to a segment, datagrams of a server that is killed. And
+//! what may not: a stop in order, a disk without room.
 
 use std::fs::File;
 use std::net::UdpSocket;
@@ -64,7 +64,8 @@ fn without_self_metrics(deck: &ServerProcess) {
     std::fs::write(deck.settings(), text).expect("settings are written");
 }
 
-/// What a server tells as missing in a journal, its own or an agent's, in batches, each with a reason.
+/// What a server tells as missing in a journal, its own or an agent's, in batches, each with a
+/// reason.
 #[track_caller]
 fn reported_missing(deck: &ServerProcess) -> u64 {
     let gaps = deck.get("/v1/status").json()["store"]["gaps"].clone();
@@ -87,7 +88,8 @@ const SENT: u64 = 100;
 /// Sent after the damage.
 const MORE: u64 = 10;
 
-/// What is cut off is still in the memory that processes share, unless the power goes; the middle is lost.
+/// What is cut off is still in the memory that processes share, unless the power goes; the middle
+/// is lost.
 #[track_caller]
 fn check_remaining(left: u64, how: SegmentDamage) {
     let expected = match how {
@@ -287,7 +289,8 @@ impl Drop for SmallFilesystem {
 
 const SHORT_WAIT: Duration = Duration::from_millis(500);
 
-/// Senders are asked to wait while there is no room; what was acknowledged is there, and it goes on with room.
+/// Senders are asked to wait while there is no room; what was acknowledged is there, and it goes on
+/// with room.
 #[test]
 fn full_disk_loses_nothing() {
     let mut deck = ServerProcess::new("serve", "");

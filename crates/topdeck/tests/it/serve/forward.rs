@@ -1,4 +1,5 @@
-//! Agents before sites: who is let in, what the audit says at both ends, how fast a backlog is drained.
+//! Agents before sites: who is let in, what the audit says at both ends, how fast a backlog is
+//! drained.
 
 use std::net::ToSocketAddrs as _;
 use std::path::Path;
@@ -117,7 +118,8 @@ fn sender_hop(audit: &Value) -> Value {
     sender["hops"].as_array().unwrap().last().unwrap().clone()
 }
 
-/// Both ends have the same, to the unit, and nobody misses anything. Agents go on telling of themselves meanwhile.
+/// Both ends have the same, to the unit, and nobody misses anything. Agents go on telling of
+/// themselves meanwhile.
 #[track_caller]
 fn await_balance(agents: &[(&ServerProcess, u64)], site: impl Fn() -> Option<Value>) {
     let mut last = String::new();
@@ -230,7 +232,8 @@ fn audit_reconciles_after_kills() {
 /// Rows of a batch.
 const ROWS: u64 = 1_000;
 
-/// Fills an agent's journal while the agent is down: rows with the latencies of an interval, a hundred each. How many.
+/// Fills an agent's journal while the agent is down: rows with the latencies of an interval, a
+/// hundred each. How many.
 fn fill(agent: &ServerProcess, bytes: u64) -> u64 {
     let disk: Arc<dyn disk::Disk> = Arc::new(disk::OsDisk);
     let folder = agent.folder.path("data/journal");
@@ -303,7 +306,8 @@ fn soak_backlog_is_drained_in_bounded_memory() {
     }
     let seconds = began.elapsed().as_secs_f64();
     println!(
-        "{megabytes} MB, {rows} rows in {seconds:.1} s: {:.0} rows/s, {:.1} MB/s of journal, agent's memory {} MB at the most, site's {} MB",
+        "{megabytes} MB, {rows} rows in {seconds:.1} s: {:.0} rows/s, {:.1} MB/s of journal, \
+         agent's memory {} MB at the most, site's {} MB",
         rows as f64 / seconds,
         megabytes as f64 / seconds,
         most >> 20,

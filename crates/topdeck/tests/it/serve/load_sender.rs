@@ -1,4 +1,5 @@
-//! A client that gives every batch a number, tries until it is told that the batch is taken, and sends it twice.
+//! A client that gives every batch a number, tries until it is told that the batch is taken, and
+//! sends it twice.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering};

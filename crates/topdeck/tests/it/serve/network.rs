@@ -1,5 +1,5 @@
-//! A cable that is unplugged: the site is in a network of its own. Nobody is told then that a connection is over, as a
-//! proxy would tell; with tokens, as between any two hosts.
+//! A cable that is unplugged: the site is in a network of its own. Nobody is told then that a
+//! connection is over, as a proxy would tell; with tokens, as between any two hosts.
 
 use std::net::Ipv4Addr;
 use std::process::Command;

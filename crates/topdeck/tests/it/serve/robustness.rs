@@ -1,5 +1,5 @@
-//! A server with its default limits before clients that do what they should not: it still answers, and its memory
-//! is bounded.
+//! A server with its default limits before clients that do what they should not: it still answers,
+//! and its memory is bounded.
 
 use std::io::{Read as _, Write as _};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpStream, UdpSocket};
@@ -9,7 +9,8 @@ use super::client::request;
 use super::matrix::await_stored;
 use super::server_process::{ServerProcess, free_port, wait_until};
 
-/// What a server may have in memory, beside bodies: far more than it needs, far less than without a bound.
+/// What a server may have in memory, beside bodies: far more than it needs, far less than without a
+/// bound.
 const RESIDENT_MAX: u64 = 400 << 20;
 
 /// Ports of everything that listens.
@@ -127,7 +128,8 @@ fn oversized_bodies_are_rejected_early() {
     let claims = |more: &str| {
         let mut stream = connect(ports.http);
         let head = format!(
-            "POST /v1/record?metric=took HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{more}\r\n\r\n"
+            "POST /v1/record?metric=took HTTP/1.1\r\nHost: localhost\r\nConnection: \
+             close\r\n{more}\r\n\r\n"
         );
         stream.write_all(head.as_bytes()).expect("it is read");
         stream
@@ -179,7 +181,8 @@ fn gzip_stored_runs(zeros: &[u8]) -> Vec<u8> {
     put(1, 2, &mut bytes);
     put(reversed(0x30, 8), 8, &mut bytes);
     for _ in 0..zeros.len() / 258 {
-        // Length 258 is symbol 285, an 8-bit code from 0b11000000 on for 280; distance 1 is code 0 of five bits.
+        // Length 258 is symbol 285, an 8-bit code from 0b11000000 on for 280; distance 1 is code 0
+        // of five bits.
         put(reversed(0b1100_0101, 8), 8, &mut bytes);
         put(0, 5, &mut bytes);
     }

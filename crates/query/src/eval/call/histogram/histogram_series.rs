@@ -56,8 +56,8 @@ impl HistogramSeries {
 }
 
 impl Evaluation<'_> {
-    /// The distributions of a node. Where a classic and another one are of the same name and labels, neither is
-    /// among them.
+    /// The distributions of a node. Where a classic and another one are of the same name and
+    /// labels, neither is among them.
     pub(super) fn histogram_series(
         &mut self,
         node: &PlanNode,
@@ -88,8 +88,8 @@ impl Evaluation<'_> {
                     }
                     None => {
                         let message = format!(
-                            "PromQL warning: bucket label \"le\" is missing or has a malformed value of \
-                             {written:?}"
+                            "PromQL warning: bucket label \"le\" is missing or has a malformed \
+                             value of {written:?}"
                         );
                         let name = metric_name(self, &stream.labels);
                         self.warnings.warn(node.span, with_metric_name(&message, &name));
@@ -163,7 +163,8 @@ fn parse_bound(text: &str) -> Option<f64> {
     (bound.is_finite() || is_written_out).then_some(bound)
 }
 
-/// The metric's name for notes. Where names are dropped at once, notes do not have it, as in Prometheus.
+/// The metric's name for notes. Where names are dropped at once, notes do not have it, as in
+/// Prometheus.
 fn metric_name(evaluation: &Evaluation<'_>, labels: &LabelSet) -> String {
     match evaluation.settings.delayed_name_removal {
         true => labels.name().to_owned(),

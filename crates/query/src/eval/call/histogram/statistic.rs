@@ -1,7 +1,8 @@
 //! Statistics of one histogram.
 //!
-//! Of what was measured whole, [`Value::Distribution`], the bounds are those of its exact counts and extremes.
-//! Prometheus' number is worked out of its buckets alone and may lie outside: there it is moved to the bound.
+//! Of what was measured whole, [`Value::Distribution`], the bounds are those of its exact counts
+//! and extremes. Prometheus' number is worked out of its buckets alone and may lie outside: there
+//! it is moved to the bound.
 
 use hist::{Bracket, Histogram, LimitInclusion, Mixture};
 
@@ -67,7 +68,8 @@ fn spread(
     })
 }
 
-/// The quantile, what values that are no numbers did to it, and what had to be done to a classic histogram.
+/// The quantile, what values that are no numbers did to it, and what had to be done to a classic
+/// histogram.
 pub(super) fn quantile(
     q: f64,
     shape: &mut StepHistogram,
@@ -188,8 +190,8 @@ fn all(mixture: &Mixture) -> u64 {
     mixture.parts().iter().map(|part| part.count() + part.nan_count()).sum()
 }
 
-/// How many values are greater than `lower` and at most `upper`, of which it is the lesser. From minus infinity
-/// on are all, wherever they are.
+/// How many values are greater than `lower` and at most `upper`, of which it is the lesser. From
+/// minus infinity on are all, wherever they are.
 fn count_in_range(mixture: &Mixture, lower: f64, upper: f64) -> Bracket<u64> {
     let of_part = |part: &Histogram| {
         let n = part.count();
@@ -205,7 +207,8 @@ fn count_in_range(mixture: &Mixture, lower: f64, upper: f64) -> Bracket<u64> {
             upper: most.upper.saturating_sub(rest.lower),
         };
         if lower.is_finite() && upper.is_finite() && sum.lower < sum.upper {
-            // Limits may share a bucket, or lie in neighbours: then what cells know together is more.
+            // Limits may share a bucket, or lie in neighbours: then what cells know together is
+            // more.
             let (mut surely, mut possibly) = (0, 0);
             for cell in part.cells() {
                 surely += if lower < cell.lower && cell.upper <= upper { cell.count } else { 0 };
@@ -233,7 +236,8 @@ fn from_bracket(bounds: Bracket) -> StepValue {
     bracket_widened(bounds.lower, bounds.estimate, bounds.upper)
 }
 
-/// Prometheus' number, moved to the bound that it lies beyond. Where Prometheus has none, the likeliest.
+/// Prometheus' number, moved to the bound that it lies beyond. Where Prometheus has none, the
+/// likeliest.
 fn clamp_into_bracket(estimate: f64, bounds: Bracket) -> StepValue {
     let estimate = if estimate.is_nan() { bounds.estimate } else { estimate };
     bracket_widened(bounds.lower, estimate.max(bounds.lower).min(bounds.upper), bounds.upper)
