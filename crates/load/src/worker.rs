@@ -9,6 +9,9 @@
 //! requests that waited for a connection, count as `observed_late` because their times are unknown,
 //! unless the stall is shorter than one bucket of the service time.
 
+mod commands;
+mod connections;
+
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -70,7 +70,7 @@ pub(crate) struct Options {
     ///
     /// The input must have time stamps. Empty and unknown look different: where no histogram covers
     /// a time, the column is hatched. With --svg, the picture goes into the file, too.
-    #[arg(long, conflicts_with_all = ["collection_interval", "compare", "json"])]
+    #[arg(long, conflicts_with_all = ["interval", "compare", "json"])]
     pub(crate) heatmap: bool,
 
     /// Maximum columns of the heatmap [default: as many as fit]
@@ -83,7 +83,7 @@ pub(crate) struct Options {
     pub(crate) columns: Option<u16>,
 
     /// Compare two files: quantiles side by side, and how far the distributions lie apart
-    #[arg(long, conflicts_with_all = ["collection_interval", "svg"])]
+    #[arg(long, conflicts_with_all = ["interval", "svg"])]
     pub(crate) compare: bool,
 
     /// Write both pictures to this file as SVG, too
