@@ -29,23 +29,23 @@ pub fn check_path(path: &str) -> Result<(), String> {
 pub fn encode_message(message: &[u8]) -> Bytes {
     let mut out = BytesMut::with_capacity(PREFIX + message.len());
     out.put_u8(0);
-    // A message of 4 GiB is unrealistic, and would be rejected for its length.
+    // A message of 4 GiB is unrealistic; the receiver would reject it for its length.
     out.put_u32(u32::try_from(message.len()).unwrap_or(u32::MAX));
     out.put_slice(message);
     out.freeze()
 }
 
-/// State of a response.
+/// Parser state of a response.
 #[derive(Debug, Default)]
 pub struct GrpcResponse {
-    /// Whether the call failed, once known.
+    /// Whether the call failed; `None` until it is known.
     is_error: Option<bool>,
     /// Status and message of a failed call.
     error_detail: Option<String>,
-    /// Messages begun.
+    /// Number of messages started.
     messages: u64,
     prefix: [u8; PREFIX],
-    /// Prefix bytes received; `rest`: bytes of the message to come.
+    /// `received`: bytes of the prefix received; `rest`: bytes of the message still to read.
     received: usize,
     rest: u32,
 }
@@ -54,7 +54,7 @@ impl GrpcResponse {
     /// Handles the response head.
     pub fn head(&mut self, status: StatusCode, headers: &HeaderMap) {
         if status != StatusCode::OK {
-            // A proxy that does not speak gRPC.
+            // The sender is a proxy that does not speak gRPC.
             self.is_error = Some(true);
             self.error_detail = Some(status.to_string());
         } else {

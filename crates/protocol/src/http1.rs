@@ -1,6 +1,7 @@
 //! HTTP/1.1 (RFC 9112).
 //!
-//! `httparse` parses heads; a body ends by its length, its last chunk, or the connection.
+//! `httparse` parses heads. A body ends after its length, after its last chunk, or with the
+//! connection.
 
 mod body_parser;
 mod head;
@@ -10,21 +11,21 @@ mod response_parser;
 pub use request_parser::{Http1Operation, RequestParser};
 pub use response_parser::{Http1Response, ResponseParser};
 
-/// A request of a client.
+/// A client request.
 #[derive(Clone, Copy, Debug)]
 pub struct Http1Request<'a> {
     /// Method.
     pub method: &'a str,
-    /// Path with query.
+    /// Path with query string.
     pub path: &'a str,
-    /// Headers besides `Host` and `Content-Length`, which are added if they are missing.
+    /// Headers. `Host` and `Content-Length` are added if they are missing.
     pub headers: &'a [(String, String)],
     /// Body.
     pub body: &'a [u8],
 }
 
 impl Http1Request<'_> {
-    /// Checks that it can be encoded.
+    /// Checks that the request can be encoded.
     pub fn check(&self) -> Result<(), String> {
         let Http1Request { method, path, headers, body } = *self;
         http::Method::from_bytes(method.as_bytes())
@@ -55,7 +56,7 @@ impl Http1Request<'_> {
         Ok(())
     }
 
-    /// Encodes it for this host and port.
+    /// Encodes the request for this host and port.
     pub fn encode(&self, authority: &str, out: &mut Vec<u8>) {
         let has = |name: &str| self.headers.iter().any(|one| one.0.eq_ignore_ascii_case(name));
         for part in [self.method, " ", self.path, " HTTP/1.1\r\n"] {

@@ -1,33 +1,34 @@
 //! PostgreSQL (protocol 3.0): messages of one direction, after the startup.
 //!
 //! A message is a type byte, a length that includes itself, and a body. The type is the kind of
-//! operation (`Q`: a query) and the kind of answer (`E`: an error, `Z`: the end of a response).
-//! What a client sends first, [`TLS_REQUEST`] or its startup message, has no type byte.
+//! operation (`Q`: a query) or the kind of response message (`E`: an error, `Z`: the end of a
+//! response). The first message of a client, [`TLS_REQUEST`] or its startup message, has no type
+//! byte.
 
 use crate::ProtocolViolation;
 
 /// SSLRequest: length and code.
 pub const TLS_REQUEST: [u8; 8] = [0, 0, 0, 8, 0x04, 0xd2, 0x16, 0x2f];
-/// Maximum size of a message whose body is needed, far above real ones; the rest of a longer body
+/// Maximum size of a message whose body is needed, far above real ones. The rest of a longer body
 /// is skipped.
 pub const RETAINED_BYTES_MAX: usize = 8 << 10;
 
 /// Type and length of a message.
 const HEAD: usize = 5;
 
-/// A piece of a message.
+/// Part of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PostgresMessagePart {
-    /// Its type, and the length of its body in bytes.
+    /// Start of a message.
     Start {
-        /// Type.
+        /// Message type.
         kind: u8,
-        /// Length of the body.
+        /// Length of the body, in bytes.
         length: u32,
     },
-    /// Its end.
+    /// End of a message.
     End {
-        /// Type.
+        /// Message type.
         kind: u8,
     },
 }
@@ -38,20 +39,20 @@ pub struct PostgresMessageParser {
     /// Types of messages whose body is retained.
     retained: &'static [u8],
     head: [u8; HEAD],
-    /// Bytes of the head received; `rest`: bytes of the body to come.
+    /// `received`: bytes of the head received; `rest`: bytes of the body still to read.
     received: usize,
     rest: u32,
     body: Vec<u8>,
 }
 
 impl PostgresMessageParser {
-    /// A parser at the start of a message. It retains the bodies of messages of these types, up to
-    /// [`RETAINED_BYTES_MAX`], and skips all others.
+    /// A parser at the start of a message. The parser retains the bodies of messages of these
+    /// types, up to [`RETAINED_BYTES_MAX`], and skips all others.
     pub fn new(retained: &'static [u8]) -> PostgresMessageParser {
         PostgresMessageParser { retained, head: [0; HEAD], received: 0, rest: 0, body: Vec::new() }
     }
 
-    /// Consumes bytes up to the next start or end of a message; `None` if neither has arrived. A
+    /// Consumes bytes up to the next start or end of a message; `None` if neither is complete. A
     /// message without a body ends without further bytes.
     pub fn read(
         &mut self,
@@ -118,7 +119,8 @@ mod tests {
         [&[kind][..], &(body.len() as u32 + 4).to_be_bytes(), body].concat()
     }
 
-    /// Parts of these bytes, which arrive whole, and byte by byte; with an end goes the body.
+    /// Parts of these bytes, which arrive whole, and byte by byte; an end is paired with the
+    /// retained body.
     #[track_caller]
     fn check(bytes: &[u8], expected: Result<&[(PostgresMessagePart, &[u8])], ProtocolViolation>) {
         for pieces in [vec![bytes], bytes.chunks(1).collect()] {

@@ -1,35 +1,35 @@
 //! Value cells: buckets of `LogLinear10` from 1 us to 100 s, in whole nanoseconds.
 //!
-//! A cell is a bucket. Only the bucket of 12 ms is two, so that the values at or below 12.3 ms are
-//! counted.
+//! Each bucket is one cell. The exception is the bucket of 12 ms, which is split into two cells so
+//! that values at or below 12.3 ms can be counted.
 
 use super::THRESHOLD_NS;
 
 const PER_DECADE: i32 = 90;
-/// The bucket that begins at 1 us.
+/// Index of the bucket that starts at 1 us.
 pub(super) const FIRST_BUCKET: i32 = 3 * PER_DECADE;
-/// The first bucket past 100 s.
+/// Index of the first bucket above 100 s.
 pub(super) const END_BUCKET: i32 = 11 * PER_DECADE;
-/// How many buckets there are.
+/// Number of buckets.
 pub(super) const BUCKETS: usize = (END_BUCKET - FIRST_BUCKET) as usize;
-/// How many cells there are.
+/// Number of cells.
 pub(super) const CELLS: usize = BUCKETS + 1;
-/// The cell that ends with the limit; the next one is the rest of the same bucket.
+/// The cell whose upper end is the threshold. The next cell is the rest of the same bucket.
 pub(super) const THRESHOLD_CELL: usize = (7 * PER_DECADE + 2 - FIRST_BUCKET) as usize;
 
-/// The least value of bucket `index`, which is at or above 100 ns.
+/// Smallest value of bucket `index`, which must start at or above 100 ns.
 pub(super) fn bucket_start_ns(index: i32) -> u64 {
     let digits = (index.rem_euclid(PER_DECADE) + 10) as u64;
     digits * 10u64.pow((index.div_euclid(PER_DECADE) - 1) as u32)
 }
 
-/// The bucket that a cell is in.
+/// Index of the bucket that contains a cell.
 #[inline]
 pub(super) fn cell_bucket(cell: usize) -> i32 {
     FIRST_BUCKET + cell as i32 - i32::from(cell > THRESHOLD_CELL)
 }
 
-/// The least value of each cell, and the first value past the last.
+/// Smallest value of each cell, then the first value above the last cell.
 pub(super) fn cell_starts_ns() -> [u64; CELLS + 1] {
     std::array::from_fn(|cell| match cell {
         _ if cell == THRESHOLD_CELL + 1 => THRESHOLD_NS + 1,

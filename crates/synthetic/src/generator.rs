@@ -1,4 +1,4 @@
-//! One histogram of one series, drawn.
+//! Generator of single histograms.
 
 use hist::{CompensatedSum, Histogram, HistogramParts, Scheme, TrackedValue};
 
@@ -7,45 +7,45 @@ use super::keyed_rng::KeyedRng;
 use super::table::AliasTable;
 use super::{Dataset, MINUTE_NS};
 
-/// Draws histograms of a data set.
+/// Generates the histograms of a data set.
 #[derive(Clone, Debug)]
 pub struct SampleGenerator<'a> {
     dataset: &'a Dataset,
-    /// By series, with the shape it was made for.
+    /// Alias table of each series, with the key of its shape.
     tables: Vec<Option<(u64, AliasTable)>>,
     starts: [u64; CELLS + 1],
-    /// What the sum of n even values of a cell differs by, in widths of the cell.
+    /// Deviation of the sum of n uniform values of a cell, in cell widths, by n.
     spreads: [f64; SPREADS],
     counts: [u32; CELLS],
     cells: Vec<(u16, u32)>,
     sample: SyntheticSample,
 }
 
-/// Counts whose square root is looked up.
+/// Number of precomputed deviations; larger counts compute the square root.
 const SPREADS: usize = 64;
 
 /// Values of one series in one minute, with expected statistics.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SyntheticSample {
-    /// Number of the series.
+    /// Series number.
     pub series: usize,
-    /// Number of the minute.
+    /// Minute number.
     pub minute: usize,
-    /// When it begins, in nanoseconds since the Unix epoch.
+    /// Start of the minute, in nanoseconds since the Unix epoch.
     pub start_ns: i64,
-    /// When it ends.
+    /// End of the minute, in nanoseconds since the Unix epoch.
     pub end_ns: i64,
     /// Buckets of `LogLinear10` with their counts, ascending.
     pub buckets: Vec<(i32, u64)>,
-    /// How many values there are.
+    /// Number of values.
     pub count: u64,
-    /// Their sum.
+    /// Sum of the values, in nanoseconds.
     pub sum_ns: u64,
-    /// The least.
+    /// Smallest value, in nanoseconds.
     pub min_ns: u64,
-    /// The greatest.
+    /// Largest value, in nanoseconds.
     pub max_ns: u64,
-    /// How many of them are at or below [`super::THRESHOLD_NS`].
+    /// Number of values at or below [`super::THRESHOLD_NS`].
     pub at_or_below_threshold: u64,
 }
 
@@ -76,12 +76,13 @@ impl<'a> SampleGenerator<'a> {
         }
     }
 
-    /// What it draws from.
+    /// The data set of this generator.
     pub fn dataset(&self) -> &'a Dataset {
         self.dataset
     }
 
-    /// The values of a series in a minute, both within the scale; the same whenever it is asked.
+    /// Draws the values of a series in a minute. Both numbers must be within the scale. Repeated
+    /// calls return the same values.
     pub fn draw(&mut self, series: usize, minute: usize) -> &SyntheticSample {
         let plan = &self.dataset.plan;
         let (key, count) = (plan.shape_key(series, minute), plan.count(series, minute));
@@ -94,7 +95,8 @@ impl<'a> SampleGenerator<'a> {
         };
         let mut random = plan.random(series, minute);
         table.draw(count, &mut random, &mut self.counts);
-        // Written down whether used or not: a branch on every second cell would cost more.
+        // Each cell is stored whether it is used or not: a branch that is taken for half of the
+        // cells would cost more.
         let mut used = 0;
         for (at, count) in self.counts[table.first..table.end].iter_mut().enumerate() {
             self.cells[used] = ((table.first + at) as u16, *count);
@@ -110,12 +112,12 @@ impl<'a> SampleGenerator<'a> {
         &self.sample
     }
 
-    /// Draws what the counts of cells leave open.
+    /// Draws the sum, minimum and maximum inside the cells.
     fn fill(&mut self, used: usize, random: &mut KeyedRng) {
         let (sample, cells) = (&mut self.sample, &self.cells[..used]);
         sample.buckets.clear();
         let (Some(&(first, _)), Some(&(last, _))) = (cells.first(), cells.last()) else {
-            // Nobody draws no values, but a scale may have them.
+            // The full data sets have no empty samples; a custom scale may have them.
             (sample.sum_ns, sample.min_ns, sample.max_ns, sample.at_or_below_threshold) =
                 (0, 0, 0, 0);
             return;
@@ -167,12 +169,12 @@ impl<'a> SampleGenerator<'a> {
     }
 }
 
-/// The deviation of the sum of n even values, in widths of what they are spread over.
+/// Standard deviation of the sum of n uniform values, in widths of their range.
 fn sum_deviation(n: usize) -> f64 {
     (n as f64 / 12.0).sqrt()
 }
 
-/// What n values add up to, each a whole number below `width`.
+/// Sum of n random whole numbers below `width`.
 #[inline]
 fn draw_sum(spreads: &[f64; SPREADS], n: u64, width: u64, random: &mut KeyedRng) -> u64 {
     let spread = spreads.get(n as usize).copied().unwrap_or_else(|| sum_deviation(n as usize));
@@ -181,10 +183,11 @@ fn draw_sum(spreads: &[f64; SPREADS], n: u64, width: u64, random: &mut KeyedRng)
     sum.clamp(0.0, most) as u64
 }
 
-/// More values than these do not change the extremes of a cell much.
+/// Number of values in a cell above which its extremes are approximated: more values hardly change
+/// them.
 const EXACT_DRAWS_MAX: u64 = 16;
 
-/// Least and greatest of n values below `width`.
+/// Minimum and maximum of n values below `width`.
 fn draw_extremes(n: u64, width: u64, random: &mut KeyedRng) -> (u64, u64) {
     let first = random.below(width);
     (1..n.min(EXACT_DRAWS_MAX)).fold((first, first), |(low, high), _| {

@@ -1,15 +1,15 @@
-//! Random numbers that are the same everywhere: splitmix64 (Steele, Lea and Flood, "Fast splittable
-//! pseudorandom number generators"), in whole numbers and in arithmetic that IEEE 754 rounds in one
-//! way.
+//! Random numbers that are reproducible on every machine: splitmix64 (Steele, Lea and Flood, "Fast
+//! splittable pseudorandom number generators"), with integer arithmetic and with floating-point
+//! operations that IEEE 754 rounds in exactly one way.
 
-/// A stream of random numbers.
+/// Stream of random numbers.
 #[derive(Clone, Debug)]
 pub(super) struct KeyedRng(u64);
 
 const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
 
 impl KeyedRng {
-    /// The stream that belongs to these numbers; another one for any other.
+    /// The stream with these numbers as its key. Different keys give different streams.
     pub(super) fn new(parts: [u64; 3]) -> KeyedRng {
         KeyedRng(parts.iter().fold(0, |state, &part| mix((state ^ part).wrapping_add(GOLDEN))))
     }
@@ -20,14 +20,14 @@ impl KeyedRng {
         mix(self.0)
     }
 
-    /// A whole number below `end`.
+    /// Random whole number below `end`.
     #[inline]
     pub(super) fn below(&mut self, end: u64) -> u64 {
         ((u128::from(self.next_u64()) * u128::from(end)) >> 64) as u64
     }
 
-    /// About normal with mean 0 and deviation 1: four even ones added up (Irwin and Hall), so
-    /// within ±3.47.
+    /// Approximately normal with mean 0 and standard deviation 1: the sum of four uniform numbers
+    /// (Irwin-Hall), so within ±3.47.
     #[inline]
     pub(super) fn normal(&mut self) -> f64 {
         const MEAN: f64 = 2.0 * 65_535.0;

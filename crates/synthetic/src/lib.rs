@@ -9,15 +9,15 @@
 //!   one-minute histograms each from 2026-11-15T00:00:00Z, 1,361,435,848 measurements in all.
 //!
 //! Values are whole nanoseconds from 1 us to 100 s, in delta histograms of the scheme
-//! `LogLinear10`. The values of a minute are drawn as counts of buckets; least and greatest value
-//! are then drawn inside their buckets and the sum between what the buckets allow, so that count,
-//! sum, minimum, maximum and the count at or below 12.3 ms are those of one definite set of values:
-//! the truth. [`ExpectedStats`] adds it up.
+//! `LogLinear10`. The values of a minute are drawn as bucket counts. Minimum and maximum are then
+//! drawn inside their buckets, and the sum between the bounds that the buckets allow. Count, sum,
+//! minimum, maximum and the count at or below 12.3 ms therefore describe one possible set of
+//! values exactly: the expected statistics. [`ExpectedStats`] adds them up.
 //!
-//! A data set is the same for ever and on every machine: histogram `minute` of series `series`
-//! depends on the seed and on these two numbers alone, so any part may be drawn in any order. A
-//! smaller [`DatasetScale`] is a corner of the full one, a larger one goes on as it does. Nothing
-//! here reads a file or a clock.
+//! A data set is reproducible on every machine and in every release: histogram `minute` of series
+//! `series` depends only on the seed and on these two numbers, so any part may be drawn in any
+//! order. A smaller [`DatasetScale`] is a subset of the full data set; a larger one continues it.
+//! The crate reads neither files nor clocks.
 //!
 //! ```
 //! use synthetic::{Dataset, DatasetScale, DatasetKind};
@@ -48,33 +48,34 @@ pub use self::generator::{SampleGenerator, SyntheticSample};
 pub use self::oracle::{ExpectedStats, ExpectedWindow};
 use self::plan::DatasetPlan;
 
-/// The truth counts the values at or below this limit. It lies inside a bucket (12 to 13 ms).
+/// Threshold of the expected statistics: they count the values at or below it. It lies inside a
+/// bucket (12 to 13 ms).
 pub const THRESHOLD_NS: u64 = 12_300_000;
-/// What one histogram covers.
+/// Time range of one histogram.
 pub const MINUTE_NS: i64 = 60_000_000_000;
 
 /// The two data sets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DatasetKind {
-    /// One series, a week.
+    /// One series, one week.
     A,
-    /// A thousand series, a day.
+    /// 1,000 series, one day.
     B,
 }
 
 /// Scale of a data set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DatasetScale {
-    /// How many series.
+    /// Number of series.
     pub series: usize,
-    /// How many minutes.
+    /// Number of minutes.
     pub minutes: usize,
-    /// Another seed draws other values of the same kind; totals stay.
+    /// Seed. Another seed draws other values with the same distribution; the totals stay the same.
     pub seed: u64,
 }
 
 impl DatasetScale {
-    /// All of it, with the official seed.
+    /// The full data set, with the official seed.
     pub fn full(which: DatasetKind) -> DatasetScale {
         match which {
             DatasetKind::A => DatasetScale { series: 1, minutes: 7 * 1_440, seed: 2026 },
@@ -86,9 +87,9 @@ impl DatasetScale {
 /// Series metadata of a data set.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SyntheticSeries {
-    /// Name of what was measured.
+    /// Name of the metric.
     pub metric: &'static str,
-    /// Names and values, by name.
+    /// Label names and values, sorted by name.
     pub labels: Vec<(&'static str, String)>,
 }
 
@@ -102,23 +103,23 @@ pub struct Dataset {
 /// One histogram of each series.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MinuteBatch {
-    /// From 0.
+    /// Minute number, from 0.
     pub number: usize,
-    /// When it begins, in nanoseconds since the Unix epoch.
+    /// Start of the minute, in nanoseconds since the Unix epoch.
     pub start_ns: i64,
-    /// When it ends.
+    /// End of the minute, in nanoseconds since the Unix epoch.
     pub end_ns: i64,
-    /// By the number of their series.
+    /// Histograms by series number.
     pub histograms: Vec<Histogram>,
 }
 
 impl Dataset {
-    /// The official data set A, whole.
+    /// The official data set A at full scale.
     pub fn a() -> Dataset {
         Dataset::new(DatasetKind::A, DatasetScale::full(DatasetKind::A))
     }
 
-    /// The official data set B, whole.
+    /// The official data set B at full scale.
     pub fn b() -> Dataset {
         Dataset::new(DatasetKind::B, DatasetScale::full(DatasetKind::B))
     }
@@ -128,38 +129,38 @@ impl Dataset {
         Dataset { scale, plan: DatasetPlan::new(which, scale) }
     }
 
-    /// How much of it this is.
+    /// Scale of the data set.
     pub fn scale(&self) -> DatasetScale {
         self.scale
     }
 
-    /// When minute `minute` begins, in nanoseconds since the Unix epoch.
+    /// Start of minute `minute`, in nanoseconds since the Unix epoch.
     pub fn start_ns(&self, minute: usize) -> i64 {
         self.plan.start_ns() + minute as i64 * MINUTE_NS
     }
 
-    /// What series `series` is.
+    /// Metadata of series `series`.
     pub fn series(&self, series: usize) -> SyntheticSeries {
         self.plan.series(series)
     }
 
-    /// How many values the histogram of a series in a minute holds.
+    /// Number of values in the histogram of a series and a minute.
     pub fn count(&self, series: usize, minute: usize) -> u64 {
         self.plan.count(series, minute)
     }
 
-    /// How many values all of it holds.
+    /// Number of values in the data set.
     pub fn total(&self) -> u64 {
         let minutes = 0..self.scale.minutes;
         minutes.map(|m| (0..self.scale.series).map(|s| self.count(s, m)).sum::<u64>()).sum()
     }
 
-    /// Draws single histograms, in any order; by series is fastest.
+    /// Generator of single histograms, in any order. Consecutive minutes of one series are fastest.
     pub fn generator(&self) -> SampleGenerator<'_> {
         SampleGenerator::new(self)
     }
 
-    /// All of it in the order of time, a minute at once.
+    /// All minutes of the data set in time order.
     pub fn minutes(&self) -> MinuteBatches<'_> {
         MinuteBatches { generator: self.generator(), expected: ExpectedStats::new(self), next: 0 }
     }
@@ -173,7 +174,7 @@ pub struct MinuteBatches<'a> {
 }
 
 impl MinuteBatches<'_> {
-    /// The truth of the minutes given so far.
+    /// Expected statistics of the minutes returned so far.
     pub fn expected(&self) -> &ExpectedStats {
         &self.expected
     }
@@ -209,7 +210,7 @@ mod tests {
         Dataset::new(which, DatasetScale { series, minutes, ..DatasetScale::full(which) })
     }
 
-    /// FNV-1a over everything that samples hold.
+    /// FNV-1a hash over all fields of all samples.
     fn hash(dataset: &Dataset) -> u64 {
         let mut hash = 0xcbf2_9ce4_8422_2325u64;
         let mut add = |number: u64| {
@@ -243,7 +244,7 @@ mod tests {
         assert_eq!(Dataset::b().start_ns(0) - Dataset::a().start_ns(0), 6 * 1_440 * MINUTE_NS);
     }
 
-    /// These hashes stand for data that benchmarks and other programs were given: they never
+    /// These hashes identify data that benchmarks and other programs already use: they must never
     /// change.
     #[test]
     fn generated_values_never_change() {
@@ -296,12 +297,12 @@ mod tests {
         check_used_buckets(DatasetKind::B, (0..1_440).step_by(72), 134.5);
     }
 
-    /// What can be known of a sample from its buckets alone.
+    /// Checks what the buckets alone say about a sample.
     #[track_caller]
     fn check_consistent(sample: &SyntheticSample) {
         let histogram = sample.histogram();
         assert_eq!(histogram.count(), sample.count);
-        // Exact sides that contradicted the buckets would have become estimates.
+        // Exact values that contradict the buckets would have become estimates.
         assert_eq!(
             histogram.tracked_sum(),
             TrackedValue::Exact(CompensatedSum::new(sample.sum_ns as f64))
@@ -357,7 +358,7 @@ mod tests {
             for q in [0.5, 0.99, 0.999] {
                 let (lower, upper) = window.quantile_ns(q).unwrap();
                 let found = merged.quantile(q).unwrap();
-                // In whole nanoseconds a bucket ends one before the next begins.
+                // In whole nanoseconds a bucket ends one before the start of the next bucket.
                 let (least, end) = (lower as f64, upper as f64 + 1.0);
                 assert!(least <= found.lower && found.upper < end, "{q}: {found:?}");
             }
@@ -367,7 +368,8 @@ mod tests {
 
     #[test]
     fn incident_is_visible() {
-        // The daily load changes the share of slow values slowly, an incident within a minute.
+        // The daily load changes the share of slow values slowly; an incident changes it within a
+        // minute.
         let dataset = Dataset::a();
         let mut generator = dataset.generator();
         let mut share = |minute| {

@@ -1,4 +1,4 @@
-//! Expected statistics of a synthetic data set, per four minutes.
+//! Expected statistics of a synthetic data set, per window of four minutes.
 
 use super::cells::{BUCKETS, FIRST_BUCKET, bucket_start_ns};
 use super::{Dataset, MINUTE_NS, SyntheticSample};
@@ -10,31 +10,31 @@ pub struct ExpectedStats {
     windows: Vec<ExpectedWindow>,
 }
 
-/// Expected statistics of some minutes.
+/// Expected statistics of one window.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ExpectedWindow {
-    /// When it begins, in nanoseconds since the Unix epoch.
+    /// Start of the window, in nanoseconds since the Unix epoch.
     pub start_ns: i64,
-    /// When it ends.
+    /// End of the window, in nanoseconds since the Unix epoch.
     pub end_ns: i64,
-    /// How many values there were.
+    /// Number of values.
     pub count: u64,
-    /// How many of them at or below [`super::THRESHOLD_NS`].
+    /// Number of values at or below [`super::THRESHOLD_NS`].
     pub at_or_below_threshold: u64,
-    /// Their sum.
+    /// Sum of the values, in nanoseconds.
     pub sum_ns: u128,
-    /// The least; `u64::MAX` if there were none.
+    /// Smallest value, in nanoseconds; `u64::MAX` without values.
     pub min_ns: u64,
-    /// The greatest; 0 if there were none.
+    /// Largest value, in nanoseconds; 0 without values.
     pub max_ns: u64,
     counts: Vec<u64>,
 }
 
 impl ExpectedStats {
-    /// Minutes of a window. A data set may end within one.
+    /// Length of a window, in minutes. The last window of a data set may be shorter.
     pub const WINDOW_MINUTES: usize = 4;
 
-    /// Of no values yet.
+    /// Empty statistics.
     pub fn new(dataset: &Dataset) -> ExpectedStats {
         let (start_ns, minutes) = (dataset.start_ns(0), dataset.scale().minutes);
         let window = |first: usize| {
@@ -48,7 +48,7 @@ impl ExpectedStats {
         ExpectedStats { start_ns, windows }
     }
 
-    /// Adds a sample of the data set that this was made for.
+    /// Adds a sample of the same data set.
     pub fn add(&mut self, sample: &SyntheticSample) {
         let window = &mut self.windows[sample.minute / ExpectedStats::WINDOW_MINUTES];
         window.count += sample.count;
@@ -61,17 +61,17 @@ impl ExpectedStats {
         }
     }
 
-    /// The windows in the order of time.
+    /// The windows in time order.
     pub fn windows(&self) -> &[ExpectedWindow] {
         &self.windows
     }
 
-    /// All of it.
+    /// All windows merged.
     pub fn total(&self) -> ExpectedWindow {
         self.merge_windows(0, self.windows.len())
     }
 
-    /// Several windows as one, the first and behind the last.
+    /// Merges the windows `first..end`.
     pub fn merge_windows(&self, first: usize, end: usize) -> ExpectedWindow {
         let end_ns = end.checked_sub(1).map_or(self.start_ns, |last| self.windows[last].end_ns);
         let start_ns = self.windows.get(first).map_or(end_ns, |window| window.start_ns);
@@ -102,8 +102,8 @@ impl ExpectedWindow {
         }
     }
 
-    /// The least and the greatest value that the bucket holds in which the quantile lies: that of
-    /// the value of rank ⌈q · count⌉, of the least value for q = 0. `None` if there were no values.
+    /// Bounds of the quantile: the smallest and largest value of the bucket with the value of rank
+    /// ⌈q · count⌉ (of the smallest value for q = 0). `None` without values.
     pub fn quantile_ns(&self, q: f64) -> Option<(u64, u64)> {
         let rank = ((q * self.count as f64).ceil() as u64).clamp(1, self.count.max(1));
         let mut below = 0;

@@ -1,7 +1,8 @@
 //! Data set plan: counts, shapes and incidents per minute.
 //!
-//! The values of a minute are a share of the total, and those of a series a share of the minute's,
-//! each rounded so that all of them add up; two neighbouring series then exchange some.
+//! The count of a minute is a share of the total, and the count of a series is a share of the
+//! minute's count. Shares are rounded so that they add up; then pairs of neighbouring series
+//! exchange some values.
 
 use super::cells::CELLS;
 use super::keyed_rng::KeyedRng;
@@ -18,18 +19,18 @@ const S: f64 = 1e9;
 pub(super) struct DatasetPlan {
     kind: DatasetKind,
     seed: u64,
-    /// How many values each minute of the full length has. Longer data sets begin anew.
+    /// Number of values of each minute of the full length. Longer data sets repeat the list.
     minute_counts: Vec<u64>,
-    /// How much of a minute's values the series before each of the full width have, of
-    /// `SHARE_WHOLE`; the last entry is the whole. Wider data sets begin anew.
+    /// Cumulative share of a minute's values, in units of 1 / `SHARE_WHOLE`: entry `i` is the share
+    /// of the series before `i`; the last entry is the whole. Wider data sets repeat the list.
     series_shares: Vec<u64>,
-    /// Of A, by minute of their beginning.
+    /// Incidents of data set A, sorted by their first minute.
     incidents: Vec<Incident>,
 }
 
 const SHARE_ONE: u64 = 1 << 32;
 
-/// Something goes wrong on the disk of A.
+/// An incident on the disk of data set A.
 #[derive(Clone, Copy, Debug)]
 struct Incident {
     begin: usize,
@@ -39,13 +40,13 @@ struct Incident {
 
 #[derive(Clone, Copy, Debug)]
 enum IncidentKind {
-    /// Many more wait for the slowest mode.
+    /// Many more requests wait for the slowest mode.
     Stall,
-    /// The disk's own mode becomes slower.
+    /// The mode of the disk itself becomes slower.
     Slowdown,
-    /// The queue in front of it grows.
+    /// The queue in front of the disk grows.
     Queueing,
-    /// The cache is cold.
+    /// The page cache is cold.
     CacheMisses,
 }
 
@@ -104,7 +105,7 @@ impl DatasetPlan {
         SyntheticSeries { metric, labels }
     }
 
-    /// How many values series `series` has in minute `minute`.
+    /// Number of values of series `series` in minute `minute`.
     pub(super) fn count(&self, series: usize, minute: usize) -> u64 {
         let of_minute = self.minute_counts[minute % self.minute_counts.len()];
         let width = self.series_shares.len() - 1;
@@ -116,7 +117,7 @@ impl DatasetPlan {
         let of = |at: usize| upto(at + 1) - upto(at);
         let at = series % width;
         let pair = [of(at & !1), of(at | 1)];
-        // Both of a pair draw the same number; one gives what the other takes.
+        // Both series of a pair draw the same number: one adds it and the other subtracts it.
         let mut random = KeyedRng::new([self.seed ^ COUNTS, (series & !1) as u64, minute as u64]);
         let least = pair[0].min(pair[1]) as f64;
         let given = (random.normal() * least.sqrt() * 1.5).clamp(-least * 0.9, least * 0.9) as i64;
@@ -124,7 +125,7 @@ impl DatasetPlan {
         pair[at % 2].saturating_add_signed(sign * given)
     }
 
-    /// About how many values a series has in a minute.
+    /// Approximate number of values of a series in a minute.
     pub(super) fn expected(&self, series: usize) -> f64 {
         let at = series % (self.series_shares.len() - 1);
         let share = (self.series_shares[at + 1] - self.series_shares[at]) as f64 / SHARE_ONE as f64;
@@ -136,7 +137,7 @@ impl DatasetPlan {
         KeyedRng::new([self.seed, series as u64, minute as u64])
     }
 
-    /// What a series' shape in a minute depends on: minutes of the same key have the same shape.
+    /// Shape key of a series in a minute. Minutes with the same key have the same shape.
     pub(super) fn shape_key(&self, series: usize, minute: usize) -> u64 {
         match self.kind {
             DatasetKind::A => minute as u64,
@@ -146,7 +147,7 @@ impl DatasetPlan {
         }
     }
 
-    /// The shape that belongs to a key.
+    /// The shape of a key.
     pub(super) fn shape(&self, series: usize, key: u64) -> [f64; CELLS] {
         match self.kind {
             DatasetKind::A => shares(&self.disk_modes(key as usize)),
@@ -154,7 +155,7 @@ impl DatasetPlan {
         }
     }
 
-    /// The modes of a disk: page cache, flash, disk, queue, and retries after a stall.
+    /// Modes of a disk: page cache, flash, disk, queue, and retries after a stall.
     fn disk_modes(&self, minute: usize) -> [LatencyMode; 5] {
         let busy = daily_load(minute);
         let mut modes = [
@@ -181,17 +182,17 @@ impl DatasetPlan {
         modes
     }
 
-    /// The modes of a request: answered from a cache, worked on, and waiting for somebody else.
+    /// Modes of a request: served from a cache, processed, and waiting for another service.
     fn request_modes(&self, series: usize, key: u64) -> [LatencyMode; 3] {
         let (endpoint, host) = (series % ENDPOINTS, series / ENDPOINTS);
         let (hour, trouble) = ((key / 4) as usize, key % 4);
         let busy = daily_load(hour * HOUR_MINUTES + HOUR_MINUTES / 2);
         let own = fraction([self.seed, SHAPES, endpoint as u64]);
         let of_host = 0.9 + 0.2 * fraction([self.seed, SHAPES + 1, host as u64]);
-        // 37 and 40 have no divisor in common: neighbours are not alike.
+        // 37 and 40 are coprime, so the ranks of neighbours differ widely.
         let rank = (endpoint * 37 % ENDPOINTS) as f64 / ENDPOINTS as f64;
-        // 4 ms to 160 ms, about evenly by ratio: 1.5 steps of the square and the fourth power of a
-        // rank.
+        // 4 ms to 160 ms, spaced about evenly by ratio, as a polynomial of the rank (square and
+        // fourth power).
         let median = 4.0 * MS * (1.0 + 9.0 * rank * rank + 30.0 * rank * rank * rank * rank);
         let median = median * of_host * (1.0 + 0.3 * busy);
         let mut modes = [
@@ -209,7 +210,7 @@ impl DatasetPlan {
 }
 
 const HOUR_MINUTES: usize = 60;
-/// Kinds of random numbers that are not those of values.
+/// Keys of random streams that do not draw values.
 const COUNTS: u64 = 0xc0;
 const SHAPES: u64 = 0x5a;
 const LOADS: u64 = 0x10ad;
@@ -229,8 +230,8 @@ fn endpoint_name(endpoint: usize) -> String {
 const SLOW_HOST: u64 = 1;
 const WAITING: u64 = 2;
 
-/// What is wrong with a series of B in a minute of the day: one host is slow in the afternoon, and
-/// whoever pays waits for a while in the morning.
+/// Incidents of a series of B by minute of the day: one host is slow in the afternoon, and the
+/// payment endpoints are slow for some time in the morning.
 fn series_incident(series: usize, minute: usize) -> u64 {
     const SLOW_HOST_NUMBER: usize = 6;
     let payments = RESOURCES.iter().position(|&name| name == "payments");
@@ -244,20 +245,20 @@ fn series_incident(series: usize, minute: usize) -> u64 {
     }
 }
 
-/// How busy a time of day is: 0 at three at night, 1 at three in the afternoon.
+/// Load by time of day: 0 at 03:00, 1 at 15:00.
 fn daily_load(minute: usize) -> f64 {
     let turn = (minute % DAY_MINUTES) as f64 / DAY_MINUTES as f64;
     0.5 - 0.5 * approximate_sine(turn + 0.125)
 }
 
-/// How much happens in a minute.
+/// Load of a minute.
 fn minute_load(which: DatasetKind, seed: u64, minute: usize) -> f64 {
     let is_weekend = which == DatasetKind::A && minute / DAY_MINUTES % 7 >= 5;
     let noise = 1.0 + 0.05 * KeyedRng::new([seed, LOADS, minute as u64]).normal();
     (0.45 + 0.55 * daily_load(minute)) * noise * if is_weekend { 0.7 } else { 1.0 }
 }
 
-/// How much of the load a series has: some endpoints are asked for five times as often as others.
+/// Share of the load of a series: some endpoints get five times as many requests as others.
 fn popularity(which: DatasetKind, series: usize) -> f64 {
     match which {
         DatasetKind::A => 1.0,
@@ -268,7 +269,7 @@ fn popularity(which: DatasetKind, series: usize) -> f64 {
     }
 }
 
-/// Two or three a day, of 20 to 90 minutes.
+/// Two or three incidents per day, each 20 to 90 minutes long.
 fn incidents(seed: u64, minutes: usize) -> Vec<Incident> {
     const EVERY: usize = 540;
     let one = |number: usize| {
@@ -293,7 +294,7 @@ fn fixed_point(weight: f64) -> u64 {
     (weight * f64::from(1 << 20)) as u64
 }
 
-/// `total` in whole parts that are to each other as `weights` and add up.
+/// Splits `total` into whole parts in proportion to `weights`; the parts add up to `total`.
 fn split(total: u64, weights: &[u64]) -> Vec<u64> {
     let all: u128 = weights.iter().map(|&weight| u128::from(weight)).sum();
     let mut before = 0u128;

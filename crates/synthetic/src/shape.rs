@@ -1,12 +1,12 @@
 //! Distribution shapes: mixtures of log-logistic modes.
 //!
-//! The distribution function of a log-logistic mode needs no logarithm and no exponential, whose
-//! last digit differs from one C library to the next: shares are the same to the last bit on every
+//! The distribution function of a log-logistic mode needs neither logarithm nor exponential, whose
+//! last digit depends on the C library. Shares are therefore identical to the last bit on every
 //! machine.
 
 use super::cells::{CELLS, cell_starts_ns};
 
-/// A bump of the distribution. Steepness k makes the logarithm's deviation 1.81 / k.
+/// A mode of the distribution. Steepness k gives the logarithm a standard deviation of 1.81 / k.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct LatencyMode {
     pub(super) weight: f64,
@@ -19,16 +19,16 @@ impl LatencyMode {
         LatencyMode { weight, median_ns, steepness }
     }
 
-    /// The share of values below `ns`.
+    /// Share of values below `ns`.
     fn below(&self, ns: f64) -> f64 {
         let ratio = ns / self.median_ns;
-        // Not `powi`, which may round otherwise elsewhere.
+        // `powi` may round differently on another platform.
         let power = (1..self.steepness).fold(ratio, |power, _| power * ratio);
         if power > 1e300 { 1.0 } else { power / (1.0 + power) }
     }
 }
 
-/// Each cell's share of a mixture; what lies outside the cells is left out. The shares add up to 1.
+/// Share of each cell in a mixture. Values outside the cells are ignored; the shares add up to 1.
 pub(super) fn shares(modes: &[LatencyMode]) -> [f64; CELLS] {
     let starts = cell_starts_ns();
     let mut shares = [0.0; CELLS];
@@ -44,7 +44,7 @@ pub(super) fn shares(modes: &[LatencyMode]) -> [f64; CELLS] {
     shares.map(|share| share / all)
 }
 
-/// About the sine of a whole turn, −1 to 1 (Bhaskara I: within 0.0017).
+/// Approximate sine of `turn` full turns, −1 to 1 (Bhaskara I: error at most 0.0017).
 pub(super) fn approximate_sine(turn: f64) -> f64 {
     let turn = turn - turn.floor();
     let (sign, half) = if turn < 0.5 { (1.0, turn * 2.0) } else { (-1.0, turn * 2.0 - 1.0) };

@@ -1,78 +1,78 @@
 //! Sampling of cell counts from a shape.
 //!
-//! Cells in which many values are expected get their count as a rounded normal deviate, given that
-//! all add up; the values of the others are drawn one by one (A. J. Walker's alias method, M. D.
-//! Vose's table). A histogram of a thousand values takes 2 us, and one of a hundred thousand not
-//! ten times that.
+//! A cell with many expected values gets its count as a rounded normal deviate, under the condition
+//! that all counts add up. The values of the other cells are drawn one by one (A. J. Walker's alias
+//! method with M. D. Vose's table). A histogram of 1,000 values takes 2 us; one of 100,000 values
+//! takes less than ten times as long.
 
 use super::cells::CELLS;
 use super::keyed_rng::KeyedRng;
 
-/// From so many expected values on, a count is about normal.
+/// Expected number of values from which a count is approximately normal.
 const DIRECT_COUNT_MIN: f64 = 10.0;
 
 /// Sampling tables of one shape.
 #[derive(Clone, Debug)]
 pub(super) struct AliasTable {
-    /// Cells of many values with their shares of all.
+    /// Cells with many values, each with its share of all values.
     frequent: Vec<(u16, f64)>,
-    /// What `many` holds of all.
+    /// Sum of the shares in `frequent`.
     frequent_share: f64,
-    /// Place in `many` of the greatest share.
+    /// Index in `frequent` of the largest share.
     greatest: usize,
-    /// The alias table of the others; a power of two of columns, or none.
+    /// Alias table of the other cells. The number of columns is a power of two, or 0.
     columns: Vec<AliasColumn>,
-    /// All cells in use, the first and behind the last.
+    /// Range of the cells in use: `first..end`.
     pub(super) first: usize,
     pub(super) end: usize,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct AliasColumn {
-    /// Of 2^22, how often this column's own cell is meant.
+    /// Probability of this column's own cell, in units of 2^-22.
     split: u32,
     index: u16,
     alias: u16,
 }
 
-/// The low bits of a random number that decide within a column; the ten above choose it.
+/// Low bits of a random number, which decide within a column; the ten bits above choose the column.
 const PART_BITS: u32 = 22;
 const COLUMNS_MAX: usize = 1 << (u32::BITS - PART_BITS);
 const _: () = assert!(CELLS <= COLUMNS_MAX);
 
-/// Cells of less are never met.
+/// Cells with a smaller share are never drawn.
 const SHARE_MIN: f64 = 1e-9;
 
 impl AliasTable {
-    /// For drawing about `expected` values at a time.
+    /// Tables for samples of about `expected` values.
     pub(super) fn new(shares: &[f64; CELLS], expected: f64) -> AliasTable {
         let used = |&cell: &usize| shares[cell] >= SHARE_MIN;
-        let is_many = |cell: usize| shares[cell] * expected >= DIRECT_COUNT_MIN;
+        let is_frequent = |cell: usize| shares[cell] * expected >= DIRECT_COUNT_MIN;
         let (first, end) = (
             (0..CELLS).find(used).expect("a shape has a share somewhere"),
             (0..CELLS).rfind(used).map_or(0, |last| last + 1),
         );
-        let many: Vec<(u16, f64)> = (first..end)
-            .filter(|&cell| is_many(cell))
+        let frequent: Vec<(u16, f64)> = (first..end)
+            .filter(|&cell| is_frequent(cell))
             .map(|cell| (cell as u16, shares[cell]))
             .collect();
         let few: Vec<(u16, f64)> = (first..end)
-            .filter(|cell| used(cell) && !is_many(*cell))
+            .filter(|cell| used(cell) && !is_frequent(*cell))
             .map(|cell| (cell as u16, shares[cell]))
             .collect();
-        let many_share: f64 = many.iter().map(|cell| cell.1).sum();
-        let greatest = (0..many.len()).max_by(|&a, &b| many[a].1.total_cmp(&many[b].1));
+        let frequent_share: f64 = frequent.iter().map(|cell| cell.1).sum();
+        let greatest = (0..frequent.len()).max_by(|&a, &b| frequent[a].1.total_cmp(&frequent[b].1));
         AliasTable {
-            frequent_share: if few.is_empty() { 1.0 } else { many_share },
+            frequent_share: if few.is_empty() { 1.0 } else { frequent_share },
             greatest: greatest.unwrap_or(0),
-            frequent: many,
+            frequent,
             columns: alias(&few),
             first,
             end,
         }
     }
 
-    /// Adds `n` values to counts that are zero.
+    /// Adds `n` values to `counts`, which must be zero.
     #[inline]
     pub(super) fn draw(&self, n: u64, random: &mut KeyedRng, counts: &mut [u32; CELLS]) {
         let few = if self.frequent.is_empty() { n } else { self.draw_frequent(n, random, counts) };
@@ -92,7 +92,8 @@ impl AliasTable {
         }
     }
 
-    /// Counts for the cells of many values; how many of `n` are left for the others.
+    /// Draws the counts of the frequent cells. Returns how many of `n` values remain for the other
+    /// cells.
     fn draw_frequent(&self, n: u64, random: &mut KeyedRng, counts: &mut [u32; CELLS]) -> u64 {
         let all = n as f64;
         let mut drawn = 0.0;
@@ -107,8 +108,9 @@ impl AliasTable {
             true => 0.0,
             false => (few_mean + random.normal() * few_mean.sqrt() + 0.5).clamp(0.0, all).floor(),
         };
-        // What all were drawn too few or too many is shared out, as when their sum is given. What
-        // rounding leaves is carried on to the next: alike cells would round alike.
+        // The difference between the drawn and the required total is distributed over all cells, as
+        // for a given sum. The rounding error of each cell is carried to the next: equal cells
+        // would otherwise round in the same direction.
         let off = (all - few - drawn) / self.frequent_share;
         let (mut left, mut carried) = ((all - few) as i64, 0.5);
         for &(cell, share) in &self.frequent {
@@ -119,7 +121,8 @@ impl AliasTable {
             *count = (f64::from(*count) + more).max(0.0) as u32;
             left -= i64::from(*count);
         }
-        // The rest of the rounding. Where a cell cannot pay for it, the next does.
+        // The rest of the rounding error. If a cell has too few values for it, the next cell takes
+        // the remainder.
         let mut at = self.greatest;
         while left != 0 {
             let count = &mut counts[usize::from(self.frequent[at].0)];
@@ -132,7 +135,7 @@ impl AliasTable {
     }
 }
 
-/// Vose's alias table.
+/// Builds Vose's alias table.
 fn alias(cells: &[(u16, f64)]) -> Vec<AliasColumn> {
     if cells.is_empty() {
         return Vec::new();
@@ -167,7 +170,8 @@ mod tests {
     use super::*;
     use crate::shape::{LatencyMode, shares};
 
-    /// Draws often and compares mean and variance of each cell with those of a multinomial.
+    /// Draws many samples and compares mean and variance of each cell with those of a multinomial
+    /// distribution.
     #[track_caller]
     fn check(n: u64, rounds: u32) {
         let shares = shares(&[LatencyMode::new(0.7, 4e6, 5), LatencyMode::new(0.3, 90e6, 7)]);

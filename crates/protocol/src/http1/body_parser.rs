@@ -1,4 +1,4 @@
-//! Finds the end of a body; its bytes are skipped.
+//! Finds the end of a message body; skips its bytes.
 
 use super::head::HEAD_MAX;
 use crate::ProtocolViolation;
@@ -13,40 +13,40 @@ pub(super) struct BodyParser {
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum BodyState {
-    /// Bytes of the body to come.
+    /// Bytes of the body still to read.
     Length(u64),
     /// In the line with the length of the next chunk.
     ChunkLength,
-    /// Bytes to come of a chunk and its CRLF.
+    /// Bytes of a chunk and its CRLF still to read.
     Chunk(u64),
     /// In the trailer section, up to an empty line.
     Trailer,
-    /// The body ends with the connection.
+    /// The body ends when the connection closes.
     UntilClosed,
 }
 
 impl BodyParser {
-    /// A body of this many bytes.
+    /// A body of `length` bytes.
     pub(super) fn with_length(length: u64) -> BodyParser {
         BodyParser { state: BodyState::Length(length), line: Vec::new() }
     }
 
-    /// A body in chunks.
+    /// A body with chunked transfer encoding.
     pub(super) fn chunked() -> BodyParser {
         BodyParser { state: BodyState::ChunkLength, line: Vec::new() }
     }
 
-    /// A body that ends with the connection.
+    /// A body that ends when the connection closes.
     pub(super) fn until_closed() -> BodyParser {
         BodyParser { state: BodyState::UntilClosed, line: Vec::new() }
     }
 
-    /// Whether it ends with the connection.
+    /// Whether the body ends when the connection closes.
     pub(super) fn is_until_closed(&self) -> bool {
         self.state == BodyState::UntilClosed
     }
 
-    /// Consumes bytes up to the end of the body. Returns whether that has arrived.
+    /// Consumes bytes up to the end of the body. Returns whether the body is complete.
     pub(super) fn read(&mut self, bytes: &mut &[u8]) -> Result<bool, ProtocolViolation> {
         loop {
             match self.state {
@@ -83,7 +83,8 @@ impl BodyParser {
         }
     }
 
-    /// Takes a line without its end from earlier and new bytes. `None` if it is incomplete.
+    /// Removes a line, without its line end, from earlier and new bytes. `None` if the line is
+    /// incomplete.
     fn line(&mut self, bytes: &mut &[u8]) -> Result<Option<Vec<u8>>, ProtocolViolation> {
         let Some(end) = bytes.iter().position(|byte| *byte == b'\n') else {
             self.line.extend_from_slice(bytes);

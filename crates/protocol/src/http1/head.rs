@@ -2,22 +2,22 @@
 
 use crate::ProtocolViolation;
 
-/// Maximum size of a head, far above what nginx and Apache send.
+/// Maximum size of a head, far above the limits of nginx and Apache.
 pub(super) const HEAD_MAX: usize = 64 << 10;
 /// Maximum number of headers.
 pub(super) const HEADERS_MAX: usize = 128;
 
-/// What the headers say about the body and the connection.
+/// Fields of the headers that concern the body and the connection.
 #[derive(Debug, Default)]
 pub(super) struct HeaderFields {
     pub(super) content_length: Option<u64>,
     pub(super) is_chunked: bool,
-    /// Whether the connection ends with this message.
+    /// Whether the connection closes after this message.
     pub(super) is_last: bool,
 }
 
-/// Consumes bytes up to the end of a head, and returns what `parse` makes of it. `partial` has the
-/// beginning of an incomplete one.
+/// Consumes bytes up to the end of a head and returns the result of `parse`. `partial` holds the
+/// start of an incomplete head.
 pub(super) fn read<T>(
     partial: &mut Vec<u8>,
     bytes: &mut &[u8],
@@ -43,7 +43,7 @@ pub(super) fn read<T>(
     Ok(Some(head))
 }
 
-/// The length of a head that was parsed; `None` if it is incomplete.
+/// Length of a parsed head; `None` if it is incomplete.
 pub(super) fn length(
     parsed: Result<httparse::Status<usize>, httparse::Error>,
     bytes: &[u8],

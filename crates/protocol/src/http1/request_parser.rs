@@ -1,4 +1,4 @@
-//! Finds the end of a request.
+//! Finds the end of an HTTP request.
 
 use http::Method;
 
@@ -6,10 +6,10 @@ use super::body_parser::BodyParser;
 use super::head::{self, HEADERS_MAX, HeaderFields};
 use crate::ProtocolViolation;
 
-/// A request that has ended.
+/// A complete request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Http1Operation {
-    /// Method: the kind of operation. After HEAD the response has no body.
+    /// Method. A response to HEAD has no body.
     pub method: Method,
 }
 
@@ -43,7 +43,7 @@ impl RequestParser {
     }
 }
 
-/// The length of a head, and its request.
+/// Length of a head, and its request.
 type ParsedHead = (usize, (Http1Operation, BodyParser));
 
 fn parse(bytes: &[u8]) -> Result<Option<ParsedHead>, ProtocolViolation> {

@@ -1,22 +1,22 @@
-//! Finds the end of a response, and whether it is an error.
+//! Finds the end of an HTTP response and reads its status.
 
 use super::body_parser::BodyParser;
 use super::head::{self, HEADERS_MAX, HeaderFields};
 use crate::ProtocolViolation;
 
-/// A response that has ended.
+/// A complete response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Http1Response {
     /// Status code, 200 or more.
     pub status: u16,
     /// Reason phrase of an error; empty for any other status.
     pub reason: String,
-    /// Whether the server closes the connection after it.
+    /// Whether the server closes the connection after this response.
     pub is_last: bool,
 }
 
 impl Http1Response {
-    /// Whether the status is an error of client or server.
+    /// Whether the status is a client or server error (400 or more).
     pub fn is_error(&self) -> bool {
         self.status >= 400
     }
@@ -33,8 +33,8 @@ pub struct ResponseParser {
 
 impl ResponseParser {
     /// Consumes bytes up to the end of a response; `None` if it is incomplete. `is_head`: whether
-    /// its request had the method HEAD, so that it has no body. Interim responses (1xx) are
-    /// skipped.
+    /// the request had the method HEAD, so that the response has no body. Interim responses (1xx)
+    /// are skipped.
     pub fn read(
         &mut self,
         bytes: &mut &[u8],
@@ -57,13 +57,13 @@ impl ResponseParser {
         }
     }
 
-    /// Handles the end of the stream, which may be the end of a response.
+    /// Handles the end of the stream, which may complete a response.
     pub fn close(&mut self) -> Option<Http1Response> {
         self.current.take_if(|(_, body)| body.is_until_closed()).map(|(response, _)| response)
     }
 }
 
-/// The length of a head, and its response, unless that is an interim one.
+/// Length of a head, and its response unless it is an interim one.
 type ParsedHead = (usize, Option<(Http1Response, BodyParser)>);
 
 fn parse(bytes: &[u8], is_head: bool) -> Result<Option<ParsedHead>, ProtocolViolation> {
@@ -71,7 +71,7 @@ fn parse(bytes: &[u8], is_head: bool) -> Result<Option<ParsedHead>, ProtocolViol
     let mut parsed = httparse::Response::new(&mut headers);
     let Some(length) = head::length(parsed.parse(bytes), bytes)? else { return Ok(None) };
     let status = parsed.code.unwrap_or(0);
-    // 101 would leave HTTP; other 1xx responses are interim.
+    // 101 switches to another protocol; other 1xx responses are interim.
     match status {
         ..100 | 101 => return Err(ProtocolViolation),
         100..200 => return Ok(Some((length, None))),

@@ -1,12 +1,12 @@
-//! Encoded requests; messages of both directions whole, in pieces, and garbage.
+//! Tests of encoded requests, and of messages in both directions: whole, in pieces, and garbage.
 
 use http::Method;
 
 use super::*;
 use crate::ProtocolViolation;
 
-/// Responses in these bytes, which arrive whole, and byte by byte: status, and whether it is the
-/// last. All requests have this method.
+/// Responses in these bytes, which arrive whole, and byte by byte: status, and whether the
+/// connection closes after it. All requests have this method.
 #[track_caller]
 fn responses(
     method: &str,

@@ -1,21 +1,22 @@
 //! Finds the end of a Redis reply: counts elements without storing them.
 //!
-//! A command is an array too ([`super::encode_command`]), so the parser finds its end as well.
+//! A command is an array too ([`super::encode_command`]), so the parser also finds the end of a
+//! command.
 //!
-//! A reply is one element; an array of n elements adds n, a map twice as many. One counter of
-//! outstanding elements replaces a stack. Streamed strings of RESP 3 (`$?`) are sent by no server
-//! and rejected.
+//! A reply is one element. An array of n elements adds n outstanding elements, a map adds 2n. One
+//! counter of outstanding elements replaces a stack. Streamed strings of RESP 3 (`$?`) are
+//! rejected: no server sends them.
 
 use crate::ProtocolViolation;
 
-/// Maximum digits of a length.
+/// Maximum number of digits of a length.
 const DIGITS_MAX: usize = 20;
 
 /// Parser of one direction of a connection.
 #[derive(Debug, Default)]
 pub struct ReplyParser {
     state: ParserState,
-    /// Outstanding elements of this reply, with the current one.
+    /// Outstanding elements of this reply, including the current one.
     rest: u64,
     reply: RedisReply,
     /// Digits of the current length.
@@ -33,14 +34,14 @@ pub struct RedisReply {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum ParserState {
-    /// Before an element.
+    /// At the start of an element.
     #[default]
     Mark,
-    /// In a line whose content does not matter.
+    /// In a line whose content is skipped.
     Line,
     /// In the line with a length.
     Length(LengthPrefixed),
-    /// Bytes of a string to come.
+    /// Bytes of a string still to read.
     Bytes(u64),
     /// Before the CR after a string.
     Return,
@@ -51,17 +52,17 @@ enum ParserState {
 /// Element type with a length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum LengthPrefixed {
-    /// In bytes.
+    /// Length in bytes.
     String,
-    /// In elements.
+    /// Length in elements.
     Array,
-    /// In pairs of elements.
+    /// Length in pairs of elements.
     Map,
-    /// In pairs of elements, which annotate the next one.
+    /// Length in pairs of elements, which annotate the next element.
     Attributes,
 }
 
-/// What follows the CRLF.
+/// Next state after the CRLF.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum AfterLine {
     End,
@@ -149,7 +150,7 @@ impl ReplyParser {
         Ok(())
     }
 
-    /// Ends elements. Returns whether the reply is complete.
+    /// Completes elements. Returns whether the reply is complete.
     fn end(&mut self, count: u64) -> bool {
         self.state = ParserState::Mark;
         self.rest -= count;
@@ -206,7 +207,7 @@ mod tests {
         let expected = RedisReply { is_error, is_push };
         assert_eq!(replies(reply.as_bytes()), Ok(vec![expected]), "{reply:?}");
         assert_eq!(replies(reply.repeat(2).as_bytes()), Ok(vec![expected; 2]), "{reply:?}");
-        // Nothing completes before the last byte.
+        // No reply completes before the last byte.
         assert_eq!(replies(&reply.as_bytes()[..reply.len() - 1]), Ok(vec![]), "{reply:?}");
     }
 

@@ -1,5 +1,5 @@
-//! Fuzz target checks: what must hold for any bytes, one check per target. `fuzz/` includes this
-//! file by path, and `fuzz_regressions` repeats the checks on past findings.
+//! Fuzz target checks: properties that hold for any bytes, one check per target. `fuzz/` includes
+//! this file by path, and `fuzz_regressions` repeats the checks on past findings.
 
 use std::fmt::Debug;
 
@@ -23,7 +23,7 @@ pub(crate) const POSTGRES: u8 = 3;
 pub(crate) const REDIS: u8 = 4;
 pub(crate) const GRPC: u8 = 5;
 
-/// Messages come out in the same order, and the same error, however the bytes are divided.
+/// Messages arrive in the same order, with the same error, however the bytes are divided.
 fn messages(bytes: &[u8]) {
     let Some((kind, bytes)) = bytes.split_first() else { return };
     match kind % 6 {
@@ -42,7 +42,7 @@ fn messages(bytes: &[u8]) {
     }
 }
 
-/// A part of a message, and at its end the retained body.
+/// Part of a message, and at its end the retained body.
 fn read_postgres(
     parser: &mut PostgresMessageParser,
     bytes: &mut &[u8],
@@ -75,7 +75,7 @@ fn check<P, T: PartialEq + Debug>(
         (messages, Ok(()))
     };
     let whole = all(usize::MAX);
-    // A message has at least a byte; its start and its end may be two.
+    // A message has at least one byte, and may give two parts (start and end).
     assert!(whole.0.len() <= 2 * bytes.len());
     assert_eq!(all(1), whole, "byte by byte");
     assert_eq!(all(3), whole, "in threes");

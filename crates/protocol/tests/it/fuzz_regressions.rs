@@ -64,7 +64,7 @@ proptest! {
     }
 }
 
-/// Run by the fuzz part: without seeds a fuzzer spends its minute on magic numbers.
+/// Run by the fuzz part of the tests. Without seeds a fuzzer spends its minute on magic numbers.
 #[test]
 #[ignore = "writes fuzz/corpus/, for the fuzz part alone"]
 fn write_seeds() {

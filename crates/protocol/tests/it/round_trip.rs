@@ -1,4 +1,5 @@
-//! What a client encodes, the parser of its direction reads: as many messages, of the same kinds.
+//! Round trips: the parser of a direction reads the same number and kinds of messages that the
+//! encoder wrote.
 
 use proptest::prelude::*;
 use protocol::http1::{Http1Request, RequestParser};
