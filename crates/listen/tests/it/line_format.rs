@@ -1,5 +1,5 @@
-//! A worked example: a format of lines, `name;milliseconds`, in datagrams. This file is all of it:
-//! a setting with its check, a metric, an error, and tests. A row in `src/formats.rs` would add it
+//! Worked example: a line format, `name;milliseconds`, in datagrams. This file is complete: a
+//! setting with its check, a metric, an error, and tests. A row in `src/formats.rs` adds the format
 //! to a node. CONTRIBUTING.md refers to this file.
 
 use std::fmt::Write as _;
@@ -24,7 +24,7 @@ use crate::fixture::{ListenFixture, TIMEOUT, ip};
 #[serde(deny_unknown_fields, default)]
 struct Stopwatch {
     udp: Vec<SocketAddr>,
-    /// What all names begin with.
+    /// Prefix of all metric names.
     prefix: String,
 }
 
