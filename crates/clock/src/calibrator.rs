@@ -128,7 +128,7 @@ impl Calibrator {
                 let seconds = COMPARISON_TIMEOUT_NS / SECOND;
                 self.disable_counter(
                     now_ns,
-                    format!("counter and system could not be compared for {seconds} s"),
+                    format!("no successful clock comparison for {seconds} s"),
                 );
             }
             // The thread was preempted; retry soon.
@@ -205,7 +205,7 @@ impl Calibrator {
         let (counter, system) = machine.costs_ns();
         if counter > system * COST_RATIO_MAX {
             let reason = format!(
-                "the counter takes {counter:.1} ns to read, the system's clock {system:.1} ns"
+                "reading the counter takes {counter:.1} ns, the system clock {system:.1} ns"
             );
             self.disable_counter(now_ns + BACKOFF_NS, reason);
         }
@@ -227,7 +227,7 @@ impl Calibrator {
         self.jumps.push(now_ns);
         if self.jumps.len() >= JUMPS_MAX {
             let reason = format!(
-                "counter and system moved apart {JUMPS_MAX} times within {} s",
+                "counter and system clock diverged {JUMPS_MAX} times within {} s",
                 JUMP_WINDOW_NS / SECOND
             );
             self.disable_counter(now_ns + BACKOFF_NS, reason);

@@ -57,22 +57,22 @@ use std::fs;
 /// Why the counter is unusable here, or `None`.
 pub(crate) fn unusable_reason() -> Option<String> {
     if !cfg!(target_arch = "x86_64") {
-        return Some(format!("no counter is known for {}", std::env::consts::ARCH));
+        return Some(format!("no CPU counter support on {}", std::env::consts::ARCH));
     }
     if !is_allowed() {
         return Some("this process may not read the counter (PR_SET_TSC)".to_owned());
     }
     if !read::is_invariant() {
-        return Some("the processor's counter is not invariant: its rate changes".to_owned());
+        return Some("the CPU counter is not invariant: its rate varies".to_owned());
     }
     // The kernel compares the counters of all CPUs and watches them.
     let path = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
     match fs::read_to_string(path) {
         Ok(source) if source.trim() == "tsc" => None,
         Ok(source) => {
-            Some(format!("the kernel itself does not use the counter but {}", source.trim()))
+            Some(format!("the kernel clocksource is {}, not the CPU counter", source.trim()))
         }
-        Err(error) => Some(format!("what clock the kernel uses cannot be read: {path}: {error}")),
+        Err(error) => Some(format!("cannot read the kernel clocksource: {path}: {error}")),
     }
 }
 

@@ -18,7 +18,7 @@
 //! | [`now_bounded`] | `now` and how far it may be off | as `now` |
 //! | [`Stopwatch`] | how long something took, on one thread | never negative |
 //! | [`recent`] | when a millisecond is near enough | none |
-//! | [`wall`] | time of day | as `now`; steps are told by the generation |
+//! | [`wall`] | time of day | as `now`; steps increment the generation |
 //!
 //! Nanoseconds are those of `CLOCK_MONOTONIC`: since the machine started, without the time that it
 //! was suspended. `now` never goes back. The first call starts a thread, which compares counter and

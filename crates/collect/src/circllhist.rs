@@ -1,8 +1,8 @@
-//! circllhist (OpenHistogram, Circonus): base64 of the binary form, or bins as text, one histogram
-//! per line; or any JSON document that holds such base64 strings or lists of bins.
+//! circllhist (OpenHistogram, Circonus) decoder: base64 of the binary form or bins as text, one
+//! histogram per line; or a JSON document that contains such base64 strings or lists of bins.
 //!
-//! In JSON a histogram is named by its path, joined by back-quotes; in an array all have the
-//! array's name. Other values in the document are no histograms and are counted as skipped.
+//! In JSON, a histogram's name is its path, joined by back-quotes; the elements of an array share
+//! the array's name. Other values in the document are counted as skipped.
 
 #![cfg_attr(
     not(test),
@@ -20,12 +20,12 @@ use crate::input_error::{InputError, InputPosition, quote};
 use crate::json::{JsonToken, JsonTokenizer};
 use crate::lines::{self, InputLine};
 
-/// A histogram in all of its 46,082 bins is 500 kB in binary.
+/// A histogram with all 46,082 bins takes 500 kB in binary.
 const LINE_BYTES_MAX: usize = 1 << 20;
 
 const EXPECTED: &str = "a histogram: base64 of circllhist, or bins like H[1.2e-01]=2";
 
-/// Reads lines of base64 or of bins.
+/// Reads lines of base64 or bins.
 pub fn read_lines(input: &mut dyn BufRead, sink: &mut dyn SampleSink) -> io::Result<()> {
     lines::for_each_line(input, LINE_BYTES_MAX, |number, line| {
         let (bytes, too_long) = match line {
@@ -98,12 +98,12 @@ fn read_value(
     Ok(())
 }
 
-/// A histogram from any of its text forms.
+/// Decodes a histogram from any of its text forms.
 pub(crate) fn decode_text(text: &str) -> Result<Histogram, hist::DecodeError> {
     if text.starts_with("H[") { codec::decode_text(text) } else { codec::decode_base64(text) }
 }
 
-/// Whether a text is a histogram of at least one bin, or the one that is empty.
+/// Whether the text is a histogram with at least one bin, or the empty histogram.
 pub(crate) fn is_histogram(text: &[u8]) -> bool {
     std::str::from_utf8(text.trim_ascii())
         .is_ok_and(|text| !text.is_empty() && decode_text(text).is_ok())

@@ -1,35 +1,35 @@
 //! Prometheus naming conventions: kind and unit from the name, number labels.
 //!
-//! Endings: <https://prometheus.io/docs/practices/naming/>. Spelling of `le` and `quantile`: `1.0`,
+//! Suffixes: <https://prometheus.io/docs/practices/naming/>. `le` and `quantile` are spelled `1.0`,
 //! not `1`, as Prometheus 3 stores them (`labels.FormatOpenMetricsFloat`).
 
 use crate::unit::Unit;
 
-/// Endings of numbers that only grow.
+/// Suffixes of monotonic counters.
 const MONOTONIC_SUFFIXES: [&str; 4] = ["_total", "_count", "_sum", "_bucket"];
-/// Endings of counts of values, whose unit is not that of the values.
+/// Suffixes of counts of values. Their unit is not the unit of the values.
 const COUNT_SUFFIXES: [&str; 3] = ["_count", "_bucket", "_gcount"];
-/// Endings after the unit.
+/// Suffixes that follow the unit.
 const AFTER_UNIT_SUFFIXES: [&str; 3] = ["_total", "_sum", "_gsum"];
 
-/// Whether a number of no known type only grows.
+/// Whether a number of unknown type is a monotonic counter, by its name.
 pub(crate) fn is_monotonic(name: &str) -> bool {
     MONOTONIC_SUFFIXES.iter().any(|end| name.ends_with(end))
 }
 
-/// Whether a number tells how many values there are, if it is a part of a histogram or summary.
+/// Whether a part of a histogram or summary is a count of values, by its name.
 pub(crate) fn is_count_of_values(name: &str) -> bool {
     COUNT_SUFFIXES.iter().any(|end| name.ends_with(end))
 }
 
-/// The unit of a number.
+/// Unit of a number, from the suffix of its name.
 pub(crate) fn unit_suffix(name: &str) -> Option<Unit> {
     Unit::from_metric_name(
         AFTER_UNIT_SUFFIXES.iter().find_map(|end| name.strip_suffix(end)).unwrap_or(name),
     )
 }
 
-/// The unit that a source names; the empty text names none.
+/// Unit from a source's unit name; `None` if the name is empty.
 pub(crate) fn parse_unit(text: &str) -> Option<Unit> {
     match text {
         "" => None,
@@ -37,8 +37,8 @@ pub(crate) fn parse_unit(text: &str) -> Option<Unit> {
     }
 }
 
-/// Start and end of a total: since when it counts, where that is said and can be true, and when it
-/// was read.
+/// Start and end of a cumulative value, from its creation time and its timestamp. The start is the
+/// creation time, limited to the timestamp; without a creation time, it is the timestamp.
 pub(crate) fn cumulative_range(
     created: Option<i64>,
     time: Option<i64>,
@@ -50,7 +50,7 @@ pub(crate) fn cumulative_range(
     }
 }
 
-/// A number as the value of a label.
+/// Formats a number as a label value.
 pub(crate) fn number_label(number: f64) -> String {
     match number {
         f64::INFINITY => "+Inf".to_owned(),

@@ -1,8 +1,9 @@
-//! DDSketch: one sketch that fills the input, in its binary or its protobuf form; or base64 of
+//! DDSketch decoder: one sketch that fills the input, in binary or protobuf form; or base64 of
 //! sketches, one per line.
 //!
-//! A sketch has neither name nor time nor unit. At most 1 MiB of it is read, as of a line: a store
-//! of 4,096 bins has 53 kB in the longer form. Counts that are not whole are refused.
+//! A sketch has no name, time or unit. The size limit is 1 MiB for an input and for a line; a
+//! sketch with 4,096 bins takes 53 kB in the longer form. Counts that are not whole numbers are
+//! rejected.
 
 #![cfg_attr(
     not(test),
@@ -19,12 +20,12 @@ use crate::decoded_sample::{DecodedSample, DecodedValue, SampleSink};
 use crate::input_error::{InputError, InputPosition, quote};
 use crate::lines::{self, InputLine};
 
-/// A sketch, or a line with one.
+/// Size limit of a sketch and of a line.
 const SKETCH_BYTES_MAX: usize = 1 << 20;
 
 const EXPECTED: &str = "a DDSketch: binary, protobuf, or base64 of one of them";
 
-/// Reads a sketch, or lines of base64.
+/// Reads one sketch, or lines of base64.
 pub fn read(input: &mut dyn BufRead, sink: &mut dyn SampleSink) -> io::Result<()> {
     let mut head = Vec::new();
     (&mut *input).take(SKETCH_BYTES_MAX.saturating_add(1) as u64).read_to_end(&mut head)?;
@@ -32,7 +33,7 @@ pub fn read(input: &mut dyn BufRead, sink: &mut dyn SampleSink) -> io::Result<()
         return read_lines(&mut head.chain(input), sink);
     }
     if head.len() > SKETCH_BYTES_MAX {
-        let expected = "the end of the sketch, which may have 1 MiB";
+        let expected = "the end of the sketch (limit 1 MiB)";
         let place = InputPosition::Byte(SKETCH_BYTES_MAX as u64);
         let _ = sink.error(InputError::new(place, expected, "more"));
         return Ok(());
@@ -75,20 +76,20 @@ fn sample(histogram: Histogram) -> DecodedSample {
     DecodedSample::new(DecodedValue::Histogram(Box::new(histogram)))
 }
 
-/// Whether an input is no text. A sketch never is: it has the mapping's gamma as a double.
+/// Whether the input is not text. A sketch never is: it contains the mapping's gamma as a double.
 fn is_binary(bytes: &[u8]) -> bool {
     let is_control = |byte: &u8| byte.is_ascii_control() && !byte.is_ascii_whitespace();
-    // A character that is cut at the end is text.
+    // A character that is cut off at the end counts as text.
     let is_no_text = std::str::from_utf8(bytes).is_err_and(|error| error.error_len().is_some());
     is_no_text || bytes.iter().any(is_control)
 }
 
-/// Whether an input is a sketch, all of it.
+/// Whether the whole input is one sketch.
 pub(crate) fn is_sketch(bytes: &[u8]) -> bool {
     bytes.len() <= SKETCH_BYTES_MAX && is_binary(bytes) && codec::decode_any(bytes).is_ok()
 }
 
-/// Whether a line is base64 of a sketch.
+/// Whether the line is base64 of a sketch.
 pub(crate) fn is_line(line: &[u8]) -> bool {
     codec::decode_base64(line.trim_ascii()).is_ok()
 }
@@ -98,9 +99,9 @@ mod tests {
     use super::*;
     use crate::decoded_sample::RecordingSink;
 
-    /// The values 1 to 5 in a sketch of 1 %, as sketches-go writes it.
+    /// Sketch of the values 1 to 5 with 1 % accuracy, as written by sketches-go.
     const BINARY: &str = "02fd4a815abf52f03f000000000000000005050002440228021e021602";
-    /// Two values of 1 in its protobuf form.
+    /// Sketch of two values of 1 in protobuf form.
     const PROTOBUF: &str = "0a0909fd4a815abf52f03f120a12080000000000000040";
 
     fn bytes(hex: &str) -> Vec<u8> {
@@ -124,7 +125,7 @@ mod tests {
     fn a_sketch_fills_the_input() {
         check(&bytes(BINARY), &[5], &[]);
         check(&bytes(PROTOBUF), &[2], &[]);
-        // Encodings of one mapping may be joined.
+        // Concatenated encodings with the same mapping are valid.
         check(&bytes(&BINARY.repeat(2)), &[10], &[]);
         assert!(is_sketch(&bytes(BINARY)) && is_sketch(&bytes(PROTOBUF)));
     }
@@ -153,7 +154,7 @@ mod tests {
         check(
             &large,
             &[],
-            &["byte 1048576: expected the end of the sketch, which may have 1 MiB, found more"],
+            &["byte 1048576: expected the end of the sketch (limit 1 MiB), found more"],
         );
         let half = bytes("0a0909fd4a815abf52f03f120a1208000000000000e03f");
         let mut sink = RecordingSink::default();

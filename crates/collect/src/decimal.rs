@@ -7,25 +7,25 @@
 
 use std::io::Write as _;
 
-/// Whole numbers up to here, and powers of ten up to 10^22, are doubles: one operation on the two
-/// rounds once (the fast path of W. D. Clinger, "How to read floating point numbers accurately",
-/// 1990).
+/// Integers up to this bound and powers of ten up to 10^22 are exact doubles, so one operation on
+/// the two rounds once (fast path of W. D. Clinger, "How to read floating point numbers
+/// accurately", 1990).
 const EXACT_INTEGER_MAX: u64 = 1 << 53;
 const POWERS_OF_TEN: [f64; 23] = [
     1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15, 1e16,
     1e17, 1e18, 1e19, 1e20, 1e21, 1e22,
 ];
-/// As many digits as surely fit 64 bits.
+/// Largest number of digits that always fits 64 bits.
 const DIGITS_MAX: usize = 19;
 
-/// The number written in `text`, rounded once. See [`parse_scaled`].
+/// Parses the number in `text`, rounded once. See [`parse_scaled`].
 pub(crate) fn parse(text: &[u8]) -> Option<f64> {
     parse_scaled(text, (1, 0))
 }
 
-/// The number written in `text`, times `scale.0 * 10^scale.1`, rounded once; twice where its digits
-/// and the scale are more than 64 bits hold. Beside decimals: `inf`, `infinity` and `nan` in any
-/// case, signed or not. `None` if it is anything else.
+/// Parses the number in `text` and multiplies it by `scale.0 * 10^scale.1`. Rounds once, or twice
+/// if the digits and the scale exceed 64 bits. Besides decimals, `inf`, `infinity` and `nan` are
+/// accepted in any case, with or without a sign. Returns `None` for anything else.
 pub(crate) fn parse_scaled(text: &[u8], scale: (u64, i32)) -> Option<f64> {
     let (negative, digits) = match text {
         [b'-', rest @ ..] => (true, rest),
@@ -42,11 +42,11 @@ pub(crate) fn parse_scaled(text: &[u8], scale: (u64, i32)) -> Option<f64> {
 struct Decimal {
     mantissa: u64,
     exponent: i32,
-    /// More digits than the mantissa holds.
+    /// The number has more digits than the mantissa holds.
     is_truncated: bool,
 }
 
-/// Digits with at most one point and perhaps an exponent.
+/// Parses digits with at most one point and an optional exponent.
 fn parse_decimal(text: &[u8]) -> Option<Decimal> {
     let (mut mantissa, mut significant, mut seen, mut after_point) = (0u64, 0, false, 0i32);
     let (mut point, mut at) = (false, 0);
@@ -77,7 +77,7 @@ fn parse_decimal(text: &[u8]) -> Option<Decimal> {
         if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
             return None;
         }
-        // Past this no digits can bring the number back among the doubles.
+        // Beyond this exponent, no digits bring the number back into the range of doubles.
         let magnitude = digits.iter().fold(0i32, |n, &digit| {
             n.saturating_mul(10).saturating_add(i32::from(digit & 0xf)).min(1_000_000)
         });
@@ -111,7 +111,7 @@ impl Decimal {
     }
 }
 
-/// More digits than 64 bits hold: rounded by the standard library, and once more by the scale.
+/// More digits than 64 bits hold: the standard library rounds once, the scale rounds a second time.
 fn parse_long(digits: &[u8], (times, power): (u64, i32)) -> Option<f64> {
     let number: f64 = std::str::from_utf8(digits).ok()?.parse().ok()?;
     Some(number * (times as f64 * 10f64.powi(power)))

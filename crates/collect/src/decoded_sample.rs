@@ -10,49 +10,48 @@ use crate::unit::Unit;
 /// One value of one series.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DecodedSample {
-    /// Name of what was measured; empty where the format has no names.
+    /// Metric name; empty if the format has no names.
     pub metric: String,
-    /// What tells series of one name apart, in the order of the source; a tag is the label `tag`.
+    /// Labels, in the order of the source. A tag is the label `tag`.
     pub labels: Vec<(String, String)>,
-    /// Unit of the values, where the source says or its convention does.
+    /// Unit of the values, if the source or its convention defines one.
     pub unit: Option<Unit>,
-    /// When what was measured began, in nanoseconds since the Unix epoch.
+    /// Start of the measured interval, in nanoseconds since the Unix epoch.
     pub start: Option<i64>,
-    /// When it ended.
+    /// End of the measured interval, in nanoseconds since the Unix epoch.
     pub end: Option<i64>,
-    /// How the value belongs to that time.
+    /// Relation of the value to the interval.
     pub temporality: SampleTemporality,
-    /// The value.
     pub value: DecodedValue,
 }
 
 /// Temporality of a sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SampleTemporality {
-    /// What happened between start and end; of two of them, both happened.
+    /// Events between start and end. Two delta samples add up.
     Delta,
-    /// All that happened up to the end, since the source began to count: differences say what
-    /// happened.
+    /// All events from the source's start of counting up to the end. Differences give the events of
+    /// an interval.
     Cumulative,
-    /// How it was at the end.
+    /// State at the end.
     Instant,
 }
 
 /// Value of a sample.
 #[derive(Clone, Debug, PartialEq)]
 pub enum DecodedValue {
-    /// A distribution, on its source's own buckets.
+    /// A distribution, in its source's buckets.
     Histogram(Box<Histogram>),
-    /// A whole number that the source declares to be one.
+    /// An integer, declared as such by the source.
     Integer(i128),
     /// Any other number.
     Number(f64),
-    /// Text.
     Text(String),
 }
 
 impl DecodedSample {
-    /// A value without name, time or unit: a histogram of an interval, anything else of a moment.
+    /// A value without name, time and unit. A histogram is a delta; anything else is an instant
+    /// value.
     pub(crate) fn new(value: DecodedValue) -> DecodedSample {
         let is_histogram = matches!(value, DecodedValue::Histogram(_));
         DecodedSample {
@@ -70,7 +69,7 @@ impl DecodedSample {
         }
     }
 
-    /// The value of a label.
+    /// Value of the label `name`.
     pub fn label(&self, name: &str) -> Option<&str> {
         self.labels.iter().find(|label| label.0 == name).map(|label| label.1.as_str())
     }
@@ -78,13 +77,14 @@ impl DecodedSample {
 
 /// Sink of decoded samples, in input order.
 pub trait SampleSink {
-    /// One recorded value, of the format that is nothing else.
+    /// One recorded value of the plain numbers format.
     fn number(&mut self, value: f64);
-    /// One reading.
+    /// One decoded sample.
     fn sample(&mut self, reading: DecodedSample);
-    /// Something that was understood and is no reading, such as "a counter".
+    /// Input that was parsed and is not a sample, such as "a counter".
     fn skipped(&mut self, what: &'static str);
-    /// Something that could not be read. Whether to go on where the source can.
+    /// Input that could not be parsed. The return value decides whether the decoder continues, if
+    /// it can.
     fn error(&mut self, trouble: InputError) -> ControlFlow<()>;
 }
 
@@ -104,7 +104,7 @@ impl RecordingSink {
         self.errors.iter().map(InputError::to_string).collect()
     }
 
-    /// Each reading on a line: `name{label="value"} value @start..end`.
+    /// One line per sample: `name{label="value"} value @start..end`.
     pub(crate) fn dump_samples(&self) -> String {
         self.samples.iter().map(|reading| format!("{reading}\n")).collect()
     }

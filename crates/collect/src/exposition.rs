@@ -1,13 +1,13 @@
-//! Prometheus text (0.0.4) and OpenMetrics text: classic histograms, one per series; everything
-//! else as numbers.
+//! Decoder of Prometheus text (0.0.4) and OpenMetrics text. A classic histogram is one series;
+//! everything else is numbers.
 //!
-//! The lines `name_bucket{…,le="…"}` that agree in name, in all labels but `le`, and in time stamp
-//! are one histogram; its bounds are the `le` values, in whatever spelling. The unit is that of
-//! `# UNIT`, else of the name's ending (`_seconds`). A counter counts up, as do sum and count of a
-//! summary; its quantiles, infos, states and gauges are how things stand; of a value without type
-//! the name decides (`convention.rs`). `name_created` says since when its series counts, and is no
-//! value. A time stamp below 1e11 is seconds (OpenMetrics), others are milliseconds (0.0.4).
-//! Exemplars are passed over.
+//! The lines `name_bucket{…,le="…"}` with equal names, timestamps and labels except `le` form one
+//! histogram. Its bounds are the `le` values, in any spelling. The unit is taken from `# UNIT`,
+//! else from the suffix of the name (`_seconds`). Counters and the sum and count of a summary are
+//! cumulative; quantiles, infos, states and gauges are instant values; for a value without a type,
+//! the name decides (`convention.rs`). `name_created` is the start time of its series and not a
+//! value. A timestamp below 1e11 is in seconds (OpenMetrics), any other in milliseconds (0.0.4).
+//! Exemplars are ignored.
 
 #![cfg_attr(
     not(test),
@@ -34,7 +34,7 @@ use crate::unit::Unit;
 
 /// No label set is longer.
 const LINE_BYTES_MAX: usize = 1 << 20;
-/// Series of one input; a server with more has a problem of its own.
+/// Series limit of one input.
 pub const SERIES_MAX: usize = 1_000_000;
 
 /// Reads one exposition.
@@ -56,8 +56,7 @@ pub fn read(input: &mut dyn BufRead, sink: &mut dyn SampleSink) -> io::Result<()
         stopped = flow.is_break();
         flow
     })?;
-    // Stopped at an error, what was read before it is still whole lines of series: handed over,
-    // too.
+    // After an error, the series read before it are complete lines, so they are emitted too.
     page.finish(stopped, sink);
     Ok(())
 }
@@ -73,9 +72,10 @@ struct ExpositionParser {
     types: HashMap<String, MetricType>,
     units: HashMap<String, Unit>,
     series: Vec<ClassicHistogramLines>,
-    /// Place in `series` by name, labels and time stamp.
+    /// Index in `series` by name, labels and timestamp.
     series_index: HashMap<SeriesKey, usize>,
-    /// Totals of the metric and the labels read last, until it is known since when they count.
+    /// Cumulative values of the metric and labels read last, buffered until their creation time is
+    /// known.
     pending: PendingTotals,
     has_eof: bool,
 }
@@ -90,12 +90,12 @@ struct PendingTotals {
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum MetricType {
     Histogram,
-    /// What it holds now, not all since a start.
+    /// Current distribution, not cumulative.
     GaugeHistogram,
     Counter,
     Summary,
     Info,
-    /// How things stand: gauges, states.
+    /// Instant values: gauges, states.
     Gauge,
     Unknown,
 }
@@ -117,7 +117,7 @@ impl MetricType {
         matches!(self, MetricType::Histogram | MetricType::GaugeHistogram)
     }
 
-    /// Whether a metric of that kind has lines with that ending.
+    /// Whether a metric of this kind has lines with the suffix `ending`.
     fn has_suffix(self, ending: &str) -> bool {
         match ending {
             "_total" => self == MetricType::Counter,
@@ -132,7 +132,7 @@ impl MetricType {
 }
 
 impl ExpositionParser {
-    /// What is wrong with a line, and whether it is a line at all.
+    /// Parses a line. The error's flag is true if the syntax is valid but the value is not.
     fn parse_line(
         &mut self,
         number: u64,
@@ -205,7 +205,7 @@ impl ExpositionParser {
         Ok(())
     }
 
-    /// A line that is not of a histogram.
+    /// Emits a line that is not part of a histogram.
     fn emit_number(
         &mut self,
         sample: ExpositionLine<'_>,
@@ -262,8 +262,7 @@ impl ExpositionParser {
         Ok(())
     }
 
-    /// The metric that a line is of, as far as that is declared, else the line's name; and its
-    /// kind.
+    /// The declared metric family of a line and its kind; the line's name if no family is declared.
     fn find_family<'a>(&self, name: &'a str) -> (&'a str, MetricType) {
         if let Some(kind) = self.types.get(name) {
             return (name, *kind);
@@ -284,7 +283,7 @@ impl ExpositionParser {
         }
     }
 
-    /// Of a number: a counter's name may end with what its unit does not.
+    /// Unit of a number. A counter's name may end in a suffix that its unit lacks.
     fn number_unit(&self, metric: &str, name: &str) -> Option<Unit> {
         let stem = metric.strip_suffix("_total").unwrap_or(metric);
         let said = self.units.get(stem).or_else(|| self.units.get(name)).cloned();
@@ -316,7 +315,7 @@ impl ExpositionParser {
         Ok(&mut self.series[at])
     }
 
-    /// `cut`: the input was left before its end, so the last series may lack lines.
+    /// `cut`: the input ended early, so the last series may lack lines.
     fn finish(mut self, cut: bool, sink: &mut dyn SampleSink) {
         self.pending.emit(None, sink);
         let last = self.series.len().saturating_sub(1);
@@ -360,7 +359,7 @@ impl ExpositionParser {
 }
 
 impl PendingTotals {
-    /// Hands over what was held back.
+    /// Emits the buffered values.
     fn emit(&mut self, created: Option<i64>, sink: &mut dyn SampleSink) {
         for mut reading in self.samples.drain(..) {
             (reading.start, reading.end) = convention::cumulative_range(created, reading.end);
@@ -369,14 +368,14 @@ impl PendingTotals {
     }
 }
 
-/// A number in a label, however it is spelled, as Prometheus stores it.
+/// Spells a number in a label as Prometheus stores it.
 fn normalize_number_label(label: &mut (String, String)) {
     if let Some(number) = decimal::parse(label.1.as_bytes()) {
         label.1 = convention::number_label(number);
     }
 }
 
-/// Whether a line is what this source reads and no other.
+/// Whether the line is valid for this decoder and for no other.
 pub(crate) fn is_line(line: &[u8]) -> bool {
     let Ok(line) = std::str::from_utf8(line) else { return false };
     let comment =

@@ -10,7 +10,7 @@ use crate::json::{JsonToken, JsonTokenizer};
 use crate::unit::Unit;
 use crate::{circllhist, ddsketch, exposition, frames, hlog, httptrap, plain_numbers};
 
-/// A JSON document is held whole while it is read; this is the most.
+/// Size limit of a JSON document, which is buffered as a whole.
 const DOCUMENT_BYTES_MAX: u64 = 1 << 30;
 
 /// Input format.
@@ -29,12 +29,12 @@ pub enum InputFormat {
     Httptrap,
     /// Prometheus or OpenMetrics text.
     Prometheus,
-    /// topdeck's frames with names and times, one JSON object per line.
+    /// topdeck's frames with names and times: one JSON object per line.
     Frames,
 }
 
 impl InputFormat {
-    /// All of them.
+    /// All formats.
     pub const ALL: [InputFormat; 7] = [
         InputFormat::Numbers,
         InputFormat::Hlog,
@@ -45,7 +45,7 @@ impl InputFormat {
         InputFormat::Frames,
     ];
 
-    /// As a person names it.
+    /// Display name.
     pub fn name(self) -> &'static str {
         match self {
             InputFormat::Numbers => "numbers",
@@ -58,7 +58,7 @@ impl InputFormat {
         }
     }
 
-    /// What it is, in a line.
+    /// One-line description.
     pub fn description(self) -> &'static str {
         match self {
             InputFormat::Numbers => "numbers, one per line",
@@ -67,7 +67,7 @@ impl InputFormat {
             InputFormat::Ddsketch => "a DDSketch, binary or protobuf, or base64 of one per line",
             InputFormat::Httptrap => "HTTPTrap JSON",
             InputFormat::Prometheus => "Prometheus or OpenMetrics text",
-            InputFormat::Frames => "topdeck's frames with names and times, one per line",
+            InputFormat::Frames => "topdeck frames with names and times, one per line",
         }
     }
 }
@@ -78,8 +78,8 @@ impl fmt::Display for InputFormat {
     }
 }
 
-/// Reads `input` as `format`. `unit` is what numbers are in, where the format does not say; errors
-/// of the device are returned, errors in the content go to the sink.
+/// Reads `input` as `format`. `unit` is the unit of numbers if the format does not define one. I/O
+/// errors are returned; content errors go to the sink.
 pub fn read(
     format: InputFormat,
     input: &mut dyn BufRead,
@@ -114,11 +114,11 @@ pub fn read(
     }
 }
 
-/// Whitespace before a document that is looked through for its first character. No writer leaves
-/// more.
+/// Limit of the whitespace before a document, which is skipped to find the first character. No
+/// writer emits more.
 const LEADING_SPACE_BYTES_MAX: usize = 64 << 10;
 
-/// Takes the whitespace that the input begins with, however few bytes it gives at a time.
+/// Consumes the leading whitespace, however few bytes the input returns per read.
 fn read_leading_space(input: &mut dyn BufRead) -> io::Result<Vec<u8>> {
     let mut space = Vec::new();
     loop {
@@ -135,7 +135,7 @@ fn read_leading_space(input: &mut dyn BufRead) -> io::Result<Vec<u8>> {
     }
 }
 
-/// All bytes of a document, or nothing if they are too many.
+/// Reads a whole document; returns an error if the document exceeds the size limit.
 fn read_document(
     input: &mut dyn BufRead,
     sink: &mut dyn SampleSink,
@@ -145,7 +145,7 @@ fn read_document(
     if bytes.len() as u64 > DOCUMENT_BYTES_MAX {
         let trouble = InputError::new(
             InputPosition::Byte(DOCUMENT_BYTES_MAX),
-            "the end of the document, which may have 1 GiB",
+            "the end of the document (limit 1 GiB)",
             "more",
         );
         let _ = sink.error(trouble);
@@ -154,20 +154,20 @@ fn read_document(
     Ok(Some(bytes))
 }
 
-/// Lines looked at before the format is given up: damage at the top should not hide what follows.
+/// Number of lines examined for detection, so that damage at the top does not hide the format.
 const DETECTION_LINES: usize = 50;
 
-/// The format of an input that begins with `head`, or what was found instead. Input without any
-/// content is [`Format::Numbers`]: none.
+/// Detects the format of an input that begins with `head`; the error describes the actual content.
+/// Empty input is [`InputFormat::Numbers`] with no values.
 pub fn detect(head: &[u8]) -> Result<InputFormat, InputError> {
     let unknown =
         |found: String| Err(InputError::new(InputPosition::Line(1), "a known format", found));
     match head {
         [0x1f, 0x8b, ..] => {
-            return unknown("gzip (unpack it first: zcat FILE | topdeck hist -)".into());
+            return unknown("gzip (decompress it first: zcat FILE | topdeck hist -)".into());
         }
         [0x28, 0xb5, 0x2f, 0xfd, ..] => {
-            return unknown("zstd (unpack it first: zstdcat FILE | topdeck hist -)".into());
+            return unknown("zstd (decompress it first: zstdcat FILE | topdeck hist -)".into());
         }
         [0xff, 0xfe, ..] | [0xfe, 0xff, ..] => {
             return unknown(
@@ -227,22 +227,22 @@ pub fn detect(head: &[u8]) -> Result<InputFormat, InputError> {
     }
 }
 
-/// Whether text that begins with `{"` is JSON, not a quoted Prometheus name.
+/// Whether text that begins with `{"` is JSON and not a quoted Prometheus name.
 fn is_json_start(text: &[u8]) -> bool {
     let mut tokens = JsonTokenizer::new(text);
     matches!(tokens.value(), Ok(JsonToken::Object))
         && !matches!(tokens.key(), Err(trouble) if trouble.expected == "a colon")
 }
 
-/// Whether the first string value of a document, however deep, is a circllhist that HTTPTrap would
-/// take for text.
+/// Whether the first string value of a document, at any depth, is a circllhist. HTTPTrap would
+/// decode it as text.
 fn contains_circllhist(text: &[u8]) -> bool {
     let typed = text.windows(7).any(|window| window == b"\"_type\"");
     let quoted = text.split(|&byte| byte == b'"').filter(|part| part.len() >= 4);
     !typed && quoted.take(DETECTION_LINES).any(circllhist::is_histogram)
 }
 
-/// Runs every source over arbitrary bytes: what a fuzzer calls. Anything but a panic is fine.
+/// Runs every decoder on arbitrary bytes, for fuzzing. Any outcome except a panic is valid.
 pub fn run_all_decoders(bytes: &[u8]) {
     struct NullSink;
     impl SampleSink for NullSink {
@@ -307,7 +307,7 @@ mod tests {
         check(b"\n\nhello world\n", Err("line 3: expected a known format, found \"hello world\""));
         check(
             &[0x1f, 0x8b, 8],
-            Err("line 1: expected a known format, found gzip (unpack it first: zcat FILE | \
+            Err("line 1: expected a known format, found gzip (decompress it first: zcat FILE | \
                  topdeck hist -)"),
         );
         check(

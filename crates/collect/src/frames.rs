@@ -6,10 +6,9 @@
 //! {"metric":"version","labels":{},"start_ns":0,"end_ns":0,"kind":"text","text":"1.2.3"}
 //! ```
 //!
-//! `frame` is base64 of `hist::codec::frame`: buckets, exact side values, and the unit and whether
-//! counts are cumulative travel as they are. All other fields may be missing; labels keep their
-//! order, times are whole nanoseconds since the Unix epoch. Fields that are not known are passed
-//! over. `docs/formats/frames.md` says the same to a stranger.
+//! `frame` is base64 of `hist::codec::frame`: buckets, exact statistics, unit and temporality are
+//! preserved. All other fields are optional. Labels keep their order. Times are integer nanoseconds
+//! since the Unix epoch. Unknown fields are ignored. Specification: `docs/formats/frames.md`.
 
 use std::fmt::Write as _;
 use std::io::{self, BufRead};
@@ -26,12 +25,12 @@ use crate::json::{JsonToken, JsonTokenizer};
 use crate::lines::{self, InputLine};
 use crate::unit::Unit;
 
-/// A histogram in all of 46,082 buckets, each with a count of 64 bits, is 700 kB in base64.
+/// A histogram with all 46,082 buckets, each with a 64-bit count, takes 700 kB in base64.
 const LINE_BYTES_MAX: usize = 1 << 20;
 
 const EXPECTED: &str = "an object with a frame: {\"metric\":\"…\",\"frame\":\"…\"}";
 
-/// Words for what is no histogram.
+/// Names of the temporalities of non-histograms.
 const TEMPORALITIES: [(SampleTemporality, &str); 3] = [
     (SampleTemporality::Delta, "count"),
     (SampleTemporality::Cumulative, "cumulative-count"),
@@ -39,7 +38,7 @@ const TEMPORALITIES: [(SampleTemporality, &str); 3] = [
 ];
 const TEXT_KIND: &str = "text";
 
-/// Units that a frame has a code for.
+/// Units with a code in the frame format.
 const UNITS: [(frame::Unit, Unit); 5] = [
     (frame::Unit::Nanoseconds, Unit::Nanoseconds),
     (frame::Unit::Microseconds, Unit::Microseconds),
@@ -48,7 +47,6 @@ const UNITS: [(frame::Unit, Unit); 5] = [
     (frame::Unit::Bytes, Unit::Bytes),
 ];
 
-/// Reads lines.
 pub fn read_lines(input: &mut dyn BufRead, sink: &mut dyn SampleSink) -> io::Result<()> {
     lines::for_each_line(input, LINE_BYTES_MAX, |number, line| {
         let line = match line {
@@ -75,8 +73,8 @@ pub fn read_lines(input: &mut dyn BufRead, sink: &mut dyn SampleSink) -> io::Res
     })
 }
 
-/// Appends a line for a histogram of one interval, its end included. A unit that frames have no
-/// code for stands beside the frame.
+/// Appends a line for a histogram of one interval, with the line end. A unit without a frame code
+/// is written beside the frame.
 pub fn write_histogram<'a>(
     out: &mut String,
     metric: &str,
@@ -90,7 +88,7 @@ pub fn write_histogram<'a>(
     write_frame(out, unit, Temporality::Delta, histogram);
 }
 
-/// Appends a line for any reading, its end included.
+/// Appends a line for any sample, with the line end.
 pub fn write_sample(out: &mut String, reading: &DecodedSample) {
     let labels = reading.labels.iter().map(|(name, value)| (name.as_str(), value.as_str()));
     let is_histogram = matches!(reading.value, DecodedValue::Histogram(_));
@@ -101,7 +99,7 @@ pub fn write_sample(out: &mut String, reading: &DecodedSample) {
     let word = TEMPORALITIES
         .iter()
         .find(|known| known.0 == reading.temporality)
-        .expect("BUG: all have a word")
+        .expect("BUG: every temporality has a keyword")
         .1;
     let written = match &reading.value {
         DecodedValue::Histogram(histogram) => {
@@ -195,13 +193,13 @@ fn parse_object(line: &[u8]) -> Result<DecodedSample, InputError> {
     let (mut unit, mut over) = (None, None);
     while let Some(key) = tokens.key()? {
         match key.as_str() {
-            "metric" => reading.metric = parse_text(&mut tokens, "a metric's name in quotes")?,
+            "metric" => reading.metric = parse_text(&mut tokens, "a metric name in quotes")?,
             "labels" => reading.labels = parse_labels(&mut tokens)?,
             "start_ns" => reading.start = Some(parse_time(&mut tokens)?),
             "end_ns" => reading.end = Some(parse_time(&mut tokens)?),
             "unit" => {
                 let name = parse_text(&mut tokens, "a unit in quotes")?;
-                // Another spelling is another series: it is kept.
+                // A different spelling is a different series, so the spelling is preserved.
                 let known = Unit::parse(&name).filter(|unit| unit.name() == name);
                 unit = Some(known.unwrap_or(Unit::Other(name)));
             }
@@ -244,7 +242,7 @@ fn parse_object(line: &[u8]) -> Result<DecodedSample, InputError> {
     Ok(reading)
 }
 
-/// JSON has no word for what is not finite: those are in quotes.
+/// JSON has no numbers for NaN and infinities, so they are quoted.
 fn parse_double(tokens: &mut JsonTokenizer<'_>) -> Result<f64, InputError> {
     const EXPECTED: &str = "a number";
     let parsed = |text: &str| {
@@ -258,7 +256,7 @@ fn parse_double(tokens: &mut JsonTokenizer<'_>) -> Result<f64, InputError> {
 }
 
 fn parse_labels(tokens: &mut JsonTokenizer<'_>) -> Result<Vec<(String, String)>, InputError> {
-    const EXPECTED: &str = "labels: an object of texts";
+    const EXPECTED: &str = "labels: an object of strings";
     if tokens.value()? != JsonToken::Object {
         return Err(unexpected(EXPECTED, b""));
     }
@@ -291,14 +289,14 @@ fn parse_time(tokens: &mut JsonTokenizer<'_>) -> Result<i64, InputError> {
     }
 }
 
-/// The line is known to the caller.
+/// The caller adds the line number.
 fn unexpected(expected: &'static str, found: &[u8]) -> InputError {
     let found = if found.is_empty() { "something else".to_owned() } else { quote(found) };
     InputError::new(InputPosition::Byte(0), expected, found)
 }
 
-/// Whether the first line of an input is what this source reads and no other: an object whose
-/// member `frame` is a frame, or that has a metric's name and a kind.
+/// Whether the first line of the input is valid for this decoder and for no other: an object with a
+/// member `frame` that is a frame, or with a metric name and a kind.
 pub(crate) fn is_start(text: &[u8]) -> bool {
     let line = text.trim_ascii_start().split(|&byte| byte == b'\n').next().unwrap_or_default();
     let mut tokens = JsonTokenizer::new(line);
@@ -401,7 +399,7 @@ mod tests {
             &[],
             &[
                 "line 1: expected whole nanoseconds since 1970, found \"1.5\"",
-                "line 2: expected labels: an object of texts, found \"1\"",
+                "line 2: expected labels: an object of strings, found \"1\"",
             ],
         );
     }

@@ -1,12 +1,12 @@
-//! Graphite's plain text: a value in each line, borrowed from it.
+//! Parser of Graphite's plaintext protocol: one value per line, borrowed from the line.
 //!
 //! ```text
 //! path[;tag=value]… value timestamp
 //! ```
-//! The timestamp is in Unix seconds, with a fraction if need be; −1 and N stand for now. Carbon
-//! passes over values that are NaN, and so does this.
-//! <https://graphite.readthedocs.io/en/latest/feeding-carbon.html>, and
-//! <https://graphite.readthedocs.io/en/latest/tags.html> for tags.
+//! The timestamp is in Unix seconds, optionally with a fraction; -1 and N mean now. NaN values are
+//! skipped, as in Carbon.
+//! <https://graphite.readthedocs.io/en/latest/feeding-carbon.html>; tags:
+//! <https://graphite.readthedocs.io/en/latest/tags.html>.
 
 #![cfg_attr(
     not(test),
@@ -16,28 +16,26 @@
 use crate::decimal;
 use crate::input_error::{InputError, InputPosition, quote};
 
-/// One value.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct GraphiteMetric<'a> {
-    /// The path with its tags, as it came: it tells series apart.
+    /// Path with tags, as received. Identifies the series.
     pub series: &'a str,
-    /// A finite number.
+    /// Finite value.
     pub value: f64,
-    /// When it was, in nanoseconds since the Unix epoch.
+    /// Timestamp, in nanoseconds since the Unix epoch.
     pub time: i64,
 }
 
 /// Parsed line.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum GraphiteLine<'a> {
-    /// A value.
     Metric(GraphiteMetric<'a>),
-    /// Something that is none.
+    /// Skipped line, with the reason.
     Skipped(&'static str),
 }
 
-/// Reads a line that is not empty, without its end. `number` is for messages, `now` for lines that
-/// say now.
+/// Parses a non-empty line without its line end. `number` is the line number for messages; `now` is
+/// the timestamp of lines that use -1 or N.
 pub fn parse_line(number: u64, bytes: &[u8], now: i64) -> Result<GraphiteLine<'_>, InputError> {
     let wrong = |expected: &'static str, found: &[u8]| {
         Err(InputError::new(InputPosition::Line(number), expected, quote(found)))
@@ -77,7 +75,7 @@ fn nanoseconds(text: &[u8], now: i64) -> Option<i64> {
     if let Ok(seconds) = std::str::from_utf8(text).ok()?.parse::<i64>() {
         return seconds.checked_mul(1_000_000_000).filter(|&time| time >= 0);
     }
-    // A double of seconds since 1970 is good to a quarter of a microsecond.
+    // A double of Unix seconds has a resolution of about 0.25 µs.
     let microseconds = decimal::parse_scaled(text, (1, 6))?.round();
     (0.0..9e15).contains(&microseconds).then(|| (microseconds as i64).saturating_mul(1000))
 }
@@ -86,7 +84,7 @@ fn split(series: &str) -> (&str, &str) {
     series.split_once(';').unwrap_or((series, ""))
 }
 
-/// The path of [`Metric::series`], and its tags.
+/// Path and tags of [`GraphiteMetric::series`].
 pub fn path_and_tags(series: &str) -> (&str, impl Iterator<Item = (&str, &str)>) {
     let (path, tags) = split(series);
     (path, tags.split(';').filter_map(|tag| tag.split_once('=')))

@@ -1,6 +1,7 @@
-//! HdrHistogram's interval log (`.hlog`): each line a histogram with its time, and perhaps a tag.
+//! Decoder of HdrHistogram's interval log (`.hlog`): each line is a histogram with its time and an
+//! optional tag.
 //!
-//! By HdrHistogram's convention whole values are nanoseconds; logs of doubles have no unit.
+//! By HdrHistogram's convention, integer values are nanoseconds; logs of doubles have no unit.
 
 #![cfg_attr(
     not(test),
@@ -15,18 +16,18 @@ use crate::decoded_sample::{DecodedSample, DecodedValue, SampleSink};
 use crate::input_error::{InputError, InputPosition, quote};
 use crate::unit::Unit;
 
-/// Times before this, in nanoseconds since the Unix epoch, count from a log's own beginning, as
-/// HdrHistogram has it.
+/// Times before this limit, in nanoseconds since the Unix epoch, are relative to the start of the
+/// log, as in HdrHistogram.
 const SINCE_START_MAX: i64 = 365 * 86_400 * 1_000_000_000;
 
-/// Whether a time counts from the beginning of a log that does not know the date. Times below zero
-/// do too: nobody measured before 1970, but a clock may lag a little behind its log.
+/// Whether a time is relative to the start of a log without a date. Negative times are relative
+/// too: no measurement predates 1970, and a clock may lag slightly behind its log.
 pub fn is_since_start(ns: i64) -> bool {
     ns < SINCE_START_MAX
 }
 
-/// Moves a reading whose times count from its log's own beginning to when that was; whether it has
-/// a date now.
+/// Converts the relative times of a sample to absolute times. Returns whether the sample has
+/// absolute times now.
 pub fn make_absolute(reading: &mut DecodedSample, log_start: Option<i64>) -> bool {
     if !reading.start.or(reading.end).is_some_and(is_since_start) {
         return true;
@@ -38,7 +39,6 @@ pub fn make_absolute(reading: &mut DecodedSample, log_start: Option<i64>) -> boo
     true
 }
 
-/// Reads a log.
 pub fn read(input: &mut dyn BufRead, sink: &mut dyn SampleSink) -> io::Result<()> {
     for interval in HlogReader::new(input) {
         let flow = match interval {
@@ -77,13 +77,13 @@ fn decode_interval(interval: HlogInterval) -> DecodedSample {
     }
 }
 
-/// Logs have milliseconds; a double of seconds since 1970 is good to a quarter of a microsecond.
+/// Logs have millisecond resolution; a double of Unix seconds has a resolution of about 0.25 µs.
 fn nanoseconds(seconds: f64) -> Option<i64> {
     let microseconds = (seconds * 1e6).round();
     (microseconds.abs() < 9e15).then(|| (microseconds as i64).saturating_mul(1000))
 }
 
-/// Whether a line is what this source reads and no other.
+/// Whether the line is valid for this decoder and for no other.
 pub(crate) fn is_line(line: &[u8]) -> bool {
     let marks: [&[u8]; 5] = [
         b"#[StartTime:",

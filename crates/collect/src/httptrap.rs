@@ -1,12 +1,11 @@
-//! HTTPTrap JSON, as Circonus brokers take it from programs: docs/formats/httptrap.md.
+//! Decoder of HTTPTrap JSON, the push format of Circonus brokers: docs/formats/httptrap.md.
 //!
-//! Any JSON is read, with comments. Nested names are joined by back-quotes (`container`,
-//! back-quote, `key`; in an array the place from 0); a name may end with stream tags, which become
-//! labels. A number is a number, a string is text, true and false are 1 and 0;
-//! `{"_type": t, "_value": v, "_ts": ms, "_fl": f, "_tags": [..]}` is read as `t` says. A key may
-//! be repeated and documents may follow one another: every value is a reading of its own. What
-//! stands before a syntax error has been read. Nesting deeper than 32 is a syntax error, as for a
-//! broker.
+//! Any JSON is accepted, with comments. Nested names are joined by back-quotes (`container`,
+//! back-quote, `key`; array elements by index from 0). A name may end with stream tags, which
+//! become labels. Numbers are numbers, strings are text, true and false are 1 and 0;
+//! `{"_type": t, "_value": v, "_ts": ms, "_fl": f, "_tags": [..]}` is decoded by type `t`. Keys may
+//! repeat and documents may follow one another: every value is a separate sample. Values before a
+//! syntax error are emitted. Nesting deeper than 32 is a syntax error, as in a broker.
 //!
 //! Source: circonus-labs/reconnoiter `src/modules/httptrap.c`.
 
@@ -25,15 +24,15 @@ use crate::json::{JsonToken, JsonTokenizer};
 
 use typed_value::TypedValue;
 
-/// As many levels as a broker reads.
+/// Nesting limit of a broker.
 const NESTING_MAX: usize = 32;
-/// Bytes of a whole name with its tags at the most: every value below it has them.
+/// Size limit of a full name with its tags. Every value below the name repeats it.
 const NAME_BYTES_MAX: usize = 4096;
 
 type Result<T> = std::result::Result<T, InputError>;
 
-/// Reads documents, one after another. What a sender is answered, `{"stats": n, "filtered": m}`, is
-/// the number of readings, and of what was skipped or was a trouble.
+/// Reads documents, one after another. The response to a sender, `{"stats": n, "filtered": m}`, has
+/// the number of samples, and the number of skipped values and errors.
 pub fn read(bytes: &[u8], sink: &mut dyn SampleSink) {
     let mut reader = HttptrapReader {
         bytes,
@@ -61,9 +60,9 @@ struct HttptrapReader<'a> {
     bytes: &'a [u8],
     tokens: JsonTokenizer<'a>,
     path: String,
-    /// Tags of the names that lead here.
+    /// Tags of the enclosing names.
     labels: Vec<(String, String)>,
-    /// Of both.
+    /// Bytes of the name and the tags.
     name_bytes: usize,
     stop: bool,
 }
@@ -91,7 +90,7 @@ impl HttptrapReader<'_> {
         if self.name_bytes.saturating_add(name.len()) > NAME_BYTES_MAX {
             let at = InputPosition::Byte(self.tokens.offset() as u64);
             let trouble =
-                InputError::new(at, "a name of 4096 bytes at the most", quote(name.as_bytes()));
+                InputError::new(at, "a name of at most 4096 bytes", quote(name.as_bytes()));
             self.stop |= sink.error(trouble).is_break();
             return self.tokens.skip();
         }
@@ -128,14 +127,14 @@ impl HttptrapReader<'_> {
                 _ => self.read_nested(&key, sink)?,
             }
         }
-        // The document goes on behind a value that its type does not allow.
+        // An invalid type or value does not end the document.
         if let Err(trouble) = self.emit_typed(start, &typed, sink) {
             self.stop |= sink.error(trouble).is_break();
         }
         Ok(())
     }
 
-    /// Where a value stands, which is passed over.
+    /// Skips a value and returns its byte range.
     fn skip_value(&mut self) -> Result<(usize, usize)> {
         let start = self.tokens.offset();
         self.tokens.skip()?;
@@ -159,7 +158,7 @@ impl HttptrapReader<'_> {
 }
 
 fn double(text: &str) -> f64 {
-    // Every number of JSON is one.
+    // Every JSON number parses.
     decimal::parse(text.as_bytes()).unwrap_or(f64::NAN)
 }
 

@@ -1,17 +1,14 @@
-//! Influx line protocol: lines of fields, into rows.
+//! Decoder of the Influx line protocol: lines of fields, into rows.
 //!
 //! ```text
 //! measurement[,tag=value]… field=value[,field=value]… [timestamp]
 //! value      1.5  -3i  7u  t|T|true|True|TRUE  f|F|false|False|FALSE  "text"
 //! ```
-//! <https://docs.influxdata.com/influxdb/v2/reference/syntax/line-protocol/>. A backslash takes its meaning from a
-//! comma, a space or an equals sign that follows it, in a text from a quote or a backslash; before
-//! anything else it is a backslash. A text may hold line breaks. Lines that begin with `#` are
-//! comments.
+//! <https://docs.influxdata.com/influxdb/v2/reference/syntax/line-protocol/>. A backslash escapes a comma, a space or an equals sign; in a string, a quote or a backslash. Before any other character it is a literal backslash. A string may contain line breaks. Lines that begin with `#` are comments.
 //!
-//! A field is a series of its own, named `measurement_field`, or `measurement` where the field is
-//! called `value`, as Telegraf and Prometheus do. Numbers are gauges, truth is 1 and 0, texts are
-//! texts. A line counts as a whole: one bad field, and none of it is taken.
+//! Each field is a series named `measurement_field`, or `measurement` for a field called `value`,
+//! as in Telegraf and Prometheus. Numbers are gauges, booleans are 1 and 0, strings are texts. A
+//! line is atomic: one invalid field rejects the whole line.
 
 #![cfg_attr(
     not(test),
@@ -28,7 +25,7 @@ use crate::row_sink::RowSink;
 /// Timestamp precision.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum TimestampPrecision {
-    /// 10^-9 s, where nothing is said.
+    /// 10^-9 s, the default.
     #[default]
     Nanoseconds,
     /// 10^-6 s.
@@ -37,14 +34,14 @@ pub enum TimestampPrecision {
     Milliseconds,
     /// 1 s.
     Seconds,
-    /// 60 s, in version 1.
+    /// 60 s; version 1 only.
     Minutes,
-    /// 3,600 s, in version 1.
+    /// 3,600 s; version 1 only.
     Hours,
 }
 
 impl TimestampPrecision {
-    /// The parameter `precision` of version 1 or 2.
+    /// Parses the parameter `precision` of version 1 or 2.
     pub fn parse(text: &str) -> Option<TimestampPrecision> {
         Some(match text {
             "ns" | "n" => TimestampPrecision::Nanoseconds,
@@ -69,7 +66,7 @@ impl TimestampPrecision {
     }
 }
 
-/// Reads a body. `now` is the time of lines that have none, in nanoseconds since the Unix epoch.
+/// Reads a body. `now` is the timestamp of lines without one, in nanoseconds since the Unix epoch.
 pub fn read_lines(
     body: &[u8],
     precision: TimestampPrecision,
@@ -103,9 +100,8 @@ fn reject(placed: &mut MapSummary, why: String) {
     }
 }
 
-/// Where the first line ends: at a line break outside of a text. A text that does not end ends no
-/// line but its own, and nothing behind it opens one: so all of a body is looked at twice at the
-/// most.
+/// End of the first line: a line break outside strings. An unterminated string ends at its own line
+/// and does not affect the following lines, so each byte is scanned at most twice.
 fn line_end(bytes: &[u8]) -> usize {
     let first = bytes.iter().position(|&byte| byte == b'\n').unwrap_or(bytes.len());
     let series = unescaped_end(&bytes[..first], b" ");
@@ -130,12 +126,12 @@ fn line_break(bytes: &[u8]) -> usize {
     bytes.iter().position(|&byte| byte == b'\n').unwrap_or(bytes.len())
 }
 
-/// What is behind a byte.
+/// Bytes after the index `at`.
 fn after(bytes: &[u8], at: usize) -> &[u8] {
     bytes.get(at.saturating_add(1)..).unwrap_or_default()
 }
 
-/// Up to the quote that ends a text.
+/// Bytes up to the closing quote of a string.
 fn quoted_end(bytes: &[u8]) -> Option<usize> {
     let mut at = 0;
     while at < bytes.len() {
@@ -148,7 +144,7 @@ fn quoted_end(bytes: &[u8]) -> Option<usize> {
     None
 }
 
-/// Up to the first of `ends` that has no backslash before it.
+/// Bytes up to the first of `ends` without a backslash before it.
 fn unescaped_end(bytes: &[u8], ends: &[u8]) -> usize {
     let mut at = 0;
     while at < bytes.len() {
@@ -163,7 +159,7 @@ fn unescaped_end(bytes: &[u8], ends: &[u8]) -> usize {
     bytes.len()
 }
 
-/// Without the backslashes before `escaped`.
+/// Removes the backslashes before characters in `escaped`.
 fn unescape(text: &str, escaped: &[char]) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text.chars().peekable();
@@ -178,7 +174,7 @@ fn unescape(text: &str, escaped: &[char]) -> String {
 
 const ESCAPED: [char; 3] = [',', ' ', '='];
 
-/// A valid line, borrowed.
+/// Valid line, borrowed from the input.
 struct InfluxLine<'a> {
     number: u64,
     /// Measurement and tags.
@@ -229,12 +225,12 @@ impl<'a> InfluxLine<'a> {
             match rest.as_bytes().get(end) {
                 Some(b',') => end = end.saturating_add(1),
                 None | Some(b' ') => break,
-                Some(_) => return wrong("a comma or a space behind a value", &rest[end..]),
+                Some(_) => return wrong("a comma or a space after a value", &rest[end..]),
             }
         }
         let (fields, time) = rest.split_at(end);
         if fields.is_empty() || fields.ends_with(',') {
-            return wrong("fields behind the measurement", rest);
+            return wrong("fields after the measurement", rest);
         }
         let time = match time.trim_matches(' ') {
             "" => Some(now),
@@ -252,7 +248,7 @@ impl<'a> InfluxLine<'a> {
             let (name, raw) = split_field(rest);
             let read = name.len().saturating_add(raw.len()).saturating_add(2);
             rest = rest.get(read..).unwrap_or_default();
-            // The line was read, so it has values.
+            // The line was validated, so every field has a value.
             let Some(value) = InfluxField::parse(raw) else { continue };
             match self.write_field(name, value, key, rows) {
                 Ok(()) => placed.samples = placed.samples.saturating_add(1),
@@ -276,7 +272,7 @@ impl<'a> InfluxLine<'a> {
                 (SeriesKind::Text, SampleValue::Text(unescape(text, &['"', '\\'])))
             }
         };
-        // A space that stands alone is in none of the pieces.
+        // A separating space is in none of the pieces.
         key.clear();
         key.push(u8::from(kind == SeriesKind::Text));
         key.extend_from_slice(self.series.as_bytes());
@@ -302,7 +298,7 @@ impl<'a> InfluxLine<'a> {
     }
 }
 
-/// Names and values of tags, as they came, behind a comma each.
+/// Names and values of tags, still escaped, each after a comma.
 fn tag_pairs(mut tags: &str) -> impl Iterator<Item = (&str, Option<&str>)> {
     std::iter::from_fn(move || {
         let rest = tags.strip_prefix(',')?;
@@ -313,7 +309,7 @@ fn tag_pairs(mut tags: &str) -> impl Iterator<Item = (&str, Option<&str>)> {
     })
 }
 
-/// Name and value of the first field, as they came; the value is empty if there is none.
+/// Name and value of the first field, still escaped; the value is empty if missing.
 fn split_field(fields: &str) -> (&str, &str) {
     let (name, rest) = fields.split_at(unescaped_end(fields.as_bytes(), b"= ,"));
     let Some(value) = rest.strip_prefix('=') else { return (name, "") };
@@ -343,7 +339,7 @@ impl<'a> InfluxField<'a> {
     }
 }
 
-/// Digits are ASCII; what is not is no number.
+/// Non-ASCII digits do not form a number.
 fn digits_text(digits: &[u8]) -> &str {
     std::str::from_utf8(digits).unwrap_or("")
 }
@@ -421,7 +417,7 @@ mod tests {
         let fields = "expected fields as name=value, found";
         check(
             "a\nb value=1",
-            "b 1 @7; line 1: expected fields behind the measurement, found nothing",
+            "b 1 @7; line 1: expected fields after the measurement, found nothing",
         );
         check("a f=1,g 5", &format!("line 1: {fields} \"g 5\""));
         check("a f= 5", &format!("line 1: {fields} \"f= 5\""));
@@ -435,10 +431,10 @@ mod tests {
         check("a f=1.5i", &format!("{value} \"1.5i\""));
         check("a f=-1u", &format!("{value} \"-1u\""));
         check("a f=\"x\nb value=1", &format!("b 1 @7; {value} \"\"x\""));
-        check("a f=\"x\"y", "line 1: expected a comma or a space behind a value, found \"y\"");
+        check("a f=\"x\"y", "line 1: expected a comma or a space after a value, found \"y\"");
         check("a f=1 x", "line 1: expected a time of 64 bits in nanoseconds, found \" x\"");
         check("a f=1,g=x\n\nb value=2", &format!("b 2 @7; {value} \"x\""));
-        check("a,b=c,b=d f=1", "line 1: label \"b\" is given twice");
+        check("a,b=c,b=d f=1", "line 1: duplicate label \"b\"");
         assert_eq!(decode_all(b"a\xff f=1", TimestampPrecision::Nanoseconds).1.rejected, 1);
     }
 }

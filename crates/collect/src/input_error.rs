@@ -3,30 +3,29 @@
 use std::borrow::Cow;
 use std::fmt;
 
-/// Characters of foreign text that a message quotes.
+/// Number of input characters quoted in a message.
 const QUOTED_CHARS_MAX: usize = 40;
 
-/// Where in the input; lines count from 1, bytes from 0.
+/// Position in the input: lines count from 1, bytes from 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InputPosition {
-    /// In a format of lines.
+    /// For line formats.
     Line(u64),
-    /// In a format without lines.
+    /// For formats without lines.
     Byte(u64),
 }
 
-/// Input error: position, expected and actual text. Input before it has been processed.
+/// Input error: position, expected and actual text. The input before the position has been
+/// processed.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[error("{position}: expected {expected}, found {actual}")]
 pub struct InputError {
-    /// Where.
     pub position: InputPosition,
-    /// What may stand there.
+    /// Expected syntax or value.
     pub expected: Cow<'static, str>,
-    /// What stands there.
+    /// Actual text.
     pub actual: String,
-    /// The piece is written as it should be, but what it says cannot be, such as counts of a
-    /// histogram that fall.
+    /// The syntax is valid but the value is not, such as falling cumulative counts of a histogram.
     pub is_semantic: bool,
 }
 
@@ -44,7 +43,7 @@ impl InputError {
         }
     }
 
-    /// Of something that is written as it should be.
+    /// Creates a semantic error: valid syntax, invalid value.
     pub(crate) fn semantic(
         place: InputPosition,
         expected: impl Into<Cow<'static, str>>,
@@ -69,12 +68,12 @@ impl fmt::Display for InputPosition {
     }
 }
 
-/// Foreign bytes, fit to stand in a message: one line, printable, not long.
+/// Input bytes for a message: one line, printable, shortened.
 pub(crate) fn quote(bytes: &[u8]) -> String {
     if bytes.is_empty() {
         return "nothing".to_owned();
     }
-    // A character has at most 4 bytes: no more of the input is looked at than can be shown.
+    // A character has at most 4 bytes, so no more input is converted than can be shown.
     let head = &bytes[..bytes.len().min(4 * (QUOTED_CHARS_MAX + 1))];
     let text = String::from_utf8_lossy(head);
     let mut shown: String = text.chars().take(QUOTED_CHARS_MAX).flat_map(escape_char).collect();

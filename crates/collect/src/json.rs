@@ -1,9 +1,8 @@
 //! JSON tokenizer with byte offsets (RFC 8259).
 //!
-//! Documents may follow one another, and a key may be repeated: both carry meaning in HTTPTrap, and
-//! what stands before a syntax error has been seen before the error. Nesting deeper than
-//! [`NESTING_MAX`] is refused. Comments are no JSON, but some senders write them:
-//! [`Tokens::with_comments`].
+//! Documents may follow one another and keys may repeat: HTTPTrap needs both, and the tokens before
+//! a syntax error are returned before the error. Nesting deeper than [`NESTING_MAX`] is rejected.
+//! Comments are not JSON but some senders write them: [`JsonTokenizer::with_comments`].
 
 #![cfg_attr(
     not(test),
@@ -14,7 +13,7 @@ use std::borrow::Cow;
 
 use crate::input_error::{InputError, InputPosition, quote};
 
-/// No sender of metrics nests deeper.
+/// Nesting limit. No metrics sender nests deeper.
 pub(crate) const NESTING_MAX: usize = 128;
 
 /// Start of a container, or a scalar.
@@ -23,7 +22,7 @@ pub(crate) enum JsonToken<'a> {
     Object,
     Array,
     Text(String),
-    /// As it is spelled.
+    /// Source text of the number.
     Number(&'a str),
     Bool(bool),
     Null,
@@ -37,7 +36,7 @@ pub(crate) struct JsonTokenizer<'a> {
     depth: usize,
     depth_max: usize,
     has_comments: bool,
-    /// Whether nothing of the object or array that was opened last has been read.
+    /// Whether nothing has been read since the last object or array was opened.
     after_open: bool,
 }
 
@@ -50,19 +49,19 @@ impl<'a> JsonTokenizer<'a> {
         JsonTokenizer { bytes, position: at, depth: 0, depth_max, has_comments, after_open: false }
     }
 
-    /// With comments of both kinds, as in C, wherever a space may stand.
+    /// Accepts C comments of both kinds wherever whitespace is allowed.
     pub(crate) fn with_comments(mut self) -> JsonTokenizer<'a> {
         self.has_comments = true;
         self
     }
 
-    /// With another limit of nesting, up to [`NESTING_MAX`].
+    /// Sets a lower nesting limit, up to [`NESTING_MAX`].
     pub(crate) fn with_nesting(mut self, depth_max: usize) -> JsonTokenizer<'a> {
         self.depth_max = depth_max.min(NESTING_MAX);
         self
     }
 
-    /// Where the next token begins.
+    /// Offset of the next token.
     pub(crate) fn offset(&mut self) -> usize {
         loop {
             match self.peek() {
@@ -78,7 +77,7 @@ impl<'a> JsonTokenizer<'a> {
         }
     }
 
-    /// How long the comment is that begins here, if one does and ends.
+    /// Length of the comment that begins here, if it is terminated.
     fn comment(&self) -> Option<usize> {
         let rest = &self.bytes[self.position..];
         match rest.get(1)? {
@@ -95,7 +94,7 @@ impl<'a> JsonTokenizer<'a> {
         self.offset() == self.bytes.len()
     }
 
-    /// A value: a scalar whole, of an object or array the beginning.
+    /// Reads a value: a whole scalar, or the start of an object or array.
     pub(crate) fn value(&mut self) -> Result<JsonToken<'a>> {
         let start = self.offset();
         match self.peek() {
@@ -120,7 +119,7 @@ impl<'a> JsonTokenizer<'a> {
         }
     }
 
-    /// After [`Token::Object`]: the next key, its colon read too, or the end of the object.
+    /// After [`JsonToken::Object`]: reads the next key with its colon, or the end of the object.
     pub(crate) fn key(&mut self) -> Result<Option<String>> {
         let first = self.after_open;
         if self.next_or_close(b'}', "a comma or }")? {
@@ -143,12 +142,12 @@ impl<'a> JsonTokenizer<'a> {
         Ok(Some(key))
     }
 
-    /// After [`Token::Array`]: whether an element follows.
+    /// After [`JsonToken::Array`]: whether another element follows.
     pub(crate) fn element(&mut self) -> Result<bool> {
         Ok(!self.next_or_close(b']', "a comma or ]")?)
     }
 
-    /// Passes over a value, checking its syntax.
+    /// Skips a value and checks its syntax.
     pub(crate) fn skip(&mut self) -> Result<()> {
         match self.value()? {
             JsonToken::Object => {
@@ -172,7 +171,7 @@ impl<'a> JsonTokenizer<'a> {
 
     fn open(&mut self, token: JsonToken<'a>) -> Result<JsonToken<'a>> {
         if self.depth == self.depth_max {
-            return Err(self.unexpected(format!("no deeper nesting than {}", self.depth_max)));
+            return Err(self.unexpected(format!("nesting of at most {} levels", self.depth_max)));
         }
         self.depth = self.depth.saturating_add(1);
         self.position = self.position.saturating_add(1);
@@ -288,7 +287,7 @@ impl<'a> JsonTokenizer<'a> {
                 if !(0xdc00..=0xdfff).contains(&low) {
                     return Err(self.unexpected("the second half of a surrogate pair before this"));
                 }
-                // Ten bits of each.
+                // Each surrogate carries ten bits.
                 0x10000_u32.saturating_add((unit & 0x3ff) << 10 | low & 0x3ff)
             }
             unit => unit,
@@ -379,7 +378,7 @@ mod tests {
         check(
             &"[".repeat(200),
             &format!(
-                "byte 128: expected no deeper nesting than 128, found \"{}…\"",
+                "byte 128: expected nesting of at most 128 levels, found \"{}…\"",
                 "[".repeat(20)
             )
             .replace('…', ""),

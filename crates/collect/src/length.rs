@@ -3,16 +3,16 @@
 
 use crate::unit::{Quantity, Unit};
 
-/// What a length may be, for messages.
+/// Description of a valid duration, for messages.
 pub const LENGTH_EXPECTED: &str =
-    "expected a length of time in ns, us, ms, s, min, h, d, w or y, such as 30d";
+    "expected a duration in ns, us, ms, s, min, h, d, w or y, such as 30d";
 
 const SECOND: f64 = 1e9;
 const DAY: f64 = 86_400.0 * SECOND;
-/// Units that are not among those of values.
+/// Units that are not units of values.
 const LONG_UNITS: [(&str, f64); 3] = [("w", 7.0 * DAY), ("y", 365.0 * DAY), ("m", 60.0 * SECOND)];
-/// Units of Prometheus' durations, in the order in which they follow each other. `query` has them
-/// again, with the errors of PromQL; a test of `api` compares the two.
+/// Units of Prometheus' durations, in the required order. `query` has its own copy with PromQL's
+/// errors; a test of `api` compares the two.
 const COMPOUND_UNITS: [(&str, i64); 7] = [
     ("y", 365 * 86_400_000_000_000),
     ("w", 7 * 86_400_000_000_000),
@@ -23,7 +23,7 @@ const COMPOUND_UNITS: [(&str, i64); 7] = [
     ("ms", 1_000_000),
 ];
 
-/// Reads a length with its unit, more than 0, in nanoseconds.
+/// Parses a positive duration with a unit, in nanoseconds.
 pub fn parse_length(text: &str) -> Option<i64> {
     let text = text.trim();
     if let Some(ns) = parse_compound(text) {
@@ -43,7 +43,7 @@ pub fn parse_length(text: &str) -> Option<i64> {
     (1.0..9.2e18).contains(&ns).then(|| ns.round() as i64)
 }
 
-/// `1h30m`: whole numbers with units, each unit shorter than the one before.
+/// `1h30m`: integers with units, in order of decreasing unit.
 fn parse_compound(text: &str) -> Option<i64> {
     if text == "0" {
         return Some(0);

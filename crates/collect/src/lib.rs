@@ -1,8 +1,8 @@
 //! Decoders of ingest formats.
 //!
-//! Each source is a pure reader, one file each: it takes bytes and hands a [`Sink`] what it finds,
-//! with the place of whatever it cannot read. Nothing is converted: a foreign histogram keeps its
-//! buckets and its unit. [`detect`] tells the formats apart by content.
+//! Each decoder is a pure function in a file of its own: it reads bytes and passes samples and
+//! errors with their positions to a [`SampleSink`]. Nothing is converted: a foreign histogram keeps its
+//! buckets and its unit. [`detect`] detects the format by content.
 #![forbid(unsafe_code)]
 
 pub mod circllhist;

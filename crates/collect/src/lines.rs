@@ -8,18 +8,17 @@
 use std::io::{self, BufRead};
 use std::ops::ControlFlow;
 
-/// One line without its end (`\n` or `\r\n`).
+/// Line without its line end (`\n` or `\r\n`).
 pub(crate) enum InputLine<'a> {
     Complete(&'a [u8]),
-    /// More bytes than the reader allows; the rest was passed over.
+    /// Line longer than the limit; the rest was skipped.
     TooLong {
         start: &'a [u8],
     },
 }
 
-/// Calls `f` with each line and its number, from 1, until it breaks. No line is copied but those
-/// that lie across two fillings of the buffer. A byte order mark before the first line is passed
-/// over.
+/// Calls `f` with each line and its number, from 1, until `f` breaks. Only lines that cross a
+/// buffer boundary are copied. A byte order mark before the first line is skipped.
 pub(crate) fn for_each_line(
     input: &mut dyn BufRead,
     bytes_max: usize,
@@ -72,7 +71,7 @@ pub(crate) fn for_each_line(
     Ok(())
 }
 
-/// Keeps what fits of the beginning of a line; whether something did not.
+/// Appends up to the limit of a line's bytes; returns whether bytes were dropped.
 fn append_limited(carried: &mut Vec<u8>, more: &[u8], bytes_max: usize) -> bool {
     let room = bytes_max.saturating_sub(carried.len());
     carried.extend_from_slice(&more[..more.len().min(room)]);

@@ -18,41 +18,42 @@ use crate::unit::Unit;
 /// Defaults for fields a sample lacks.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct MappingDefaults<'a> {
-    /// Name of what was measured, where there is none.
+    /// Metric name of samples without one.
     pub metric: Option<&'a str>,
-    /// Labels that every series gets.
+    /// Labels added to every series.
     pub labels: &'a [(String, String)],
-    /// Unit of the values, where there is none.
+    /// Unit of samples without one.
     pub unit: Option<&'a Unit>,
-    /// When it was, where that is not said: nanoseconds since the Unix epoch. What happened is in
-    /// the nanosecond that is named, what was read was read then.
+    /// Time of samples without one, in nanoseconds since the Unix epoch. A delta gets the
+    /// one-nanosecond interval that ends at this time; an instant or cumulative value gets it as
+    /// its read time.
     pub time: Option<i64>,
 }
 
 /// Reason why a sample cannot be mapped.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum UnmappedReason {
-    /// It has no name, and none was given.
-    #[error("it has no name")]
+    /// The sample has no name and there is no default.
+    #[error("missing metric name")]
     NoName,
-    /// It has no time, and none was given.
-    #[error("it has no time")]
+    /// The sample has no time and there is no default.
+    #[error("missing timestamp")]
     NoTime,
-    /// It ends before it begins.
-    #[error("it begins at {start} ns and ends at {end} ns")]
+    /// The sample ends before it begins.
+    #[error("start {start} ns is after end {end} ns")]
     EndBeforeStart {
-        /// Where it begins, in nanoseconds since the Unix epoch.
+        /// Start, in nanoseconds since the Unix epoch.
         start: i64,
-        /// Where it ends.
+        /// End, in nanoseconds since the Unix epoch.
         end: i64,
     },
-    /// The model refuses it.
+    /// The data model rejects the sample.
     #[error(transparent)]
     Invalid(#[from] model::Error),
 }
 
 impl MappingDefaults<'_> {
-    /// The series and the sample that a reading is.
+    /// Maps a sample to its series and model sample.
     pub fn map(&self, reading: DecodedSample) -> Result<(Series, Sample), UnmappedReason> {
         let (start, end) = self.resolve_times(&reading)?;
         let temporality = match reading.temporality {
@@ -97,8 +98,7 @@ impl MappingDefaults<'_> {
         if let (SampleTemporality::Cumulative, Some(created), None) =
             (reading.temporality, reading.start, reading.end)
         {
-            // Read now. Where its own clock says that it began later, nothing is known about its
-            // start.
+            // Read now. If the source's clock reports a later start, the start is unknown.
             let end = self.time.ok_or(UnmappedReason::NoTime)?;
             return Ok((created.min(end), end));
         }
@@ -116,7 +116,7 @@ impl MappingDefaults<'_> {
 pub struct RowMapper<'a, R: ?Sized> {
     defaults: MappingDefaults<'a>,
     rows: &'a mut R,
-    /// Recorded values of the format that is nothing else.
+    /// Recorded values of the plain numbers format.
     numbers: Option<hist::Histogram>,
     mapped: u64,
     skipped: u64,
@@ -128,21 +128,21 @@ pub struct RowMapper<'a, R: ?Sized> {
 /// Counts of mapped, skipped and rejected samples.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MapSummary {
-    /// Readings that became rows.
+    /// Samples that became rows.
     pub samples: u64,
-    /// Things that were understood and are no readings.
+    /// Inputs that were parsed and are not samples.
     pub skipped: u64,
-    /// What could not be read or placed.
+    /// Inputs that could not be parsed or mapped.
     pub rejected: u64,
-    /// The first of those, with place and reason: [`TROUBLES_MAX`] at the most.
+    /// First errors, with position and reason; at most [`MAX_REPORTED_ERRORS`].
     pub errors: Vec<String>,
 }
 
-/// Messages that are kept of one input.
+/// Number of error messages retained per input.
 pub const MAX_REPORTED_ERRORS: usize = 10;
 
 impl<'a, R: RowSink + ?Sized> RowMapper<'a, R> {
-    /// Hands readings on to `rows`.
+    /// Creates a mapper that writes to `rows`.
     pub fn new(rules: MappingDefaults<'a>, rows: &'a mut R) -> RowMapper<'a, R> {
         RowMapper {
             defaults: rules,
@@ -175,7 +175,7 @@ impl<'a, R: RowSink + ?Sized> RowMapper<'a, R> {
             .map_err(|error| (series.to_string(), error.into()))
     }
 
-    /// Hands on what was counted last, and says what became of it all.
+    /// Emits the recorded plain numbers and returns the counts.
     pub fn finish(mut self) -> MapSummary {
         if let Some(histogram) = self.numbers.take() {
             let mut reading = DecodedSample::new(DecodedValue::Histogram(Box::new(histogram)));
@@ -218,7 +218,7 @@ mod tests {
     use super::*;
     use crate::row_sink::VecRowSink;
 
-    /// Of a total: what it says of its times, and where it is placed.
+    /// Checks the start and end of a cumulative value.
     #[track_caller]
     fn check(said: (Option<i64>, Option<i64>), time: Option<i64>, expected: Option<(i64, i64)>) {
         let mut reading = DecodedSample::new(DecodedValue::Number(1.0));

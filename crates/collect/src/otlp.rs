@@ -1,17 +1,15 @@
-//! OTLP metrics: one `ExportMetricsServiceRequest`, in protocol buffers or in JSON, into rows.
+//! Decoder of OTLP metrics: one `ExportMetricsServiceRequest`, in protobuf or JSON, into rows.
 //!
-//! What becomes of each point, and which labels a series has: docs/formats/otlp.md. Histograms keep
-//! their buckets. A point that cannot be taken is refused by itself, with the reason; a message
-//! that is cut or no message is refused as a whole. JSON is written as protocol buffers first, so
-//! that there is one reader.
+//! Mapping of points to rows and of attributes to labels: docs/formats/otlp.md. Histograms keep
+//! their buckets. An invalid point is rejected alone, with a reason; a truncated or malformed
+//! message is rejected as a whole. JSON is converted to protobuf first, so there is one decoder.
 //!
-//! A series' key begins with a hash of resource, scope and metric, worked out once for all points
-//! of the metric; the attributes of the point follow as they came. So a known series costs no
-//! decoding of attributes.
+//! A series key begins with a hash of resource, scope and metric, computed once for all points of
+//! the metric; the raw attributes of the point follow. A known series thus needs no attribute
+//! decoding.
 //!
 //! Source: opentelemetry-proto, `collector/metrics/v1/metrics_service.proto` and
-//! `metrics/v1/metrics.proto`;
-//! <https://opentelemetry.io/docs/specs/otlp/>.
+//! `metrics/v1/metrics.proto`; <https://opentelemetry.io/docs/specs/otlp/>.
 
 #![cfg_attr(
     not(test),
@@ -34,7 +32,7 @@ use crate::row_sink::RowSink;
 use metric_context::{MetricContext, ResourceContext, ScopeContext};
 use point_reader::PointReader;
 
-/// Characters of one message about a point at the most.
+/// Length limit, in characters, of an error message about a point.
 const MESSAGE_CHARS_MAX: usize = 300;
 
 /// Counts of a request's points.
@@ -42,12 +40,12 @@ const MESSAGE_CHARS_MAX: usize = 300;
 pub struct OtlpSummary {
     /// Points that became rows.
     pub points: u64,
-    /// Points that say that there is no value now, where a series has no mark for that: no rows,
-    /// and nothing lost.
+    /// Points flagged as having no recorded value, of a series kind without staleness markers: no
+    /// rows, no loss.
     pub skipped: u64,
-    /// Points that could not be taken.
+    /// Rejected points.
     pub rejected: u64,
-    /// The first of those, with the metric's name and the reason: [`TROUBLES_MAX`] at the most.
+    /// First errors, with the metric's name and the reason; at most [`MAX_REPORTED_ERRORS`].
     pub errors: Vec<String>,
 }
 
@@ -75,8 +73,8 @@ impl OtlpSummary {
     }
 }
 
-/// Reads a request in protocol buffers. `now` is when it came, in nanoseconds since the Unix epoch:
-/// the time of points that have none. After an error nothing of the request is to be taken.
+/// Reads a protobuf request. `now` is the receive time in nanoseconds since the Unix epoch, used
+/// for points without a time. After an error, the caller must discard all rows of the request.
 pub fn read_protobuf(
     body: &[u8],
     now: i64,
@@ -93,7 +91,7 @@ pub fn read_protobuf(
     Ok(taken)
 }
 
-/// Reads a request in JSON. See [`read_protobuf`].
+/// Reads a JSON request. See [`read_protobuf`].
 pub fn read_json(body: &[u8], now: i64, rows: &mut dyn RowSink) -> Result<OtlpSummary, InputError> {
     read_protobuf(&json::to_protobuf(body)?, now, rows)
 }
@@ -129,7 +127,7 @@ fn read_scope(
     Ok(())
 }
 
-/// The field that counts of a message that stands once: the last.
+/// Last occurrence of a non-repeated field, which is the valid one.
 fn last_field<'a>(
     message: &MessageReader<'a>,
     wanted: u32,
@@ -186,7 +184,7 @@ fn read_metric(
     Ok(())
 }
 
-/// What points of a `data` field are, and of which kind their series is, or why they are refused.
+/// Point shape and series kind of a `data` field, or the reason for rejection.
 fn point_kind(
     number: u32,
     data: &MessageReader<'_>,
@@ -203,14 +201,15 @@ fn point_kind(
     let temporality = match temporality {
         1 => Ok(Temporality::Delta),
         2 => Ok(Temporality::Cumulative),
-        _ => Err("its aggregation temporality is neither delta (1) nor cumulative (2)"),
+        _ => Err("aggregation temporality is neither delta (1) nor cumulative (2)"),
     };
     Ok(match number {
         5 => (PointKind::Number, Ok(SeriesKind::Gauge)),
         7 => (
             PointKind::Number,
             temporality.map(|temporality| match temporality {
-                // What goes up and down is read like a gauge: of two readings the later one holds.
+                // A non-monotonic cumulative sum is a gauge: the later of two samples replaces the
+                // earlier.
                 Temporality::Cumulative if !is_monotonic => SeriesKind::Gauge,
                 temporality => SeriesKind::Counter(temporality),
             }),

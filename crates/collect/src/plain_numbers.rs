@@ -1,8 +1,8 @@
-//! Plain numbers, one per line; blank lines and `#` comments are skipped.
+//! Decoder of plain numbers, one per line; blank lines and `#` comments are skipped.
 //!
-//! With a unit of time each number becomes nanoseconds, rounded once: `1.1` in ms is 1100000 ns to
-//! the last bit. `nan` and `inf` are numbers. A line may have [`LINE_BYTES_MAX`] bytes. Memory does
-//! not grow with the input.
+//! With a unit of time, each number is converted to nanoseconds and rounded once: `1.1` in ms is
+//! exactly 1100000 ns. `nan` and `inf` are valid. The line length limit is [`LINE_BYTES_MAX`].
+//! Memory use is independent of the input's size.
 
 #![cfg_attr(
     not(test),
@@ -18,10 +18,10 @@ use crate::input_error::{InputError, InputPosition, quote};
 use crate::lines::{self, InputLine};
 use crate::unit::Unit;
 
-/// No number that a program writes is longer.
+/// Line length limit. Programs do not print longer numbers.
 pub const LINE_BYTES_MAX: usize = 4096;
 
-/// Reads numbers given in `unit`: times arrive at the sink in nanoseconds, anything else as it is.
+/// Reads numbers in `unit`. Times are converted to nanoseconds; other values are unchanged.
 pub fn read_numbers(
     input: &mut dyn BufRead,
     unit: Option<&Unit>,
@@ -57,7 +57,7 @@ pub fn read_numbers(
     })
 }
 
-/// Whether a line is what this source reads.
+/// Whether the line is valid for this decoder.
 pub(crate) fn is_number(line: &[u8]) -> bool {
     decimal::parse(line.trim_ascii()).is_some()
 }

@@ -1,5 +1,5 @@
-//! A scrape in Prometheus' protocol buffers: messages `io.prometheus.client.MetricFamily`, each
-//! after its length. The only form of a scrape that has native histograms.
+//! Decoder of Prometheus' protobuf exposition: length-delimited `io.prometheus.client.MetricFamily`
+//! messages. It is the only exposition format with native histograms.
 //!
 //! ```text
 //! MetricFamily  1 name, 2 help, 3 type (0 counter, 1 gauge, 2 summary, 3 untyped, 4 histogram, 5 gauge histogram),
@@ -9,10 +9,11 @@
 //! Summary       1 sample_count, 2 sample_sum (double), 3 quantile (1 quantile, 2 value; doubles), 4 created
 //! Timestamp     1 seconds, 2 nanos
 //! ```
-//! Kinds, units and names are those of the text form (`exposition.rs`). A histogram that is there
-//! in both forms is taken as the native one; double counts are taken if they are whole. A time
-//! stamp of 0 is none, as in Prometheus' scraper. Exemplars are skipped and counted. What is wrong
-//! within a family leaves the others as they are.
+//!
+//! Kinds, units and names are those of the text format (`exposition.rs`). If a histogram has both
+//! forms, the native one is used; double counts are accepted if they are integers. A timestamp of 0
+//! means none, as in Prometheus' scraper. Exemplars are skipped and counted. An error within a
+//! family does not affect other families.
 //!
 //! Source: prometheus/client_model v0.6.3, `io/prometheus/client/metrics.proto`.
 
@@ -43,7 +44,7 @@ pub fn read_scrape(body: &[u8], sink: &mut dyn SampleSink) {
             Ok(None) => return,
             Ok(Some(family)) => family,
             Err(error) => {
-                // Where the next family begins is not known.
+                // The start of the next family is unknown.
                 let _ = sink.error(error.into());
                 return;
             }
@@ -65,7 +66,7 @@ pub fn read_scrape(body: &[u8], sink: &mut dyn SampleSink) {
 /// Error of a metric family.
 enum FamilyError {
     Malformed(InputError),
-    /// What was expected, what was found.
+    /// Expected and actual text.
     Invalid(&'static str, String),
 }
 
@@ -112,7 +113,7 @@ struct MetricFamily<'a> {
 type LabelPairs = Vec<(String, String)>;
 
 impl<'a> MetricFamily<'a> {
-    /// All but the metrics; the unit stands after them.
+    /// Reads all fields but the metrics; the unit follows them.
     fn read(fields: MessageReader<'a>) -> Result<MetricFamily<'a>, FamilyError> {
         let (mut name, mut kind, mut unit) = ("", 0, "");
         let mut all = fields.clone();
@@ -156,7 +157,7 @@ impl<'a> MetricFamily<'a> {
         Ok(ControlFlow::Continue(()))
     }
 
-    /// One metric; the inner error is of its histogram or that it has no value.
+    /// Reads a metric. The inner error is an invalid histogram or a missing value.
     fn read_metric(
         &self,
         metric: ProtobufMetric<'_>,
@@ -223,7 +224,8 @@ impl<'a> MetricFamily<'a> {
         Ok(())
     }
 
-    /// As Prometheus stores it: a series for each quantile, one for the sum and one for the count.
+    /// As Prometheus stores a summary: one series per quantile, one for the sum and one for the
+    /// count.
     fn read_summary(
         &self,
         metric: &ProtobufMetric<'_>,
@@ -308,9 +310,9 @@ const EXEMPLAR: &str = "an exemplar";
 
 struct ProtobufMetric<'a> {
     labels: LabelPairs,
-    /// In nanoseconds.
+    /// Timestamp in nanoseconds.
     time: Option<i64>,
-    /// In the order of [`Type`]; both kinds of histograms have one field.
+    /// In field order; both histogram forms share a field.
     values: [Option<FieldValue<'a>>; 5],
 }
 
@@ -337,7 +339,7 @@ impl<'a> ProtobufMetric<'a> {
     }
 }
 
-/// Milliseconds in nanoseconds; 0 is no time.
+/// Converts milliseconds to nanoseconds; 0 means no time.
 fn parse_time(milliseconds: i64, at: &MessageReader<'_>) -> Result<Option<i64>, InputError> {
     let nanoseconds = milliseconds.checked_mul(1_000_000).ok_or_else(|| {
         let found = format!("{milliseconds} ms");
@@ -370,7 +372,7 @@ fn parse_doubles(mut fields: MessageReader<'_>) -> Result<[f64; 2], InputError> 
     Ok(doubles)
 }
 
-/// A `google.protobuf.Timestamp` in nanoseconds; `None` where 64 bits do not hold it.
+/// Converts a `google.protobuf.Timestamp` to nanoseconds; `None` if 64 bits overflow.
 fn parse_timestamp(mut fields: MessageReader<'_>) -> Result<Option<i64>, InputError> {
     let (mut seconds, mut nanoseconds) = (0, 0);
     while let Some((number, field)) = fields.field()? {

@@ -1,15 +1,15 @@
-//! Prometheus' remote write, versions 1 and 2: a request to rows.
+//! Decoder of Prometheus remote write, versions 1 and 2: a request into rows.
 //!
-//! A sample is a number of a series that counts or of a gauge: version 2 says which, by its
-//! metadata; where nobody says, names do (`convention.rs`). A classic histogram comes as its parts,
-//! each a series of numbers of its own, and stays that. A native histogram, exponential or with
-//! custom buckets, is a cumulative histogram on its own buckets; one whose reset hint is "gauge" is
-//! what was seen at its moment. Double counts are taken if they are whole.
+//! A sample belongs to a counter or a gauge: version 2 declares the type in its metadata; without
+//! metadata, the name decides (`convention.rs`). A classic histogram arrives as separate numeric
+//! series and stays that. A native histogram, exponential or with custom buckets, is cumulative and
+//! keeps its buckets; one with reset hint "gauge" is an instant value. Double counts are accepted
+//! if they are integers.
 //!
-//! Times are milliseconds. Since when something counts comes with each sample (version 2.0), or
-//! with the series (its draft rc.3, field 6). Staleness markers stay what they are. That of a
-//! histogram, which holds nothing else, is a number of the same name and labels: queries take both
-//! for one series. Exemplars and help are passed by.
+//! Timestamps are milliseconds. The start timestamp comes with each sample (version 2.0) or with
+//! the series (draft rc.3, field 6). Staleness markers are preserved. The staleness marker of a
+//! histogram series becomes a number with the same name and labels, because the series holds only
+//! histograms; queries join the two series. Exemplars and help texts are ignored.
 //!
 //! Sources: <https://prometheus.io/docs/specs/prw/remote_write_spec/>,
 //! <https://prometheus.io/docs/specs/prw/remote_write_spec_2_0/>; prometheus v0.315.0,
@@ -27,7 +27,7 @@ mod tests;
 use crate::input_error::{InputError, InputPosition};
 use crate::row_sink::RowSink;
 
-/// A byte of snappy cannot become more: three bytes copy 64.
+/// Largest expansion of a snappy byte: three bytes copy 64.
 const EXPANSION_MAX: usize = 22;
 
 /// Remote write message version.
@@ -44,18 +44,18 @@ pub enum RemoteWriteVersion {
 pub struct WriteSummary {
     /// Numbers that became rows.
     pub samples: u64,
-    /// Histograms that became rows, ends of their series included.
+    /// Histograms that became rows, staleness markers included.
     pub histograms: u64,
-    /// None: exemplars are not kept.
+    /// Always 0: exemplars are not stored.
     pub exemplars: u64,
-    /// Samples and histograms that did not become rows, and series with neither.
+    /// Rejected samples and histograms, and series with neither.
     pub rejected: u64,
-    /// Why, for the first of them: [`crate::place::TROUBLES_MAX`] at the most.
+    /// First errors; at most [`MAX_REPORTED_ERRORS`].
     pub errors: Vec<String>,
 }
 
-/// Reads a request, decompressed. What is refused is counted and leaves the rest as it is; after an
-/// error the body is no request, and what `rows` took is to be thrown away.
+/// Reads a decompressed request. Rejected samples are counted and do not affect the others. After
+/// an error, the body is not a request and the caller must discard the rows.
 pub fn read_request(
     version: RemoteWriteVersion,
     body: &[u8],
@@ -67,8 +67,8 @@ pub fn read_request(
     }
 }
 
-/// Undoes snappy's block format. A body that would have more than `max` bytes is refused before
-/// room is made for it.
+/// Decompresses snappy's block format. A body with a decompressed size above `max` bytes is
+/// rejected before allocation.
 pub fn decompress(body: &[u8], max: usize) -> Result<Vec<u8>, InputError> {
     let wrong = |expected, found: String| InputError::new(InputPosition::Byte(0), expected, found);
     let damage = |error: snap::Error| wrong("a block of snappy".to_owned(), error.to_string());

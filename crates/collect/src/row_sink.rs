@@ -4,23 +4,23 @@ use model::{Gap, Result, Sample, Series};
 
 /// Sink of rows, in input order.
 pub trait RowSink {
-    /// What follows is of the series that `key` stands for, up to the next call. The same key is
-    /// always the same series, so that `series` is asked only when the key is not known yet. A key
-    /// holds everything that `series` is made of, the kind included. After an error there is no
-    /// series: samples have to wait for the next.
+    /// Selects the series of the following samples. Equal keys must denote equal series, so
+    /// `series` is called only for a new key. A key contains everything that determines the series,
+    /// including the kind. After an error, no series is selected and samples must wait for the next
+    /// call.
     fn series(&mut self, key: &[u8], series: &mut dyn FnMut() -> Result<Series>) -> Result<()>;
-    /// A sample of that series.
+    /// A sample of the selected series.
     fn sample(&mut self, sample: &Sample) -> Result<()>;
-    /// Something that is known to be missing.
+    /// Known missing data.
     fn gap(&mut self, gap: Gap);
 }
 
 /// Recording sink for tests.
 #[derive(Debug, Default)]
 pub struct VecRowSink {
-    /// Samples with their series, in the order in which they came.
+    /// Samples with their series, in input order.
     pub rows: Vec<(Series, Sample)>,
-    /// Gaps.
+    /// Recorded gaps.
     pub gaps: Vec<Gap>,
     known: std::collections::HashMap<Vec<u8>, Series>,
     series: Option<Series>,

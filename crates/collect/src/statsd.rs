@@ -1,14 +1,11 @@
-//! StatsD and DogStatsD: metrics in lines, several to a packet, borrowed from the packet.
+//! Parser of StatsD and DogStatsD: metrics in lines, several per packet, borrowed from the packet.
 //!
 //! ```text
 //! name:value[:value…]|type[|@rate][|#tag:value,tag][|Tseconds][|c:container][|e:environment]
 //! type   c counter, g gauge (+n and -n change it), ms time in milliseconds, h and d distribution, s set
 //! ```
 //! <https://github.com/statsd/statsd/blob/master/docs/metric_types.md>, and
-//! <https://docs.datadoghq.com/developers/dogstatsd/datagram_shell/> for what stands behind the type, several values
-//! in a line (but of a set, whose members may hold colons), events and service checks. A name is
-//! any UTF-8 without a colon. Container and environment are passed over. What a line weighs and
-//! which interval it belongs to is up to the caller: there is no clock here.
+//! <https://docs.datadoghq.com/developers/dogstatsd/datagram_shell/> for the fields after the type, several values per line, events and service checks. A set has one value per line, because its members may contain colons. A name is any UTF-8 without a colon. Container and environment are ignored. The caller applies the sample rate and assigns lines to intervals: the parser reads no clock.
 
 #![cfg_attr(
     not(test),
@@ -18,37 +15,37 @@
 use crate::decimal;
 use crate::input_error::{InputError, InputPosition, quote};
 
-/// The smallest sample rate: one line stands for a billion values at the most, so that a count of
-/// them does not overflow by a few lines.
+/// Smallest sample rate: a line counts for at most a billion values, so that counts do not overflow
+/// after a few lines.
 pub const RATE_MIN: f64 = 1e-9;
 
 /// Metric type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum StatsdType {
-    /// How often something happened.
+    /// Number of events.
     Counter,
-    /// How something is.
+    /// Current value.
     Gauge,
-    /// Times in milliseconds, of which the distribution is wanted.
+    /// Times in milliseconds, aggregated to a distribution.
     Milliseconds,
-    /// Values without unit, of which the distribution is wanted.
+    /// Values without a unit, aggregated to a distribution.
     Distribution,
-    /// Members of a set, of which the number is wanted.
+    /// Set members, of which the distinct ones are counted.
     Set,
 }
 
 /// One metric.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct StatsdMetric<'a> {
-    /// Its name: not empty.
+    /// Non-empty name.
     pub name: &'a str,
-    /// What it is.
+    /// Metric type.
     pub kind: StatsdType,
-    /// The share of what happened that is sent: from [`RATE_MIN`] to 1.
+    /// Sample rate: the fraction of events that is sent, from [`RATE_MIN`] to 1.
     pub rate: f64,
-    /// Its tags as they came, without the `#`.
+    /// Tags as received, without the `#`.
     pub tags: &'a str,
-    /// When it was, in nanoseconds since the Unix epoch, if it says so.
+    /// Timestamp in nanoseconds since the Unix epoch, if present.
     pub time: Option<i64>,
     values: &'a [u8],
     line: u64,
@@ -57,24 +54,23 @@ pub struct StatsdMetric<'a> {
 /// One value of a metric.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum StatsdValue<'a> {
-    /// A finite number.
+    /// Finite value.
     Number(f64),
-    /// By how much a gauge changes.
+    /// Change of a gauge.
     Delta(f64),
-    /// Of a set.
+    /// Set member.
     Member(&'a [u8]),
 }
 
 /// Parsed line.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum StatsdLine<'a> {
-    /// A metric.
     Metric(StatsdMetric<'a>),
-    /// Something that is no metric: an event, a service check.
+    /// Line that is not a metric: an event or a service check.
     Skipped(&'static str),
 }
 
-/// Calls `f` with each line of a packet that is not empty.
+/// Calls `f` with each non-empty line of a packet.
 pub fn for_each_line<'a>(bytes: &'a [u8], mut f: impl FnMut(Result<StatsdLine<'a>, InputError>)) {
     for (number, bytes) in (1..).zip(bytes.split(|&byte| byte == b'\n')) {
         let bytes = bytes.strip_suffix(b"\r").unwrap_or(bytes);
@@ -84,7 +80,7 @@ pub fn for_each_line<'a>(bytes: &'a [u8], mut f: impl FnMut(Result<StatsdLine<'a
     }
 }
 
-/// Reads a line without its end; `number` is for messages.
+/// Parses a line without its line end; `number` is the line number for messages.
 pub fn parse_line(number: u64, bytes: &[u8]) -> Result<StatsdLine<'_>, InputError> {
     let wrong = |expected: &'static str, found: &[u8]| {
         InputError::new(InputPosition::Line(number), expected, quote(found))
@@ -99,7 +95,7 @@ pub fn parse_line(number: u64, bytes: &[u8]) -> Result<StatsdLine<'_>, InputErro
     }
     let (name, rest) = split_at_byte(bytes, b':').ok_or_else(|| wrong("name:value|type", bytes))?;
     let (values, rest) =
-        split_at_byte(rest, b'|').ok_or_else(|| wrong("value|type behind the name", rest))?;
+        split_at_byte(rest, b'|').ok_or_else(|| wrong("value|type after the name", rest))?;
     let (kind, mut rest) = split_at_byte(rest, b'|').unwrap_or((rest, b""));
     let kind = match kind {
         b"ms" => StatsdType::Milliseconds,
@@ -129,7 +125,7 @@ pub fn parse_line(number: u64, bytes: &[u8]) -> Result<StatsdLine<'_>, InputErro
                     parse_integer(seconds).and_then(|seconds| seconds.checked_mul(1_000_000_000));
                 metric.time = Some(time.ok_or_else(|| wrong("T and Unix seconds", field))?);
             }
-            // Container, environment, cardinality, and what comes to be said one day.
+            // Container, environment, cardinality and future fields.
             _ => {}
         }
     }
@@ -151,7 +147,7 @@ fn parse_integer(digits: &[u8]) -> Option<i64> {
 }
 
 impl<'a> StatsdMetric<'a> {
-    /// Its values, in their order; a set has one.
+    /// Values in input order; a set has one.
     pub fn values(&self) -> impl Iterator<Item = Result<StatsdValue<'a>, InputError>> + use<'a> {
         let StatsdMetric { kind, values, line, .. } = *self;
         let pieces = values.split(move |&byte| byte == b':' && kind != StatsdType::Set);
@@ -169,7 +165,8 @@ impl<'a> StatsdMetric<'a> {
     }
 }
 
-/// Names and values of tags. A tag without value has the value `true`, one without name is none.
+/// Names and values of tags. A tag without a value has the value `true`; a tag without a name is
+/// dropped.
 pub fn tags(tags: &str) -> impl Iterator<Item = (&str, &str)> {
     let pairs = tags.split(',').map(|tag| tag.split_once(':').unwrap_or((tag, "true")));
     pairs.filter(|(name, _)| !name.is_empty())
@@ -250,7 +247,7 @@ mod tests {
     fn invalid_lines_are_named() {
         check("a", "line 1: expected name:value|type, found \"a\"");
         check(":1|c", "line 1: expected a name in UTF-8, found \":1|c\"");
-        check("a:1", "line 1: expected value|type behind the name, found \"1\"");
+        check("a:1", "line 1: expected value|type after the name, found \"1\"");
         check("\na:1|x", "line 2: expected a type, one of c g ms h d s, found \"x\"");
         check("a:1||@1", "line 1: expected a type, one of c g ms h d s, found nothing");
         check("a:1|c|@0", "line 1: expected @ and a rate from 1e-9 to 1, found \"@0\"");

@@ -8,13 +8,13 @@ use crate::decimal;
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Unit {
-    /// 10^-9 s, the unit of topdeck's own recordings.
+    /// 10^-9 s, the unit of topdeck's own histograms.
     Nanoseconds,
     /// 10^-6 s.
     Microseconds,
     /// 10^-3 s.
     Milliseconds,
-    /// Prometheus' and OpenTelemetry's unit of time.
+    /// Prometheus' and OpenTelemetry's base unit of time.
     Seconds,
     /// 60 s.
     Minutes,
@@ -24,11 +24,11 @@ pub enum Unit {
     Days,
     /// Octets.
     Bytes,
-    /// What a source names and topdeck has no scale for.
+    /// A unit without a scale known to topdeck.
     Other(String),
 }
 
-/// Each unit that a person may write, with its spellings; the first is the one shown.
+/// Units with their accepted spellings; the first spelling is displayed.
 const SPELLINGS: [(Unit, &[&str]); 8] = [
     (Unit::Nanoseconds, &["ns", "nanoseconds"]),
     (Unit::Microseconds, &["us", "µs", "μs", "microseconds"]),
@@ -41,22 +41,22 @@ const SPELLINGS: [(Unit, &[&str]); 8] = [
 ];
 
 impl Unit {
-    /// The unit with this spelling, if topdeck knows it.
+    /// Unit with this spelling, if known.
     pub fn parse(text: &str) -> Option<Unit> {
         SPELLINGS.iter().find(|entry| entry.1.contains(&text)).map(|entry| entry.0.clone())
     }
 
-    /// The short spellings that [`Self::parse`] knows.
+    /// Short spellings accepted by [`Self::parse`].
     pub fn names() -> impl Iterator<Item = &'static str> {
         SPELLINGS.iter().map(|entry| entry.1[0])
     }
 
-    /// The unit that a metric's name ends with, by Prometheus' convention.
+    /// Unit suffix of a metric name, by Prometheus' convention.
     pub(crate) fn from_metric_name(name: &str) -> Option<Unit> {
         Unit::parse(name.rsplit('_').next()?).filter(|_| name.contains('_'))
     }
 
-    /// As it is written after a number.
+    /// Display text after a number.
     pub fn name(&self) -> &str {
         match self {
             Unit::Other(name) => name,
@@ -67,7 +67,7 @@ impl Unit {
         }
     }
 
-    /// `(k, e)` where one of this unit is k · 10^e nanoseconds; `None` for what is not time.
+    /// `(k, e)` if the unit equals k · 10^e nanoseconds; `None` if it is not a unit of time.
     pub(crate) fn nanoseconds(&self) -> Option<(u64, i32)> {
         Some(match self {
             Unit::Nanoseconds => (1, 0),
@@ -81,7 +81,7 @@ impl Unit {
         })
     }
 
-    /// How many nanoseconds one of this unit is; `None` for what is not time.
+    /// Nanoseconds per unit; `None` if it is not a unit of time.
     pub fn in_nanoseconds(&self) -> Option<f64> {
         self.nanoseconds().map(|(k, e)| k as f64 * 10f64.powi(e))
     }
@@ -93,7 +93,7 @@ impl fmt::Display for Unit {
     }
 }
 
-/// Quantity with unit: `1.5s`, `250 ms`, `42`. Kept as decimal text, so that conversion is exact:
+/// Quantity with unit: `1.5s`, `250 ms`, `42`. Stored as decimal text, so that conversion is exact:
 /// 0.3 ms is 300000 ns.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Quantity {
@@ -102,10 +102,10 @@ pub struct Quantity {
 }
 
 impl Quantity {
-    /// A finite number and perhaps a unit, with or without a space between.
+    /// Parses a finite number with an optional unit; a space between them is optional.
     pub fn parse(text: &str) -> Option<Quantity> {
         let text = text.trim();
-        // Longest number first: in "1e3s" the e belongs to the number, in "1 h" nothing does.
+        // Longest number first: in "1e3s" the e belongs to the number.
         let ends = text.char_indices().map(|(at, _)| at).chain([text.len()]).rev();
         for end in ends {
             let (decimal, unit) = (text[..end].trim_end(), text[end..].trim_start());
@@ -119,13 +119,13 @@ impl Quantity {
         None
     }
 
-    /// The unit, if one was written.
+    /// Unit, if one was written.
     pub fn unit(&self) -> Option<&Unit> {
         self.unit.as_ref()
     }
 
-    /// The amount in another unit; `None` if the two measure different things. An amount without
-    /// unit is taken to be in the unit asked for.
+    /// Amount in another unit; `None` if the dimensions differ. An amount without a unit is taken
+    /// to be in the requested unit.
     pub fn value_in(&self, unit: Option<&Unit>) -> Option<f64> {
         let bytes = self.decimal.as_bytes();
         let plain = || decimal::parse(bytes);

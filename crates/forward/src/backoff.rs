@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-/// A site may ask for no more patience than this.
+/// Limit of the delay that a remote may request (`Retry-After`).
 const RETRY_AFTER_MAX: Duration = Duration::from_secs(300);
 
-/// Counts failures.
+/// Backoff state: consecutive failures.
 #[derive(Clone, Debug)]
 pub(crate) struct ExponentialBackoff {
     first: Duration,
@@ -18,13 +18,13 @@ impl ExponentialBackoff {
         ExponentialBackoff { first, max: longest.max(first), failures: 0 }
     }
 
-    /// It went well.
+    /// Resets the delay after a success.
     pub(crate) fn reset(&mut self) {
         self.failures = 0;
     }
 
-    /// It failed: how long to wait. `asked` is what the other side asks for; `slowly` where waiting
-    /// does not help and somebody has to do something.
+    /// Delay after a failure. `asked` is the delay requested by the remote; `slowly` selects the
+    /// longest delay, for failures that need an operator.
     pub(crate) fn next_delay(
         &mut self,
         asked: Option<Duration>,

@@ -1,10 +1,10 @@
-//! The folder for batches that a remote rejects: `dead-letter/REMOTE/SEQUENCE.request`, a parcel
-//! that can be sent again by hand (`docs/agent.md` says how), or `SEQUENCE.batch`, the bytes as
-//! they were in the journal, of what can be no parcel; and beside it `SEQUENCE.reason`, a line that
-//! says why.
+//! Dead letters: batches that a remote rejects. `dead-letter/REMOTE/SEQUENCE.request` is a forward
+//! request that can be sent again by hand (see `docs/agent.md`); `SEQUENCE.batch` has the raw bytes
+//! of a journal record that cannot be a forward request; `SEQUENCE.reason` has the reason, one
+//! line.
 //!
-//! At most [`BYTES_MAX`] per site are kept. What comes beyond is told as a gap like all others, and
-//! its bytes are gone.
+//! The size limit per remote is [`BYTES_MAX`]. Beyond it, a batch is dropped; its gap is sent as
+//! usual.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -13,15 +13,15 @@ use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
 
-/// Bytes kept for one site.
+/// Size limit of a remote's dead letters.
 pub(crate) const BYTES_MAX: u64 = 64 << 20;
 
 /// Dead letter content.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum DeadLetter<'a> {
-    /// A parcel with one batch.
+    /// Forward request with one batch.
     Request(&'a [u8]),
-    /// What can be none.
+    /// Record that cannot be a forward request.
     RawBatch(&'a [u8]),
 }
 
@@ -36,7 +36,7 @@ impl DeadLetterDir {
         DeadLetterDir { folder: folder.join(site), bytes_max: BYTES_MAX }
     }
 
-    /// Keeps a batch, durably; where, unless there is no room for it.
+    /// Writes a batch durably. Returns its path, or `None` if the size limit is reached.
     pub(crate) fn write(
         &self,
         sequence: u64,
@@ -47,7 +47,7 @@ impl DeadLetterDir {
         let kind = if let DeadLetter::Request(_) = kept { "request" } else { "batch" };
         let failed =
             |path: &Path, source| Error::Folder { path: path.display().to_string(), source };
-        // What it holds is nobody else's.
+        // Accessible to the owner only.
         let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.folder);
         made.map_err(|error| failed(&self.folder, error))?;
         let used = self.bytes().map_err(|error| failed(&self.folder, error))?;

@@ -7,68 +7,68 @@ use net::signature::{SIGNATURE_BYTES, Signer};
 
 use crate::error::{Error, Result};
 
-/// Zstandard's fastest of its own levels: half the bytes at several hundred megabytes a second.
+/// Fastest regular level of Zstandard: half the size at several hundred MB/s.
 const ZSTD_LEVEL: i32 = 1;
 
-/// What became of records.
+/// Kind of a request entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum EntryKind {
-    /// They are in the parcel.
+    /// The records are in the request.
     Batch,
-    /// They were missing in the journal, and a gap says so.
+    /// The records are missing in the journal and are sent as a gap.
     Gap,
-    /// The site does not take them, and a gap says so.
+    /// The remote rejected the records; a gap is sent in their place.
     DeadLettered,
 }
 
-/// What the book of a site says once it has a part.
+/// Change of the remote's ledger once an entry is acknowledged.
 #[derive(Clone, Debug)]
 pub(crate) enum LedgerUpdate {
-    /// A record.
+    /// Acknowledged record.
     Record(CountedRecord),
-    /// Records that are missing.
+    /// Records missing in the journal.
     Gap(journal::RecordGap),
 }
 
-/// A batch of a parcel: what of the journal it stands for.
+/// Entry of a request, with the journal records it covers.
 #[derive(Clone, Debug)]
 pub(crate) struct RequestEntry {
-    /// Its sequence: the position behind its last record.
+    /// Sequence: position after the last record.
     pub(crate) sequence: u64,
     pub(crate) records: u64,
     pub(crate) samples: u64,
     pub(crate) kind: EntryKind,
-    /// Of the journal.
+    /// Size in the journal.
     pub(crate) bytes: u64,
     pub(crate) ledger_update: LedgerUpdate,
 }
 
-/// A parcel, packed.
+/// Encoded, compressed and signed forward request.
 #[derive(Clone, Debug)]
 pub(crate) struct EncodedRequest {
-    /// The parcel, compressed.
+    /// Compressed request.
     pub(crate) body: Bytes,
-    /// Of the parcel.
+    /// Signature of the uncompressed request.
     pub(crate) signature: [u8; SIGNATURE_BYTES],
     /// Not empty.
     pub(crate) entries: Vec<RequestEntry>,
-    /// When the oldest record was appended.
+    /// Append time of the oldest record.
     pub(crate) oldest: Option<i64>,
 }
 
 impl EncodedRequest {
-    /// The last sequence.
+    /// Sequence of the last entry.
     pub(crate) fn last_sequence(&self) -> u64 {
         self.entries.last().map_or(0, |part| part.sequence)
     }
 
-    /// What is done when the site has everything up to a sequence.
+    /// Entries acknowledged by a sequence.
     pub(crate) fn acknowledged_up_to(&self, accepted: u64) -> impl Iterator<Item = &RequestEntry> {
         self.entries.iter().take_while(move |part| part.sequence <= accepted)
     }
 }
 
-/// A parcel that is being packed.
+/// Request under construction.
 #[derive(Debug)]
 pub(crate) struct RequestBuilder {
     pub(crate) writer: ForwardRequestWriter,
@@ -90,7 +90,7 @@ impl RequestBuilder {
         self.entries.push(part);
     }
 
-    /// Notes when something in it was appended.
+    /// Records the append time of a record.
     pub(crate) fn set_oldest(&mut self, time: i64) {
         self.oldest = Some(self.oldest.map_or(time, |oldest| oldest.min(time)));
     }

@@ -1,61 +1,61 @@
 //! Start errors; later errors are in the status.
 
-/// The result of this crate.
+/// Result type of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// Start errors.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// A name that cannot be one.
+    /// Invalid remote name.
     #[error("remote name {name:?} {reason}")]
     Name {
-        /// The name.
+        /// Name.
         name: String,
-        /// What is wrong with it.
+        /// Cause.
         reason: &'static str,
     },
-    /// A URL, a token or TLS settings that cannot be used.
+    /// Invalid URL, token or TLS settings.
     #[error("remote \"{remote}\": {reason}")]
     Remote {
-        /// The site.
+        /// Remote name.
         remote: String,
-        /// What is wrong.
+        /// Cause.
         reason: String,
     },
-    /// The site's book cannot be read or written.
+    /// The ledger of a remote cannot be read or written.
     #[error("cannot read the ledger of a remote: {0}")]
     Ledger(#[from] intake::Error),
-    /// The journal failed.
+    /// Journal error.
     #[error(transparent)]
     Journal(#[from] journal::Error),
-    /// A batch that cannot be read or told in full.
+    /// A batch cannot be decoded or encoded.
     #[error(transparent)]
     Model(#[from] model::Error),
-    /// The store, which knows the forms of series, failed.
+    /// Error of the store, which resolves series ids.
     #[error(transparent)]
     Store(#[from] store::Error),
-    /// The folder for what is set aside failed.
+    /// Error of the dead letter folder.
     #[error("{path}: {source}")]
     Folder {
-        /// The folder or file.
+        /// Folder or file.
         path: String,
-        /// What went wrong.
+        /// System error.
         source: std::io::Error,
     },
-    /// The file of the agent's key cannot be read or made.
-    #[error("cannot use the key {}: {cause}; put the file back from a copy, or remove it and have \
-             each remote forget the key", path.display())]
+    /// The key file cannot be read or created.
+    #[error("cannot use the key {}: {cause}; restore the file from a copy, or remove it and delete \
+             the key on each remote", path.display())]
     Key {
-        /// The file.
+        /// Key file.
         path: std::path::PathBuf,
-        /// What is wrong.
+        /// Cause.
         cause: String,
     },
-    /// The runtime ends.
+    /// The runtime shuts down.
     #[error("topdeck is stopping")]
     Stopped,
-    /// Compressing failed.
-    #[error("cannot compress a parcel: {0}")]
+    /// Compression failed.
+    #[error("cannot compress a request: {0}")]
     Compress(std::io::Error),
 }

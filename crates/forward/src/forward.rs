@@ -18,11 +18,11 @@ use crate::remote_task::RemoteTask;
 use crate::settings::{Remote, Settings};
 use crate::status::{OrphanedSubscriber, RemoteStatus, StatusCell};
 
-/// What subscribers of remotes begin with. They are in journals on disk, and a subscriber and its
-/// ledger cannot be renamed in one step: the name of earlier versions stays.
+/// Name prefix of a remote's subscriber. The names are stored in journals, and a subscriber and its
+/// ledger cannot be renamed atomically, so the prefix of earlier versions stays.
 const PREFIX: &str = "site ";
 
-/// The name of a remote in the audit and among threads.
+/// Name of a remote in the audit and in thread names.
 fn hop_name(remote: &str) -> String {
     format!("remote {remote}")
 }
@@ -38,14 +38,14 @@ pub struct Forward {
 }
 
 impl Forward {
-    /// Starts a task for each site, in the runtime in which it is called. A site that is new gets
-    /// everything that the journal still has.
+    /// Starts a task per remote in the current runtime. A new remote gets everything that is in the
+    /// journal.
     pub fn start(settings: Settings, intake: Arc<Intake>) -> Result<Forward> {
         settings.check()?;
         let (stop, stopped) = watch::channel(None);
         let mut forward =
             Forward { intake, statuses: Vec::new(), tasks: Vec::new(), stop, settings };
-        // All of them first: one that cannot be made keeps all from starting.
+        // All remotes are opened before any task starts: an invalid one prevents the start.
         let sites = forward.settings.remotes.clone();
         let signer = match sites.is_empty() {
             true => None,
@@ -77,7 +77,7 @@ impl Forward {
         let subscriber = format!("{PREFIX}{}", site.name);
         let (position, is_new) = self.ensure_subscriber(&subscriber)?;
         let ledger = Arc::new(RemoteProgress::open(&self.intake, &subscriber, position, is_new)?);
-        // Without ALPN it is HTTP/1.1: one request is under way at a time.
+        // Without ALPN, the protocol is HTTP/1.1: one request is in flight at a time.
         let dialer = Dialer::for_target(&target, &site.tls, &[], DialTimeouts::default())
             .map_err(|error| site.invalid(error.to_string()))?;
         let board = StatusCell::new(RemoteStatus {
@@ -104,7 +104,7 @@ impl Forward {
         })
     }
 
-    /// Sees to it that there is one that holds; where it is, and whether it is new.
+    /// Creates the subscriber if it is missing. Returns its position, and whether it is new.
     fn ensure_subscriber(&self, name: &str) -> Result<(u64, bool)> {
         let journal = self.intake.target().journal();
         match journal.checkpoint(name) {
@@ -116,24 +116,24 @@ impl Forward {
         }
     }
 
-    /// Whether other settings make it another one. What is in files of certificates may have
-    /// changed: these count.
+    /// Whether changed settings require a restart. The content of certificate files may have
+    /// changed, so TLS files always require one.
     pub fn needs_restart(&self, settings: &Settings) -> bool {
         self.settings != *settings || settings.remotes.iter().any(|site| site.tls.has_files())
     }
 
-    /// How it is with each site.
+    /// Status of each remote.
     pub fn status(&self) -> Vec<RemoteStatus> {
         self.status_handle().status()
     }
 
-    /// Places of sites that are in the settings no more. They hold what those sites did not get,
-    /// and so the journal fills up, until the sites come back or their subscribers are removed.
+    /// Subscribers of remotes that are no longer configured. They block retention, so the journal
+    /// fills up until the remote is configured again or the subscriber is removed.
     pub fn orphaned_subscribers(&self) -> Result<Vec<OrphanedSubscriber>> {
         self.status_handle().orphaned_subscribers()
     }
 
-    /// What can be asked how it is, by whoever does not own this, also when it has ended.
+    /// Handle for reading the status, valid after the forwarder has stopped.
     pub fn status_handle(&self) -> ForwardStatusHandle {
         let names = self.settings.remotes.iter().map(|site| site.name.clone()).collect();
         ForwardStatusHandle {
@@ -143,12 +143,12 @@ impl Forward {
         }
     }
 
-    /// Sends what is left, for as long as the settings allow, and ends the tasks. What was not
-    /// acknowledged stays in the journal.
+    /// Sends remaining records within the configured time and stops the tasks. Unacknowledged
+    /// records stay in the journal.
     pub async fn stop(self) {
         self.stop.send_replace(Some(Instant::now() + self.settings.stop_grace));
         for task in self.tasks {
-            // A panic is told by the supervisor.
+            // The supervisor reports panics.
             let _ = task.await;
         }
         for site in &self.settings.remotes {
@@ -166,13 +166,13 @@ pub struct ForwardStatusHandle {
 }
 
 impl ForwardStatusHandle {
-    /// How it is with each site.
+    /// Status of each remote.
     pub fn status(&self) -> Vec<RemoteStatus> {
         let Some(intake) = self.intake.upgrade() else { return Vec::new() };
         self.statuses.iter().map(|board| board.snapshot(intake.target().journal())).collect()
     }
 
-    /// Places of sites that are in the settings no more, see [`Forward::orphans`].
+    /// Subscribers of removed remotes, see [`Forward::orphaned_subscribers`].
     pub fn orphaned_subscribers(&self) -> Result<Vec<OrphanedSubscriber>> {
         let Some(intake) = self.intake.upgrade() else { return Ok(Vec::new()) };
         let stat = intake.target().journal().stat()?;

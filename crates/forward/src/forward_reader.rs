@@ -1,7 +1,7 @@
 //! Forward reader: journal records to forward requests.
 //!
-//! A parcel ends with the frame in which it reaches [`PARCEL_BYTES`]: to go back into a frame would
-//! mean to read its segment from the beginning.
+//! A request ends with the journal frame in which it reaches [`REQUEST_BYTES_MAX`]: resuming inside
+//! a frame would require reading its segment from the start.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -24,9 +24,9 @@ use crate::encoded_request::{
 use crate::error::Result;
 use crate::remote_progress::RemoteProgress;
 
-/// When a parcel has as many bytes, before it is compressed, it goes.
+/// Uncompressed size at which a request is complete.
 const REQUEST_BYTES_MAX: usize = 3 << 20;
-/// Batches in a parcel at the most.
+/// Limit of batches per request.
 const BATCHES_MAX: u32 = 1 << 14;
 
 /// A batch rejected by the remote, with the reason.
@@ -46,12 +46,12 @@ pub(crate) struct ForwardReader {
     dead_letters: DeadLetterDir,
     progress: Arc<RemoteProgress>,
     rejected: Option<RejectedBatch>,
-    /// Up to when everything was read: from there on a gap may be whose time is not known.
+    /// Time up to which all records were read. A gap of unknown time begins here.
     last_gap_time: i64,
 }
 
 impl ForwardReader {
-    /// Reads on where the book ends.
+    /// Starts reading at the ledger's position.
     pub(crate) fn open(
         home: &WriteTarget,
         site: &str,
@@ -64,7 +64,8 @@ impl ForwardReader {
         subscriber.set_level(Level::Disk);
         let seen = subscriber.checkpoint().committed_at;
         match subscriber.seek(ledger.position()) {
-            // What the journal has dropped since is told when it is read on from before.
+            // Records dropped since are reported as a gap when reading resumes at the earlier
+            // position.
             Err(journal::Error::PositionOutOfRange { found, first, .. }) if found < first => {}
             sought => sought?,
         }
@@ -84,19 +85,20 @@ impl ForwardReader {
         self.progress.position()
     }
 
-    /// When this batch comes, it is set aside, and a gap goes in its place.
+    /// Marks a batch: when it is read again, it becomes a dead letter and a gap is sent in its
+    /// place.
     pub(crate) fn dead_letter(&mut self, condemned: RejectedBatch) {
         self.rejected = Some(condemned);
     }
 
-    /// Writes the book of what the site has, and lets the journal go what is in it.
+    /// Saves the ledger of the remote and advances its subscriber, which releases the records.
     pub(crate) fn save(&mut self, now: i64) -> Result<()> {
         let position = self.progress.save(now)?.min(self.subscriber.position());
-        // If the power takes this back, the book still leads.
+        // If a power failure loses the commit, the ledger takes precedence.
         Ok(self.subscriber.commit(position, Level::Process)?)
     }
 
-    /// The next parcel; none if nothing comes in time.
+    /// Next request; `None` if no records arrive in time.
     pub(crate) fn next(
         &mut self,
         now: i64,
@@ -170,7 +172,7 @@ impl ForwardReader {
     }
 }
 
-/// A batch as it goes out.
+/// Batch ready to be sent.
 struct OutgoingBatch<'a> {
     batch: Cow<'a, [u8]>,
     samples: u64,
@@ -182,14 +184,14 @@ struct OutgoingBatch<'a> {
 #[derive(Debug)]
 struct DecodedBatch {
     samples: u64,
-    /// From when to when.
+    /// Time range.
     times: Option<(i64, i64)>,
-    /// Some series is named by number only.
+    /// Some series are referenced by id only.
     has_ids: bool,
 }
 
 impl DecodedBatch {
-    /// Reads a batch but for its values.
+    /// Decodes a batch except for its values.
     fn decode(bytes: &[u8]) -> model::Result<DecodedBatch> {
         let mut contents = DecodedBatch { samples: 0, times: None, has_ids: false };
         for entry in BatchReader::new(bytes)? {
@@ -213,17 +215,17 @@ struct PackContext<'a> {
 }
 
 impl PackContext<'_> {
-    /// A record as it goes out. One on which the work panics is set aside at once: the others wait
-    /// for it.
+    /// Prepares a record. If this panics, the record becomes a dead letter at once, because it
+    /// blocks all later records.
     fn prepare_or_dead_letter<'a>(
         &self,
         record: &journal::Record<'a>,
         frame: (i64, i64),
     ) -> Result<OutgoingBatch<'a>> {
         catch_panic(|| self.prepare(record, frame)).unwrap_or_else(|message| {
-            let name = format!("record {} on its way to remote {}", record.position, self.remote);
+            let name = format!("record {} for remote {}", record.position, self.remote);
             self.target.journal().supervisor().quarantine(name, &*message);
-            self.dead_letter(record, None, frame, &format!("work on it panicked: {message}"))
+            self.dead_letter(record, None, frame, &format!("packing panicked: {message}"))
         })
     }
 
@@ -237,7 +239,7 @@ impl PackContext<'_> {
         let contents = match DecodedBatch::decode(record.bytes) {
             Ok(contents) => contents,
             Err(error) => {
-                let why = format!("no batch: {error}");
+                let why = format!("not a batch: {error}");
                 return self.dead_letter(record, None, frame, &why);
             }
         };
@@ -253,16 +255,16 @@ impl PackContext<'_> {
                 Err(why) => return self.dead_letter(record, Some(&contents), frame, &why),
             },
         };
-        // Alone in a parcel it has to fit.
+        // The batch must fit a request of its own.
         if !fits_alone(&batch) {
-            let why = format!("{} bytes do not fit into a parcel", batch.len());
+            let why = format!("{} bytes exceed the size limit of a request", batch.len());
             return self.dead_letter(record, Some(&contents), frame, &why);
         }
         let counted = CountedRecord::forwarded(record.position, record.identity, record.bytes);
         Ok(OutgoingBatch { batch, samples, entry_kind: EntryKind::Batch, counted_record: counted })
     }
 
-    /// Numbers are known to this store only: elsewhere they need forms.
+    /// Series ids are local to this store; other stores need canonical keys.
     fn with_canonical_keys(&self, bytes: &[u8]) -> Result<Vec<u8>, String> {
         let batch = Batch::check(bytes.to_owned()).map_err(|error| error.to_string())?;
         let mut form = |id: SeriesId| self.target.store().and_then(|store| store.key(&id));
@@ -283,14 +285,14 @@ impl PackContext<'_> {
             None => DeadLetter::RawBatch(record.bytes),
         };
         let kept = self.dead_letters.write(record.position + 1, &kept, why)?;
-        let kept = if kept.is_some() { "set aside" } else { "dropped, no room to set it aside" };
+        let kept = if kept.is_some() { "dead-lettered" } else { "dropped (dead letters limit)" };
         let (start, end) = contents.and_then(|contents| contents.times).unwrap_or(frame);
         let gap = Gap {
             start,
             end,
             producer: record.identity.map(|identity| identity.producer),
             lost: contents.map(|contents| contents.samples),
-            reason: format!("not taken by remote {}, {kept}: {why}", self.remote),
+            reason: format!("rejected by remote {}, {kept}: {why}", self.remote),
         };
         let mut writer = BatchWriter::default();
         writer.gap(gap.clone());
@@ -304,8 +306,8 @@ impl PackContext<'_> {
         })
     }
 
-    /// A batch as a parcel that anybody can send again. To the site it comes from somebody else:
-    /// the agent's own sequence has passed it.
+    /// Encodes a batch as a standalone request that anyone can send. It has another producer and
+    /// sequence, because the remote has already passed the agent's sequence.
     fn standalone_request(
         &self,
         record: &journal::Record<'_>,
@@ -324,12 +326,12 @@ impl PackContext<'_> {
     }
 }
 
-/// Whether a batch can be a parcel.
+/// Whether a batch fits a forward request.
 fn fits_alone(batch: &[u8]) -> bool {
     ForwardRequestWriter::new(0).bytes_with(batch.len()) <= FORWARD_REQUEST_BYTES_MAX
 }
 
-/// A gap that a site is told.
+/// Request entry of a gap.
 fn gap_entry(gap: journal::RecordGap) -> RequestEntry {
     let (sequence, records) = (gap.positions.end, gap.records());
     RequestEntry {
@@ -342,9 +344,9 @@ fn gap_entry(gap: journal::RecordGap) -> RequestEntry {
     }
 }
 
-/// What of a gap is to be told a site that has everything before `has`, and may have it before
-/// `unanswered`. What it may have ends a piece of its own, with the sequence that it had then: so
-/// nothing is told twice.
+/// Parts of a gap to send to a remote that has everything before `has` and may have more before
+/// `unanswered`. The part that it may have is an entry of its own with its original sequence, so
+/// that it is deduplicated.
 fn split_gap(gap: &journal::RecordGap, has: u64, unanswered: u64) -> Vec<journal::RecordGap> {
     let end = gap.positions.end;
     let start = gap.positions.start.max(has);
@@ -358,8 +360,8 @@ fn split_gap(gap: &journal::RecordGap, has: u64, unanswered: u64) -> Vec<journal
     pieces.map(piece).collect()
 }
 
-/// What the journal is missing, as a batch, and when it ends. If it is not known when that was, it
-/// was since `seen`, and before `now`.
+/// Encodes a journal gap as a batch; also returns the gap's end. If the time of the gap is unknown,
+/// it is between `seen` and `now`.
 fn encode_gap(gap: &journal::RecordGap, seen: i64, now: i64) -> (Vec<u8>, i64) {
     let (start, end) = match &gap.time {
         Some(time) => (*time.start(), *time.end()),
@@ -381,7 +383,8 @@ fn encode_gap(gap: &journal::RecordGap, seen: i64, now: i64) -> (Vec<u8>, i64) {
                 writer.gap(part(None, nobodys));
             }
         }
-        // The producers are those of a longer stretch: how many of these were whose is not known.
+        // The producers belong to a longer range, so the number of lost records per producer is
+        // unknown.
         None => writer.gap(part(None, gap.records())),
     }
     (writer.finish().bytes().to_owned(), end)

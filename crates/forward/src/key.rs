@@ -1,7 +1,7 @@
 //! Signing key of an agent, created once per journal.
 //!
-//! A copy of the journal's folder has it too, and is the same producer. A journal that is restored
-//! from a snapshot is a new one, with a new number and a key of its own.
+//! A copy of the journal's folder includes the key and is the same producer. A journal restored
+//! from a snapshot is new, with a new number and key.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read as _, Write as _};
@@ -12,10 +12,10 @@ use net::signature::{KEY_BYTES, Signer, from_hex, to_hex};
 
 use crate::error::{Error, Result};
 
-/// The file, in the journal's folder. Nobody but its owner may read it.
+/// Key file in the journal's folder, readable by its owner only.
 pub(crate) const FILE: &str = "producer-key";
 
-/// The key of a journal's folder, which is made if there is none.
+/// Reads the key of a journal's folder, or creates it.
 pub(crate) fn open(journal: &Path) -> Result<Signer> {
     let path = journal.join(FILE);
     let failed = |cause: String| Error::Key { path: path.clone(), cause };
@@ -30,10 +30,10 @@ pub(crate) fn open(journal: &Path) -> Result<Signer> {
 
 fn read(file: File) -> io::Result<Signer> {
     let mut text = String::new();
-    // A byte more than there are, so that what is too long is seen.
+    // One byte more than the key, to detect a file that is too long.
     file.take(2 * KEY_BYTES as u64 + 2).read_to_string(&mut text)?;
     let seed = from_hex::<KEY_BYTES>(text.trim_end());
-    let seed = seed.ok_or_else(|| io::Error::other("it is no key of 64 hexadecimal digits"))?;
+    let seed = seed.ok_or_else(|| io::Error::other("expected 64 hexadecimal digits"))?;
     Ok(Signer::from_seed(&seed))
 }
 
@@ -68,7 +68,7 @@ mod tests {
         assert_eq!(mode & 0o777, 0o600);
         fs::write(dir.join(FILE), "short").unwrap();
         let error = open(&dir).unwrap_err().to_string();
-        assert!(error.contains("it is no key of 64 hexadecimal digits; "), "{error}");
+        assert!(error.contains("expected 64 hexadecimal digits; "), "{error}");
         fs::remove_dir_all(dir).unwrap();
     }
 }

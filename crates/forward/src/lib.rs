@@ -1,21 +1,20 @@
 //! Replication of batches to remotes, one cursor each.
 //!
-//! A site is another topdeck. For each there is a subscriber of the journal, "site NAME" (a name on
-//! disk, of earlier versions), that holds what the site does not have yet, and a task that reads
-//! what is durable here, sends it, and moves the subscriber when the site says that it is durable
-//! there. Sites do not wait for each other.
+//! A remote is another topdeck. Each has a journal subscriber, "site NAME" (a name on disk, of
+//! earlier versions), that retains the records that the remote lacks, and a task that reads durable
+//! records, sends them, and advances the subscriber when the remote reports them durable. Remotes
+//! do not wait for each other.
 //!
-//! What a site has is in a book of its own, see [`intake::Hop`]: the audit holds it to the
-//! journal's.
+//! The acknowledged progress of a remote is in its own ledger, see [`intake::Hop`]; the audit
+//! reconciles it with the journal's ledger.
 //!
-//! A batch goes as (journal's number, its position): the site knows a repeat whatever was restarted
-//! in between, so what is not answered is sent again. What the journal has dropped goes as a gap.
-//! Nothing is skipped in silence: what a site will not take for good is set aside in a folder, and
-//! the site is told a gap in its place.
+//! A batch is identified by the journal's number and its position: the remote detects repeats
+//! across all restarts, so unacknowledged batches are sent again. Records that the journal has
+//! dropped are sent as a gap. Nothing is skipped silently: a batch that a remote rejects
+//! permanently becomes a dead letter, and a gap is sent in its place.
 //!
-//! Memory per site: a parcel of about 3 MiB, the same compressed, and the reader's two frames,
-//! whatever the backlog. The format of parcels is in `model::Parcel`, the way they travel in
-//! `docs/formats/forward.md`.
+//! Memory per remote: a request of about 3 MiB, its compressed form, and two frames of the reader,
+//! for any backlog. Request format: `model::ForwardRequest`; protocol: `docs/formats/forward.md`.
 #![forbid(unsafe_code)]
 
 mod backoff;

@@ -21,7 +21,7 @@ pub(crate) struct RemoteMetrics {
 }
 
 impl RemoteMetrics {
-    /// The site has it.
+    /// Counts acknowledged entries.
     pub(crate) fn record_acknowledged(&self, part: &RequestEntry) {
         let records = match part.kind {
             EntryKind::Batch => &self.acknowledged,
@@ -38,16 +38,15 @@ impl RemoteMetrics {
         let records = |outcome| {
             meter.counter(
                 "topdeck_forward_records_total",
-                "records for another site, by what became of them; sent counts batches, each time \
-                 they go out",
+                "records forwarded to a remote, by outcome; sent counts each transmission of a batch",
                 &[("remote", site), ("outcome", outcome)],
             )
         };
-        // The meter is the intake's own: it must not hold it.
+        // A weak reference: the intake owns the meter, so the meter must not keep the intake alive.
         let (board, weak) = (board.clone(), Arc::downgrade(intake));
         meter.gauge(
             "topdeck_forward_lag_records",
-            "records that another site does not have yet",
+            "records not acknowledged by a remote",
             labels,
             move || {
                 weak.upgrade()
@@ -61,22 +60,22 @@ impl RemoteMetrics {
             missing: records("missing"),
             samples: meter.counter(
                 "topdeck_forward_samples_total",
-                "samples that another site has acknowledged",
+                "samples acknowledged by a remote",
                 labels,
             ),
             retries: meter.counter(
                 "topdeck_forward_retries_total",
-                "requests to another site that failed, in whole or in part, and were made again",
+                "requests to a remote that failed in whole or in part and were retried",
                 labels,
             ),
             bytes: meter.counter(
                 "topdeck_forward_bytes_total",
-                "compressed bytes sent to another site, with what was sent again",
+                "compressed bytes sent to a remote, retries included",
                 labels,
             ),
             request_duration: meter.histogram(
                 "topdeck_forward_request_duration",
-                "from sending a parcel until the other site says that it is durable there",
+                "time from sending a request to its durable acknowledgement",
                 labels,
             ),
         }

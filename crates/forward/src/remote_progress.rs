@@ -1,10 +1,9 @@
 //! Acknowledged progress of a remote, persisted as a ledger.
 //!
-//! The book is written with the position it has come to, and only then does the site's subscriber
-//! move there. So reading goes on where the book ends, whatever happened in between; if the process
-//! is killed, what was acknowledged since the book was written is sent again, and the site knows
-//! it. That is at most [`SAVE_BYTES`] or what came in [`SAVE_AFTER`], for which a parcel does not
-//! cost a synchronisation.
+//! The ledger is written with its position, and only then the remote's subscriber advances. Reading
+//! therefore always resumes at the ledger's position. If the process is killed, records
+//! acknowledged since the last write are sent again, and the remote deduplicates them. At most
+//! [`SAVE_BYTES`] or the records of [`SAVE_AFTER`] are affected, which saves an fsync per request.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -15,9 +14,9 @@ use intake::{DownstreamHop, Intake, Ledger, LedgerFile, LedgerLoad};
 use crate::encoded_request::{LedgerUpdate, RequestEntry};
 use crate::error::Result;
 
-/// After how long what was acknowledged is written.
+/// Delay until acknowledged progress is written.
 pub(crate) const SAVE_AFTER: Duration = Duration::from_secs(1);
-/// Bytes that are acknowledged and not written at the most, about: the journal keeps them.
+/// Approximate limit of acknowledged bytes that are not written; the journal retains them.
 pub(crate) const SAVE_BYTES: u64 = 32 << 20;
 
 /// Acknowledged progress of a remote.
@@ -25,9 +24,10 @@ pub(crate) const SAVE_BYTES: u64 = 32 << 20;
 pub(crate) struct RemoteProgress {
     file: LedgerFile,
     pending: Mutex<PendingAck>,
-    /// Everything before this may be at the site though it did not say so: an answer was lost.
+    /// Everything before this position may be at the remote without an acknowledgement: a response
+    /// was lost.
     unacknowledged: AtomicU64,
-    /// What was found wrong with the book.
+    /// Problem found when the ledger was opened.
     pub(crate) warning: Option<String>,
 }
 
@@ -35,7 +35,7 @@ pub(crate) struct RemoteProgress {
 struct PendingAck {
     ledger: Ledger,
     unsaved_bytes: u64,
-    /// When something came that is not written yet.
+    /// Time of the first unwritten change.
     unsaved_since: Option<Instant>,
 }
 
@@ -46,8 +46,8 @@ impl DownstreamHop for RemoteProgress {
 }
 
 impl RemoteProgress {
-    /// Opens the book of a hop whose subscriber is at `position`; a new one if that is new, or the
-    /// book is not its.
+    /// Opens the ledger of a hop whose subscriber is at `position`. Creates a new ledger if the
+    /// subscriber is new or the ledger is not its own.
     pub(crate) fn open(
         intake: &Intake,
         hop: &str,
@@ -60,24 +60,19 @@ impl RemoteProgress {
         let (book, why) = match file.load()? {
             _ if is_new => (None, None),
             LedgerLoad::Missing => (None, None),
-            LedgerLoad::Damaged(why) => (None, Some(format!("it is damaged: {why}"))),
+            LedgerLoad::Damaged(why) => (None, Some(format!("ledger is damaged: {why}"))),
             LedgerLoad::Ledger(book) if book.journal() != id => {
-                (None, Some("it is of another journal".to_owned()))
+                (None, Some("ledger belongs to another journal".to_owned()))
             }
             LedgerLoad::Ledger(book) if !(position..=end).contains(&book.position()) => {
                 let at = book.position();
-                (
-                    None,
-                    Some(format!(
-                        "it ends at position {at}, which is not from {position} to {end}"
-                    )),
-                )
+                (None, Some(format!("ledger position {at} is not within {position} to {end}")))
             }
             LedgerLoad::Ledger(book) => (Some(*book), None),
         };
-        let note = why.map(|why| format!("its book is begun anew at position {position}: {why}"));
+        let note = why.map(|why| format!("ledger restarted at position {position}: {why}"));
         let book = book.unwrap_or_else(|| Ledger::new(id, position, intake.now()));
-        // Also where the file is newer than the subscriber: that is to be moved.
+        // Also if the ledger is ahead of the subscriber, which is then to be advanced.
         let open = Mutex::new(PendingAck {
             ledger: book,
             unsaved_bytes: 0,
@@ -90,22 +85,22 @@ impl RemoteProgress {
         self.pending.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The site has everything before it durably.
+    /// The remote has everything before this position durably.
     pub(crate) fn position(&self) -> u64 {
         self.lock().ledger.position()
     }
 
-    /// The site may have everything before it.
+    /// The remote may have everything before this position.
     pub(crate) fn unacknowledged(&self) -> u64 {
         self.unacknowledged.load(Ordering::Relaxed)
     }
 
-    /// Something goes out to a site that may take it and not say so.
+    /// Records that a request is sent, which the remote may accept without a response arriving.
     pub(crate) fn set_sent(&self, last: u64) {
         self.unacknowledged.fetch_max(last, Ordering::Relaxed);
     }
 
-    /// The site has these.
+    /// Adds acknowledged entries.
     pub(crate) fn add<'a>(&self, parts: impl Iterator<Item = &'a RequestEntry>) {
         let mut open = self.lock();
         for part in parts {
@@ -118,21 +113,21 @@ impl RemoteProgress {
         open.unsaved_since.get_or_insert_with(Instant::now);
     }
 
-    /// Whether it is time to write it.
+    /// Whether the ledger should be written now.
     pub(crate) fn should_save(&self) -> bool {
         let open = self.lock();
         open.unsaved_since.is_some_and(|since| since.elapsed() >= SAVE_AFTER)
             || open.unsaved_bytes >= SAVE_BYTES
     }
 
-    /// Writes the book, durably, if there is something new in it; up to which position it is.
+    /// Writes the ledger durably if it has changed; returns its position.
     pub(crate) fn save(&self, now: i64) -> Result<u64> {
         let mut open = self.lock();
         if open.unsaved_since.is_none() {
             return Ok(open.ledger.position());
         }
         let mut book = open.ledger.clone();
-        // Whatever comes while it is being written is new again.
+        // Changes during the write are marked as new.
         (open.unsaved_since, open.unsaved_bytes) = (None, 0);
         drop(open);
         let saved = self.file.save_at(&mut book, now);

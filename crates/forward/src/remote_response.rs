@@ -6,13 +6,13 @@ use bytes::Bytes;
 use http::{HeaderMap, Response, StatusCode, header};
 use net::forward_protocol::{ACKED_SEQUENCE_HEADER, REJECTED_SEQUENCE_HEADER};
 
-/// Bytes of an answer that are shown.
+/// Length limit of a quoted response body.
 const EXCERPT_BYTES_MAX: usize = 500;
 
 /// Parsed response of a remote.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct RemoteResponse {
-    /// Everything up to this sequence is durable at the site.
+    /// The remote has everything up to this sequence durably.
     pub(crate) accepted: Option<u64>,
     pub(crate) disposition: Disposition,
 }
@@ -20,16 +20,16 @@ pub(crate) struct RemoteResponse {
 /// Disposition: accepted, retry, or rejected.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Disposition {
-    /// To go on.
+    /// Continue with the next request.
     Accepted,
-    /// To ask again, after a while. `slowly`: somebody has to do something first.
+    /// Retry after a delay. `slowly`: an operator must act first.
     Retry { reason: String, retry_after: Option<Duration>, needs_operator: bool },
-    /// The site names a batch that it will not take.
+    /// The remote rejects the named batch.
     Rejected { sequence: u64, reason: String },
 }
 
 impl RemoteResponse {
-    /// There was none.
+    /// No response.
     pub(crate) fn no_response(why: String) -> RemoteResponse {
         RemoteResponse {
             accepted: None,
@@ -41,8 +41,8 @@ impl RemoteResponse {
         }
     }
 
-    /// Reads the answer to a parcel with sequences above `committed`, up to `last`. What it says of
-    /// others is not believed: it is not about this parcel.
+    /// Parses the response to a request with sequences above `committed`, up to `last`. Other
+    /// sequences in it are ignored: they are not about this request.
     pub(crate) fn parse(response: &Response<Bytes>, committed: u64, last: u64) -> RemoteResponse {
         let status = response.status();
         let said = header_number(response.headers(), ACKED_SEQUENCE_HEADER);
@@ -62,7 +62,7 @@ impl RemoteResponse {
             (status, _) if status.is_success() => {
                 let told = said.map_or("nothing".to_owned(), |said| said.to_string());
                 let why = format!(
-                    "{}: it says {told} where {last} was the last sent; is it a topdeck?",
+                    "HTTP {}: acknowledged sequence is {told}, expected {last}; the remote may not be topdeck",
                     status.as_u16()
                 );
                 Disposition::Retry {
@@ -91,7 +91,7 @@ fn header_number(headers: &HeaderMap, name: &str) -> Option<u64> {
     headers.get(name)?.to_str().ok()?.trim().parse().ok()
 }
 
-/// The beginning of what was answered, in one line.
+/// Start of the response body, in one line.
 fn body_excerpt(body: &[u8]) -> String {
     let text = String::from_utf8_lossy(&body[..body.len().min(EXCERPT_BYTES_MAX)]);
     let words: Vec<&str> = text.split_whitespace().collect();
@@ -102,7 +102,7 @@ fn body_excerpt(body: &[u8]) -> String {
 mod tests {
     use super::*;
 
-    /// An answer to a parcel of 11 to 20.
+    /// Response to a request with sequences 11 to 20.
     fn parse_response(status: u16, headers: &[(&str, &str)]) -> RemoteResponse {
         let mut response = Response::builder().status(status);
         for &(name, value) in headers {
@@ -115,19 +115,19 @@ mod tests {
     fn check(status: u16, headers: &[(&str, &str)], expected: (Option<u64>, &str)) {
         let RemoteResponse { accepted, disposition: verdict } = parse_response(status, headers);
         let verdict = match verdict {
-            Disposition::Accepted => "taken".to_owned(),
+            Disposition::Accepted => "accepted".to_owned(),
             Disposition::Retry { retry_after: after, needs_operator: slowly, .. } => {
                 let after = after.map_or(String::new(), |after| format!(" {}", after.as_secs()));
                 format!("{}{after}", if slowly { "slowly" } else { "later" })
             }
-            Disposition::Rejected { sequence, .. } => format!("refused {sequence}"),
+            Disposition::Rejected { sequence, .. } => format!("rejected {sequence}"),
         };
         assert_eq!((accepted, verdict.as_str()), expected);
     }
 
     #[test]
     fn only_full_acceptance_continues() {
-        check(200, &[(ACKED_SEQUENCE_HEADER, "20")], (Some(20), "taken"));
+        check(200, &[(ACKED_SEQUENCE_HEADER, "20")], (Some(20), "accepted"));
         check(200, &[(ACKED_SEQUENCE_HEADER, "15")], (Some(15), "later"));
         check(200, &[(ACKED_SEQUENCE_HEADER, "10")], (None, "slowly"));
         check(200, &[(ACKED_SEQUENCE_HEADER, "21")], (None, "slowly"));
@@ -146,9 +146,9 @@ mod tests {
         check(
             400,
             &[(ACKED_SEQUENCE_HEADER, "12"), (REJECTED_SEQUENCE_HEADER, "13")],
-            (Some(12), "refused 13"),
+            (Some(12), "rejected 13"),
         );
-        check(413, &[(REJECTED_SEQUENCE_HEADER, "11")], (None, "refused 11"));
+        check(413, &[(REJECTED_SEQUENCE_HEADER, "11")], (None, "rejected 11"));
         check(
             400,
             &[(ACKED_SEQUENCE_HEADER, "12"), (REJECTED_SEQUENCE_HEADER, "12")],
@@ -160,7 +160,7 @@ mod tests {
     #[test]
     fn reason_is_one_line() {
         let Disposition::Retry { reason: why, .. } = parse_response(500, &[]).disposition else {
-            panic!("taken")
+            panic!("accepted")
         };
         assert_eq!(why, "500: because");
         assert_eq!(body_excerpt(b" \n"), "no reason given");

@@ -1,6 +1,6 @@
 //! Remote task: read, send, wait for the response, advance the position; backoff after failures.
 //!
-//! One parcel is under way at a time, so that what arrives arrives in order, whatever fails.
+//! One request is in flight at a time, so that records arrive in order despite failures.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -24,15 +24,15 @@ use crate::remote_response::{Disposition, RemoteResponse};
 use crate::settings::Settings;
 use crate::status::StatusCell;
 
-/// How long a look into the journal waits for something to come. A stop waits as long at the most.
+/// How long a read waits for records; a stop may be delayed as long.
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
-/// Bytes of an answer that are read.
+/// Size limit of a response body.
 const RESPONSE_BYTES_MAX: usize = 64 << 10;
 
 /// Task of one remote.
 pub(crate) struct RemoteTask {
     pub(crate) name: String,
-    /// Its subscriber in the journal.
+    /// Subscriber in the journal.
     pub(crate) subscriber: String,
     pub(crate) target: Endpoint,
     pub(crate) authorization: Option<HeaderValue>,
@@ -44,11 +44,11 @@ pub(crate) struct RemoteTask {
     pub(crate) status: StatusCell,
     pub(crate) progress: Arc<RemoteProgress>,
     pub(crate) metrics: RemoteMetrics,
-    /// Until when to go on after a stop was asked for; none as long as it was not.
+    /// Deadline after a stop was requested; `None` before.
     pub(crate) stop: watch::Receiver<Option<Instant>>,
 }
 
-/// Consecutive rejections of a batch.
+/// Consecutive rejections of one batch.
 struct RejectionStreak {
     sequence: u64,
     rejections: u32,
@@ -66,15 +66,15 @@ struct RemoteState {
 /// Next step of the task.
 enum NextStep {
     Continue,
-    /// Nothing came.
+    /// No new records.
     Idle,
     Backoff(Duration),
 }
 
-/// After a panic everything behind the last acknowledgement is read and sent again: the site knows
-/// repeats.
+/// After a panic, everything after the last acknowledgement is read and sent again; the remote
+/// deduplicates it.
 impl Restartable for RemoteTask {
-    /// Runs until a stop is asked for.
+    /// Runs until stopped.
     async fn run(&mut self) {
         let mut state = RemoteState {
             reader: None,
@@ -88,7 +88,7 @@ impl Restartable for RemoteTask {
                 Ok(next) => next,
                 Err(error) => self.on_failure(&mut state, error.to_string(), None, false),
             };
-            // Whoever started it is gone without a word.
+            // The owner was dropped without a stop.
             if self.stop.has_changed().is_err() {
                 break;
             }
@@ -96,11 +96,11 @@ impl Restartable for RemoteTask {
             let is_over = stopping.is_some_and(|end| Instant::now() >= end);
             match next {
                 NextStep::Continue if is_over => break,
-                // Nothing is left, or it cannot be sent: the journal keeps it.
+                // Nothing is left or it cannot be sent; the journal retains it.
                 NextStep::Idle | NextStep::Backoff(_) if stopping.is_some() => break,
                 NextStep::Continue | NextStep::Idle => {}
                 NextStep::Backoff(time) => {
-                    // What it ends with is looked at above.
+                    // The outcome was handled above.
                     let _ = tokio::time::timeout(time, self.stop.changed()).await;
                 }
             }
@@ -112,14 +112,14 @@ impl Restartable for RemoteTask {
     }
 
     async fn wait_for_stop(&mut self) {
-        // An error is a stop without a word.
+        // A closed channel counts as a stop.
         let _ = self.stop.wait_for(Option::is_some).await;
     }
 }
 
 impl RemoteTask {
-    /// Writes the book of what the site has, and moves its subscriber; that is moved after the next
-    /// start if it is not open now.
+    /// Writes the ledger and advances the subscriber. If the subscriber is not open now, it is
+    /// advanced at the next start.
     async fn save(&self, supply: Option<ForwardReader>) -> Result<()> {
         let (ledger, now) = (Arc::clone(&self.progress), self.intake.now());
         let work = move || match supply {
@@ -129,7 +129,7 @@ impl RemoteTask {
         run_blocking(work).await
     }
 
-    /// One parcel.
+    /// Sends one request.
     async fn send_one(&mut self, state: &mut RemoteState) -> Result<NextStep> {
         let Some(load) = self.read_request(state).await? else {
             self.status.lock().oldest = None;
@@ -159,7 +159,7 @@ impl RemoteTask {
         })
     }
 
-    /// Reads on a thread that may wait: for files, and for something to come.
+    /// Reads on a blocking thread, because file reads and waiting for records block.
     async fn read_request(&self, state: &mut RemoteState) -> Result<Option<EncodedRequest>> {
         let (supply, condemned) = (state.reader.take(), state.rejected.clone());
         let intake = Arc::clone(&self.intake);
@@ -202,8 +202,8 @@ impl RemoteTask {
                 if answer.disposition == Disposition::Accepted {
                     self.metrics.request_duration.record(began.elapsed());
                 } else if answer.accepted.is_none() {
-                    // What it said may be about something else: the next answer is to be about the
-                    // next question.
+                    // The response may belong to another request, so the next request uses a new
+                    // connection.
                     state.connection = None;
                 }
                 answer
@@ -234,7 +234,7 @@ impl RemoteTask {
             timeout: self.settings.response_timeout,
             max_bytes: RESPONSE_BYTES_MAX,
         };
-        // From here on it may be taken and the answer lost.
+        // From here on, the remote may accept the request although its response is lost.
         self.progress.set_sent(load.last_sequence());
         let answer = connection.send(self.request(load), allowed).await?;
         state.connection = Some(connection);
@@ -251,10 +251,10 @@ impl RemoteTask {
         if let Some(authorization) = &self.authorization {
             request = request.header(header::AUTHORIZATION, authorization.clone());
         }
-        request.body(load.body.clone()).expect("BUG: the target's path is one")
+        request.body(load.body.clone()).expect("BUG: the target's path is valid")
     }
 
-    /// The site has everything up to `accepted`.
+    /// The remote has everything up to `accepted`.
     fn on_accepted(&self, state: &mut RemoteState, accepted: u64, load: &EncodedRequest) {
         self.progress.add(load.acknowledged_up_to(accepted));
         state.backoff.reset();
@@ -274,7 +274,7 @@ impl RemoteTask {
         }
     }
 
-    /// A batch was refused by name: again, and at last it is condemned.
+    /// The remote rejected a batch: retry, and after the limit make it a dead letter.
     fn on_rejected(&self, state: &mut RemoteState, sequence: u64, why: String) -> NextStep {
         let refusals = match &state.rejection_streak {
             Some(suspect) if suspect.sequence == sequence => suspect.rejections + 1,
@@ -286,13 +286,13 @@ impl RemoteTask {
         }
         self.on_failure(
             state,
-            format!("batch {sequence} refused {refusals} times: {why}"),
+            format!("batch {sequence} rejected {refusals} times: {why}"),
             None,
             false,
         )
     }
 
-    /// Everything after the last acknowledgement is read again, after a while.
+    /// Everything after the last acknowledgement is read again, after a delay.
     fn on_failure(
         &self,
         state: &mut RemoteState,
@@ -311,7 +311,7 @@ impl RemoteTask {
     }
 }
 
-/// Ends when the time after a stop is over.
+/// Completes at the deadline of a stop.
 async fn stop_deadline(mut stop: watch::Receiver<Option<Instant>>) {
     let Ok(end) = stop.wait_for(Option::is_some).await.map(|end| *end) else { return };
     if let Some(end) = end {

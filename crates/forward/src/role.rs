@@ -1,4 +1,4 @@
-//! The role `forward`: `[[remote]]` of the settings file, and what the status says of each site.
+//! Role `forward`: `[[remote]]` of the settings file, and the status of each remote.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::forward::{Forward, ForwardStatusHandle};
 use crate::settings::{Remote, Settings};
 use crate::status::{OrphanedSubscriber, RemoteStatus};
 
-/// The keys of the settings file.
+/// Settings tables of the role.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq)]
 #[serde(deny_unknown_fields, default)]
 pub struct ForwardTables {
@@ -24,18 +24,18 @@ pub struct ForwardTables {
     pub sites: Vec<RemoteTable>,
 }
 
-/// `[[remote]]`: another topdeck, which gets all that is taken here.
+/// `[[remote]]`: another topdeck, which gets everything that this node accepts.
 #[derive(Clone, Debug, Deserialize, PartialEq)]
 #[serde(deny_unknown_fields)]
 pub struct RemoteTable {
     name: String,
     /// `http://` or `https://`.
     url: String,
-    /// A file that holds the token.
+    /// File with the bearer token.
     token_file: Option<FilePath>,
-    /// PEM: who signs the site's certificate, if not one that the system trusts.
+    /// PEM file with the CA certificate of the remote; default: the system's CAs.
     ca: Option<FilePath>,
-    /// PEM: who we are.
+    /// PEM file with the client certificate.
     certificate: Option<FilePath>,
     key: Option<FilePath>,
 }
@@ -67,7 +67,7 @@ impl RemoteTable {
     }
 }
 
-/// Batches to the sites of the settings.
+/// Running forwarder and its settings.
 #[derive(Debug)]
 pub struct ForwardRole {
     settings: Settings,
@@ -98,8 +98,7 @@ impl Role for ForwardRole {
 
     fn verify(settings: &ForwardTables, mode: Option<NodeMode>) -> Result<(), BoxError> {
         if mode == Some(NodeMode::Agent) && settings.sites.is_empty() {
-            let what = "an agent forwards to remotes, and there is none: \
-                        add a [[remote]] to the settings";
+            let what = "an agent needs a remote; add a [[remote]] to the settings";
             return Err(what.into());
         }
         Ok(Settings { remotes: settings.read_sites()?, ..Settings::default() }.check()?)
@@ -133,11 +132,11 @@ impl Role for ForwardRole {
             Ok(started) => (self.forward, self.settings) = (started, wanted),
             Err(error) => {
                 self.forward = Forward::start(self.settings.clone(), Arc::clone(intake))?;
-                let what = "remotes: as they were before, as far as they could be";
+                let what = "cannot change the remotes; the previous ones run again";
                 return Err(format!("{what}: {error}").into());
             }
         }
-        Ok(vec![format!("forwards to {} remotes", settings.sites.len())])
+        Ok(vec![format!("forwarding to {} remotes", settings.sites.len())])
     }
 
     async fn stop(self) -> Result<(), BoxError> {
@@ -149,8 +148,8 @@ impl Role for ForwardRole {
         let orphans = self.forward.orphaned_subscribers().unwrap_or_default();
         let line = |orphan: OrphanedSubscriber| {
             format!(
-                "remote {:?} is in the settings no more, and the journal keeps {} records for it: \
-                 to give them up, stop topdeck and run `topdeck journal subscribers {} remove \
+                "remote {:?} is no longer configured, and the journal retains {} records for it; to \
+                 release them, stop topdeck and run `topdeck journal subscribers {} remove \
                  \"site {}\"`",
                 orphan.name,
                 orphan.lag,
@@ -192,9 +191,9 @@ fn site(status: &RemoteStatus) -> Json {
     ])
 }
 
-/// Sites that are in the settings no more, and for which the journal keeps records.
+/// Remotes that are no longer configured, for which the journal retains records.
 fn former_sites(watch: &ForwardStatusHandle) -> Json {
-    // What cannot be read now is in the journal's own part, which says why.
+    // A read error is reported in the status section of the journal.
     List(watch.orphaned_subscribers().unwrap_or_default().iter().map(former_site).collect())
 }
 

@@ -9,41 +9,39 @@ use net::tls::ClientTls;
 
 use crate::error::{Error, Result};
 
-/// Bytes of a site's name at the most: it names a subscriber and a folder.
+/// Length limit of a remote's name, which names a subscriber and a folder.
 const NAME_BYTES_MAX: usize = 64;
 
-/// Another topdeck that gets all that is in the journal.
+/// Remote settings: another topdeck that gets everything in the journal.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Remote {
-    /// Its name here: letters, digits, `-`, `_` and `.`. Its place in the journal goes by it.
+    /// Name: letters, digits, `-`, `_` and `.`. Identifies the position in the journal.
     pub name: String,
-    /// Where it is: `https://host:port`, and a path before `/v1/batches` if there is a proxy.
+    /// URL: `https://host:port`, with a path prefix before `/v1/batches` for a proxy.
     pub url: String,
-    /// The token it asks for, if it does.
+    /// Bearer token, if the remote requires one.
     pub token: Option<String>,
-    /// Whom to trust, and what to show, over `https`.
+    /// TLS settings for `https`.
     pub tls: ClientTls,
 }
 
 /// Forwarder settings.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
-    /// Where to; each gets everything.
+    /// Remotes; each gets everything.
     pub remotes: Vec<Remote>,
-    /// What the sites call this agent in their books; the host's name, usually.
+    /// Name of this agent in the remotes' ledgers; usually the host name.
     pub agent: String,
-    /// Where batches go that a site will not take for good, in a folder of the site's name.
+    /// Parent folder of the remotes' dead letter folders.
     pub dead_letter_dir: PathBuf,
-    /// How long a site may take for an answer before it is asked again: 30 s by default.
+    /// Timeout of a response, then the request is retried: 30 s by default.
     pub response_timeout: Duration,
-    /// How long to wait after the first failure, and at the most; doubled in between: 500 ms and 30
-    /// s by default.
+    /// Delays after the first failure and at most, doubled in between: 500 ms and 30 s by default.
     pub backoff: (Duration, Duration),
-    /// How often a site may refuse a batch by name before the batch is set aside: 5 times by
-    /// default.
+    /// Rejections of a batch until it becomes a dead letter: 5 by default.
     pub rejections_max: u32,
-    /// How long a stop may take to send what is left: 2 s by default. The rest goes after the next
-    /// start.
+    /// Time for sending the remaining records at a stop: 2 s by default. The rest is sent after the
+    /// next start.
     pub stop_grace: Duration,
 }
 
@@ -62,7 +60,7 @@ impl Default for Settings {
 }
 
 impl Remote {
-    /// Where its parcels go.
+    /// Endpoint of its forward requests.
     pub(crate) fn target(&self) -> Result<Endpoint> {
         self.check_name()?;
         let target = Endpoint::parse(&self.url).map_err(|error| self.invalid(error.to_string()))?;
@@ -74,20 +72,20 @@ impl Remote {
         let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
         match &self.name {
             name if name.is_empty() => wrong("is empty"),
-            name if name.len() > NAME_BYTES_MAX => wrong("has more than 64 bytes"),
+            name if name.len() > NAME_BYTES_MAX => wrong("is longer than 64 bytes"),
             name if name.starts_with('.') => wrong("begins with a dot"),
             name if !name.bytes().all(allowed) => {
-                wrong("has other characters than letters, digits, \"-\", \"_\" and \".\"")
+                wrong("has characters other than letters, digits, \"-\", \"_\" and \".\"")
             }
             _ => Ok(()),
         }
     }
 
-    /// What a request shows of the token.
+    /// Authorization header of requests.
     pub(crate) fn authorization(&self) -> Result<Option<HeaderValue>> {
         let Some(token) = &self.token else { return Ok(None) };
         let value = net::bearer(token).map_err(|_| {
-            self.invalid("its token has characters that no header can have".to_owned())
+            self.invalid("token has characters that are not allowed in a header".to_owned())
         })?;
         Ok(Some(value))
     }
@@ -98,23 +96,23 @@ impl Remote {
 }
 
 impl Settings {
-    /// Whether all can be used.
+    /// Validates all settings.
     pub(crate) fn check(&self) -> Result<()> {
         for (at, site) in self.remotes.iter().enumerate() {
             site.target()?;
             site.authorization()?;
             if self.remotes[..at].iter().any(|before| before.name == site.name) {
-                return Err(Error::Name { name: site.name.clone(), reason: "is given twice" });
+                return Err(Error::Name { name: site.name.clone(), reason: "is not unique" });
             }
         }
         self.agent_header().map(drop)
     }
 
-    /// The agent's name as a header has it.
+    /// The agent's name as a header value.
     pub(crate) fn agent_header(&self) -> Result<HeaderValue> {
         HeaderValue::from_str(&self.agent).map_err(|_| Error::Name {
             name: self.agent.clone(),
-            reason: "is the agent's, and has characters that no header can have",
+            reason: "of the agent has characters that are not allowed in a header",
         })
     }
 }
@@ -145,20 +143,20 @@ mod tests {
             "a/b",
             "http://site",
             None,
-            "remote name \"a/b\" has other characters than letters, digits, \"-\", \"_\" and \".\"",
+            "remote name \"a/b\" has characters other than letters, digits, \"-\", \"_\" and \".\"",
         );
         check(
             "a",
             "site:80",
             None,
-            "remote \"a\": \"site:80\" cannot be dialled: it begins with neither http:// nor \
-             https://; it has to look like https://host:port/path",
+            "remote \"a\": invalid URL \"site:80\": scheme is neither http nor https; expected \
+             https://host:port/path",
         );
         check(
             "a",
             "http://site",
             Some("a\nb"),
-            "remote \"a\": its token has characters that no header can have",
+            "remote \"a\": token has characters that are not allowed in a header",
         );
     }
 
@@ -166,6 +164,6 @@ mod tests {
     fn duplicate_names_are_rejected() {
         let site = Remote { name: "a".into(), url: "http://site".into(), ..Remote::default() };
         let settings = Settings { remotes: vec![site.clone(), site], ..Settings::default() };
-        assert_eq!(settings.check().unwrap_err().to_string(), "remote name \"a\" is given twice");
+        assert_eq!(settings.check().unwrap_err().to_string(), "remote name \"a\" is not unique");
     }
 }

@@ -7,49 +7,49 @@ use journal::Journal;
 /// Status of a remote. Times are nanoseconds since the Unix epoch.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RemoteStatus {
-    /// Its name.
+    /// Remote name.
     pub name: String,
-    /// Where it is.
+    /// Remote URL.
     pub url: String,
-    /// Since when there is a connection to it, if there is one.
+    /// Time at which the current connection was established; `None` if disconnected.
     pub connected: Option<i64>,
-    /// The journal's position up to which the site has everything durably.
+    /// Journal position before which the remote has everything durably.
     pub position: u64,
-    /// Records that it does not have yet.
+    /// Records that the remote has not acknowledged.
     pub lag: u64,
-    /// When the oldest of them was appended, as far as it was read; nothing when there is none.
+    /// Append time of the oldest unacknowledged record, as far as read; `None` if there is none.
     pub oldest: Option<i64>,
-    /// When the site acknowledged last.
+    /// Time of the last acknowledgement.
     pub acknowledged: Option<i64>,
-    /// The last failure, and when it was; nothing once the site has taken something since.
+    /// Time and text of the last failure; `None` after the next success.
     pub last_error: Option<(i64, String)>,
-    /// Bytes that went out since the process began, compressed, with what was sent again.
+    /// Compressed bytes sent since the process started, retries included.
     pub sent_bytes: u64,
-    /// Records that were acknowledged since the process began.
+    /// Records acknowledged since the process started.
     pub records: u64,
-    /// Records that were missing in the journal, and that the site was told of, since the process
-    /// began.
+    /// Records missing in the journal and reported to the remote as gaps, since the process
+    /// started.
     pub missing: u64,
-    /// Batches that were set aside since the process began.
+    /// Batches dead-lettered since the process started.
     pub dead_lettered: u64,
-    /// What was found wrong with the book of what it has, when the process began.
+    /// Problem found with the remote's ledger when the process started.
     pub warning: Option<String>,
 }
 
 /// Subscriber of a removed remote; it still blocks retention.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OrphanedSubscriber {
-    /// The site's name.
+    /// Remote name.
     pub name: String,
-    /// Up to where it got everything.
+    /// Acknowledged position.
     pub position: u64,
-    /// When that last changed, in nanoseconds since the Unix epoch.
+    /// Time of the last change of the position, in nanoseconds since the Unix epoch.
     pub committed: i64,
-    /// Records it keeps from being freed.
+    /// Records retained for it.
     pub lag: u64,
 }
 
-/// A status that is written by one and read by all.
+/// Status with one writer and many readers.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct StatusCell(Arc<Mutex<RemoteStatus>>);
 
@@ -62,7 +62,7 @@ impl StatusCell {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// With the lag as it is now: the journal grows while a site is silent.
+    /// Status with the current lag: the journal grows while a remote is disconnected.
     pub(crate) fn snapshot(&self, journal: &Journal) -> RemoteStatus {
         let status = self.lock().clone();
         RemoteStatus { lag: journal.watermarks().end.saturating_sub(status.position), ..status }

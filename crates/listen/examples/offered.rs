@@ -1,5 +1,6 @@
-//! How many timings a second come through one socket, and how many are dropped: a sender in the
-//! same process sends as fast as it can for some seconds.
+//! Benchmark: timings per second through one socket, and dropped timings. A sender in the same
+//! process sends at full speed for some seconds.
+//!
 //! `cargo run --release -p topdeck-listen --example offered [SECONDS]`
 
 use std::error::Error;
@@ -16,7 +17,7 @@ use rustix::time::{ClockId, clock_gettime};
 
 use listen::{AnyLineFormat, ListenAddress, Listener, Settings, SocketAddresses, Statsd};
 
-/// Series that the timings are of.
+/// Number of series.
 const SERIES: usize = 100;
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -56,8 +57,7 @@ fn run(is_unix: bool, timings: usize, time: Duration) -> Result<(), Box<dyn Erro
     let taking = began.elapsed().as_secs_f64();
     let receiver = cpu(ClockId::ProcessCPUTime) - all - sender;
     let count = |outcome: &str| {
-        let about =
-            "values that came, as they came, and what became of them; of the kernel, datagrams";
+        let about = "values received, by outcome; datagrams for socket_buffer_full";
         let labels = [("source", "statsd"), ("outcome", outcome)];
         intake.meter().counter("topdeck_listen_values_total", about, &labels).get()
     };
@@ -84,13 +84,13 @@ fn intake(dir: &Path) -> Result<Arc<Intake>, Box<dyn Error>> {
     Ok(Arc::new(Intake::new(WriteTarget::Journal(Arc::new(journal)), settings)?))
 }
 
-/// Nanoseconds of a processor.
+/// CPU time in nanoseconds.
 fn cpu(clock: ClockId) -> f64 {
     let now = clock_gettime(clock);
     now.tv_sec as f64 * 1e9 + now.tv_nsec as f64
 }
 
-/// Sends for a time, and says how many timings that were, and what time of a processor it took.
+/// Sends for a duration; returns the number of timings sent and the sender's CPU time.
 fn send(address: &ListenAddress, timings: usize, time: Duration) -> std::io::Result<(u64, f64)> {
     let line = |n: usize| {
         let (series, value) = (n % SERIES, 1.0 + (n * 7919 % 100_000) as f64 / 100.0);

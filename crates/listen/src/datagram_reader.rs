@@ -1,10 +1,11 @@
 //! Datagram reader, one thread per socket.
 //!
-//! Datagrams are taken one by one until there are no more, and only then does the thread sleep;
-//! under load that is one system call a datagram. Where they come often it sleeps a moment longer,
-//! so that several have come when it wakes: to be woken by each costs its sender more than to send
-//! it. Of UDP the kernel drops what does not fit its buffer, and says how many (`kernel.rs`). A
-//! sender on a Unix socket waits, or is told that there is no room (EAGAIN): nothing is dropped.
+//! The thread reads datagrams until the socket is empty and then blocks: under load one system call
+//! per datagram. At a high rate the thread naps before it reads again, so that several datagrams
+//! are queued at each wake-up: a wake-up per datagram would cost the sender more than the send
+//! itself. On UDP, the kernel drops datagrams that do not fit the receive buffer and reports the
+//! number (`socket_drops.rs`). On a Unix socket, the sender blocks or gets EAGAIN; nothing is
+//! dropped.
 
 use std::fmt;
 use std::io;
@@ -22,23 +23,22 @@ use crate::listener::SocketReaderContext;
 use crate::metric_aggregator::MetricAggregator;
 use crate::socket_drops::SocketDrops;
 
-/// Bytes of a datagram that are read. UDP has at most 65,507; what a Unix datagram has beyond is
-/// cut off.
+/// Read size. A UDP datagram has at most 65,507 bytes; a longer Unix datagram is truncated.
 const BYTES_MAX: usize = 256 << 10;
-/// Datagrams between two looks at the clock.
+/// Datagrams between two readings of the clock.
 const BURST: usize = 64;
-/// How long what has come is still read when it is to stop, should more and more come.
+/// Longest time that a stopping reader drains the socket.
 const STOP_MAX: Duration = Duration::from_secs(1);
-/// How long to wait after an error that is none of a datagram's.
+/// Delay after a socket error that does not concern a single datagram.
 const ERROR_PAUSE: Duration = Duration::from_millis(10);
-/// Who woke up less than that ago naps before the next look, where the buffer holds what comes
-/// meanwhile: a million datagrams a second take some 3 MiB of it in four milliseconds, as long as a
-/// nap may last on a busy machine.
+/// The thread naps if it woke up less than this long ago and the buffer is large enough for the
+/// datagrams of a nap: a million datagrams per second fill about 3 MiB in four milliseconds, the
+/// longest nap on a busy machine.
 const BUSY_INTERVAL: Duration = Duration::from_millis(1);
 const COALESCE_PAUSE: Duration = Duration::from_micros(250);
-/// Bytes of a buffer that is large enough for naps.
+/// Smallest receive buffer for naps.
 const COALESCE_BUFFER_BYTES: usize = 4 << 20;
-/// How often the kernel is asked what it dropped, under load.
+/// Interval between readings of the kernel's drop counter under load.
 const DROPS_INTERVAL: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
@@ -60,7 +60,7 @@ impl DatagramSocket {
             DatagramSocket::Udp(socket) => {
                 socket.recv_from(buffer).map(|(length, from)| (length, DatagramPeer::Udp(from)))
             }
-            // Who sends has no name there, as a rule.
+            // Senders on Unix sockets usually have no address.
             DatagramSocket::Unix(socket) => {
                 socket.recv(buffer).map(|length| (length, DatagramPeer::Unix))
             }
@@ -82,15 +82,15 @@ impl fmt::Display for DatagramPeer {
     }
 }
 
-/// Asks for a receive buffer, and says how many bytes there are: beyond `net.core.rmem_max` only
-/// for who may.
+/// Sets the receive buffer and returns its size. Only a privileged process can exceed
+/// `net.core.rmem_max`.
 pub(crate) fn set_receive_buffer(socket: BorrowedFd<'_>, bytes: usize) -> io::Result<usize> {
     use rustix::net::sockopt;
     let bytes = bytes.min(i32::MAX as usize / 2);
     if sockopt::set_socket_recv_buffer_size_force(socket, bytes).is_err() {
         sockopt::set_socket_recv_buffer_size(socket, bytes)?;
     }
-    // The kernel doubles it, for its own books (socket(7)).
+    // The kernel doubles the size for its own bookkeeping (socket(7)).
     Ok(sockopt::socket_recv_buffer_size(socket)? / 2)
 }
 
@@ -102,18 +102,18 @@ pub(crate) struct DatagramReader {
     pub(crate) socket: DatagramSocket,
     pub(crate) address: ListenAddress,
     pub(crate) drops: Option<SocketDrops>,
-    /// Bytes that the kernel keeps until they are read.
+    /// Size of the receive buffer in bytes.
     pub(crate) buffer_bytes: usize,
     pub(crate) context: SocketReaderContext,
 }
 
 impl DatagramReader {
-    /// Until it is to stop.
+    /// Runs until stopped.
     pub(crate) fn run(&mut self) {
         let mut buffer = vec![0; BYTES_MAX];
         let mut asked = Instant::now();
         let mut woke = asked;
-        // On a Unix socket a sender waits when there are more than a few datagrams.
+        // On a Unix socket, the sender blocks after a few queued datagrams.
         let may_nap = matches!(self.socket, DatagramSocket::Udp(_))
             && self.buffer_bytes >= COALESCE_BUFFER_BYTES;
         loop {
@@ -141,7 +141,7 @@ impl DatagramReader {
         }
     }
 
-    /// Whether there may be more.
+    /// Whether more datagrams may be queued.
     fn read_burst(&self, buffer: &mut [u8]) -> bool {
         let mut collector = lock(&self.context.aggregator);
         collector.set_now(self.context.intake.now());
@@ -179,7 +179,7 @@ impl DatagramReader {
             Err(error) => {
                 self.drops = None;
                 let message =
-                    format!("{}: the kernel no longer says what it drops: {error}", self.address);
+                    format!("{}: cannot read the kernel's drop counter: {error}", self.address);
                 self.context.shared.recent_errors.push(message);
             }
         }
@@ -190,7 +190,7 @@ fn aggregate_datagram(collector: &mut MetricAggregator, datagram: &[u8], from: &
     if datagram.len() < BYTES_MAX {
         return collector.add_packet(datagram, from);
     }
-    // Its end may be missing: the last line is not what was sent.
+    // The datagram may be truncated, so its last line may be incomplete.
     let end = datagram.iter().rposition(|&byte| byte == b'\n').unwrap_or(0);
     collector.add_packet(&datagram[..end], from);
     collector.reject_line(&format!("expected a datagram of less than {BYTES_MAX} bytes"), from);

@@ -7,23 +7,23 @@ use crate::series_aggregate::{AggregateValue, SeriesAggregate};
 /// Drop reason of values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum DropReason {
-    /// Too many series in an interval.
+    /// Series limit per interval reached.
     SeriesLimit,
-    /// Too much in memory.
+    /// Memory limit reached.
     MemoryLimit,
-    /// Too many members of a set.
+    /// Limit of distinct set members reached.
     SetMembersLimit,
-    /// A time that is too far ahead.
+    /// Timestamp too far in the future.
     TimestampInFuture,
-    /// The intake does not take the series or the value.
+    /// The intake rejected the series or the value.
     Rejected,
-    /// There was no room for too long.
+    /// The journal was full for too long.
     JournalFull,
-    /// Storage failed.
+    /// A journal write failed.
     JournalFailed,
-    /// The kernel's buffer was full.
+    /// The kernel's receive buffer was full.
     SocketBuffer,
-    /// Work on the values panicked.
+    /// Processing of the values panicked.
     Panic,
 }
 
@@ -40,7 +40,7 @@ impl DropReason {
         DropReason::Panic,
     ];
 
-    /// The label's value.
+    /// Label value.
     pub(crate) fn name(self) -> &'static str {
         match self {
             DropReason::SeriesLimit => "series_limit",
@@ -55,18 +55,18 @@ impl DropReason {
         }
     }
 
-    /// As a gap says it.
+    /// Text in a gap.
     pub(crate) fn description(self) -> &'static str {
         match self {
-            DropReason::SeriesLimit => "more series in an interval than the setting series allows",
-            DropReason::MemoryLimit => "more in an interval than there is memory for",
-            DropReason::SetMembersLimit => "a set had more members in an interval than are counted",
-            DropReason::TimestampInFuture => "the values said they were of more than a day ahead",
-            DropReason::Rejected => "the store refused the series or the value",
-            DropReason::JournalFull => "the journal had no room for too long",
+            DropReason::SeriesLimit => "series limit per interval reached",
+            DropReason::MemoryLimit => "memory limit per interval reached",
+            DropReason::SetMembersLimit => "limit of distinct set members per interval reached",
+            DropReason::TimestampInFuture => "timestamp more than a day in the future",
+            DropReason::Rejected => "series or value rejected by the store",
+            DropReason::JournalFull => "journal full for too long",
             DropReason::JournalFailed => "the journal failed",
-            DropReason::SocketBuffer => "datagrams: the kernel's receive buffer was full",
-            DropReason::Panic => "work on the values panicked",
+            DropReason::SocketBuffer => "datagrams dropped by the kernel: receive buffer full",
+            DropReason::Panic => "processing of the values panicked",
         }
     }
 }
@@ -77,9 +77,10 @@ pub(crate) struct DropCounts([DropCount; DropReason::ALL.len()]);
 
 #[derive(Clone, Copy, Debug, Default)]
 struct DropCount {
-    /// As they came.
+    /// Values as sent.
     values: u64,
-    /// Those of them that are in the producer's books as received, and as how many.
+    /// Values that the producer's ledger already counts as received, and the number of samples they
+    /// count for.
     reported: u64,
     weight: u64,
 }
@@ -89,7 +90,7 @@ impl DropCounts {
         self.0[reason as usize].values += n;
     }
 
-    /// All that is known of a series in an interval.
+    /// Adds all values of a series in an interval.
     pub(crate) fn add_aggregate(&mut self, reason: DropReason, held: &SeriesAggregate) {
         let loss = &mut self.0[reason as usize];
         loss.values += held.received;
@@ -111,7 +112,7 @@ impl DropCounts {
         }
     }
 
-    /// Those of which there are any.
+    /// Reasons with a nonzero count.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (DropReason, u64)> + '_ {
         DropReason::ALL.into_iter().map(|reason| (reason, self.get(reason))).filter(|&(_, n)| n > 0)
     }
@@ -121,13 +122,12 @@ impl DropCounts {
     }
 }
 
-/// Listener counters. Values are counted as sent: a line with three values counts three, whatever
-/// its sample rate. Values are single numbers as they came: a line of three has three, whatever its
+/// Listener counters. Values are counted as sent: a line with three values counts three, at any
 /// sample rate.
 ///
-/// The producer's books are in what is stored: of a timing as many as it stands for, booked when it
-/// comes; of anything else one for each number that is written, booked then, for only then is it
-/// known how many there are.
+/// The producer's ledger counts stored samples. A timing counts as many samples as its sample rate
+/// implies and enters the ledger when received. Any other kind counts one per written number and
+/// enters the ledger when written, because the number is unknown before.
 #[derive(Clone, Debug)]
 pub(crate) struct ListenerCounters {
     pub(crate) producer: Producer,
@@ -146,7 +146,7 @@ impl ListenerCounters {
         let values = |outcome| {
             meter.counter(
                 "topdeck_listen_values_total",
-                "values that came, as they came, and what became of them; of the kernel, datagrams",
+                "values received, by outcome; datagrams for socket_buffer_full",
                 &[("source", source), ("outcome", outcome)],
             )
         };
@@ -161,7 +161,7 @@ impl ListenerCounters {
         let connections = |outcome| {
             meter.counter(
                 "topdeck_listen_connections_total",
-                "connections: accepted, rejected at the limit, or closed because they were idle",
+                "connections: accepted, rejected at the limit, or closed as idle",
                 &[("source", source), ("outcome", outcome)],
             )
         };

@@ -5,39 +5,37 @@ use std::path::PathBuf;
 
 use crate::listen_address::ListenAddress;
 
-/// The result of starting.
+/// Result of starting a listener.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Start errors. No socket stays open.
+/// Start error. No socket stays open.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The system refuses the address: it is taken, not this host's, or not allowed.
+    /// The system refused the address: it is in use, not on this host, or not permitted.
     #[error("cannot listen on {address}: {source}")]
     Bind {
-        /// Where.
+        /// Listen address.
         address: ListenAddress,
-        /// Why.
+        /// System error.
         source: io::Error,
     },
-    /// Another process listens there.
-    #[error("cannot listen on {}: a process is listening there already; stop it, or name another \
-             path", path.display())]
+    /// Another process listens on the socket.
+    #[error("cannot listen on {}: another process listens there; stop it or choose another path", path.display())]
     AddressInUse {
-        /// Where.
+        /// Socket path.
         path: PathBuf,
     },
-    /// Something else is in the place of the socket; it is not removed.
-    #[error("cannot listen on {}: it is there, and it is no socket; remove it, or name another \
-             path", path.display())]
+    /// A file that is not a socket exists at the path; it is not removed.
+    #[error("cannot listen on {}: the file exists and is not a socket; remove it or choose another path", path.display())]
     NotASocket {
-        /// Where.
+        /// Socket path.
         path: PathBuf,
     },
-    /// There are no sockets to listen on.
-    #[error("no address to listen on is given")]
+    /// No addresses are configured.
+    #[error("cannot listen: no address configured")]
     NoAddress,
-    /// The system gives no thread or descriptor.
-    #[error("cannot start to listen: {0}")]
+    /// The system has no thread or descriptor left.
+    #[error("cannot start the listener: {0}")]
     System(#[from] io::Error),
 }

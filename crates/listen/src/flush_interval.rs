@@ -1,14 +1,14 @@
 //! Flush interval: aggregates by series.
 //!
-//! A series is known by a key: a byte for what it is, then what names it, as it came; see the files
-//! of the formats.
+//! A series is identified by a key: a kind byte, then the name as received; see the files of the
+//! formats.
 
 use std::collections::HashMap;
 
 use crate::drop_counts::{DropCounts, DropReason};
 use crate::series_aggregate::{AggregateValue, SeriesAggregate};
 
-/// Bytes of a series beside its key and what it holds, and of an interval, about.
+/// Approximate memory of a series in addition to its key and aggregate, and of an interval.
 pub(crate) const SERIES_BYTES: usize = 160;
 
 /// `[start, end)`, in nanoseconds since the Unix epoch.
@@ -29,7 +29,8 @@ impl FlushInterval {
         FlushInterval { start, end: start.saturating_add(length), ..FlushInterval::default() }
     }
 
-    /// The one of that length, aligned to its multiples, that a time falls into.
+    /// Interval of the given length that contains the time; intervals are aligned to multiples of
+    /// their length.
     pub(crate) fn containing(time: i64, length: i64) -> FlushInterval {
         FlushInterval::new(time.saturating_sub(time.rem_euclid(length)), length)
     }
@@ -38,7 +39,7 @@ impl FlushInterval {
         (self.start..self.end).contains(&time)
     }
 
-    /// Nothing came, and nothing was lost.
+    /// Whether nothing was received and nothing was lost.
     pub(crate) fn is_empty(&self) -> bool {
         self.aggregates.is_empty() && self.drops.is_empty()
     }
@@ -58,7 +59,7 @@ impl FlushInterval {
         &mut self.aggregates[at]
     }
 
-    /// All rows, in the order in which they came.
+    /// Removes and returns all rows, in order of arrival.
     pub(crate) fn drain_rows(&mut self) -> Vec<AggregateRow> {
         let mut keys: Vec<(Box<[u8]>, usize)> =
             std::mem::take(&mut self.index).into_iter().collect();
@@ -67,7 +68,7 @@ impl FlushInterval {
         keys.into_iter().map(|(key, _)| key).zip(held).collect()
     }
 
-    /// What is left when the rows are gone.
+    /// Copy without the rows.
     pub(crate) fn without_rows(&self) -> FlushInterval {
         FlushInterval {
             start: self.start,
@@ -77,14 +78,14 @@ impl FlushInterval {
         }
     }
 
-    /// What is lost if the rows are.
+    /// Drop counts if the rows are lost.
     pub(crate) fn as_dropped(&self, reason: DropReason) -> DropCounts {
         let mut lost = DropCounts::default();
         self.aggregates.iter().for_each(|held| lost.add_aggregate(reason, held));
         lost
     }
 
-    /// Adds rows, to those of the same key. Returns how many values could not be.
+    /// Merges rows into those of the same key. Returns the number of values that did not fit.
     pub(crate) fn add_rows(&mut self, rows: impl IntoIterator<Item = AggregateRow>) -> DropCounts {
         let mut lost = DropCounts::default();
         for (key, held) in rows {
@@ -107,8 +108,8 @@ impl FlushInterval {
         lost
     }
 
-    /// Takes in another one: what came from the one's beginning to the other's end. What is lost by
-    /// that is in [`Self::lost`] and is returned.
+    /// Merges another interval; the result spans both. The values lost by merging are added to
+    /// [`Self::lost`] and returned.
     pub(crate) fn merge(&mut self, mut other: FlushInterval) -> DropCounts {
         self.start = self.start.min(other.start);
         self.end = self.end.max(other.end);
@@ -118,7 +119,7 @@ impl FlushInterval {
         lost
     }
 
-    /// Bytes, about.
+    /// Approximate memory in bytes.
     pub(crate) fn bytes(&self) -> usize {
         let keys: usize = self.index.keys().map(|key| key.len()).sum();
         let held: usize = self.aggregates.iter().map(|held| held.value.bytes()).sum();

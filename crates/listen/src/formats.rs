@@ -1,4 +1,4 @@
-//! The formats that are listened to, one file each: a format is added by its file and its row.
+//! Table of line formats. A format is one file and one row.
 
 mod graphite;
 mod statsd;
@@ -8,11 +8,11 @@ use crate::line_format::LineFormatRow;
 pub use graphite::Graphite;
 pub use statsd::Statsd;
 
-/// All formats, in the order in which they are started.
+/// All formats, in start order.
 pub(crate) const FORMATS: &[LineFormatRow] =
     &[LineFormatRow::of::<Statsd>(), LineFormatRow::of::<Graphite>()];
 
-/// Their tables of the settings file.
+/// Settings tables of the formats.
 pub(crate) const TABLES: [&str; FORMATS.len()] = {
     let mut tables = [""; FORMATS.len()];
     let mut index = 0;

@@ -1,9 +1,9 @@
-//! Flusher: from the aggregators to the intake, interval by interval.
+//! Flusher: passes intervals from the aggregators to the intake.
 //!
-//! Where the intake is full an interval is kept and tried again; when there are more than a few,
-//! the oldest are merged, which costs resolution in time and no value. Beyond a bound of memory
-//! nothing more is taken from the collectors: they become full too, and connections are then not
-//! read, and datagrams lost.
+//! While the intake is full, intervals are retained and retried. Above a number of intervals, the
+//! oldest are merged, which reduces time resolution but loses no values. Above a memory limit, the
+//! flusher stops draining the aggregators; when these are full too, connections get backpressure
+//! and datagrams are dropped.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::ops::Range;
@@ -19,11 +19,11 @@ use crate::metric_aggregator::{ListenerShared, MetricAggregator};
 use crate::rows::{self, POINTS_MAX};
 use crate::series_aggregate::{AggregateValue, SeriesAggregate};
 
-/// Bytes of a batch, about: a journal's buffer holds several.
+/// Approximate batch size in bytes; a journal's buffer holds several.
 const BATCH_BYTES: usize = 768 << 10;
-/// Intervals that are kept while the intake is full, before they are merged.
+/// Number of intervals retained while the intake is full, before the oldest are merged.
 const RETAINED_MAX: usize = 8;
-/// Between one look for room in the journal and the next, at a stop.
+/// Polling interval for free space in the journal during a stop.
 const STOP_RETRY: Duration = Duration::from_millis(50);
 
 /// Early wake-up of the flusher.
@@ -44,19 +44,19 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl FlushSignal {
-    /// A collector has much in memory.
+    /// An aggregator is near its memory limit.
     pub(crate) fn request_flush(&self) {
         lock(&self.request).is_requested = true;
         self.wake.notify_one();
     }
 
-    /// All collectors have got their last value.
+    /// All aggregators have received their last value.
     pub(crate) fn stop(&self) {
         lock(&self.request).stop = true;
         self.wake.notify_one();
     }
 
-    /// Without `hears_press` only a stop ends it early.
+    /// Without `hears_press`, only a stop ends the wait early.
     fn wait(&self, time: Duration, hears_press: bool) -> FlushRequest {
         let rung = lock(&self.request);
         let still = |rung: &mut FlushRequest| !(rung.stop || hears_press && rung.is_requested);
@@ -73,12 +73,11 @@ pub(crate) struct IntervalFlusher {
     intake: Arc<Intake>,
     aggregators: Vec<Arc<Mutex<MetricAggregator>>>,
     retained: BTreeMap<i64, FlushInterval>,
-    /// What gauges were last, for those that only say how they change: value and time.
+    /// Last value and time of gauges, for senders of changes only.
     gauges: HashMap<Box<[u8]>, (f64, i64)>,
-    /// The intake had no room when it was tried last.
+    /// The last write found the intake full.
     is_full: bool,
-    /// What is lost should work on it panic: intervals that are in nobody's keeping meanwhile,
-    /// without their rows.
+    /// Loss to record if processing panics: intervals being processed, without their rows.
     in_flight: Vec<(FlushInterval, DropCounts)>,
 }
 
@@ -100,7 +99,7 @@ impl IntervalFlusher {
         }
     }
 
-    /// Until it is stopped.
+    /// Runs until stopped.
     pub(crate) fn run(&mut self, bell: &FlushSignal) {
         self.drop_in_flight();
         loop {
@@ -122,7 +121,7 @@ impl IntervalFlusher {
         }
     }
 
-    /// Counts what a panic took along, and keeps it as gaps.
+    /// Counts the values lost in a panic and records them as gaps.
     fn drop_in_flight(&mut self) {
         for (mut interval, lost) in std::mem::take(&mut self.in_flight) {
             self.shared.counters.count_drops(&lost);
@@ -138,7 +137,7 @@ impl IntervalFlusher {
         }
     }
 
-    /// Whether what collectors have may be taken, and be kept if the intake has no room for it.
+    /// Whether the aggregators may be drained: the result can be retained if the intake is full.
     fn has_capacity(&self) -> bool {
         let max = self.shared.limits.memory_bytes_max;
         self.retained.values().map(FlushInterval::bytes).sum::<usize>() < max
@@ -156,7 +155,8 @@ impl IntervalFlusher {
         }
         self.shared.counters.count_drops(&lost);
         if !self.retained.is_empty() {
-            // Rows, or only what is known to be missing: nothing says so but the next start.
+            // Writes the rows or, if they are lost, only the gap: otherwise a gap would not be
+            // recorded before the next start.
             self.intake.mark_unclean_shutdown();
         }
     }
@@ -180,7 +180,7 @@ impl IntervalFlusher {
         }
     }
 
-    /// Works out what gauges are.
+    /// Resolves gauge changes to values.
     fn resolve_gauges(&mut self, interval: &mut FlushInterval) {
         let mut rows = interval.drain_rows();
         for (key, held) in &mut rows {
@@ -196,7 +196,7 @@ impl IntervalFlusher {
         self.shared.counters.count_drops(&interval.add_rows(rows));
         let max = self.shared.limits.series_max;
         if self.gauges.len() > max {
-            // Those that did not come this time are forgotten, or else all.
+            // Forgets the gauges that were not updated, or all gauges.
             self.gauges.retain(|_, (_, at)| *at >= interval.start);
             if self.gauges.len() > max {
                 self.gauges.clear();
@@ -204,7 +204,7 @@ impl IntervalFlusher {
         }
     }
 
-    /// Makes fewer of what stayed, because there is no room for it.
+    /// Merges retained intervals to free memory.
     fn merge_retained(&mut self) {
         while self.retained.len() > RETAINED_MAX {
             let (_, mut oldest) = self.retained.pop_first().expect("BUG: there are several");
@@ -214,7 +214,7 @@ impl IntervalFlusher {
         }
     }
 
-    /// Hands on what is kept, the oldest first, as far as there is room.
+    /// Writes retained intervals, oldest first, until the intake is full.
     fn write_retained(&mut self) {
         while let Some((start, mut interval)) = self.retained.pop_first() {
             self.in_flight = vec![drop_rows_of(&interval)];
@@ -232,7 +232,7 @@ impl IntervalFlusher {
         }
     }
 
-    /// How many rows are done with: taken, or lost.
+    /// Number of rows that are finished: accepted or lost.
     fn write_rows(&mut self, interval: &mut FlushInterval, rows: &mut [AggregateRow]) -> usize {
         let mut ranges: VecDeque<Range<usize>> = std::iter::once(0..rows.len()).collect();
         let mut lost = DropCounts::default();
@@ -245,12 +245,14 @@ impl IntervalFlusher {
                 Err(error @ intake::Error::Full { .. }) => {
                     if !std::mem::replace(&mut self.is_full, true) {
                         let name = self.shared.format.name();
-                        let message = format!("{name}: {error}; until then it is kept in memory");
+                        let message = format!(
+                            "{name}: {error}; the interval is retained in memory until then"
+                        );
                         self.shared.recent_errors.push(message);
                     }
                     break;
                 }
-                // One of them is to blame: each half is tried by itself.
+                // One row is at fault: each half is retried separately.
                 Err(intake::Error::Rejected(_) | intake::Error::TooLarge { .. })
                     if end - range.start > 1 =>
                 {
@@ -293,8 +295,8 @@ impl IntervalFlusher {
         SeriesKeyEncoding::new(self.shared.format.name())
     }
 
-    /// Hands on the first of the rows, as many as are a batch; how many that is, and what became of
-    /// them. What the model refuses is left out and lost, if the others are taken.
+    /// Writes the first rows, up to a batch; returns their number and the outcome. Rows that the
+    /// model rejects are dropped if the others are accepted.
     fn write_batch(
         &self,
         times: (i64, i64),
@@ -325,7 +327,7 @@ impl IntervalFlusher {
         }
         let values = writer.values();
         if !writer.is_empty() {
-            // Nobody waits to be told, so nothing waits for the disk.
+            // No sender waits for a response, so the write does not wait for durability.
             match self.intake.append(&self.shared.counters.producer, writer) {
                 Ok(receipt) => drop(receipt),
                 Err(error) => return (count, Err(error)),
@@ -337,7 +339,7 @@ impl IntervalFlusher {
         (count, Ok(()))
     }
 
-    /// Whether they are taken, or never will be.
+    /// Whether the rows are finished: accepted, or rejected permanently.
     fn write_gaps(&self, interval: &mut FlushInterval) -> bool {
         if interval.drops.is_empty() {
             return true;
@@ -358,12 +360,12 @@ impl IntervalFlusher {
     }
 }
 
-/// What is left of an interval whose rows are lost, and what is lost then.
+/// The interval without its lost rows, with the loss added to its drop counts.
 fn drop_rows_of(interval: &FlushInterval) -> (FlushInterval, DropCounts) {
     (interval.without_rows(), interval.as_dropped(DropReason::Panic))
 }
 
-/// Rows of many points as several, so that a batch holds them.
+/// Splits rows with many points so that each fits a batch.
 fn split_large_rows(rows: Vec<AggregateRow>) -> Vec<AggregateRow> {
     let mut parted = Vec::with_capacity(rows.len());
     for (key, mut held) in rows {

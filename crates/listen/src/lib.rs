@@ -6,15 +6,16 @@
 //! socket ─ thread ─ …                       MetricAggregator ─┼─ IntervalFlusher ─ intake
 //! all connections ─ one thread ─ …          MetricAggregator ─┘  each interval
 //! ```
-//! An aggregator adds up what came in an interval: times and distributions become histograms,
-//! counters sums, gauges their last value, sets the number of their members. The flusher merges the
-//! aggregators' intervals and hands them to the intake; while that is full, intervals are kept, and
-//! merged when there are too many. When memory is full too, connections are not read, so that their
-//! senders wait, and datagrams are lost. Whatever is lost is counted with a reason and leaves a
-//! gap.
 //!
-//! None of these senders is told anything, so nothing waits for the disk: what a crash of the
-//! machine loses is the interval in memory, and the journal's last moments.
+//! An aggregator aggregates the values of an interval: times and distributions to histograms,
+//! counters to sums, gauges to their last value, sets to the number of distinct members. The
+//! flusher merges the aggregators' intervals and writes them to the intake. While the intake is
+//! full, intervals are retained, and merged if there are too many. When memory is full too,
+//! connections get backpressure and datagrams are dropped. Every loss is counted with a reason and
+//! leaves a gap.
+//!
+//! The senders get no response, so nothing waits for durability: a crash of the machine loses the
+//! interval in memory and the unsynced end of the journal.
 #![forbid(unsafe_code)]
 
 mod datagram_reader;

@@ -1,6 +1,6 @@
-//! Formats of lines that come in datagrams and over connections. A format is a type with
-//! [`LineFormat`] and a row in the table of `formats.rs`; what all have in common (sockets,
-//! threads, intervals, ledger) is in the other files.
+//! Line formats over datagrams and connections. A format is a type with [`LineFormat`] and a row in
+//! the table of `formats.rs`; the shared parts (sockets, threads, intervals, ledger) are in the
+//! other files.
 
 use std::any::Any;
 use std::collections::BTreeMap;
@@ -17,56 +17,56 @@ use serde::de::DeserializeOwned;
 use crate::line_sink::LineSink;
 use crate::settings::Limits;
 
-/// A format of lines. The fields of the type are the keys of its table of the settings file.
+/// A line format. The fields of the type are the keys of its settings table.
 pub trait LineFormat:
     DeserializeOwned + Default + fmt::Debug + PartialEq + Send + Sync + 'static
 {
-    /// The table of the settings file, the name of the producer, the label `source` of metrics, and
-    /// the encoding of series keys.
+    /// Name of the settings table and of the producer, `source` label of metrics, and encoding of
+    /// series keys.
     const NAME: &'static str;
-    /// The name in messages.
+    /// Display name in messages.
     const TITLE: &'static str;
 
-    /// The settings of a node that has no settings file: no address by default.
+    /// Settings without a settings file; by default no address.
     fn without_file(_log: &LogFn) -> Self {
         Self::default()
     }
 
-    /// Reports what is wrong with its keys.
+    /// Checks the settings.
     fn check(&self, table: TableRef<'_>, check: &mut SettingsCheck<'_>);
 
-    /// Where it listens; on no address, it is off.
+    /// Listen addresses; none if the format is off.
     fn sockets(&self) -> SocketAddresses;
 
-    /// Its bounds.
+    /// Limits.
     fn limits(&self) -> Limits {
         Limits::default()
     }
 
-    /// Reads lines: a datagram, or whole lines of a connection.
+    /// Reads lines: a datagram, or complete lines of a connection.
     fn read(&self, bytes: &[u8], sink: &mut LineSink<'_>);
 
-    /// The series that a key stands for, as [`LineSink::series`] got it: the kind, then the name.
+    /// Series of a key passed to [`LineSink::series`]: kind, then name.
     fn series(&self, kind: u8, name: &str) -> model::Result<Series>;
 }
 
-/// Addresses to listen on.
+/// Listen addresses.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SocketAddresses {
-    /// Datagrams.
+    /// UDP.
     pub udp: Vec<SocketAddr>,
-    /// Connections.
+    /// TCP.
     pub tcp: Vec<SocketAddr>,
-    /// A Unix socket for datagrams.
+    /// Unix datagram socket.
     pub unix: Option<PathBuf>,
 }
 
-/// A format of any type, with its settings.
+/// A format with its settings, type-erased.
 #[derive(Clone)]
 pub struct AnyLineFormat(Arc<dyn ErasedLineFormat>);
 
 impl AnyLineFormat {
-    /// A format.
+    /// Wraps a format.
     pub fn new(format: impl LineFormat) -> AnyLineFormat {
         AnyLineFormat(Arc::new(format))
     }
@@ -112,7 +112,7 @@ impl PartialEq for AnyLineFormat {
     }
 }
 
-/// [`LineFormat`] without its type.
+/// Object-safe form of [`LineFormat`].
 trait ErasedLineFormat: Any + fmt::Debug + Send + Sync {
     fn equals(&self, other: &(dyn ErasedLineFormat + 'static)) -> bool;
     fn name(&self) -> &'static str;
@@ -158,7 +158,7 @@ impl<F: LineFormat> ErasedLineFormat for F {
     }
 }
 
-/// The row of a format.
+/// Table row of a format.
 #[derive(Clone, Copy, Debug)]
 pub struct LineFormatRow {
     pub(crate) name: &'static str,
@@ -168,7 +168,7 @@ pub struct LineFormatRow {
 }
 
 impl LineFormatRow {
-    /// The row.
+    /// Creates the row of format `F`.
     pub const fn of<F: LineFormat>() -> LineFormatRow {
         LineFormatRow {
             name: F::NAME,

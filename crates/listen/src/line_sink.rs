@@ -1,4 +1,4 @@
-//! What a format of lines writes to: series and their values, into a thread's aggregator.
+//! Output of a line format: series and values, added to the thread's aggregator.
 
 use std::fmt::Display;
 
@@ -8,25 +8,24 @@ use crate::series_aggregate::AggregateKind;
 /// A value of a series.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum LineValue<'a> {
-    /// A finite number.
+    /// Finite value.
     Number(f64),
-    /// By how much a gauge changes.
+    /// Change of a gauge.
     Delta(f64),
-    /// Of a set.
+    /// Set member.
     Member(&'a [u8]),
-    /// A value with a time of its own, in nanoseconds since the Unix epoch.
+    /// Value with its own timestamp, in nanoseconds since the Unix epoch.
     Point {
-        /// The time.
+        /// Timestamp.
         time: i64,
-        /// The value.
         value: f64,
     },
 }
 
-/// The sink of a packet of lines.
+/// Sink of one packet of lines.
 pub struct LineSink<'a> {
     aggregator: &'a mut MetricAggregator,
-    /// Who sent it.
+    /// Sender.
     from: &'a dyn Display,
     place: SeriesPlace,
 }
@@ -37,14 +36,14 @@ impl<'a> LineSink<'a> {
         LineSink { aggregator, from, place }
     }
 
-    /// The time, in nanoseconds since the Unix epoch.
+    /// Current time, in nanoseconds since the Unix epoch.
     pub fn now(&self) -> i64 {
         self.aggregator.now()
     }
 
-    /// The values that follow are of this series. `kind` and `name` are the key by which
-    /// `LineFormat::series` makes it; parts of the name are put together. A key has one
-    /// aggregation. `time` says which interval the values belong to: now, if it is not given.
+    /// Selects the series of the following values. `kind` and the joined parts of `name` are the
+    /// key from which `LineFormat::series` builds the series. A key has one aggregation. `time`
+    /// selects the interval; the default is now.
     pub fn series(
         &mut self,
         kind: u8,
@@ -56,17 +55,17 @@ impl<'a> LineSink<'a> {
         self.aggregator.set_key(kind, name);
     }
 
-    /// A value of the series. `rate` is the share of values that are sent: above 0, up to 1.
+    /// Adds a value to the series. `rate` is the sample rate: above 0, at most 1.
     pub fn value(&mut self, value: LineValue<'_>, rate: f64) {
         self.aggregator.add(&mut self.place, value, rate);
     }
 
-    /// A line that was understood and holds no metric.
+    /// Counts a valid line without a metric.
     pub fn skip(&mut self) {
         self.aggregator.skip_line();
     }
 
-    /// A line, or a value of one, that cannot be read.
+    /// Reports a line or value that cannot be parsed.
     pub fn reject(&mut self, why: &dyn Display) {
         self.aggregator.reject(why, self.from);
     }

@@ -4,14 +4,14 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-/// Where it is listened; of port 0, the port that the system chose.
+/// Listen address; port 0 is replaced by the port that the system assigned.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ListenAddress {
-    /// Datagrams.
+    /// UDP.
     Udp(SocketAddr),
-    /// Connections.
+    /// TCP.
     Tcp(SocketAddr),
-    /// Datagrams, on this host.
+    /// Unix datagram socket.
     Unix(PathBuf),
 }
 

@@ -24,7 +24,7 @@ use crate::socket_drops::SocketDrops;
 use crate::socket_file;
 use crate::stream_reader::StreamReader;
 
-/// Connections that the kernel keeps until they are taken.
+/// TCP accept backlog.
 const BACKLOG: i32 = 1024;
 
 /// Context of a socket reader thread.
@@ -34,7 +34,7 @@ pub(crate) struct SocketReaderContext {
     pub(crate) intake: Arc<Intake>,
     pub(crate) aggregator: Arc<Mutex<MetricAggregator>>,
     pub(crate) flush_signal: Arc<FlushSignal>,
-    /// Can be read when it is to stop.
+    /// Becomes readable on stop.
     pub(crate) stop: Arc<OwnedFd>,
     pub(crate) is_stopping: Arc<AtomicBool>,
 }
@@ -52,7 +52,7 @@ pub struct Listener {
     socket_files: Vec<socket_file::SocketFile>,
 }
 
-/// Sockets that are open, before there are threads.
+/// Open sockets before the threads start.
 #[derive(Default)]
 struct Sockets {
     datagrams: Vec<(DatagramSocket, ListenAddress)>,
@@ -62,7 +62,7 @@ struct Sockets {
 }
 
 impl Listener {
-    /// Opens all sockets, or none, and begins to take what comes.
+    /// Opens all sockets or none, and starts the threads.
     pub fn start(settings: Settings, intake: Arc<Intake>) -> Result<Listener> {
         let limits = settings.limits;
         let sockets = Sockets::open(&settings.sockets)?;
@@ -92,7 +92,7 @@ impl Listener {
             flusher: None,
             socket_files: sockets.socket_files,
         };
-        // What fails from here on drops the listener, which stops what runs.
+        // On an error below, the listener is dropped, which stops the threads that run.
         let mut collectors = Vec::new();
         for (socket, address) in sockets.datagrams {
             let room = listener.reader_context(&intake, OverflowPolicy::Drop, &mut collectors);
@@ -114,7 +114,7 @@ impl Listener {
         Ok(listener)
     }
 
-    /// Starts a thread that is run again after a panic.
+    /// Starts a thread that is restarted after a panic.
     fn spawn(&self, name: &str, mut run: impl FnMut() + Send + 'static) -> Result<JoinHandle<()>> {
         let is_stopping = Arc::clone(&self.is_stopping);
         let supervised =
@@ -149,7 +149,8 @@ impl Listener {
         }
     }
 
-    /// Sizes a socket's buffer, and says how large it is. It is not needed to listen.
+    /// Sets a socket's receive buffer and exports its size. A failure is reported but does not stop
+    /// the listener.
     fn set_buffer_size(
         &self,
         socket: &DatagramSocket,
@@ -159,25 +160,25 @@ impl Listener {
     ) -> usize {
         let (wanted, troubles) = (limits.receive_buffer_bytes, &self.shared.recent_errors);
         let bytes = set_receive_buffer(socket.as_fd(), wanted).unwrap_or_else(|error| {
-            troubles.push(format!("{address}: the receive buffer cannot be set: {error}"));
+            troubles.push(format!("{address}: cannot set the receive buffer: {error}"));
             0
         });
         if (1..wanted).contains(&bytes) {
             troubles.push(format!(
-                "{address}: the receive buffer has {bytes} bytes, not {wanted}; raise \
+                "{address}: the receive buffer is {bytes} bytes, not {wanted}; raise \
                  net.core.rmem_max"
             ));
         }
         intake.meter().gauge(
             "topdeck_listen_receive_buffer_bytes",
-            "bytes of datagrams that the kernel keeps until they are read",
+            "size of the kernel's receive buffer for datagrams, in bytes",
             &[("source", self.shared.format.name()), ("address", &address.to_string())],
             move || bytes as f64,
         );
         bytes
     }
 
-    /// What counts the datagrams that the kernel drops, of UDP.
+    /// Kernel drop counter of a UDP socket.
     fn socket_drops(
         &self,
         socket: &DatagramSocket,
@@ -185,34 +186,34 @@ impl Listener {
     ) -> Option<SocketDrops> {
         let DatagramSocket::Udp(socket) = socket else { return None };
         let drops = SocketDrops::for_socket(socket).map_err(|error| {
-            let message = format!("{address}: what the kernel drops is not known: {error}");
+            let message = format!("{address}: cannot read the kernel's drop counter: {error}");
             self.shared.recent_errors.push(message);
         });
         drops.ok()
     }
 
-    /// Where it is listened, with the ports that the system chose.
+    /// Listen addresses, with ports assigned by the system.
     pub fn addresses(&self) -> &[ListenAddress] {
         &self.addresses
     }
 
-    /// The last messages, the oldest first: lines that could not be read, with their sender; series
-    /// that were refused; what the system did not give.
+    /// Recent messages, oldest first: unreadable lines with their sender, rejected series, system
+    /// errors.
     pub fn recent_errors(&self) -> Vec<String> {
         self.shared.recent_errors.list()
     }
 
-    /// Reads what has come, hands it on, and ends. Takes some seconds at the most.
+    /// Drains the sockets, flushes and stops. Takes at most some seconds.
     pub fn stop(mut self) {
         self.finish();
     }
 
     fn finish(&mut self) {
         self.is_stopping.store(true, Ordering::Release);
-        // A counter that is not read stays above zero: all who poll it see it.
+        // The eventfd is never read, so all threads that poll it see it.
         let _ = rustix::io::write(&self.stop, &1u64.to_ne_bytes());
         for thread in self.readers.drain(..) {
-            // A panic is told by the supervisor.
+            // The supervisor reports panics.
             let _ = thread.join();
         }
         self.socket_files.clear();
@@ -260,7 +261,7 @@ impl Sockets {
     }
 }
 
-/// An address of version 6 is of that alone, so that both versions can be listened on side by side.
+/// An IPv6 socket accepts IPv6 only, so that both versions can use one port.
 fn socket(address: SocketAddr, kind: Type, ip: Ip) -> std::io::Result<socket2::Socket> {
     let socket = socket2::Socket::new(Domain::for_address(address), kind, Some(ip))?;
     if address.is_ipv6() {
@@ -278,7 +279,7 @@ fn udp_socket(address: SocketAddr) -> std::io::Result<UdpSocket> {
 
 fn tcp_listener(address: SocketAddr) -> std::io::Result<TcpListener> {
     let socket = socket(address, Type::STREAM, Ip::TCP)?;
-    // Connections of before that are being closed do not keep the port.
+    // Connections in TIME_WAIT must not block the port.
     socket.set_reuse_address(true)?;
     socket.bind(&address.into())?;
     socket.listen(BACKLOG)?;

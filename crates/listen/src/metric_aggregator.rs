@@ -19,12 +19,12 @@ use crate::series_aggregate::{
 };
 use crate::settings::Limits;
 
-/// How far ahead a value's time may be, in nanoseconds: clocks differ, and a day is what wrong
-/// zones make of it.
+/// How far in the future a timestamp may be, in nanoseconds: clocks differ, and wrong time zones
+/// shift up to a day.
 const AHEAD_MAX: i64 = 86_400_000_000_000;
-/// Messages about lines that a thread writes in an interval; the others are only counted.
+/// Messages about lines per thread and interval; further errors are only counted.
 const MESSAGES_MAX: u64 = 8;
-/// Intervals that are over and wait for the flusher, before they are merged.
+/// Completed intervals that wait for the flusher, before they are merged.
 const FINISHED_MAX: usize = 8;
 
 /// State shared by the threads of a listener.
@@ -32,17 +32,17 @@ const FINISHED_MAX: usize = 8;
 pub(crate) struct ListenerShared {
     pub(crate) format: AnyLineFormat,
     pub(crate) limits: Limits,
-    /// Nanoseconds.
+    /// In nanoseconds.
     pub(crate) interval: i64,
     pub(crate) counters: ListenerCounters,
     pub(crate) recent_errors: RecentErrors,
     pub(crate) set_hasher: SetHasher,
-    /// What is kept for the intake has no room for more: nothing is taken from collectors.
+    /// The flusher's memory is full: it does not drain aggregators.
     pub(crate) is_blocked: AtomicBool,
     pub(crate) supervisor: Supervisor,
 }
 
-/// A series of a packet, and its place in the interval of a time, if it has one yet.
+/// Series of a packet, and its index in the interval of its time, if present.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SeriesPlace {
     aggregation: AggregateKind,
@@ -59,9 +59,10 @@ impl SeriesPlace {
 /// Policy when memory is full: drop (UDP) or backpressure (TCP).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum OverflowPolicy {
-    /// They are lost, and counted: nobody can ask the senders of datagrams to wait.
+    /// Values are dropped and counted: senders of datagrams cannot be slowed down.
     Drop,
-    /// They are taken: who reads looks first, so that it is one read more at the most.
+    /// Values are accepted: the reader checks the limit before each read, so at most one read
+    /// exceeds it.
     Backpressure,
 }
 
@@ -71,10 +72,10 @@ pub(crate) struct MetricAggregator {
     overflow_policy: OverflowPolicy,
     now_ns: i64,
     current: FlushInterval,
-    /// What has a time of its own that is not now.
+    /// Values with their own timestamps.
     future: BTreeMap<i64, FlushInterval>,
     finished: Vec<FlushInterval>,
-    /// Of all intervals but those that are done; about.
+    /// Approximate memory of all intervals that are not drained.
     bytes: usize,
     finished_bytes: usize,
     series: usize,
@@ -84,13 +85,13 @@ pub(crate) struct MetricAggregator {
     messages: u64,
 }
 
-/// Counted in a packet.
+/// Counts of the current packet.
 #[derive(Debug, Default)]
 struct PacketCounts {
     received: u64,
     rejected: u64,
     skipped: u64,
-    /// As how many values timings count.
+    /// Samples that the timings count for.
     weight: u64,
     drops: DropCounts,
 }
@@ -119,7 +120,7 @@ impl MetricAggregator {
         }
     }
 
-    /// It is now, in nanoseconds since the Unix epoch: what comes next came now.
+    /// Sets the current time, in nanoseconds since the Unix epoch, for the following values.
     pub(crate) fn set_now(&mut self, now: i64) {
         self.now_ns = now;
         if !self.current.contains(now) {
@@ -128,14 +129,14 @@ impl MetricAggregator {
         }
     }
 
-    /// Ends what is open.
+    /// Closes the current interval.
     fn finish_interval(&mut self, next: FlushInterval) {
         let current = std::mem::replace(&mut self.current, next);
         let ended = std::mem::take(&mut self.future).into_values().chain([current]);
         self.finished.extend(ended.filter(|interval| !interval.is_empty()));
         (self.bytes, self.series) = (0, 0);
         self.finished_bytes = self.finished.iter().map(FlushInterval::bytes).sum();
-        // Only where nobody takes them: while there is room the flusher comes each interval.
+        // Only while the flusher does not drain; otherwise it drains every interval.
         while self.finished.len() > FINISHED_MAX
             && self.finished_bytes > self.shared.limits.memory_bytes_max / 2
         {
@@ -146,8 +147,8 @@ impl MetricAggregator {
         }
     }
 
-    /// Intervals that are over, with what was lost in them, which is counted already. With `all`,
-    /// also what came of the one that is not, as if it ended now.
+    /// Removes the completed intervals with their drops, which are counted already. With `all`,
+    /// also the current interval, as if it ended now.
     pub(crate) fn drain_finished(&mut self, now: i64, all: bool) -> Vec<FlushInterval> {
         self.set_now(now);
         if all {
@@ -161,17 +162,17 @@ impl MetricAggregator {
         std::mem::take(&mut self.finished)
     }
 
-    /// Half of what memory there may be is used: it is time to take what there is.
+    /// Half of the memory limit is used: the aggregator should be drained.
     pub(crate) fn is_near_limit(&self) -> bool {
         self.bytes + self.finished_bytes > self.shared.limits.memory_bytes_max / 2
     }
 
-    /// No more is to come.
+    /// The memory limit is reached.
     pub(crate) fn is_full(&self) -> bool {
         self.bytes + self.finished_bytes >= self.shared.limits.memory_bytes_max
     }
 
-    /// Lines, as they came from somewhere. If reading them panics, the rest of them is refused.
+    /// Reads lines of a sender. If the parser panics, the remaining lines are rejected.
     pub(crate) fn add_packet(&mut self, bytes: &[u8], from: &dyn Display) {
         let read = || {
             self.parse_packet(bytes, from);
@@ -192,24 +193,24 @@ impl MetricAggregator {
         shared.format.read(bytes, &mut LineSink::new(self, from));
     }
 
-    /// The time, in nanoseconds since the Unix epoch.
+    /// Current time, in nanoseconds since the Unix epoch.
     pub(crate) fn now(&self) -> i64 {
         self.now_ns
     }
 
-    /// The key of the series that values are added to.
+    /// Sets the key of the series for the following values.
     pub(crate) fn set_key(&mut self, kind: u8, name: &[&str]) {
         self.key.clear();
         self.key.push(kind);
         name.iter().for_each(|part| self.key.extend_from_slice(part.as_bytes()));
     }
 
-    /// A line that holds no metric.
+    /// Counts a line without a metric.
     pub(crate) fn skip_line(&mut self) {
         self.packet_counts.skipped += 1;
     }
 
-    /// A line that was not even looked at.
+    /// Counts a line that was not parsed.
     pub(crate) fn reject_line(&mut self, why: &dyn Display, from: &dyn Display) {
         self.reject(why, from);
         self.publish_counts();
@@ -234,7 +235,7 @@ impl MetricAggregator {
         }
     }
 
-    /// Datagrams that the kernel dropped in the interval.
+    /// Adds datagrams dropped by the kernel to the interval.
     pub(crate) fn record_kernel_drops(&mut self, n: u64) {
         let mut lost = DropCounts::default();
         lost.add(DropReason::SocketBuffer, n);
@@ -242,11 +243,11 @@ impl MetricAggregator {
         self.shared.counters.count_drops(&lost);
     }
 
-    /// A value of the series that [`Self::set_key`] named, in the interval of the place's time.
+    /// Adds a value to the series set by [`Self::set_key`], in the interval of its time.
     pub(crate) fn add(&mut self, place: &mut SeriesPlace, value: LineValue<'_>, rate: f64) {
         self.packet_counts.received += 1;
         let ahead_max = self.now_ns.saturating_add(AHEAD_MAX);
-        // Points have times of their own, and go with what comes now.
+        // Points have their own timestamps and belong to the current interval.
         if matches!(value, LineValue::Point { time, .. } if time > ahead_max) {
             return self.record_drop(DropReason::TimestampInFuture);
         }
@@ -261,19 +262,19 @@ impl MetricAggregator {
         }
     }
 
-    /// Counted at once, and in the interval for its gap.
+    /// Counted immediately, and kept in the interval for its gap.
     fn record_drop(&mut self, reason: DropReason) {
         self.current.drops.add(reason, 1);
         self.packet_counts.drops.add(reason, 1);
     }
 
-    /// The series of the key in the interval of a time, where there is room for one more value.
+    /// Series of the key in the interval of a time, if there is memory for another value.
     fn find_or_insert(&mut self, at: i64, aggregation: AggregateKind) -> Result<usize, DropReason> {
         if at > self.now_ns.saturating_add(AHEAD_MAX) {
             return Err(DropReason::TimestampInFuture);
         }
         if self.overflow_policy == OverflowPolicy::Drop && self.is_full() {
-            // Relaxed: nothing else is read by it.
+            // Relaxed: the flag orders no other memory.
             let is_stuck = self.shared.is_blocked.load(Ordering::Relaxed);
             return Err(if is_stuck { DropReason::JournalFull } else { DropReason::MemoryLimit });
         }
@@ -285,14 +286,14 @@ impl MetricAggregator {
         if let Some(found) = known.and_then(|known| known.find(&self.key)) {
             return Ok(found);
         }
-        // Before an interval is made for it: one without series would cost nothing, and there could
-        // be any number.
+        // Checked before an interval is created: an empty interval counts no memory, so their
+        // number would be unlimited.
         if self.series >= self.shared.limits.series_max {
             return Err(DropReason::SeriesLimit);
         }
         let what = AggregateValue::new(aggregation, at);
         self.series += 1;
-        // Another interval's own cost is that of its first series.
+        // A new interval's overhead counts as that of its first series.
         self.bytes += SERIES_BYTES + self.key.len() + what.bytes();
         let interval = match self.current.contains(at) {
             true => &mut self.current,
@@ -313,7 +314,7 @@ impl MetricAggregator {
             true => &mut self.current,
             false => {
                 let start = FlushInterval::containing(at, self.shared.interval).start;
-                self.future.get_mut(&start).expect("BUG: the series has a place")
+                self.future.get_mut(&start).expect("BUG: the series has an index")
             }
         };
         let held = interval.get_mut(place);

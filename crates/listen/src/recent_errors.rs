@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError};
 
-/// Messages that are kept.
+/// Number of messages retained.
 const MESSAGES_MAX: usize = 32;
 
 #[derive(Debug, Default)]

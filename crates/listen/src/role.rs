@@ -1,4 +1,4 @@
-//! The role `listen`: a table of the settings file for each format, a listener for each.
+//! Role `listen`: a settings table and a listener for each format.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::line_format::{AnyLineFormat, LineFormatRow};
 use crate::listener::Listener;
 use crate::settings::Settings;
 
-/// The tables of the settings file: that of each format, whether it is there or not.
+/// Settings tables of all formats, with defaults for missing ones.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ListenTables {
     formats: Vec<AnyLineFormat>,
@@ -24,7 +24,7 @@ impl Default for ListenTables {
 }
 
 impl ListenTables {
-    /// Reads the tables of these formats.
+    /// Reads the tables of the formats.
     pub fn read(formats: &[LineFormatRow], document: &Document<'_>) -> Result<Self, Problems> {
         let (mut read, mut problems) = (Vec::new(), Problems::default());
         for row in formats {
@@ -36,19 +36,19 @@ impl ListenTables {
         if problems.is_empty() { Ok(ListenTables { formats: read }) } else { Err(problems) }
     }
 
-    /// Reports what is wrong with their keys.
+    /// Checks the settings of all formats.
     pub fn check(&self, check: &mut SettingsCheck<'_>) {
         self.formats.iter().for_each(|format| format.check(check));
     }
 
-    /// Listeners that are asked for.
+    /// Settings of the enabled listeners.
     pub fn listeners(&self) -> Vec<Settings> {
         let all = self.formats.iter().map(|format| Settings::new(format.clone()));
         all.filter(Settings::is_wanted).collect()
     }
 }
 
-/// The listeners of the settings.
+/// Configured listeners.
 #[derive(Debug)]
 pub struct ListenRole {
     listeners: Vec<(Settings, Listener)>,
@@ -72,7 +72,7 @@ impl Role for ListenRole {
         settings.check(check);
     }
 
-    /// Intervals are put together in memory.
+    /// Aggregation of intervals needs memory.
     fn is_lossy(settings: &ListenTables) -> bool {
         !settings.listeners().is_empty()
     }
@@ -93,7 +93,8 @@ impl Role for ListenRole {
         context: &RoleContext,
     ) -> Result<Vec<String>, BoxError> {
         let (wanted, mut lines) = (settings.listeners(), Vec::new());
-        // All that end do so before others start, which may have their addresses.
+        // All removed listeners stop before new ones start, because a new one may use the same
+        // address.
         for (is, listener) in std::mem::take(&mut self.listeners) {
             match wanted.contains(&is) {
                 true => self.listeners.push((is, listener)),
@@ -107,7 +108,7 @@ impl Role for ListenRole {
             match Listener::start(wanted.clone(), Arc::clone(&context.intake)) {
                 Ok(listener) => {
                     let title = wanted.format.title();
-                    lines.push(format!("{title} is listened to as the settings say"));
+                    lines.push(format!("{title} listener restarted with the new settings"));
                     self.listeners.push((wanted, listener));
                 }
                 Err(error) => lines.push(cannot_listen(&wanted, &error)),
@@ -132,5 +133,5 @@ impl Role for ListenRole {
 }
 
 fn cannot_listen(settings: &Settings, error: &crate::Error) -> String {
-    format!("{} cannot be listened to: {error}", settings.format.title())
+    format!("{} listener: {error}", settings.format.title())
 }

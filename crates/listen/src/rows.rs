@@ -8,10 +8,10 @@ use crate::flush_interval::FlushInterval;
 use crate::line_format::AnyLineFormat;
 use crate::series_aggregate::{AggregateValue, SeriesAggregate};
 
-/// Points that are written at once: some 200 KiB.
+/// Points per write: about 200 KiB.
 pub(crate) const POINTS_MAX: usize = 1 << 14;
 
-/// Writes a series' values of `[start, end)`.
+/// Writes the values of a series for `[start, end)`.
 pub(crate) fn write_row(
     format: &AnyLineFormat,
     (start, end): (i64, i64),
@@ -23,7 +23,7 @@ pub(crate) fn write_row(
     let number = |number: f64| SampleValue::Number(number);
     match &mut held.value {
         AggregateValue::Histogram(histogram) => {
-            // Lent to the sample, and taken back: it may have to be written again.
+            // The value is moved into the sample and back, because the write may be retried.
             let value = SampleValue::Histogram(std::mem::take(histogram));
             let sample = Sample { start, end, value };
             let written = rows.sample(&sample);
@@ -40,18 +40,18 @@ pub(crate) fn write_row(
             .iter()
             .try_for_each(|&(at, x)| rows.sample(&Sample { start: at, end: at, value: number(x) })),
         AggregateValue::Gauge { .. } => {
-            unreachable!("BUG: a gauge is settled before it is written")
+            unreachable!("BUG: a gauge is resolved before it is written")
         }
     }
 }
 
-/// The series that a key stands for: a byte for its kind, then its name, see `LineFormat`.
+/// Series of a key: kind byte, then name; see `LineFormat`.
 fn parse_series(format: &AnyLineFormat, key: &[u8]) -> model::Result<Series> {
     let (kind, name) = key.split_first().expect("BUG: a key has a kind");
     format.series(*kind, std::str::from_utf8(name).expect("BUG: names are UTF-8"))
 }
 
-/// Gaps for what was lost in an interval.
+/// Gaps for the values lost in an interval.
 pub(crate) fn write_gaps(
     interval: &FlushInterval,
     lost: &DropCounts,

@@ -7,17 +7,17 @@ use std::hash::{BuildHasher, RandomState};
 pub(crate) struct SamplingRng(u64);
 
 impl SamplingRng {
-    /// From whatever the process got at its start.
+    /// Seeds from the process's random hash keys.
     pub(crate) fn new() -> SamplingRng {
         SamplingRng::from_seed(RandomState::new().hash_one(0))
     }
 
     pub(crate) fn from_seed(seed: u64) -> SamplingRng {
-        // Of zero nothing but zeros come.
+        // The state must not be zero.
         SamplingRng(seed.max(1))
     }
 
-    /// From 0 up to, and not including, 1.
+    /// Uniform in [0, 1).
     fn unit_interval(&mut self) -> f64 {
         self.0 ^= self.0 >> 12;
         self.0 ^= self.0 << 25;
@@ -26,8 +26,8 @@ impl SamplingRng {
         bits as f64 / (1u64 << 53) as f64
     }
 
-    /// How many values one stands for that was sent at this rate: 1 / `rate` on the average, and a
-    /// whole number.
+    /// Number of values that one value sent at this rate counts for: an integer with mean 1 /
+    /// `rate`.
     pub(crate) fn sample_weight(&mut self, rate: f64) -> u64 {
         if rate == 1.0 {
             return 1;
@@ -48,7 +48,7 @@ mod tests {
         let count = 1_000_000u64;
         let weights: Vec<u64> = (0..count).map(|_| random.sample_weight(rate)).collect();
         assert!(weights.iter().all(|weight| among.contains(weight)));
-        // Six standard deviations of a coin thrown a million times are 3,000 at the most.
+        // Six standard deviations of a million coin tosses are 3,000.
         let sum: u64 = weights.iter().sum();
         assert!((sum as f64 - count as f64 / rate).abs() <= 3000.0, "{rate}: {sum}");
     }

@@ -5,43 +5,45 @@ use std::hash::{BuildHasher, RandomState};
 
 use hist::Histogram;
 
-/// Members of a set that are told apart in an interval; beyond, new ones are lost and counted.
+/// Limit of distinct set members per interval. Further members are dropped and counted.
 pub(crate) const SET_MEMBERS_MAX: usize = 1 << 16;
 
-/// What the values of a series in an interval are added up to.
+/// Aggregation of a series' values in an interval.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AggregateKind {
-    /// Their distribution.
+    /// Histogram.
     Histogram,
-    /// Their sum, each divided by its rate.
+    /// Sum; each value is divided by its sample rate.
     Sum,
-    /// The last of them.
+    /// Last value.
     Last,
-    /// The number of different members.
+    /// Number of distinct members.
     Set,
-    /// All of them, with times of their own.
+    /// All values, with their own timestamps.
     Points,
 }
 
 /// Aggregated values of one series in an interval.
 #[derive(Clone, Debug)]
 pub(crate) struct SeriesAggregate {
-    /// Values as they came.
+    /// Values as sent.
     pub(crate) received: u64,
     pub(crate) value: AggregateValue,
 }
 
 #[derive(Clone, Debug)]
 pub(crate) enum AggregateValue {
-    /// A distribution.
     Histogram(Box<Histogram>),
-    /// A sum.
     Count(f64),
-    /// What a gauge was set to last, or by how much it changed since it was known, and when.
-    Gauge { set: Option<f64>, change: f64, time: i64 },
-    /// Members of a set, as they are told apart.
+    /// Last value of a gauge, or its change since the last known value, with the time.
+    Gauge {
+        set: Option<f64>,
+        change: f64,
+        time: i64,
+    },
+    /// Hashes of the distinct members.
     Set(HashSet<u128>),
-    /// Values that have times of their own.
+    /// Values with their own timestamps.
     Points(Vec<(i64, f64)>),
 }
 
@@ -57,7 +59,7 @@ impl SetHasher {
 }
 
 impl AggregateValue {
-    /// Of no value yet; `time` is that of the first one.
+    /// Creates an empty aggregate; `time` is the time of the first value.
     pub(crate) fn new(aggregation: AggregateKind, time: i64) -> AggregateValue {
         match aggregation {
             AggregateKind::Histogram => AggregateValue::Histogram(Box::default()),
@@ -68,14 +70,14 @@ impl AggregateValue {
         }
     }
 
-    /// What the other has, which came in the same time or later; gauges are in the order of their
-    /// times. What does not fit any more is as many values as are returned.
+    /// Merges another aggregate of the same or a later time; gauges are in time order. Returns the
+    /// number of values that do not fit.
     pub(crate) fn merge(&mut self, other: AggregateValue, received: u64) -> u64 {
         match (self, other) {
             (AggregateValue::Histogram(ours), AggregateValue::Histogram(theirs)) => {
                 match ours.merge(&theirs) {
                     Ok(()) => 0,
-                    // The grid is the same: what is left is more than 2^64 values.
+                    // The bucket layouts are equal, so only a count above 2^64 fails.
                     Err(_) => received,
                 }
             }
@@ -128,7 +130,7 @@ impl AggregateValue {
         };
     }
 
-    /// Bytes it takes, about, beside those of the key.
+    /// Approximate memory in bytes, without the key.
     pub(crate) fn bytes(&self) -> usize {
         match self {
             AggregateValue::Histogram(histogram) => {

@@ -7,44 +7,44 @@ use crate::line_format::{AnyLineFormat, SocketAddresses};
 /// Format, addresses and limits of a listener.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
-    /// What the lines are.
+    /// Line format.
     pub format: AnyLineFormat,
-    /// Where it listens.
+    /// Listen addresses.
     pub sockets: SocketAddresses,
-    /// Of what comes.
+    /// Limits.
     pub limits: Limits,
 }
 
 impl Settings {
-    /// As the format's own settings say.
+    /// Converts a format's settings.
     pub fn new(format: AnyLineFormat) -> Settings {
         Settings { sockets: format.sockets(), limits: format.limits(), format }
     }
 
-    /// Whether there is an address to listen on.
+    /// Whether at least one address is configured.
     pub(crate) fn is_wanted(&self) -> bool {
         let SocketAddresses { udp, tcp, unix } = &self.sockets;
         !udp.is_empty() || !tcp.is_empty() || unix.is_some()
     }
 }
 
-/// Bounds of a listener. All its connections are one socket here.
+/// Limits of a listener. All its connections together count as one socket.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Limits {
-    /// Bytes that the kernel keeps for a socket of datagrams until they are read: 8 MiB by default.
+    /// Receive buffer of a datagram socket: 8 MiB by default.
     pub receive_buffer_bytes: usize,
-    /// Series of an interval that a socket may bring: 100,000 by default.
+    /// Series per interval and socket: 100,000 by default.
     pub series_max: usize,
-    /// Bytes that a socket's intervals may take in memory, about: 128 MiB by default.
+    /// Approximate memory of a socket's intervals: 128 MiB by default.
     pub memory_bytes_max: usize,
-    /// Connections at a time: 1,024 by default.
+    /// Concurrent connections: 1,024 by default.
     pub connections_max: usize,
-    /// Bytes of a line that comes over a connection: 8 KiB by default.
+    /// Line length on a connection: 8 KiB by default.
     pub line_bytes_max: usize,
-    /// After how long without a line a connection is closed: 10 min by default.
+    /// Idle time without a complete line until a connection is closed: 10 min by default.
     pub idle_timeout: Duration,
-    /// Longest sleep of the flusher: 1 s by default. After it, a clock step is noticed and a
-    /// refused write is retried.
+    /// Longest sleep of the flusher: 1 s by default. After the sleep, clock steps are noticed and
+    /// rejected writes are retried.
     pub pause_max: Duration,
     /// Longest wait of a stop for free space in the journal: 5 s by default.
     pub stop_timeout: Duration,

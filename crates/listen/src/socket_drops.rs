@@ -1,5 +1,5 @@
-//! Kernel drops of a UDP socket: last column of /proc/net/udp. Option SO_RXQ_OVFL says the same
-//! with each datagram; here it is asked once in an interval.
+//! Kernel drops of a UDP socket: last column of /proc/net/udp. Option SO_RXQ_OVFL reports the same
+//! number with each datagram; this module reads it once per interval.
 
 use std::fs;
 use std::io;
@@ -24,11 +24,14 @@ impl SocketDrops {
     fn read(&self) -> io::Result<u32> {
         let text = fs::read_to_string(self.table)?;
         parse_drops(&text, self.inode).ok_or_else(|| {
-            io::Error::new(io::ErrorKind::NotFound, format!("{} has no such socket", self.table))
+            io::Error::new(
+                io::ErrorKind::NotFound,
+                format!("{} does not list the socket", self.table),
+            )
         })
     }
 
-    /// Datagrams since it was asked last.
+    /// Datagrams dropped since the last call.
     pub(crate) fn take_new(&mut self) -> io::Result<u64> {
         let now = self.read()?;
         let more = now.wrapping_sub(self.last);

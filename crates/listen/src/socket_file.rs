@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use crate::error::{Error, Result};
 use crate::listen_address::ListenAddress;
 
-/// All of this host may send, as on the loopback address.
+/// All users of this host may send, as on the loopback address.
 const MODE: u32 = 0o666;
 
 /// Unix socket file, removed on drop unless replaced by another process.
@@ -23,8 +23,7 @@ pub(crate) struct SocketFile {
 impl Drop for SocketFile {
     fn drop(&mut self) {
         if file_id(&self.path).is_ok_and(|id| id == self.id) {
-            // It is as gone as can be: whoever starts next finds a file that nobody listens on, and
-            // replaces it.
+            // Errors are ignored: a leftover file without a listener is replaced at the next start.
             let _ = fs::remove_file(&self.path);
         }
     }
@@ -34,7 +33,7 @@ fn file_id(path: &Path) -> io::Result<(u64, u64)> {
     fs::symlink_metadata(path).map(|found| (found.dev(), found.ino()))
 }
 
-/// A socket for datagrams.
+/// Binds a datagram socket.
 pub(crate) fn bind_datagram(path: &Path) -> Result<(UnixDatagram, SocketFile)> {
     let wrong = |source| Error::Bind { address: ListenAddress::Unix(path.to_owned()), source };
     remove_stale_socket(path).map_err(|error| match error {
@@ -47,7 +46,7 @@ pub(crate) fn bind_datagram(path: &Path) -> Result<(UnixDatagram, SocketFile)> {
     Ok((socket, file))
 }
 
-/// Removes the socket of a process that is gone.
+/// Removes the socket file of a dead process.
 fn remove_stale_socket(path: &Path) -> Result<()> {
     match fs::symlink_metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
@@ -57,8 +56,8 @@ fn remove_stale_socket(path: &Path) -> Result<()> {
         }
         Ok(_) => {}
     }
-    // Of the two kinds of sockets one cannot be connected to as the other, which only a live one
-    // says.
+    // Connecting with the wrong socket type fails with a distinct error only if the socket is
+    // alive.
     let tried = UnixDatagram::unbound().and_then(|socket| socket.connect(path));
     let tried = tried.or_else(|_| UnixStream::connect(path).map(drop));
     match tried {

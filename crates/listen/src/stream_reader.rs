@@ -1,9 +1,9 @@
 //! Stream reader: one thread for all TCP connections.
 //!
-//! A connection that sends no whole line for [`crate::Limits::idle_max`] is closed, however many
-//! bytes it sends; of more connections than there may be the new ones are closed at once. While
-//! memory is full nothing is read, so that senders wait: what comes over a connection is not
-//! dropped for want of memory. That time is nobody's idleness.
+//! A connection that sends no complete line for [`crate::Limits::idle_max`] is closed, however many
+//! bytes it sends. Connections above the limit are closed at once. While memory is full, nothing is
+//! read, so that senders get backpressure: connection data is never dropped for lack of memory.
+//! This time does not count as idle.
 
 use std::fmt;
 use std::io::{self, Read};
@@ -18,16 +18,16 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use crate::listener::SocketReaderContext;
 use crate::metric_aggregator::MetricAggregator;
 
-/// Bytes that are read of a connection at a time.
+/// Bytes per read of a connection.
 const READ_BYTES: usize = 64 << 10;
-/// How often idle connections are looked for.
+/// Interval of the idle connection check.
 const IDLE_CHECK_INTERVAL: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
-/// How long to wait while there is no room, or no descriptor for a new connection.
+/// Delay while memory is full or no descriptor is free for a new connection.
 const PAUSE: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
-/// How long what has come is still read when it is to stop, should more and more come.
+/// Longest time that a stopping reader drains its connections.
 const STOP_MAX: Duration = Duration::from_secs(1);
 
-/// A connection's other end.
+/// Peer of a connection.
 struct StreamPeer(SocketAddr);
 
 impl fmt::Display for StreamPeer {
@@ -39,11 +39,11 @@ impl fmt::Display for StreamPeer {
 struct StreamConnection {
     stream: TcpStream,
     peer: StreamPeer,
-    /// The beginning of a line.
+    /// Incomplete line.
     line: Vec<u8>,
-    /// The line is too long already; the rest is passed over.
+    /// The line exceeded the limit; its rest is skipped.
     is_too_long: bool,
-    /// When a line ended last; later by the time in which nothing was read.
+    /// Time of the last complete line, shifted by the time without reads.
     last_line_at: Instant,
 }
 
@@ -66,7 +66,7 @@ impl StreamReader {
         StreamReader { listeners: doors, context: room, connections: Vec::new() }
     }
 
-    /// Until it is to stop.
+    /// Runs until stopped.
     pub(crate) fn run(&mut self) {
         let mut buffer = vec![0; READ_BYTES];
         let mut pause = false;
@@ -96,10 +96,10 @@ impl StreamReader {
         self.context.aggregator.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Which doors and which connections have something.
+    /// Polls the listening sockets and connections.
     fn wait(&self, is_full: bool, is_short: bool) -> Vec<bool> {
-        // What is not to be read is left out: of one that hung up it is said at once, whatever is
-        // asked.
+        // Connections that must not be read are not polled: poll reports a hang-up even without
+        // requested events.
         let doors = self.listeners.iter().filter(|_| !is_short).map(|door| door.as_fd());
         let streams = self.connections.iter().filter(|_| !is_full).map(|one| one.stream.as_fd());
         let mut fds = vec![PollFd::new(&*self.context.stop, PollFlags::IN)];
@@ -112,7 +112,7 @@ impl StreamReader {
         ready
     }
 
-    /// Takes new connections; `false` if the system has no room for them.
+    /// Accepts new connections; `false` if the system is out of descriptors or memory.
     fn accept(&mut self, ready: &[bool]) -> bool {
         let counters = &self.context.shared.counters;
         for (door, _) in self.listeners.iter().zip(ready).filter(|(_, ready)| **ready) {
@@ -140,7 +140,7 @@ impl StreamReader {
                     Err(error) => match error.kind() {
                         io::ErrorKind::Interrupted | io::ErrorKind::ConnectionAborted => {}
                         _ => {
-                            let message = format!("cannot take a connection: {error}");
+                            let message = format!("cannot accept a connection: {error}");
                             self.context.shared.recent_errors.push(message);
                             return false;
                         }
@@ -151,7 +151,7 @@ impl StreamReader {
         true
     }
 
-    /// Reads once of each that has something; whether any had.
+    /// Reads each ready connection once; returns whether any had data.
     fn read(&mut self, buffer: &mut [u8], ready: &[bool]) -> bool {
         let room = self.context.clone();
         let mut collector = room.aggregator.lock().unwrap_or_else(PoisonError::into_inner);
@@ -182,7 +182,7 @@ impl StreamReader {
         self.context.shared.counters.connections_idle_closed.add(closed as u64);
     }
 
-    /// Takes what has come already.
+    /// Drains the received data.
     fn finish(&mut self, buffer: &mut [u8]) {
         let until = Instant::now() + STOP_MAX;
         self.accept(&vec![true; self.listeners.len()]);
@@ -222,7 +222,7 @@ impl StreamConnection {
         }
     }
 
-    /// Bytes that came: lines that end in them are read, the beginning of one is kept.
+    /// Processes received bytes: complete lines are parsed, an incomplete one is buffered.
     fn add_bytes(&mut self, bytes: &[u8], bytes_max: usize, collector: &mut MetricAggregator) {
         let Some(first) = bytes.iter().position(|&byte| byte == b'\n') else {
             return self.append_partial_line(bytes, bytes_max);
@@ -248,7 +248,7 @@ impl StreamConnection {
         self.line.extend_from_slice(&bytes[..bytes.len().min(room)]);
     }
 
-    /// The line that was kept is whole.
+    /// The buffered line is complete.
     fn finish_line(&mut self, bytes_max: usize, collector: &mut MetricAggregator) {
         if std::mem::take(&mut self.is_too_long) {
             self.reject_long_line(bytes_max, collector);
@@ -264,7 +264,8 @@ impl StreamConnection {
     }
 }
 
-/// Whole lines, as few pieces as can be: a line that is too long is one by itself.
+/// Splits into complete lines, in as few pieces as possible; a line above the limit is a piece by
+/// itself.
 fn split_lines(lines: &[u8], bytes_max: usize) -> Vec<Result<&[u8], &[u8]>> {
     let (mut parts, mut start, mut at) = (Vec::new(), 0, 0);
     for line in lines.split_inclusive(|&byte| byte == b'\n') {

@@ -457,7 +457,7 @@ impl<'a> BatchReader<'a> {
     pub fn new(bytes: &'a [u8]) -> Result<BatchReader<'a>> {
         let mut reader = WireReader::new(bytes);
         for (offset, field, expected, text) in [
-            (0, "magic", MAGIC, "211 (0xd3), a batch"),
+            (0, "magic", MAGIC, "211 (0xd3), the magic of a batch"),
             (1, "version", VERSION, "1, the version this program reads"),
         ] {
             let found = reader.u8(field)?;

@@ -8,7 +8,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 #[non_exhaustive]
 pub enum Error {
     /// The input ends inside a field.
-    #[error("{field} at byte {offset} ends early")]
+    #[error("{field} at byte {offset} is truncated")]
     Truncated {
         /// Byte offset of the field.
         offset: usize,
@@ -28,7 +28,7 @@ pub enum Error {
         expected: &'static str,
     },
     /// A part of a series is empty or exceeds its limit.
-    #[error("{part} has {found} {unit}, allowed are {min} to {max}")]
+    #[error("invalid {part}: {found} {unit}, allowed {min} to {max}")]
     Size {
         /// Name of the part.
         part: &'static str,
@@ -42,13 +42,13 @@ pub enum Error {
         unit: &'static str,
     },
     /// A label name occurs twice.
-    #[error("label \"{name}\" is given twice")]
+    #[error("duplicate label \"{name}\"")]
     DuplicateLabel {
         /// The label name.
         name: String,
     },
     /// A sample that ends before its start.
-    #[error("a sample of {series} begins at {start} ns and ends at {end} ns, before it begins")]
+    #[error("invalid sample of {series}: start {start} ns is after end {end} ns")]
     NegativeInterval {
         /// Name of the series.
         series: String,
@@ -58,7 +58,7 @@ pub enum Error {
         end: i64,
     },
     /// A value of another kind than its series.
-    #[error("{series} holds {kind}, not {found}")]
+    #[error("cannot add {found} to {series}: its kind is {kind}")]
     Kind {
         /// Name of the series.
         series: String,
@@ -68,10 +68,7 @@ pub enum Error {
         found: &'static str,
     },
     /// A histogram whose count exceeds the limit.
-    #[error(
-        "a histogram of {series} counts {count} values, at most {max} are taken; the sender \
-         multiplies them"
-    )]
+    #[error("histogram of {series} has count {count}, limit {max}; the sender multiplies values")]
     HistogramTooLarge {
         /// Name of the series.
         series: String,
@@ -81,7 +78,7 @@ pub enum Error {
         max: u64,
     },
     /// A histogram that cannot be decoded.
-    #[error("histogram at byte {offset}: {source}")]
+    #[error("invalid histogram at byte {offset}: {source}")]
     Histogram {
         /// Byte offset of the histogram.
         offset: usize,
@@ -89,7 +86,7 @@ pub enum Error {
         source: hist::DecodeError,
     },
     /// A series ID without a known canonical key.
-    #[error("series {id} is named by its number only, and its form is not known here")]
+    #[error("unknown series {id}: its canonical key was not sent")]
     UnknownSeries {
         /// The ID.
         id: crate::SeriesId,

@@ -131,7 +131,7 @@ impl<'a> ForwardRequest<'a> {
                 0,
                 "magic",
                 format!("{magic:02x?}"),
-                "\"tdparcel\", a parcel of batches",
+                "\"tdparcel\", the magic of a forward request",
             );
         }
         let version = reader.u32("version")?;

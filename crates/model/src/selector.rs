@@ -178,7 +178,8 @@ fn tag_value<'a>(series: &'a Series, name: &str) -> &'a str {
 
 /// Name of a kind in selectors.
 pub fn kind_name(kind: SeriesKind) -> &'static str {
-    let (_, word) = KINDS.iter().find(|(known, _)| *known == kind).expect("BUG: a kind has a word");
+    let (_, word) =
+        KINDS.iter().find(|(known, _)| *known == kind).expect("BUG: every kind has a keyword");
     word
 }
 

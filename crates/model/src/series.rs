@@ -161,16 +161,16 @@ impl Series {
     /// Sorts the labels, and rejects sizes above the limits and duplicate labels.
     pub fn validate(mut self) -> Result<Series> {
         self.labels.sort();
-        check_size("a metric's name", self.name.len(), 1, NAME_BYTES_MAX, "bytes")?;
-        check_size("a unit", self.unit.len(), 0, UNIT_BYTES_MAX, "bytes")?;
-        check_size("a series", self.labels.len(), 0, LABELS_MAX, "labels")?;
+        check_size("metric name", self.name.len(), 1, NAME_BYTES_MAX, "bytes")?;
+        check_size("unit", self.unit.len(), 0, UNIT_BYTES_MAX, "bytes")?;
+        check_size("series", self.labels.len(), 0, LABELS_MAX, "labels")?;
         for (name, _) in &self.labels {
-            check_size("a label's name", name.len(), 1, NAME_BYTES_MAX, "bytes")?;
+            check_size("label name", name.len(), 1, NAME_BYTES_MAX, "bytes")?;
         }
         if let Some(pair) = self.labels.windows(2).find(|pair| pair[0].0 == pair[1].0) {
             return Err(Error::DuplicateLabel { name: pair[0].0.clone() });
         }
-        check_size("a series", self.canonical_key().len(), 1, CANONICAL_KEY_BYTES_MAX, "bytes")?;
+        check_size("series", self.canonical_key().len(), 1, CANONICAL_KEY_BYTES_MAX, "bytes")?;
         Ok(self)
     }
 
@@ -235,7 +235,7 @@ impl Series {
 
     /// Validates a canonical key without allocating, and returns the kind of its series.
     pub fn check_canonical_key(form: &[u8]) -> Result<SeriesKind> {
-        check_size("a series", form.len(), 1, CANONICAL_KEY_BYTES_MAX, "bytes")?;
+        check_size("series", form.len(), 1, CANONICAL_KEY_BYTES_MAX, "bytes")?;
         let mut reader = WireReader::new(form);
         let byte = reader.u8("kind")?;
         let kind = SeriesKind::from_byte(byte).ok_or_else(|| Error::Invalid {
@@ -245,18 +245,18 @@ impl Series {
             expected: "0 to 3, or 16 or 17",
         })?;
         let name = reader.text("name")?;
-        check_size("a metric's name", name.len(), 1, NAME_BYTES_MAX, "bytes")?;
+        check_size("metric name", name.len(), 1, NAME_BYTES_MAX, "bytes")?;
         let unit = reader.text("unit")?;
-        check_size("a unit", unit.len(), 0, UNIT_BYTES_MAX, "bytes")?;
+        check_size("unit", unit.len(), 0, UNIT_BYTES_MAX, "bytes")?;
         let count = reader.count(2, "label count")?;
-        check_size("a series", count, 0, LABELS_MAX, "labels")?;
+        check_size("series", count, 0, LABELS_MAX, "labels")?;
         // Length of the key with minimal varints.
         let mut shortest = 1 + text_bytes(name) + text_bytes(unit) + varint_bytes(count);
         let mut before = "";
         for _ in 0..count {
             let offset = reader.offset();
             let name = reader.text("label name")?;
-            check_size("a label's name", name.len(), 1, NAME_BYTES_MAX, "bytes")?;
+            check_size("label name", name.len(), 1, NAME_BYTES_MAX, "bytes")?;
             if name == before {
                 return Err(Error::DuplicateLabel { name: name.to_owned() });
             }
@@ -290,8 +290,8 @@ fn not_canonical(offset: usize) -> Error {
     Error::Invalid {
         offset,
         field: "form",
-        found: "the form of a series, written in another way".to_owned(),
-        expected: "the canonical form",
+        found: "another encoding of the key".to_owned(),
+        expected: "the canonical key",
     }
 }
 

@@ -154,7 +154,7 @@ impl Dialer {
         let found = with_timeout(self.limits.resolve, found, &fail).await?;
         let addresses = found.map_err(|error| fail(error.to_string(), false))?;
         match addresses.is_empty() {
-            true => Err(fail("the name has none".to_owned(), false)),
+            true => Err(fail("the name has no address".to_owned(), false)),
             false => Ok(addresses),
         }
     }
@@ -162,7 +162,7 @@ impl Dialer {
     async fn connect(&self, target: &Endpoint, addresses: &[SocketAddr]) -> Result<TcpStream> {
         let fail = error_in_phase(target, RequestPhase::Connect);
         let end = Instant::now() + self.limits.connect;
-        let mut last = fail("there was no time for it".to_owned(), true);
+        let mut last = fail("timed out before connecting".to_owned(), true);
         for (at, address) in addresses.iter().enumerate() {
             // The remaining addresses share the remaining time.
             let left = end.saturating_duration_since(Instant::now());
@@ -186,7 +186,7 @@ impl Dialer {
     ) -> Result<TlsStream<TcpStream>> {
         let fail = error_in_phase(target, RequestPhase::Tls);
         let Some(tls) = &self.tls else {
-            return Err(fail("there are no settings for it".to_owned(), false));
+            return Err(fail("TLS is not configured".to_owned(), false));
         };
         let name = ServerName::try_from(target.host.clone())
             .map_err(|error| fail(error.to_string(), false))?;
@@ -222,7 +222,7 @@ async fn with_timeout<T>(
     future: impl Future<Output = T>,
     fail: &impl Fn(String, bool) -> Error,
 ) -> Result<T> {
-    let late = |_| fail(format!("not within {} ms", limit.as_millis()), true);
+    let late = |_| fail(format!("timed out after {} ms", limit.as_millis()), true);
     timeout(limit, future).await.map_err(late)
 }
 
@@ -427,7 +427,7 @@ async fn read_body(
 ) -> Result<Bytes> {
     let collected = Limited::new(body, bytes_max).collect().await;
     let body = collected.map_err(|error| match error.downcast_ref::<LengthLimitError>() {
-        Some(_) => fail(format!("it has more than {bytes_max} bytes"), false),
+        Some(_) => fail(format!("response body exceeds {bytes_max} bytes"), false),
         None => fail(error.to_string(), false),
     })?;
     Ok(body.to_bytes())

@@ -19,7 +19,7 @@ pub struct Endpoint {
 
 /// Invalid endpoint URL.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{url:?} cannot be dialled: {reason}; it has to look like https://host:port/path")]
+#[error("invalid URL {url:?}: {reason}; expected https://host:port/path")]
 pub struct EndpointError {
     /// The URL.
     pub url: String,
@@ -34,7 +34,7 @@ impl Endpoint {
         let (secure, usual) = match url.split_once("://").map(|(scheme, _)| scheme) {
             Some(scheme) if scheme.eq_ignore_ascii_case("http") => (false, 80),
             Some(scheme) if scheme.eq_ignore_ascii_case("https") => (true, 443),
-            _ => return Err(wrong("it begins with neither http:// nor https://")),
+            _ => return Err(wrong("scheme is neither http nor https")),
         };
         Endpoint::parse_as(url, secure, Some(usual))
     }
@@ -48,26 +48,26 @@ impl Endpoint {
     ) -> Result<Endpoint, EndpointError> {
         let wrong = |why: &str| EndpointError { url: url.to_owned(), reason: why.to_owned() };
         if url.split_once("://").is_some_and(|(_, rest)| rest.is_empty() || rest.starts_with('/')) {
-            return Err(wrong("it names no host"));
+            return Err(wrong("host is missing"));
         }
         let uri: Uri =
             url.parse().map_err(|error: http::uri::InvalidUri| wrong(&error.to_string()))?;
-        let authority = uri.authority().ok_or_else(|| wrong("it names no host"))?;
+        let authority = uri.authority().ok_or_else(|| wrong("host is missing"))?;
         if authority.as_str().contains('@') {
-            return Err(wrong("it has a user in it, and those are not sent"));
+            return Err(wrong("user name in the URL is not supported"));
         }
         let host = authority.host().trim_start_matches('[').trim_end_matches(']');
         if host.is_empty() {
-            return Err(wrong("it names no host"));
+            return Err(wrong("host is missing"));
         }
         let port = match (authority.port_u16(), usual) {
             (Some(port), _) => port,
             // "host:", or a port above 65535.
             (None, _) if authority.as_str().len() > authority.host().len() => {
-                return Err(wrong("its port is no number from 0 to 65535"));
+                return Err(wrong("port is not a number from 0 to 65535"));
             }
             (None, Some(usual)) => usual,
-            (None, None) => return Err(wrong("it names no port")),
+            (None, None) => return Err(wrong("port is missing")),
         };
         let path = uri.path_and_query().map_or("/", |path| path.as_str());
         let path = if path.starts_with('/') { path.to_owned() } else { format!("/{path}") };
@@ -124,12 +124,12 @@ mod tests {
 
     #[test]
     fn invalid_urls_are_rejected() {
-        check("site:80", "it begins with neither http:// nor https://");
-        check("ftp://site", "it begins with neither http:// nor https://");
-        check("http://me:secret@site/", "it has a user in it, and those are not sent");
-        check("http://site:99999/", "its port is no number from 0 to 65535");
-        check("http://", "it names no host");
-        check("http:///metrics", "it names no host");
+        check("site:80", "scheme is neither http nor https");
+        check("ftp://site", "scheme is neither http nor https");
+        check("http://me:secret@site/", "user name in the URL is not supported");
+        check("http://site:99999/", "port is not a number from 0 to 65535");
+        check("http://", "host is missing");
+        check("http:///metrics", "host is missing");
     }
 
     #[test]
@@ -141,7 +141,7 @@ mod tests {
         assert_eq!(read("redis://site", Some(6379)), "6379");
         assert_eq!(read("redis://site:1", Some(6379)), "1");
         assert_eq!(read("tcp://site:1", None), "1");
-        assert_eq!(read("tcp://site", None), "it names no port");
+        assert_eq!(read("tcp://site", None), "port is missing");
     }
 
     #[test]

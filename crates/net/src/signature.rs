@@ -35,7 +35,7 @@ impl Signer {
     /// Derives the key pair of a seed, which must be random and secret.
     pub fn from_seed(seed: &[u8; KEY_BYTES]) -> Signer {
         let pair = Ed25519KeyPair::from_seed_unchecked(seed);
-        Signer(pair.expect("BUG: a seed has as many bytes as one has"))
+        Signer(pair.expect("BUG: a seed has 32 bytes"))
     }
 
     /// Public key that verifies its signatures.

@@ -119,11 +119,11 @@ impl ClientTls {
                 .with_client_auth_cert(read_certificates(certificate)?, read_key(key_path)?)
                 .map_err(|error| mismatch_error(certificate, key_path, &error)),
             (Some(path), None) => Err(TlsError::Settings(format!(
-                "the certificate {} needs its key: name the file",
+                "certificate {} has no key; set the key file",
                 path.display()
             ))),
             (None, Some(path)) => Err(TlsError::Settings(format!(
-                "the key {} needs its certificate: name the file",
+                "key {} has no certificate; set the certificate file",
                 path.display()
             ))),
         }
@@ -187,7 +187,7 @@ fn file_error(what: &'static str, path: &Path, why: &dyn std::fmt::Display) -> T
 
 fn mismatch_error(certificate: &Path, key: &Path, why: &rustls::Error) -> TlsError {
     TlsError::Settings(format!(
-        "the certificate {} and the key {} cannot be used together: {why}",
+        "certificate {} and key {} do not match: {why}",
         certificate.display(),
         key.display()
     ))
@@ -197,7 +197,7 @@ fn read_certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsErr
     let read = CertificateDer::pem_file_iter(path).and_then(Iterator::collect::<Result<Vec<_>, _>>);
     let found = read.map_err(|error| file_error("certificate", path, &error))?;
     if found.is_empty() {
-        return Err(file_error("certificate", path, &"no CERTIFICATE in PEM is in it"));
+        return Err(file_error("certificate", path, &"no PEM CERTIFICATE found"));
     }
     Ok(found)
 }
@@ -209,9 +209,7 @@ fn read_key(path: &Path) -> Result<PrivateKeyDer<'static>, TlsError> {
 fn read_roots(path: &Path) -> Result<RootCertStore, TlsError> {
     let mut roots = RootCertStore::empty();
     for certificate in read_certificates(path)? {
-        roots
-            .add(certificate)
-            .map_err(|error| file_error("certificate of an authority", path, &error))?;
+        roots.add(certificate).map_err(|error| file_error("CA certificate", path, &error))?;
     }
     Ok(roots)
 }
@@ -222,9 +220,10 @@ fn read_system_roots() -> Result<RootCertStore, TlsError> {
     // Some systems have invalid certificates in their store; one valid certificate is enough.
     let (added, _) = roots.add_parsable_certificates(found.certs);
     if added == 0 {
-        let why = found.errors.first().map_or("there are none".to_owned(), ToString::to_string);
+        let why =
+            found.errors.first().map_or("no certificates found".to_owned(), ToString::to_string);
         return Err(TlsError::Settings(format!(
-            "this system's certificates of authorities cannot be read: {why}; name a file with one"
+            "cannot read the system's CA certificates: {why}; set a CA file"
         )));
     }
     Ok(roots)
@@ -284,7 +283,7 @@ mod tests {
         check("good", "a.crt", "a.key", Some("b.crt"), "");
         check("other", "a.crt", "b.key", None, "cannot be used together");
         check("missing", "c.crt", "a.key", None, "c.crt: ");
-        check("swapped", "a.key", "a.key", None, "a.key: no CERTIFICATE in PEM is in it");
+        check("swapped", "a.key", "a.key", None, "a.key: no PEM CERTIFICATE found");
         check("no-key", "a.crt", "a.crt", None, "private key ");
         check("no-ca", "a.crt", "a.key", Some("x"), "x: ");
     }

@@ -23,8 +23,8 @@ pub struct Asset {
 const ASSETS: &[Asset] = include!(concat!(env!("OUT_DIR"), "/files.rs"));
 
 /// Response if there are no assets.
-pub const MISSING_TEXT: &str = "This topdeck was built without its page: `make` builds both (it \
-                                needs Node.js).\nThe same answers are at /v1/openapi.json.\n";
+pub const MISSING_TEXT: &str = "This build has no web UI. Run `make` (needs Node.js).\nThe API is \
+                                described at /v1/openapi.json.\n";
 
 /// All assets.
 pub fn assets() -> &'static [Asset] {

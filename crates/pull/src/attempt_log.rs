@@ -6,8 +6,8 @@ use collect::RowSink;
 use intake::{Counter, IngestWriter, Intake, Producer, SeriesKeyEncoding, Supervisor};
 use model::{Gap, Sample, Series};
 
-/// A batch that has so many bytes gets no more series: a page may be larger than what is taken at
-/// once.
+/// A batch that has reached this size gets no further series: a scrape may exceed the size limit of
+/// one write.
 const BATCH_BYTES: usize = 4 << 20;
 
 /// Outcome counters of a job and its pending gaps.
@@ -16,11 +16,11 @@ pub(crate) struct AttemptLog {
     intake: Arc<Intake>,
     producer: Producer,
     job: String,
-    /// Attempts that went well.
+    /// Successful attempts.
     pub(crate) success: Counter,
-    /// Attempts that failed, and are stored as that.
+    /// Failed attempts, stored as failed.
     pub(crate) failed: Counter,
-    /// Attempts that were made, and there was no room for what they found.
+    /// Completed attempts whose result could not be stored.
     pub(crate) not_stored: Counter,
     skipped: Counter,
     pending_gaps: Mutex<PendingGaps>,
@@ -38,8 +38,8 @@ impl AttemptLog {
         let counter = |outcome| {
             intake.meter().counter(
                 "topdeck_pull_attempts_total",
-                "scrapes and checks by outcome: skipped were not made, results of not_stored were \
-                 lost",
+                "scrapes and checks, by outcome: success, failed, skipped (not started), not_stored \
+                 (result lost)",
                 &[("kind", kind), ("job", name), ("outcome", outcome)],
             )
         };
@@ -73,8 +73,8 @@ impl AttemptLog {
         self.pending_gaps.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Hands over what an attempt at `at` has written. Nobody waits until it is durable: nobody was
-    /// told that it is. What is not taken will be a gap.
+    /// Appends the rows of an attempt at `at`, without waiting for durability, because no sender
+    /// waits for a response. A failed append becomes a gap.
     pub(crate) fn append(&self, batches: AttemptBatches<'_>, at: i64) -> intake::Result<()> {
         let mut writers = batches.full;
         writers.push(batches.current);
@@ -90,8 +90,8 @@ impl AttemptLog {
                 Err(error) => {
                     let left = &values[place..];
                     let lost = left.iter().map(|of| of.0).sum();
-                    self.producer.add_dropped(left.iter().map(|of| of.1).sum(), "not taken");
-                    let reason = format!("of {} something was not taken: {error}", self.job);
+                    self.producer.add_dropped(left.iter().map(|of| of.1).sum(), "not stored");
+                    let reason = format!("result of {} not stored: {error}", self.job);
                     self.merge_gap(&mut gaps.not_stored, (at, at.saturating_add(1)), lost, reason);
                     return Err(error);
                 }
@@ -100,14 +100,14 @@ impl AttemptLog {
         Ok(())
     }
 
-    /// Attempts that were to begin in a stretch of time and were not made, or were cut off.
+    /// Records attempts scheduled in an interval that were not started or were interrupted.
     pub(crate) fn record_skipped(&self, attempts: u64, stretch: (i64, i64), why: &str) {
         self.skipped.add(attempts);
-        let reason = format!("attempts of {} were not made or not ended: {why}", self.job);
+        let reason = format!("attempts of {} skipped or interrupted: {why}", self.job);
         self.merge_gap(&mut self.lock_gaps().skipped, stretch, attempts, reason);
     }
 
-    /// The gap and one more loss in one, with the later reason.
+    /// Merges one more loss into the gap, with the later reason.
     fn merge_gap(&self, gap: &mut Option<Gap>, stretch: (i64, i64), lost: u64, reason: String) {
         let (start, end) = stretch;
         let before = gap.take();
@@ -121,15 +121,14 @@ impl AttemptLog {
         });
     }
 
-    /// Tells what nothing more will be taken behind.
+    /// Writes the pending gaps when no batch follows.
     pub(crate) fn write_gaps(&self) {
         let is_empty = {
             let gaps = self.lock_gaps();
             gaps.skipped.is_none() && gaps.not_stored.is_none()
         };
         if !is_empty {
-            // Where the journal takes nothing now, the counters of this process are all that is
-            // left.
+            // If the journal is full now, only the counters of this process record the loss.
             let _ = self.append(self.batches(), self.now());
         }
     }

@@ -1,10 +1,10 @@
-//! Something that is tried, with the time of each phase; what is tried is its probe.
+//! Check job: probes a target on schedule and measures each phase.
 //!
-//! Each attempt is a value in distributions, `probe_duration` in nanoseconds with the label
-//! `phase`: `resolve`, `connect`, `tls`, `wait` (until the answer begins), `read`, and `total`,
-//! which counts from the intended beginning. A failed attempt counts in `total` with the time it
-//! took to fail, labelled `outcome="failed"`, as do the phases that it came through: slow failures
-//! are people who waited.
+//! Each attempt records a value per phase in the histogram `probe_duration`, in nanoseconds with
+//! the label `phase`: `resolve`, `connect`, `tls`, `wait` (until the response begins), `read`, and
+//! `total`, measured from the scheduled start. A failed attempt is recorded in `total` with the
+//! time until the failure, labelled `outcome="failed"`, as are its completed phases: users wait for
+//! slow failures too.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,10 +26,10 @@ use crate::schedule::measured_from;
 use crate::settings::{CheckJobSettings, JobCommon, resolve_target};
 use crate::staleness;
 
-/// Labels that a check has of itself.
+/// Labels that the check itself sets.
 const RESERVED_LABELS: [&str; 3] = ["check", "phase", "outcome"];
 
-/// A check that makes sense.
+/// Validated check settings.
 #[derive(Debug)]
 pub(crate) struct CheckConfig {
     check: CheckJobSettings,
@@ -47,7 +47,7 @@ impl CheckConfig {
             |what: String| Error::Setting { job: format!("check {:?}", check.name), message: what };
         if let Some((name, _)) = check.labels.iter().find(|of| RESERVED_LABELS.contains(&&*of.0)) {
             return Err(wrong(format!(
-                "it has the label {name:?} of itself; name yours otherwise"
+                "invalid label {name:?}: the check sets it; choose another name"
             )));
         }
         let url = check.target.url();
@@ -65,7 +65,7 @@ impl CheckConfig {
         let series = |name, kind| {
             check_series(check, name, kind, &[]).map_err(|error| wrong(error.to_string()))
         };
-        // The largest of them has to be possible, too.
+        // The largest possible series must be valid too.
         self::check_series(
             check,
             "probe_duration",
@@ -84,7 +84,7 @@ impl CheckConfig {
         })
     }
 
-    /// Tries; what was found until it is dropped is in `found`.
+    /// Runs the probe. `found` has the measurements so far if the future is dropped.
     async fn probe(&self, found: &mut ProbeReport) -> Result<(), String> {
         let (mut connection, phases) =
             self.dialer.dial(&self.target).await.map_err(|error| error.to_string())?;
@@ -99,7 +99,7 @@ impl CheckConfig {
     }
 }
 
-/// How long phases took.
+/// Series kind of phase durations.
 const DURATION_KIND: SeriesKind = SeriesKind::Histogram(Temporality::Delta);
 
 fn check_series(
@@ -119,7 +119,7 @@ fn check_series(
     labels.fold(series, |series, (name, value)| series.with_label(name, value)).validate()
 }
 
-/// One check.
+/// Check job of one target.
 #[derive(Debug)]
 pub(crate) struct CheckJob {
     plan: CheckConfig,
@@ -172,7 +172,7 @@ impl CheckJob {
         let end = self.attempts.now();
         let mut batches = self.attempts.batches();
         let written = self.write(found, took, end, &mut batches);
-        written.expect("BUG: a series of a check was looked at when it began");
+        written.expect("BUG: check series were validated at the start");
         match (self.attempts.append(batches, end), &found.failed) {
             (Ok(()), None) => self.attempts.success.add(1),
             (Ok(()), Some(_)) => self.attempts.failed.add(1),
@@ -207,7 +207,7 @@ impl PullJob for CheckJob {
                 Some(format!("{what} within {} ms", self.plan.check.timeout.as_millis()))
             }
         };
-        // The journal may be slow.
+        // The journal may block.
         run_blocking(move || self.store_result(&found, took)).await;
     }
 
@@ -219,9 +219,9 @@ impl PullJob for CheckJob {
                 [&self.plan.success_series, &self.plan.status_series, &self.plan.cert_expiry_ns]
             {
                 let ended = staleness::mark_series_stale(series.clone(), at, &mut batches);
-                ended.expect("BUG: a series of a check was looked at when it began");
+                ended.expect("BUG: check series were validated at the start");
             }
-            // What is not taken the ledger tells, if that can be.
+            // The attempt log reports results that cannot be stored, if possible.
             let _ = self.attempts.append(batches, at);
         }
         self.attempts.write_gaps();

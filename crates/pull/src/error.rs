@@ -1,34 +1,34 @@
 //! Settings errors of a job.
 
-/// The result of most operations.
+/// Result type of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// Settings error of a job.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// Where it should go cannot be dialled.
+    /// Invalid target URL.
     #[error("{job}: {source}")]
     Target {
-        /// The job.
+        /// Job name.
         job: String,
-        /// What is wrong.
+        /// Cause.
         source: net::EndpointError,
     },
-    /// Files of TLS, or settings of it, make no sense.
+    /// Invalid TLS files or settings.
     #[error("{job}: {source}")]
     Tls {
-        /// The job.
+        /// Job name.
         job: String,
-        /// What is wrong.
+        /// Cause.
         source: net::tls::TlsError,
     },
-    /// Something else about it.
+    /// Any other invalid setting.
     #[error("{job}: {message}")]
     Setting {
-        /// The job.
+        /// Job name.
         job: String,
-        /// What is wrong.
+        /// Cause.
         message: String,
     },
 }

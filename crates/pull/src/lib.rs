@@ -1,8 +1,8 @@
 //! Scrapes and checks on an open schedule.
 //!
-//! A job begins at its intended times, `offset + k × interval`, whether the one before has ended or
-//! not: what is slow is tried as often as what is quick, and its time counts from the intended
-//! beginning. Jobs are spread over their interval by their names.
+//! An attempt starts at each scheduled time, `offset + k × interval`, whether or not the previous
+//! one has ended: slow targets are probed as often as fast ones, and durations are measured from
+//! the scheduled start. The hash of a job's name spreads the jobs over their interval.
 #![forbid(unsafe_code)]
 
 mod attempt_log;

@@ -1,8 +1,8 @@
-//! Probes: what a check tries once it has a connection, one file for each kind.
+//! Probes: check kinds, one file each.
 //!
-//! A kind is a type with [`Probe`] and a row of [`PROBES`]. Its keys of `[[check]]` are its own;
-//! one of them has the address, and so names the kind. What all checks have in common (times,
-//! labels, connection, series, ledger) is in `check.rs`.
+//! A kind is a type with [`Probe`] and a row of [`PROBES`]. It has its own keys of `[[check]]`; one
+//! of them has the address and selects the kind. The shared parts of checks (times, labels,
+//! connection, series, attempt log) are in `check.rs`.
 
 mod http;
 mod tcp;
@@ -21,28 +21,28 @@ use serde::de::DeserializeOwned;
 pub use self::http::{HttpProbe, Statuses};
 pub use self::tcp::TcpProbe;
 
-/// All kinds.
+/// All check kinds.
 pub(crate) const PROBES: &[ProbeRow] = &[row::<HttpProbe>(), row::<TcpProbe>()];
 
-/// A kind of check. The fields of the type are its keys of `[[check]]`.
+/// Check kind. The fields of the type are its keys of `[[check]]`.
 pub trait Probe: DeserializeOwned + fmt::Debug + PartialEq + Send + Sync + 'static {
-    /// The key that has the address.
+    /// Key of the address.
     const KEY: &'static str;
-    /// All keys.
+    /// All keys of the kind.
     const KEYS: &'static [&'static str];
 
-    /// Reports what is wrong with its keys.
+    /// Checks the settings.
     fn check(&self, table: TableRef<'_>, check: &mut SettingsCheck<'_>);
 
-    /// Where a check connects: a URL, with `https` for TLS.
+    /// Target URL; `https` selects TLS.
     fn url(&self) -> String;
 
-    /// Tries, over a new connection; returns why it failed. It may be dropped at any time: what it
-    /// measured is in the attempt then.
+    /// Runs the probe over a new connection; returns the reason of a failure. The future may be
+    /// dropped at any time; `attempt` has the measurements so far.
     fn run(&self, attempt: &mut Attempt<'_>) -> impl Future<Output = Result<(), String>> + Send;
 }
 
-/// An attempt of a check, connected.
+/// Connected attempt of a check.
 #[derive(Debug)]
 pub struct Attempt<'a> {
     pub(crate) connection: &'a mut HttpConnection,
@@ -51,7 +51,7 @@ pub struct Attempt<'a> {
     pub(crate) found: &'a mut ProbeReport,
 }
 
-/// What an attempt found.
+/// Measurements of an attempt.
 #[derive(Debug, Default)]
 pub(crate) struct ProbeReport {
     pub(crate) phases: Vec<(&'static str, Duration)>,
@@ -60,12 +60,12 @@ pub(crate) struct ProbeReport {
     pub(crate) failed: Option<String>,
 }
 
-/// A probe of any kind.
+/// A probe of any kind, type-erased.
 #[derive(Clone)]
 pub struct AnyProbe(Arc<dyn DynProbe>);
 
 impl AnyProbe {
-    /// A probe.
+    /// Wraps a probe.
     pub fn new(probe: impl Probe) -> AnyProbe {
         AnyProbe(Arc::new(probe))
     }
@@ -95,7 +95,7 @@ impl PartialEq for AnyProbe {
     }
 }
 
-/// [`Probe`] without its type.
+/// Object-safe form of [`Probe`].
 trait DynProbe: Any + fmt::Debug + Send + Sync {
     fn equals(&self, other: &(dyn DynProbe + 'static)) -> bool;
     fn check(&self, table: TableRef<'_>, check: &mut SettingsCheck<'_>);
@@ -127,11 +127,11 @@ impl<P: Probe> DynProbe for P {
     }
 }
 
-/// The row of a kind.
+/// Table row of a check kind.
 pub(crate) struct ProbeRow {
     pub(crate) key: &'static str,
     pub(crate) keys: &'static [&'static str],
-    /// Reads its keys of a table.
+    /// Reads the kind's keys from a table.
     pub(crate) read: fn(&Document<'_>, TableRef<'_>) -> Result<AnyProbe, Problems>,
 }
 

@@ -15,18 +15,18 @@ use crate::schedule::PullSchedule;
 use crate::scrape::{self, ScrapeJob};
 use crate::settings::{CheckJobSettings, ScrapeJobSettings, Settings};
 
-/// Attempts of all jobs that are on their way at a time.
+/// Concurrent attempts of all jobs.
 const ATTEMPTS_MAX: usize = 1024;
-/// Attempts of a job beyond those that fit its timeout: what was found is being stored.
+/// Concurrent attempts of a job in addition to those within its timeout: their results are being
+/// stored.
 const ATTEMPTS_STORING: u128 = 2;
-/// How long is waited at a stop until what was found is stored, after attempts were waited for.
+/// Longest wait for storing results at a stop, after the attempts have ended.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Why an attempt is missed that a defect kept from being made, or whose outcome a defect took
-/// along.
-const PANICKED: &str = "work on it panicked";
+/// Skip reason of an attempt that panicked or whose result was lost in a panic.
+const PANICKED: &str = "the attempt panicked";
 
-/// Jobs that run.
+/// Running jobs.
 #[derive(Debug)]
 pub struct Pull {
     intake: Arc<Intake>,
@@ -35,7 +35,7 @@ pub struct Pull {
     stop_timeout: Duration,
 }
 
-/// One of them.
+/// A running job.
 #[derive(Debug)]
 struct RunningJob {
     config: JobConfig,
@@ -50,7 +50,7 @@ enum JobConfig {
 }
 
 impl JobConfig {
-    /// Whether files may say something else now.
+    /// Whether the job has settings in files, which may have changed.
     fn reads_files(&self) -> bool {
         let (JobConfig::Scrape(ScrapeJobSettings { tls, .. })
         | JobConfig::Check(CheckJobSettings { tls, .. })) = self;
@@ -61,25 +61,26 @@ impl JobConfig {
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum JobState {
     Running,
-    /// The process stops; the job goes on after a restart.
+    /// The process stops; the job continues after a restart.
     Stopping,
-    /// There is no such job any more.
+    /// The job was removed.
     Removed,
 }
 
 /// A job on the schedule.
 pub(crate) trait PullJob: Send + Sync + 'static {
     fn name(&self) -> &str;
-    /// From one intended beginning to the next, and how long an attempt may take.
+    /// Interval between scheduled starts, and timeout of an attempt.
     fn interval_and_timeout(&self) -> (Duration, Duration);
     fn attempts(&self) -> &AttemptLog;
-    /// One attempt; `intended` is when it should have begun.
+    /// Runs one attempt scheduled at `intended`.
     fn attempt(self: Arc<Self>, intended: Instant) -> impl Future<Output = ()> + Send;
-    /// Says what is still to be said; if the job is no more, that too. It may wait for the journal.
+    /// Writes pending gaps, and staleness markers if the job has been removed. May block on the
+    /// journal.
     fn close(&self, is_ended: bool);
 }
 
-/// A job that makes sense.
+/// Validated job.
 enum JobSpec {
     Scrape(scrape::ScrapeConfig),
     Check(check::CheckConfig),
@@ -96,14 +97,14 @@ fn job_specs(settings: &Settings) -> Result<Vec<(JobConfig, JobSpec)>> {
 }
 
 impl Settings {
-    /// Looks at all jobs, and at the files they name, and begins none.
+    /// Validates all jobs and the files they refer to, without starting any.
     pub fn check(&self) -> Result<()> {
         job_specs(self).map(drop)
     }
 }
 
 impl Pull {
-    /// Begins all jobs; inside a runtime of tokio.
+    /// Starts all jobs; must be called inside a tokio runtime.
     pub fn start(settings: &Settings, intake: &Arc<Intake>) -> Result<Pull> {
         let plans = job_specs(settings)?;
         let room = Arc::new(Semaphore::new(ATTEMPTS_MAX));
@@ -117,9 +118,9 @@ impl Pull {
         Ok(pull)
     }
 
-    /// Goes over to other jobs. Those that stay the same go on undisturbed; those that are no more,
-    /// or other ones, end, and so do their series. Jobs whose TLS is in files begin anew, with what
-    /// is in them now. Where one of the jobs makes no sense, all stays as it was.
+    /// Changes the set of jobs. Unchanged jobs continue without interruption; removed or changed
+    /// ones end, and so do their series. Jobs with TLS files restart with the current content of
+    /// the files. If any job is invalid, nothing changes.
     pub async fn reload(&mut self, settings: &Settings) -> Result<()> {
         let plans = job_specs(settings)?;
         let stays = |what: &JobConfig| {
@@ -168,8 +169,8 @@ impl Pull {
         self.jobs.push(RunningJob { config: what, state, task });
     }
 
-    /// Begins nothing more, waits a little for what is on its way, and says of the rest that it was
-    /// cut off.
+    /// Stops starting attempts, waits briefly for those in flight, and records the rest as
+    /// interrupted.
     pub async fn stop(mut self) {
         close_jobs(std::mem::take(&mut self.jobs), JobState::Stopping, self.stop_timeout).await;
     }
@@ -182,7 +183,7 @@ impl Drop for Pull {
 }
 
 async fn close_jobs(jobs: Vec<RunningJob>, state: JobState, stop_max: Duration) {
-    // A job that is over hears nothing, and need not.
+    // The job has ended and its receiver is dropped; the error is harmless.
     for job in &jobs {
         let _ = job.state.send(state);
     }
@@ -205,7 +206,7 @@ struct JobRunner<J> {
     schedule: PullSchedule,
     attempts: JoinSet<()>,
     attempts_max: u128,
-    /// The beginning that is being worked on.
+    /// Scheduled start that is being processed.
     current: Option<Instant>,
 }
 
@@ -236,7 +237,7 @@ impl<J: PullJob> JobRunner<J> {
         }
     }
 
-    /// One attempt begins, or is missed.
+    /// Starts an attempt, or skips it.
     fn attempt(&mut self, intended: Instant) {
         while self.attempts.try_join_next().is_some() {}
         let place = match (self.attempts.len() as u128) < self.attempts_max {
@@ -244,7 +245,12 @@ impl<J: PullJob> JobRunner<J> {
             false => None,
         };
         let Some(place) = place else {
-            return record_skipped(&*self.job, 1, intended, "too many others were on their way");
+            return record_skipped(
+                &*self.job,
+                1,
+                intended,
+                &format!("attempts limit ({ATTEMPTS_MAX}) reached"),
+            );
         };
         self.start_delay.record(intended.elapsed());
         let job = Arc::clone(&self.job);
@@ -271,12 +277,7 @@ impl<J: PullJob> Restartable for JobRunner<J> {
         loop {
             let (intended, missed) = self.schedule.next(Instant::now());
             if missed > 0 {
-                record_skipped(
-                    &*self.job,
-                    missed,
-                    intended - interval,
-                    "nothing of this process ran",
-                );
+                record_skipped(&*self.job, missed, intended - interval, "the process was stalled");
             }
             tokio::select! {
                 () = sleep_until(intended) => {}
@@ -292,7 +293,7 @@ impl<J: PullJob> Restartable for JobRunner<J> {
         if timeout(self.stop_timeout, all).await.is_err() {
             while self.attempts.try_join_next().is_some() {}
             let left = self.attempts.len() as u64;
-            record_skipped(&*self.job, left, Instant::now(), "topdeck or the job was stopped");
+            record_skipped(&*self.job, left, Instant::now(), "the process or the job was stopped");
             self.attempts.abort_all();
         }
         let is_ended = *self.state.borrow() == JobState::Removed;
@@ -301,14 +302,14 @@ impl<J: PullJob> Restartable for JobRunner<J> {
     }
 
     async fn wait_for_stop(&mut self) {
-        // An error is a stop without a word.
+        // A closed channel counts as a stop.
         let _ = self.state.wait_for(|state| *state != JobState::Running).await;
     }
 }
 
-/// Does something that takes a while where nobody waits for his turn.
+/// Runs blocking work on a thread where it delays no other task.
 pub(crate) async fn run_blocking(work: impl FnOnce() + Send + 'static) {
-    // It is not done where the runtime ends, and only there.
+    // The task fails only if the runtime shuts down.
     if let Err(error) = tokio::task::spawn_blocking(work).await
         && error.is_panic()
     {
@@ -316,7 +317,7 @@ pub(crate) async fn run_blocking(work: impl FnOnce() + Send + 'static) {
     }
 }
 
-/// `last` is when the last of them should have begun.
+/// `last` is the scheduled start of the last skipped attempt.
 fn record_skipped<J: PullJob>(job: &J, attempts: u64, last: Instant, why: &str) {
     if attempts == 0 {
         return;

@@ -1,4 +1,4 @@
-//! The role `pull`: `[[scrape]]` and `[[check]]` of the settings file.
+//! Role `pull`: `[[scrape]]` and `[[check]]` of the settings file.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use crate::probe::{AnyProbe, PROBES};
 use crate::pull::Pull;
 use crate::settings::{CheckJobSettings, ScrapeJobSettings, Settings};
 
-/// The keys of the settings file.
+/// Settings tables of the role.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PullTables {
     /// `[[scrape]]`.
@@ -23,11 +23,11 @@ pub struct PullTables {
     pub checks: Vec<CheckTable>,
 }
 
-/// `[[scrape]]`: a page of metrics, fetched again and again.
+/// `[[scrape]]`: a metrics endpoint, scraped periodically.
 #[derive(Clone, Debug, Deserialize, PartialEq)]
 #[serde(deny_unknown_fields)]
 pub struct ScrapeTable {
-    /// The label `job`.
+    /// Value of the label `job`.
     name: String,
     /// `http://` or `https://`.
     url: String,
@@ -37,25 +37,25 @@ pub struct ScrapeTable {
     timeout: Option<Length>,
     #[serde(default)]
     labels: BTreeMap<String, String>,
-    /// Whether labels of the page count more than `job`, `instance` and those here.
+    /// Whether scraped labels take precedence over `job`, `instance` and the labels here.
     #[serde(default)]
     honor_labels: bool,
-    /// Whether times on the page count.
+    /// Whether scraped timestamps are used.
     #[serde(default = "yes")]
     honor_timestamps: bool,
-    /// A file that holds what stands behind `Authorization: Bearer`.
+    /// File with the token of `Authorization: Bearer`.
     token_file: Option<FilePath>,
-    /// PEM: who signs the page's certificate, if not one that the system trusts.
+    /// PEM file with the CA certificate of the target; default: the system's CAs.
     ca: Option<FilePath>,
     certificate: Option<FilePath>,
     key: Option<FilePath>,
 }
 
-/// `[[check]]`: something that is tried again and again, on an open schedule.
+/// `[[check]]`: a target, probed periodically on an open schedule.
 #[derive(Clone, Debug, Deserialize, PartialEq)]
 #[serde(deny_unknown_fields)]
 pub struct CheckTable {
-    /// The label `check`.
+    /// Value of the label `check`.
     name: String,
     /// `10s`.
     interval: Option<Length>,
@@ -64,15 +64,15 @@ pub struct CheckTable {
     #[serde(default)]
     labels: BTreeMap<String, String>,
     ca: Option<FilePath>,
-    /// What is tried, if that is said once: other keys, which belong to the probe.
+    /// The probe, if exactly one is configured. Its keys are read separately.
     #[serde(skip)]
     probe: Option<AnyProbe>,
 }
 
-/// The keys of `[[check]]` that are no probe's.
+/// Keys of `[[check]]` that belong to no probe.
 const CHECK_KEYS: [&str; 5] = ["name", "interval", "timeout", "labels", "ca"];
 
-/// `[[check]]` as it stands in the file: its keys.
+/// `[[check]]` as parsed from the file.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct CheckKeys {
@@ -133,7 +133,7 @@ impl ScrapeTable {
 }
 
 impl CheckTable {
-    /// Reads the keys of all checks, and those of its probe.
+    /// Reads the keys of all checks and of their probes.
     fn of_file(
         document: &Document<'_>,
         table: TableRef<'_>,
@@ -161,7 +161,7 @@ impl CheckTable {
             name: self.name.clone(),
             target: self.probe.clone().unwrap_or(default.target),
             interval,
-            // No more attempts than so are on their way at a time.
+            // Limit of attempts in flight.
             timeout: length_or(self.timeout, default.timeout.min(interval * 60)),
             labels: self.labels.clone().into_iter().collect(),
             tls: client_tls(self.ca.as_ref(), None, None),
@@ -180,7 +180,7 @@ impl CheckTable {
     }
 }
 
-/// The jobs of the settings.
+/// Configured jobs.
 #[derive(Debug)]
 pub struct PullRole {
     settings: PullTables,
@@ -246,11 +246,11 @@ impl Role for PullRole {
         settings: &PullTables,
         _context: &RoleContext,
     ) -> Result<Vec<String>, BoxError> {
-        // Tokens and certificates may be other ones in files of the same names.
+        // Files with tokens and certificates may have changed under the same names.
         self.pull.reload(&settings.settings()?).await?;
         let mut lines = Vec::new();
         if self.settings != *settings {
-            lines.push("scrapes and checks are the new ones".to_owned());
+            lines.push("scrapes and checks reloaded".to_owned());
             self.settings = settings.clone();
         }
         Ok(lines)

@@ -4,19 +4,18 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// A timer of tokio is late by up to a millisecond, and a little more; that is nobody's waiting
-/// time.
+/// A tokio timer fires up to about one millisecond late; this delay does not count as waiting time.
 /// <https://docs.rs/tokio/latest/tokio/time/fn.sleep.html>
 const TIMER: Duration = Duration::from_millis(2);
 
-/// From when an attempt's time counts that begins now: from the intended beginning, but for what
-/// timers cannot do better.
+/// Start of the measured duration of an attempt that starts now: the scheduled start, unless the
+/// delay is within timer accuracy.
 pub(crate) fn measured_from(intended: Instant) -> Instant {
     let now = Instant::now();
     if now.saturating_duration_since(intended) <= TIMER { now } else { intended }
 }
 
-/// Intended beginnings of one job.
+/// Scheduled starts of one job.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PullSchedule {
     next: Instant,
@@ -24,9 +23,9 @@ pub(crate) struct PullSchedule {
 }
 
 impl PullSchedule {
-    /// Begins within one interval from now, which the clock has as `time` in nanoseconds since the
-    /// Unix epoch. Names spread jobs of the same interval over it; a name has the same place on the
-    /// clock after each start.
+    /// First start within one interval from now; `time` is the current time in nanoseconds since
+    /// the Unix epoch. The name's hash spreads jobs with the same interval over it; a name keeps
+    /// its offset across restarts.
     pub(crate) fn new(now: Instant, time: i64, interval: Duration, name: &str) -> PullSchedule {
         let ns = i64::try_from(interval.as_nanos()).unwrap_or(i64::MAX).max(1);
         let place = (hash_name(name) % ns.cast_unsigned()).cast_signed();
@@ -34,8 +33,8 @@ impl PullSchedule {
         PullSchedule { next: now + Duration::from_nanos(left.cast_unsigned()), interval }
     }
 
-    /// The next intended beginning, and how many before it had passed unnoticed: their time was
-    /// over before anybody could begin. They are jobs that were not done, not jobs that took long.
+    /// Next scheduled start, and the number of starts that passed unnoticed before it: their whole
+    /// interval had passed. These attempts are skipped, not slow.
     pub(crate) fn next(&mut self, now: Instant) -> (Instant, u64) {
         let late = now.saturating_duration_since(self.next);
         let missed = (late.as_nanos() / self.interval.as_nanos().max(1)) as u64;
@@ -65,7 +64,7 @@ mod tests {
         assert!(first - start < second);
         assert_eq!(schedule.next(start), (first, 0));
         assert_eq!(schedule.next(first + second / 2), (first + second, 0));
-        // The process was stopped for 5.5 s after the third was due.
+        // The process was stopped for 5.5 s after the third scheduled start.
         let late = first + second * 2 + second * 11 / 2;
         assert_eq!(schedule.next(late), (first + second * 7, 5));
         assert_eq!(schedule.next(late), (first + second * 8, 0));

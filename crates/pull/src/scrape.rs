@@ -1,9 +1,9 @@
 //! Scrape job.
 //!
-//! What Prometheus adds to a page is added here, by the same names (`REPORT`), and why there is no
-//! page as the text `scrape_error`; series that went are marked as ended. As in Prometheus, of a
-//! page that is damaged nothing is stored. What is written as it should be and cannot be (a
-//! histogram whose counts fall, a label twice) is left out and counted, and the rest of the page is
+//! It adds the report metrics of Prometheus with the same names (`REPORT_METRICS`), and the reason
+//! of a failed scrape as the text `scrape_error`; series that disappeared are marked as stale. As
+//! in Prometheus, nothing of a malformed response is stored. Samples with valid syntax and invalid
+//! values (falling cumulative counts, duplicate labels) are dropped and counted, and the rest is
 //! stored.
 
 mod body;
@@ -29,11 +29,11 @@ use crate::scrape::body::{ScrapeBody, WithTargetLabels};
 use crate::settings::{JobCommon, MISSED_STARTS_MAX, ScrapeJobSettings, resolve_target};
 use crate::staleness::{ScrapedSeries, SeriesTracker, ignore_limit_error, mark_series_stale};
 
-/// What is asked for: protocol buffers have native histograms, which text has not.
+/// Accept header: protobuf has native histograms, text does not.
 const ACCEPT: &str = "application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;\
     encoding=delimited;q=0.9,application/openmetrics-text;version=1.0.0;q=0.8,text/plain;version=0.0.4;q=0.7,*/*;q=0.1";
 
-/// What is told of each scrape, gauges.
+/// Report metrics of each scrape; gauges.
 const REPORT_METRICS: [&str; 5] = [
     "up",
     "scrape_duration_seconds",
@@ -42,7 +42,7 @@ const REPORT_METRICS: [&str; 5] = [
     "scrape_series_added",
 ];
 
-/// A scrape that makes sense.
+/// Validated scrape settings.
 #[derive(Debug)]
 pub(crate) struct ScrapeConfig {
     scrape: ScrapeJobSettings,
@@ -71,17 +71,18 @@ impl ScrapeConfig {
             alpn: &[],
         })?;
         let bearer = scrape.token.as_ref().map(|token| {
-            net::bearer(token)
-                .map_err(|_| wrong("its token has characters that no header can have".to_owned()))
+            net::bearer(token).map_err(|_| {
+                wrong("token has characters that are not allowed in a header".to_owned())
+            })
         });
         if scrape.timeout > scrape.interval {
-            return Err(wrong("its timeout is longer than its interval".to_owned()));
+            return Err(wrong("timeout is longer than interval".to_owned()));
         }
         let own = |name: &str| scrape.labels.iter().any(|label| label.0 == name);
         let job = [("job", scrape.name.clone()), ("instance", instance_label(&target))];
         let job = job.into_iter().filter(|label| !own(label.0));
         let job = job.map(|(name, value)| (name.to_owned(), value));
-        // As in Prometheus, a label that is set to nothing takes away the one that would be there.
+        // As in Prometheus, an empty label removes the default label.
         let labels = job.chain(scrape.labels.iter().cloned());
         let labels: Vec<_> = labels.filter(|label| !label.1.is_empty()).collect();
         let series = |name: &str, kind| {
@@ -105,7 +106,7 @@ impl ScrapeConfig {
         })
     }
 
-    /// The page, or why there is none.
+    /// Fetches the response, or returns the reason of the failure.
     async fn fetch(&self) -> Result<ScrapeBody, String> {
         let (mut connection, _) =
             self.dialer.dial(&self.target).await.map_err(|error| error.to_string())?;
@@ -126,11 +127,11 @@ impl ScrapeConfig {
         let answer = connection.send(request, allowed).await.map_err(|error| error.to_string())?;
         let status = answer.response.status();
         if status.is_redirection() {
-            return Err(format!("the page answers {status}; redirects are not followed"));
+            return Err(format!("HTTP {status}; redirects are not followed"));
         }
-        // Prometheus takes nothing else either.
+        // Prometheus also accepts only 200.
         if status != StatusCode::OK {
-            return Err(format!("the page answers {status}"));
+            return Err(format!("HTTP {status}"));
         }
         ScrapeBody::decompress(&answer.response, self.scrape.bytes_max)
     }
@@ -157,7 +158,7 @@ pub(crate) struct ScrapeJob {
 #[derive(Debug, Default)]
 struct ScrapeState {
     scraped: ScrapedSeries,
-    /// When the page was that `seen` is of; an attempt that began before says nothing about it.
+    /// Scheduled time of the scrape in `seen`. An attempt scheduled earlier does not change it.
     at: i64,
 }
 
@@ -165,7 +166,7 @@ struct ScrapeState {
 struct ScrapeResult<'a> {
     batches: AttemptBatches<'a>,
     scraped: ScrapedSeries,
-    /// Samples that are stored, and those that could not be.
+    /// Stored samples, and samples that could not be stored.
     stored: u64,
     rejected: u64,
     failure: Option<String>,
@@ -174,20 +175,21 @@ struct ScrapeResult<'a> {
 impl ScrapeJob {
     pub(crate) fn new(plan: ScrapeConfig, intake: &Arc<Intake>) -> ScrapeJob {
         let name = &plan.scrape.name;
-        let about = "samples on pages that are written as they should be and cannot be";
+        let about = "scraped samples with invalid values, rejected";
         let refused =
             intake.meter().counter("topdeck_pull_rejected_samples_total", about, &[("job", name)]);
         let ledger = AttemptLog::new(intake, "scrape", name);
         ScrapeJob { config: plan, attempts: ledger, rejected: refused, state: Mutex::default() }
     }
 
-    /// Takes in what was fetched, or that nothing was.
+    /// Stores a response, or the failure of the scrape.
     fn store_result(&self, page: Result<ScrapeBody, String>, at: i64, took: Duration) {
         let found = page.and_then(|page| self.parse_body(&page, at));
         let failed = match found {
             Ok(found) => match self.append(found, at, took) {
                 Ok(()) => return self.attempts.success.add(1),
-                // There is no room for that it failed either; the ledger will tell.
+                // The journal is full, so the failure cannot be stored either; the attempt log
+                // reports it.
                 Err(error) if error.is_retryable() => return self.attempts.not_stored.add(1),
                 Err(error) => error.to_string(),
             },
@@ -219,7 +221,7 @@ impl ScrapeJob {
         };
         page.parse(&mut attached);
         if let Some(damage) = attached.first_error {
-            return Err(format!("the page is damaged: {damage}"));
+            return Err(format!("cannot parse the response: {damage}"));
         }
         let placed = attached.mapper.finish();
         self.rejected.add(placed.rejected);
@@ -270,7 +272,7 @@ impl ScrapeJob {
         let mut batches = self.attempts.batches();
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.scraped.mark_stale(&ScrapedSeries::default(), at, &mut batches)?;
-        // Before the first attempt there is nothing to end.
+        // Before the first attempt, no series exist.
         if state.at > 0 {
             for series in &self.config.report_series {
                 mark_series_stale(series.clone(), at, &mut batches)?;
@@ -301,17 +303,19 @@ impl PullJob for ScrapeJob {
         let left = self.config.scrape.timeout.saturating_sub(began.elapsed());
         let page = match tokio::time::timeout(left, self.config.fetch()).await {
             Ok(page) => page,
-            Err(_) => Err(format!("no page within {} ms", self.config.scrape.timeout.as_millis())),
+            Err(_) => {
+                Err(format!("no response within {} ms", self.config.scrape.timeout.as_millis()))
+            }
         };
         let took = began.elapsed();
-        // Reading a large page is work, and the journal may be slow; that does not belong where
-        // others wait for their turn.
+        // Parsing a large response takes CPU time and the journal may block, so neither runs on an
+        // async thread.
         run_blocking(move || self.store_result(page, at, took)).await;
     }
 
     fn close(&self, is_ended: bool) {
         if is_ended {
-            // What is not taken the ledger tells, if that can be.
+            // The attempt log reports results that cannot be stored, if possible.
             let _ = self.mark_stale();
         }
         self.attempts.write_gaps();

@@ -10,24 +10,23 @@ use net::tls::ClientTls;
 use crate::error::{Error, Result};
 use crate::probe::{AnyProbe, TcpProbe};
 
-/// Jobs begin so often.
+/// Allowed job intervals.
 const INTERVALS: RangeInclusive<Duration> =
     Duration::from_millis(100)..=Duration::from_secs(24 * 3600);
-/// A phase gets that many times the timeout, so that it is always the attempt as a whole that is
-/// given up.
+/// A phase's timeout is this multiple of the attempt's timeout, so that the attempt's timeout
+/// always fires first.
 pub(crate) const MISSED_STARTS_MAX: u32 = 2;
-/// A timeout is no more intervals than that: so many attempts of a job may be on their way at a
-/// time.
+/// Longest timeout in intervals; limits the attempts of a job in flight.
 const INTERVALS_MAX: u32 = 60;
 
-/// Everything that is fetched.
+/// Settings of all jobs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
-    /// Pages of metrics.
+    /// Scrape jobs.
     pub scrapes: Vec<ScrapeJobSettings>,
-    /// Things that are tried.
+    /// Check jobs.
     pub checks: Vec<CheckJobSettings>,
-    /// Attempts in flight are waited for so long at a stop: 5 s by default.
+    /// Longest wait for attempts in flight at a stop: 5 s by default.
     pub stop_timeout: Duration,
 }
 
@@ -41,26 +40,26 @@ impl Default for Settings {
 /// Scrape settings: Prometheus text, OpenMetrics, or protobuf with native histograms.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ScrapeJobSettings {
-    /// The label `job`; what it is known by in the books.
+    /// Value of the label `job` and name in the ledger.
     pub name: String,
-    /// Where it is; host and port become the label `instance`.
+    /// Target URL; host and port become the label `instance`.
     pub url: String,
-    /// From one intended beginning to the next: 15 s by default.
+    /// Interval between scheduled starts: 15 s by default.
     pub interval: Duration,
-    /// How long it may take, from the intended beginning, at most the interval: 10 s by default.
+    /// Timeout from the scheduled start, at most the interval: 10 s by default.
     pub timeout: Duration,
-    /// Labels that its series get; `job` and `instance` among them replace those.
+    /// Labels added to all series; they replace the defaults of `job` and `instance`.
     pub labels: Vec<(String, String)>,
-    /// Whether the page's own labels count more than `job`, `instance` and `labels`; otherwise they
-    /// become `exported_…`.
+    /// Whether scraped labels take precedence over `job`, `instance` and `labels`. Otherwise
+    /// conflicting scraped labels are renamed to `exported_…`.
     pub honor_labels: bool,
-    /// Whether times on the page count: `true` by default.
+    /// Whether scraped timestamps are used: `true` by default.
     pub honor_timestamps: bool,
-    /// What stands behind `Authorization: Bearer`.
+    /// Token of `Authorization: Bearer`.
     pub token: Option<String>,
-    /// Whom to trust, over `https`.
+    /// TLS settings for `https`.
     pub tls: ClientTls,
-    /// Bytes of the page at the most, unpacked: 64 MiB by default.
+    /// Size limit of the decompressed response: 64 MiB by default.
     pub bytes_max: usize,
 }
 
@@ -81,20 +80,20 @@ impl Default for ScrapeJobSettings {
     }
 }
 
-/// Something that is tried.
+/// Check settings.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CheckJobSettings {
-    /// The label `check`.
+    /// Value of the label `check`.
     pub name: String,
     /// Target of a check: HTTP or TCP.
     pub target: AnyProbe,
-    /// From one intended beginning to the next: 10 s by default.
+    /// Interval between scheduled starts: 10 s by default.
     pub interval: Duration,
-    /// How long it may take, from the intended beginning, at most 60 intervals: 10 s by default.
+    /// Timeout from the scheduled start, at most 60 intervals: 10 s by default.
     pub timeout: Duration,
-    /// Labels that its series get, beside `check`, `phase` and `outcome`.
+    /// Labels added to all series, in addition to `check`, `phase` and `outcome`.
     pub labels: Vec<(String, String)>,
-    /// Whom to trust, over `https`.
+    /// TLS settings for `https`.
     pub tls: ClientTls,
 }
 
@@ -111,24 +110,21 @@ impl Default for CheckJobSettings {
     }
 }
 
-/// What is common to both kinds of jobs: where it goes and how, if its times and labels make sense.
+/// Validates the common settings of a job: target, TLS, times and labels.
 pub(crate) fn resolve_target(common: &JobCommon<'_>) -> Result<(Endpoint, Dialer)> {
     let job = || format!("{} {:?}", common.kind, common.name);
     let wrong = |what| Err(Error::Setting { job: job(), message: what });
     let (interval, limit) = (common.interval, common.timeout);
     if !INTERVALS.contains(&interval) {
-        return wrong(format!("its interval is {interval:?}, must be 100 ms to 24 h"));
+        return wrong(format!("invalid interval {interval:?}: allowed 100 ms to 24 h"));
     }
     if limit.is_zero() || limit > interval * INTERVALS_MAX {
         return wrong(format!(
-            "its timeout is {limit:?}, must be more than nothing and at most {INTERVALS_MAX} \
-             intervals"
+            "invalid timeout {limit:?}: allowed more than 0 and at most {INTERVALS_MAX} intervals"
         ));
     }
     if let Some((name, _)) = common.labels.iter().find(|label| label.0.starts_with("__")) {
-        return wrong(format!(
-            "it has the label {name:?}, and names that begin with __ have other uses"
-        ));
+        return wrong(format!("invalid label {name:?}: names that begin with __ are reserved"));
     }
     let target =
         Endpoint::parse(common.url).map_err(|source| Error::Target { job: job(), source })?;
@@ -147,6 +143,6 @@ pub(crate) struct JobCommon<'a> {
     pub(crate) timeout: Duration,
     pub(crate) labels: &'a [(String, String)],
     pub(crate) tls: &'a ClientTls,
-    /// Protocols over TLS, the better first.
+    /// ALPN protocols, in order of preference.
     pub(crate) alpn: &'a [&'a [u8]],
 }

@@ -1,8 +1,9 @@
 //! Staleness markers for series that a scrape no longer returns.
 //!
-//! Prometheus' marker is a NaN of certain bits:
-//! <https://prometheus.io/docs/prometheus/latest/querying/basics/#staleness>. Of a histogram it is
-//! a number of the same name and labels, as with remote write: queries take both for one series.
+//! Prometheus' marker is a NaN with a fixed bit pattern:
+//! <https://prometheus.io/docs/prometheus/latest/querying/basics/#staleness>. The marker of a
+//! histogram series is a number with the same name and labels, as in remote write; queries join the
+//! two series.
 
 use std::collections::HashSet;
 
@@ -16,12 +17,12 @@ use model::{Error, Gap, Result, Sample, SampleValue, Series, SeriesKind};
 pub(crate) struct ScrapedSeries(HashSet<Vec<u8>>);
 
 impl ScrapedSeries {
-    /// Series that are not in `before`.
+    /// Number of series that are not in `before`.
     pub(crate) fn count_added(&self, before: &ScrapedSeries) -> usize {
         self.0.difference(&before.0).count()
     }
 
-    /// Marks those of `self` that are not in `now` as ended.
+    /// Writes staleness markers for series of `self` that are not in `now`.
     pub(crate) fn mark_stale(
         &self,
         now: &ScrapedSeries,
@@ -35,8 +36,7 @@ impl ScrapedSeries {
     }
 }
 
-/// A row that is beyond a limit of the store is left out: the others of its scrape are wanted all
-/// the same.
+/// A row that exceeds a limit of the store is dropped; the other rows of the scrape are stored.
 pub(crate) fn ignore_limit_error(written: Result<()>) -> Result<()> {
     match written {
         Err(Error::SeriesLimit { .. }) => Ok(()),
@@ -44,7 +44,7 @@ pub(crate) fn ignore_limit_error(written: Result<()>) -> Result<()> {
     }
 }
 
-/// Marks a series as ended.
+/// Writes the staleness marker of a series.
 pub(crate) fn mark_series_stale(series: Series, at: i64, rows: &mut dyn RowSink) -> Result<()> {
     let series = match series.kind() {
         SeriesKind::Text => return Ok(()),
@@ -72,7 +72,7 @@ pub(crate) struct SeriesTracker<'a> {
     pub(crate) rows: &'a mut dyn RowSink,
     pub(crate) scraped: ScrapedSeries,
     at: i64,
-    /// The series' form, which is its key; empty without one.
+    /// Canonical key of the series; empty without a series.
     canonical_key: Vec<u8>,
 }
 
@@ -92,7 +92,7 @@ impl RowSink for SeriesTracker<'_> {
 
     fn sample(&mut self, sample: &Sample) -> Result<()> {
         self.rows.sample(sample)?;
-        // What happened now is in the nanosecond that begins now.
+        // A delta without a timestamp covers the nanosecond that starts now.
         let is_now = sample.end == self.at || sample.start == self.at;
         if is_now && !self.canonical_key.is_empty() && !self.scraped.0.contains(&self.canonical_key)
         {

@@ -89,7 +89,7 @@ async fn invalid_annotations_are_rejected() {
             "parameter b: found \\\"1\\\", expected tags: an object of texts",
         ),
         (r#"{"text":"a","colour":"red"}"#, "\\\"colour\\\" is not known here"),
-        (r#"{"text":"a","tags":{"":"x"}}"#, "a label's name"),
+        (r#"{"text":"a","tags":{"":"x"}}"#, "label name"),
     ] {
         let (status, text) = add(&trial, body).await;
         assert_eq!(status, StatusCode::BAD_REQUEST, "{body}: {text}");

@@ -167,13 +167,14 @@ async fn acknowledged_requests_are_durable_and_duplicates_count_once() {
 async fn rejected_batch_is_named_and_earlier_ones_are_accepted() {
     let unsound = [(1, batch(false, 1)), (2, b"no batch".to_vec()), (3, batch(false, 1))];
     let here = agent_node(&journal::Settings::default());
-    let why = r#"{"error":"batch 2: magic at byte 0 is 110, expected 211 (0xd3), a batch"}"#;
+    let why =
+        r#"{"error":"batch 2: magic at byte 0 is 110, expected 211 (0xd3), the magic of a batch"}"#;
     check(submit(&here, forward_request(&unsound)).await, (400, Some(1), Some(2), why));
     assert_eq!(durable(&here).len(), 1);
     let (status, accepted, refused, said) =
         submit(&here, forward_request(&[(5, batch(true, 1))])).await;
     assert_eq!((status, accepted, refused), (400, None, Some(5)));
-    assert!(said.contains("is named by its number only"), "{said}");
+    assert!(said.contains("its canonical key was not sent"), "{said}");
     // A store refuses a number that it does not know, and takes one that it does.
     let here = store_node();
     let (status, accepted, refused, _) =

@@ -1,5 +1,5 @@
-//! The calibrator on simulated machines: with any behaviour of counter and system clock, time never
-//! goes back, and no error exceeds its bound.
+//! Tests of the calibrator with simulated machines: for any behaviour of counter and system clock,
+//! time never goes back, and no error exceeds its bound.
 
 use std::cell::Cell;
 use std::time::Duration;
@@ -54,7 +54,7 @@ impl SimulatedMachine {
         self.system.set(self.system.get() + ns * (1.0 + self.slew.get()));
     }
 
-    /// From 0 to 1.
+    /// Uniform in [0, 1).
     fn random(&self) -> f64 {
         let mut word = self.random.get();
         word ^= word << 13;
@@ -64,7 +64,7 @@ impl SimulatedMachine {
         (word >> 11) as f64 / (1u64 << 53) as f64
     }
 
-    /// The counter of one of two CPUs.
+    /// Counter of one of two CPUs.
     fn any_cpu_tick(&self) -> u64 {
         let skew = if self.random() < 0.5 { self.skew.get() } else { 0.0 };
         (self.tick.get() + skew) as u64
@@ -144,7 +144,7 @@ impl CalibratorRun {
         }
     }
 
-    /// Advances time by `length`, reading all the while.
+    /// Advances time by `length` and reads the clock throughout.
     fn advance(&mut self, length: Duration) {
         let end = self.machine.time_ns.get() + length.as_nanos() as f64;
         while self.machine.time_ns.get() < end {
@@ -286,7 +286,7 @@ fn repeated_jumps_disable_counter_for_an_hour() {
     }
     assert_eq!(run.calibrator.status().mode, ClockMode::System);
     let reason = run.calibrator.status().reason.clone().unwrap();
-    assert_eq!(reason, "counter and system moved apart 3 times within 60 s");
+    assert_eq!(reason, "counter and system clock diverged 3 times within 60 s");
     run.worst_ns();
     run.advance(SECONDS(60));
     assert_eq!(run.worst_ns(), 0);
@@ -298,7 +298,7 @@ fn repeated_jumps_disable_counter_for_an_hour() {
 fn unsynchronised_cpu_counters_are_detected() {
     let mut machine = SimulatedMachine::new(2.5);
     machine.skew.set(2.5e3);
-    // Until then readings go back by the skew, and are not checked.
+    // Until then, readings go back by the skew and are not checked.
     let (mut calibrator, lines) = (Calibrator::new(), SegmentSeqlock::new());
     for _ in 0..200 {
         let wait = calibrator.tick(&mut machine, &lines);
@@ -317,7 +317,7 @@ fn comparisons_that_were_interrupted_do_not_count() {
     assert_eq!((run.calibrator.status().mode, run.violations), (ClockMode::Counter, 0));
     run.advance(SECONDS(6));
     let reason = run.calibrator.status().reason.clone().unwrap();
-    assert_eq!(reason, "counter and system could not be compared for 15 s");
+    assert_eq!(reason, "no successful clock comparison for 15 s");
     assert!(run.calibrator.status().rejected_comparisons > 100);
     run.machine.width_ns = 40.0;
     run.advance(SECONDS(5));
@@ -388,7 +388,7 @@ fn counter_reset_is_tracked_at_once() {
     let comparisons = run.calibrator.status().comparisons - before;
     assert!((18..25).contains(&comparisons), "{comparisons} comparisons in 20 s");
     assert_eq!(run.calibrator.status().discontinuities, 1);
-    // When the counter passes its earlier value, no old segment is valid.
+    // Once the counter passes its earlier value, no old segment is valid.
     run.violations = 0;
     run.advance(SECONDS(7_000 / 5 * 2 + 30));
     assert_eq!(run.violations, 0);

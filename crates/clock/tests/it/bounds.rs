@@ -1,11 +1,11 @@
-//! No reading is off by more than it says.
+//! No reading exceeds its error bound.
 
 use rustix::time::{ClockId, clock_gettime};
 
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// The short first lines are over then, and one of a second has begun.
+/// By then, the short first segments have ended and a segment of one second is active.
 const COMPARISONS: u64 = 8;
 
 fn system_ns() -> u64 {
@@ -13,7 +13,7 @@ fn system_ns() -> u64 {
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
-/// How often a reading was outside of what the system said before and after it, by more than its
+/// Number of readings that differ from the system clock, read before and after, by more than the
 /// bound.
 fn violations(checks: u32) -> u32 {
     let check = |_| {
@@ -25,8 +25,7 @@ fn violations(checks: u32) -> u32 {
 
 #[test]
 fn the_bound_holds_from_the_first_reading_on() {
-    // Until it is known what this machine's counter is worth, and over the first lines that are
-    // drawn then.
+    // Covers the assessment of this machine's counter and its first segments.
     let (began, mut checks) = (Instant::now(), 0);
     let status = loop {
         assert_eq!(violations(1_000), 0, "after {checks} checks");

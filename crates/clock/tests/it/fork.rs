@@ -1,4 +1,4 @@
-//! A process that was forked off has no calibrator until it asks.
+//! A forked process has no calibrator until its first reading.
 
 #![allow(unsafe_code, reason = "nothing safe forks")]
 
@@ -12,15 +12,15 @@ fn a_forked_process_has_a_clock_of_its_own() {
         assert!(began.elapsed() < Duration::from_secs(60), "{:?}", clock::status());
         thread::sleep(Duration::from_millis(5));
     }
-    // SAFETY: the child calls what is allowed after a fork of one thread among many: it reads
-    // clocks, sleeps and starts a thread (glibc makes that safe), and leaves without running
-    // anybody's destructors.
+    // SAFETY: the child calls only what is allowed after a fork of a multi-threaded process: it
+    // reads clocks, sleeps and starts a thread (safe in glibc), and exits without running
+    // destructors.
     let child = unsafe { libc::fork() };
     if child == 0 {
         let comparisons = clock::status().comparisons;
         let before = clock::now();
-        // The line that it has got ends within two seconds; whoever asks then starts the
-        // calibrator. Where the system is asked, nobody compares anything.
+        // The inherited segment ends within two seconds; the next reading then starts the
+        // calibrator. If the system clock is in use, there are no comparisons.
         let is_kept = || {
             let status = clock::status();
             status.mode == clock::ClockMode::System || status.comparisons != comparisons
@@ -33,11 +33,11 @@ fn a_forked_process_has_a_clock_of_its_own() {
                 break;
             }
         }
-        // SAFETY: ends the process, and nothing else.
+        // SAFETY: only ends the process.
         unsafe { libc::_exit(i32::from(!is_good)) };
     }
     let mut status = 0;
-    // SAFETY: waits for the process that was just made, and writes how it ended.
+    // SAFETY: waits for the forked process and writes its exit status.
     assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);
     assert_eq!(status, 0, "the child says that its clock stands or is kept by nobody");
 }

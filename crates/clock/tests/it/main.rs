@@ -1,4 +1,4 @@
-//! The clock of this machine.
+//! Integration tests with this machine's clock.
 
 mod bounds;
 mod fork;

@@ -1,14 +1,14 @@
-//! Between threads, time never goes back.
+//! Time never goes back between threads.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Readings of all threads: some seconds. `make soak` asks for more.
+/// Readings of all threads: some seconds. `make soak` sets a larger number.
 const READINGS: u64 = 4_000_000;
 
-/// Each thread tells the greatest time that it has read, and no thread that has seen that told may
-/// read a lesser one.
+/// Each thread publishes the greatest time it has read. No thread that has seen a published time
+/// may read an earlier one.
 fn steps_back(read: impl Fn() -> u64 + Sync, readings: u64) -> (u64, u64) {
     let greatest = AtomicU64::new(0);
     let (back, done) = (AtomicU64::new(0), AtomicU64::new(0));
@@ -23,7 +23,7 @@ fn steps_back(read: impl Fn() -> u64 + Sync, readings: u64) -> (u64, u64) {
                         back.fetch_add(1, Ordering::Relaxed);
                     }
                     own = now;
-                    // A plain maximum would order all by itself.
+                    // An unconditional maximum would synchronise the threads by itself.
                     if now > seen {
                         greatest.store(now, Ordering::Release);
                     }
@@ -37,7 +37,7 @@ fn steps_back(read: impl Fn() -> u64 + Sync, readings: u64) -> (u64, u64) {
 
 #[test]
 fn time_is_monotonic_across_threads() {
-    // Lines begin and end meanwhile, the first ones after some milliseconds.
+    // Segments begin and end meanwhile, the first after some milliseconds.
     let (back, done) = steps_back(clock::now, READINGS);
     assert_eq!((back, done), (0, READINGS));
     let (back, _) = steps_back(|| clock::now_bounded().ns, READINGS / 4);
@@ -58,7 +58,7 @@ fn time_is_monotonic_on_one_thread() {
     while Instant::now() < end {
         for read in [clock::now, clock::now_unordered, || clock::now_bounded().ns] {
             let now = read();
-            // Relaxed ones may be done before those that stand before them.
+            // A relaxed reading may execute before preceding instructions.
             assert!(now + 1_000 >= last, "{} ns back", last - now);
             last = last.max(now);
         }
@@ -88,14 +88,14 @@ fn coarse_time_is_updated_while_requested() {
     }
     let full = readings.iter().filter(|(recent, now)| recent + 100_000 > *now).count();
     assert!(full < readings.len(), "a full reading each time");
-    // It moves on.
+    // Time advances.
     assert!(readings[readings.len() - 1].0 > readings[0].0);
 }
 
 #[test]
 fn stopwatch_agrees_with_clock() {
     for length_ms in [0, 1, 30] {
-        // One of std around it, and one inside.
+        // One std reading outside, one inside.
         let around = Instant::now();
         let stopwatch = clock::Stopwatch::start();
         let inside = Instant::now();
@@ -103,7 +103,7 @@ fn stopwatch_agrees_with_clock() {
         let inside_ns = inside.elapsed().as_nanos() as u64;
         let took_ns = stopwatch.elapsed_ns();
         let around_ns = around.elapsed().as_nanos() as u64;
-        // The rate is known to 1 in 10^5 after some milliseconds, and readings overlap.
+        // After some milliseconds, the rate is known to 1 in 10^5, and readings overlap.
         let slack_ns = 1_000 + around_ns / 100_000;
         assert!(took_ns + slack_ns >= inside_ns, "{took_ns} of {inside_ns} ns");
         assert!(took_ns <= around_ns + slack_ns, "{took_ns} of {around_ns} ns");

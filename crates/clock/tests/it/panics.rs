@@ -1,11 +1,11 @@
-//! A panic of the thread that keeps the clock is reported, and the thread runs again.
+//! A panic of the calibrator thread is reported, and the thread restarts.
 
 use std::any::Any;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::time::Duration;
 
-/// Sends what it receives.
+/// Forwards its events to a channel.
 struct Events(Mutex<mpsc::Sender<String>>);
 
 impl Events {
@@ -33,9 +33,9 @@ fn a_clock_whose_calibrator_panicked_recovers_and_never_goes_back() {
     clock::observe_calibrator(Arc::new(Events(Mutex::new(sender))));
     for _ in 0..2 {
         clock::KEEPER_FAULT.store(true, Ordering::Relaxed);
-        // Whoever asks wakes the calibrator.
+        // A reading wakes the calibrator.
         clock::now_coarse();
-        // The deadline only ends a test that hangs.
+        // The deadline only ends a hanging test.
         let event = || events.recv_timeout(Duration::from_secs(60));
         assert_eq!(event().as_deref(), Ok("thrown at clock"));
         assert_eq!(event().as_deref(), Ok("restarted"));

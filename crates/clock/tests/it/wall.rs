@@ -1,4 +1,4 @@
-//! The time of day.
+//! Wall clock.
 
 use std::time::SystemTime;
 
@@ -8,7 +8,7 @@ fn the_time_of_day_is_the_systems() {
         let before = unix_ns();
         let wall = clock::wall();
         let after = unix_ns();
-        // Where somebody set it meanwhile, the generation says so.
+        // If the clock was set meanwhile, the generation has increased.
         assert!(wall.generation >= 1);
         assert!(wall.generation > 1 || (before - 2_000..=after + 2_000).contains(&wall.unix_ns));
     }

@@ -1,4 +1,4 @@
-//! Lines of one classic histogram, put together.
+//! Assembles a classic histogram from its lines.
 
 #![cfg_attr(
     not(test),
@@ -19,14 +19,14 @@ pub(super) struct ClassicHistogramLines {
     pub(super) labels: LabelPairs,
     pub(super) time: Option<i64>,
     pub(super) created: Option<i64>,
-    /// Bound, cumulative count.
+    /// Upper bound and cumulative count.
     pub(super) buckets: Vec<(f64, u64)>,
     pub(super) sum: Option<f64>,
     pub(super) count: Option<u64>,
 }
 
 impl ClassicHistogramLines {
-    /// Without lines yet.
+    /// Creates an instance without lines.
     pub(super) fn new(
         line: u64,
         metric: String,
@@ -37,7 +37,7 @@ impl ClassicHistogramLines {
         ClassicHistogramLines { line, metric, labels, time, created, buckets, sum, count }
     }
 
-    /// Cumulative counts to counts on explicit bounds.
+    /// Converts cumulative counts to counts per bucket with explicit bounds.
     pub(super) fn histogram(&self) -> Result<Histogram, ExpositionError> {
         let mut buckets = self.buckets.clone();
         buckets.sort_by(|a, b| a.0.total_cmp(&b.0));
@@ -53,7 +53,7 @@ impl ClassicHistogramLines {
         }
         if let Some(pair) = buckets.windows(2).find(|pair| pair[0].1 > pair[1].1) {
             let found = format!("{} at le=\"{}\" after {}", pair[1].1, pair[1].0, pair[0].1);
-            return Err(("cumulative counts that never fall", found));
+            return Err(("non-decreasing cumulative counts", found));
         }
         let total = buckets.last().map_or(0, |bucket| bucket.1);
         if let Some(count) = self.count.filter(|&count| count != total) {
@@ -61,11 +61,11 @@ impl ClassicHistogramLines {
             return Err(("_count equal to the bucket le=\"+Inf\"", found));
         }
         let classic = ClassicHistogram { buckets, sum: self.sum, count: total };
-        classic.to_histogram().map_err(|error| ("counts that make a histogram", error.to_string()))
+        classic.to_histogram().map_err(|error| ("a valid histogram", error.to_string()))
     }
 }
 
-/// A count, however it is spelled.
+/// Parses a count in any spelling of a number.
 pub(super) fn parse_count(text: &str) -> Result<u64, ExpositionError> {
     let spelled = || {
         let number = decimal::parse(text.as_bytes())?;

@@ -1,4 +1,4 @@
-//! One line of the text format: name, labels, value, time stamp.
+//! One line of the text format: name, labels, value, timestamp.
 
 #![cfg_attr(
     not(test),
@@ -51,14 +51,15 @@ impl<'a> ExpositionLine<'a> {
             .ok_or_else(|| ("a number", quote(self.value.as_bytes())))
     }
 
-    /// A value that is a moment in seconds, in nanoseconds.
+    /// Converts a value that is a time in seconds to nanoseconds.
     pub(super) fn time_value(&self) -> Result<i64, ExpositionError> {
         nanoseconds(self.value, 9)
             .ok_or_else(|| ("a time in seconds", quote(self.value.as_bytes())))
     }
 }
 
-/// Labels up to the closing brace, and what follows it. A quoted name alone is the metric's.
+/// Parses labels up to the closing brace; also returns the rest. A quoted name alone is the
+/// metric's name.
 fn parse_labels<'a>(
     mut rest: &'a str,
     metric: &mut String,
@@ -108,7 +109,7 @@ fn parse_labels<'a>(
     }
 }
 
-/// Text up to the closing quote, escapes undone, and what follows.
+/// Text up to the closing quote, unescaped, and the rest.
 fn unquote(text: &str) -> Option<(String, &str)> {
     let mut plain = String::new();
     let mut chars = text.char_indices();
@@ -118,7 +119,7 @@ fn unquote(text: &str) -> Option<(String, &str)> {
             '\\' => match chars.next()?.1 {
                 'n' => plain.push('\n'),
                 c @ ('\\' | '"') => plain.push(c),
-                // As Prometheus reads them: an unknown escape is what it looks like.
+                // As in Prometheus, an unknown escape stands for itself.
                 c => plain.extend(['\\', c]),
             },
             c => plain.push(c),
@@ -128,11 +129,12 @@ fn unquote(text: &str) -> Option<(String, &str)> {
 }
 
 fn parse_time(text: &str) -> Result<i64, ExpositionError> {
-    /// As seconds the year 5138, as milliseconds 1973.
+    /// Timestamps below this value are seconds: as seconds it is the year 5138, as
+    /// milliseconds 1973.
     const MILLISECONDS_MIN: f64 = 1e11;
     let number = decimal::parse(text.as_bytes());
     let power = if number.is_some_and(|n| n.abs() < MILLISECONDS_MIN) { 9 } else { 6 };
-    nanoseconds(text, power).ok_or_else(|| ("a time stamp", quote(text.as_bytes())))
+    nanoseconds(text, power).ok_or_else(|| ("a timestamp", quote(text.as_bytes())))
 }
 
 fn nanoseconds(text: &str, power: i32) -> Option<i64> {

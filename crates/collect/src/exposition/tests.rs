@@ -1,4 +1,4 @@
-//! Pages made by hand.
+//! Tests with handwritten expositions.
 
 use super::*;
 use crate::decoded_sample::RecordingSink;
@@ -137,7 +137,7 @@ fn damaged_lines_are_named_and_the_rest_is_read() {
         ("!\n", "line 1: expected a metric name, labels and a number, found \"!\""),
         (
             "a_bucket{le=\"1\"} 2\na_bucket{le=\"+Inf\"} 1\n",
-            "line 1: expected cumulative counts that never fall, found 1 at le=\"inf\" after 2 in \
+            "line 1: expected non-decreasing cumulative counts, found 1 at le=\"inf\" after 2 in \
              a",
         ),
         ("a_bucket{le=\"1\"} 2\n", "line 1: expected a bucket le=\"+Inf\", found none in a"),

@@ -1,9 +1,9 @@
 //! Stream tags: `foo|ST[env:prod,app:web]` at the end of a name, or a list or object under `_tags`.
 //!
-//! A category is the label's name, what follows the first colon its value; either part may be
-//! `b"…"`, base64. A tag without value has "true", as StatsD's tags are read elsewhere. A category
-//! may be given several times, a label may not: values are joined by commas, ascending, each once.
-//! What is no such list stays in the name.
+//! The category is the label's name; the text after the first colon is its value. Either part may
+//! be `b"…"`, base64. A tag without a value has the value "true", as StatsD tags do. A category may
+//! repeat but a label may not: its distinct values are sorted and joined by commas. A suffix that
+//! is not a valid tag list stays in the name.
 
 #![cfg_attr(
     not(test),
@@ -20,7 +20,7 @@ use super::tokens;
 
 const TAGS_START: &str = "|ST[";
 
-/// With or without padding.
+/// Base64 with or without padding.
 const BASE64: GeneralPurpose = GeneralPurpose::new(
     &base64::alphabet::STANDARD,
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
@@ -28,7 +28,7 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
 
 pub(super) type LabelPairs = Vec<(String, String)>;
 
-/// The name without the tags at its end, which are added to `labels`.
+/// Splits the tags off the end of the name and adds them to `labels`.
 pub(super) fn split_tags<'a>(name: &'a str, labels: &mut LabelPairs) -> &'a str {
     let parts = name.strip_suffix(']').and_then(|name| name.rsplit_once(TAGS_START));
     let Some((plain, list)) = parts.filter(|(plain, _)| !plain.is_empty()) else { return name };
@@ -60,7 +60,8 @@ fn decode_part(text: &str) -> Option<String> {
     }
 }
 
-/// Tags as JSON: texts in a list, one text with commas, or an object. `None` if it is none of them.
+/// Parses tags in JSON: a list of strings, one string with commas, or an object. `None` for
+/// anything else.
 pub(super) fn parse_tags(bytes: &[u8]) -> Option<LabelPairs> {
     let mut tokens = tokens(bytes);
     let mut labels = LabelPairs::new();
@@ -94,7 +95,7 @@ pub(super) fn parse_tags(bytes: &[u8]) -> Option<LabelPairs> {
     Some(labels)
 }
 
-/// Labels by ascending name, each name once.
+/// Sorts labels by name and merges equal names.
 pub(super) fn merge_labels(mut labels: LabelPairs) -> LabelPairs {
     labels.sort();
     labels.dedup();

@@ -1,4 +1,4 @@
-//! What documents become.
+//! Tests of decoded documents.
 
 use super::*;
 use crate::decoded_sample::RecordingSink;
@@ -100,7 +100,7 @@ fn values_against_their_type_are_named_and_the_rest_is_read() {
     check(
         r#"{"a":{"_type":"n"}}"#,
         &[],
-        &["byte 14: expected a _value beside _type, found \"\"n\"\""],
+        &["byte 14: expected a _value next to _type, found \"\"n\"\""],
     );
     check(
         r#"{"a":{"_type":"L","_value":-1}}"#,
@@ -141,7 +141,7 @@ fn timestamped_histogram_is_one_base64_value() {
         read(text.as_bytes(), &mut sink);
         assert_eq!(sink.samples.len(), 1, "{text}");
         let trouble = sink.errors[0].to_string();
-        assert!(trouble.contains("one base64 of circllhist beside _ts"), "{trouble}");
+        assert!(trouble.contains("one base64 circllhist next to _ts"), "{trouble}");
     }
 }
 
@@ -177,7 +177,7 @@ fn a_value_with_a_time_needs_no_type() {
     check(
         r#"{"a":{"_value":5},"b":1}"#,
         &["b number 1"],
-        &["byte 15: expected a _type beside _value, found \"5\""],
+        &["byte 15: expected a _type next to _value, found \"5\""],
     );
 }
 
@@ -215,7 +215,7 @@ fn comments_and_limits() {
     check(
         &format!("{{\"a\":1}}{}1{}", "[".repeat(33), "]".repeat(33)),
         &["a number 1"],
-        &["byte 39: expected no deeper nesting than 32, found \"[1]]]]]]]]]]]]]]]]]]\""],
+        &["byte 39: expected nesting of at most 32 levels, found \"[1]]]]]]]]]]]]]]]]]]\""],
     );
     let mut sink = RecordingSink::default();
     let text = format!("{{\"{}\":[1,2],\"b\":1}}", "x".repeat(5000));

@@ -1,4 +1,4 @@
-//! Values with a type: what `_type`, `_value`, `_ts`, `_fl` and `_tags` of one object make.
+//! Typed values: samples from `_type`, `_value`, `_ts`, `_fl` and `_tags` of one object.
 
 #![cfg_attr(
     not(test),
@@ -12,10 +12,10 @@ use crate::json::JsonToken;
 
 use super::*;
 
-/// Where in the bytes something stands.
+/// Byte range in the input.
 type ByteRange = (usize, usize);
 
-/// The parts that have been read; all but the type wait as bytes until the type is known.
+/// Members read so far. All but the type stay unparsed bytes until the type is known.
 #[derive(Default)]
 pub(super) struct TypedValue {
     pub(super) kind: Option<(usize, String)>,
@@ -28,17 +28,17 @@ pub(super) struct TypedValue {
 /// Effect of `_fl` on numbers.
 #[derive(Clone, Copy, PartialEq)]
 enum FlagEffect {
-    /// What was sent: of several values their mean.
+    /// The value as sent; the mean of several values.
     None,
-    /// `+`: what is added to a total.
+    /// `+`: the increment of a total.
     Sum,
 }
 
 const HISTOGRAM: &str = "a histogram: samples, bins like \"H[1.2]=3\", or base64 of circllhist";
-const TIMED_HISTOGRAM: &str = "one base64 of circllhist beside _ts";
+const TIMED_HISTOGRAM: &str = "one base64 circllhist next to _ts";
 
 impl HttptrapReader<'_> {
-    /// Hands on what the parts make; `start` is where their object begins.
+    /// Emits the samples of the members. `start` is the offset of the object.
     pub(super) fn emit_typed(
         &mut self,
         start: usize,
@@ -47,7 +47,7 @@ impl HttptrapReader<'_> {
     ) -> Result<()> {
         let Some(value) = typed.value else {
             return match &typed.kind {
-                Some((at, _)) => Err(self.error_at(*at, "a _value beside _type")),
+                Some((at, _)) => Err(self.error_at(*at, "a _value next to _type")),
                 None => Ok(()),
             };
         };
@@ -62,7 +62,7 @@ impl HttptrapReader<'_> {
         let readings = match &typed.kind {
             Some(kind) => self.decode_as(kind, value, typed.time.is_some(), flag),
             None if typed.time.is_some() => self.decode_untyped(value),
-            None => Err(self.error_at(value.0.max(start), "a _type beside _value")),
+            None => Err(self.error_at(value.0.max(start), "a _type next to _value")),
         };
         self.labels.truncate(labels);
         for reading in readings? {
@@ -101,20 +101,20 @@ impl HttptrapReader<'_> {
         self.decode_numbers(value, bounds.0, Some((bounds.1, bounds.2)), flag)
     }
 
-    /// A value with a time and without type is what it looks like.
+    /// A value with a time and without a type is decoded by its JSON type.
     fn decode_untyped(&self, value: ByteRange) -> Result<Vec<DecodedSample>> {
         let value = match tokens(&self.bytes[value.0..value.1]).value()? {
             JsonToken::Text(text) => DecodedValue::Text(text),
             JsonToken::Number(text) => DecodedValue::Number(double(text)),
             JsonToken::Bool(value) => DecodedValue::Integer(value.into()),
             JsonToken::Null | JsonToken::Object | JsonToken::Array => {
-                return Err(self.error_at(value.0, "a _type beside _value"));
+                return Err(self.error_at(value.0, "a _type next to _value"));
             }
         };
         Ok(vec![self.decoded_sample(value)])
     }
 
-    /// Numbers are one reading: the value itself, of several the sum or the mean.
+    /// Several numbers become one sample: their sum or mean.
     fn decode_numbers(
         &self,
         at: ByteRange,
@@ -158,8 +158,7 @@ impl HttptrapReader<'_> {
         Ok(vec![DecodedSample { temporality: over, ..self.decoded_sample(value) }])
     }
 
-    /// `~` means an average of what was sent in a period, which is for those who ask to work out:
-    /// as without a flag.
+    /// `~` (an average over a period, to be computed by the reader) has no effect here.
     fn parse_flag(&self, at: Option<ByteRange>) -> FlagEffect {
         let token = at.map(|(start, end)| tokens(&self.bytes[start..end]).value());
         match token {
@@ -178,8 +177,8 @@ impl HttptrapReader<'_> {
             .ok_or_else(|| self.error_at(at.0, EXPECTED))
     }
 
-    /// Numbers, strings, true and false as text, one or a list of at least one; each with its
-    /// place.
+    /// Parses numbers, strings and booleans as text: one scalar or a non-empty list, each with its
+    /// byte range.
     fn read_scalars(
         &self,
         (start, end): ByteRange,
@@ -207,7 +206,7 @@ impl HttptrapReader<'_> {
         if scalars.is_empty() { Err(self.error_at(start, expected)) } else { Ok(scalars) }
     }
 
-    /// Whether a value is bins: what gometrics sends as numbers.
+    /// Whether a value is bins, which gometrics sends under a numeric type.
     fn has_bins(&self, (start, end): ByteRange) -> bool {
         let mut tokens = tokens(&self.bytes[start..end]);
         let first = match tokens.value() {
@@ -217,8 +216,9 @@ impl HttptrapReader<'_> {
         matches!(first, Ok(JsonToken::Text(text)) if text.trim_start().starts_with("H["))
     }
 
-    /// Samples are topdeck's own recording; bins and base64 keep their grid. A list may hold both.
-    /// Beside a time a broker takes one base64 and nothing else, for it writes that as it is.
+    /// Numbers are recorded in topdeck's buckets; bins and base64 keep their own. A list may mix
+    /// them. With a time, a broker accepts only one base64 string, because it stores that string
+    /// unchanged.
     fn decode_histograms(
         &self,
         (start, end): ByteRange,
@@ -251,7 +251,7 @@ impl HttptrapReader<'_> {
                 InputError::new(InputPosition::Byte(at as u64), HISTOGRAM, found)
             })?;
             let merged = bins.as_mut().map_or(Ok(()), |bins| bins.merge(&decoded));
-            merged.map_err(|_| self.error_at(at, "counts below 2^64 in all"))?;
+            merged.map_err(|_| self.error_at(at, "a total count below 2^64"))?;
             bins.get_or_insert(decoded);
             Ok(())
         };

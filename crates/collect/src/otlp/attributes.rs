@@ -1,8 +1,8 @@
-//! Attributes: names and values of any kind, as labels.
+//! Attributes as labels: names and values of any type.
 //!
-//! A text is itself, numbers and truth values are spelled as JSON spells them, bytes are base64,
-//! lists and maps are JSON, maps by ascending name: senders do not keep an order, and one map is
-//! one label.
+//! Strings are unchanged, numbers and booleans are spelled as in JSON, bytes are base64, lists and
+//! maps are JSON. Maps are sorted by name, because senders do not preserve an order and equal maps
+//! must give equal labels.
 
 #![cfg_attr(
     not(test),
@@ -18,35 +18,35 @@ use codecs::protobuf::{FieldValue, MessageReader};
 
 use crate::input_error::{InputError, InputPosition};
 
-/// Lists and maps within one another at the most.
+/// Nesting limit of lists and maps.
 const NESTING_MAX: u32 = 16;
 
-/// What cannot be read of an attribute: its series is refused, and the request goes on.
+/// Error of an invalid attribute: the series is rejected, the request continues.
 pub(super) fn attribute_error(trouble: impl Into<InputError>) -> Error {
     let trouble = trouble.into();
     let (InputPosition::Byte(at) | InputPosition::Line(at)) = trouble.position;
     Error::Invalid {
         offset: usize::try_from(at).unwrap_or(usize::MAX),
-        field: "an attribute",
+        field: "attribute",
         found: format!("{}, not {}", trouble.actual, trouble.expected),
         expected: "a key and a value",
     }
 }
 
-/// Keeps the attribute of a point as bytes: what tells the points of a metric apart.
+/// Appends a point's attribute as raw bytes, which distinguish the points of a metric.
 pub(super) fn append_raw(attribute: &[u8], key: &mut Vec<u8>) {
     key.extend_from_slice(&(attribute.len() as u64).to_le_bytes());
     key.extend_from_slice(attribute);
 }
 
-/// Reads what [`keep`] put together. A label that is there already stays.
+/// Parses attributes appended by [`append_raw`]. Existing labels take precedence.
 pub(super) fn read_raw(mut bytes: &[u8], labels: &mut Labels) -> model::Result<()> {
     let above = labels.len();
     while let Some((length, rest)) = bytes.split_first_chunk() {
         let (attribute, rest) = rest.split_at(u64::from_le_bytes(*length) as usize);
         let pair = parse_label(MessageReader::new(attribute))?;
         if labels.len().saturating_sub(above) == LABELS_MAX {
-            let (what, found, unit) = ("a point", LABELS_MAX + 1, "attributes");
+            let (what, found, unit) = ("point", LABELS_MAX + 1, "attributes");
             return Err(Error::Size { part: what, found, min: 0, max: LABELS_MAX, unit });
         }
         if !labels[..above].iter().any(|label| label.0 == pair.0) {
@@ -57,7 +57,7 @@ pub(super) fn read_raw(mut bytes: &[u8], labels: &mut Labels) -> model::Result<(
     Ok(())
 }
 
-/// An attribute as a label; an attribute without value has an empty one.
+/// Converts an attribute to a label; an attribute without a value has an empty one.
 pub(super) fn parse_label(message: MessageReader<'_>) -> model::Result<(String, String)> {
     let (key, value) = parse_key_value(message).map_err(attribute_error)?;
     let value =
@@ -83,12 +83,12 @@ fn parse_key_value(
     Ok((key, value))
 }
 
-/// The value that counts of an `AnyValue`: the last. What stands before it need not be read.
+/// The last value of an `AnyValue`, which is the valid one. Earlier values are not validated.
 fn parse_value(mut message: MessageReader<'_>, depth: u32) -> Result<Value, InputError> {
     if depth > NESTING_MAX {
         return Err(InputError::new(
             InputPosition::Byte(0),
-            "at most 16 lists in one another",
+            "at most 16 levels of nesting",
             "more",
         ));
     }
@@ -136,13 +136,13 @@ fn parse_map(
     Ok(values.into_iter().collect())
 }
 
-/// JSON has no word for what is no number.
+/// JSON has no numbers for NaN and infinities.
 fn json_double(value: f64) -> Value {
     let text = number_label(value);
     text.parse().map_or(Value::String(text), Value::Number)
 }
 
-/// A number as label: the shortest that is read as the same.
+/// A number as label value: the shortest text that parses to the same number.
 pub(super) fn number_label(value: f64) -> String {
     if value.is_nan() {
         "NaN".to_owned()

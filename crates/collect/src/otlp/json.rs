@@ -1,8 +1,8 @@
-//! OTLP/JSON as protocol buffers: what the JSON mapping names, by number.
+//! Conversion of OTLP/JSON to protobuf.
 //!
-//! Names are in lowerCamelCase, numbers of 64 bits may be texts, enumerations are numbers, bytes
-//! are base64; names that are not known are passed by, `null` is nothing. Lengths are written in
-//! five bytes, more than they need: what they hold is written behind them in one go.
+//! Names are lowerCamelCase, 64-bit numbers may be strings, enumerations are numbers, bytes are
+//! base64; unknown names are ignored, `null` is an absent field. Lengths are padded to five bytes,
+//! so that a message can be written before its length is known.
 //!
 //! Source: <https://opentelemetry.io/docs/specs/otlp/#json-protobuf-encoding>,
 //! <https://protobuf.dev/programming-guides/json/>.
@@ -152,12 +152,12 @@ static SUMMARY: [JsonField; 7] = [
 static QUANTILE: [JsonField; 2] =
     [single_field("quantile", 1, Double), single_field("value", 2, Double)];
 
-/// Bytes that the length of a message takes.
+/// Bytes of a message length.
 const LENGTH_BYTES: usize = 5;
-/// The last of them.
+/// Index of the last length byte.
 const LAST: usize = LENGTH_BYTES - 1;
 
-/// The request as protocol buffers. Takes at most some bytes for each of the input's.
+/// Converts a request to protobuf. The output takes at most a few bytes per input byte.
 pub(super) fn to_protobuf(body: &[u8]) -> Result<Vec<u8>> {
     let mut writer = ProtobufTranscoder {
         tokens: JsonTokenizer::new(body),
@@ -310,12 +310,12 @@ impl FieldType {
     }
 }
 
-/// A number, or a text that spells one, or "NaN", "Infinity", "-Infinity".
+/// A number, a string that contains one, or "NaN", "Infinity", "-Infinity".
 fn parse_double(token: &JsonToken<'_>) -> Option<f64> {
     decimal::parse(token_text(token)?.as_bytes())
 }
 
-/// A whole number within bounds. Written with a point or an exponent it is one up to 2^53.
+/// An integer within bounds. With a point or an exponent, integers up to 2^53 are accepted.
 fn parse_integer(token: &JsonToken<'_>, least: i128, greatest: i128) -> Option<i128> {
     let text = token_text(token)?;
     let value = match text.parse() {

@@ -1,9 +1,9 @@
 //! Context of a point: resource, scope and metric; labels and series key.
 //!
-//! Keys have hashes of 128 bits of BLAKE3 in place of resource, scope and metric, each of what
-//! stands above it too: a resource of a megabyte is not copied for every point, and two that share
-//! a hash cannot be made on purpose. Labels are read when a series is met for the first time, those
-//! of a resource and a scope once in a request.
+//! A key has 128-bit BLAKE3 hashes of resource, scope and metric, each covering its parents: a
+//! megabyte of resource attributes is not copied for every point, and collisions cannot be
+//! constructed. Labels are decoded when a series is new; resource and scope labels once per
+//! request.
 
 #![cfg_attr(
     not(test),
@@ -20,7 +20,8 @@ use crate::unit::Unit;
 
 use super::attributes::{self, attribute_error};
 
-/// Bytes of a resource's attribute at the most: longer ones, such as command lines, are no labels.
+/// Size limit of a resource attribute. Longer attributes, such as command lines, do not become
+/// labels.
 pub(super) const RESOURCE_VALUE_BYTES_MAX: usize = 1024;
 
 type Digest = [u8; 16];
@@ -29,7 +30,7 @@ fn digest(parts: &[&[u8]]) -> Digest {
     SeriesId::from_canonical_key(&parts.concat()).0
 }
 
-/// Attributes that many series share, as labels.
+/// Attributes shared by many series, as labels.
 type SharedLabels = OnceCell<model::Result<Labels>>;
 
 fn get_or_read_labels(
@@ -101,15 +102,15 @@ impl<'a> ScopeContext<'a> {
     }
 }
 
-/// One more of attributes that are bounded already here, not only in the series: they are copied
-/// for each.
+/// Adds an attribute. The limits are checked here and not only in the series, because the labels
+/// are copied to every series.
 fn push_label(labels: &mut Labels, pair: (String, String)) -> model::Result<()> {
     if pair.1.is_empty() {
         return Ok(());
     }
     if labels.len() == LABELS_MAX {
         let (what, found, unit) =
-            ("a resource or scope", labels.len().saturating_add(1), "attributes");
+            ("resource or scope", labels.len().saturating_add(1), "attributes");
         return Err(Error::Size { part: what, found, min: 0, max: LABELS_MAX, unit });
     }
     labels.push(pair);
@@ -125,7 +126,7 @@ pub(super) struct MetricContext<'a> {
     digest: Digest,
 }
 
-/// Which series of a metric: a summary has several.
+/// Series within a metric; a summary has several.
 #[derive(Clone, Copy)]
 pub(super) enum SummarySeries {
     Value,
@@ -153,7 +154,7 @@ impl<'a> MetricContext<'a> {
         MetricContext { scope, name, unit, kind, digest: digest(&parts) }
     }
 
-    /// How the keys of a part begin; the attributes follow.
+    /// Writes the key prefix of a series; the attributes follow.
     pub(super) fn key(&self, part: SummarySeries, key: &mut Vec<u8>) {
         key.clear();
         key.extend_from_slice(&self.digest);
@@ -168,11 +169,10 @@ impl<'a> MetricContext<'a> {
         }
     }
 
-    /// The series of a part with the attributes of a point, as [`attributes::keep`] put them
-    /// together.
+    /// Series with the attributes of a point, encoded by [`attributes::append_raw`].
     ///
-    /// Of labels of one name the part's holds, then the point's, then the resource's, then the
-    /// scope's.
+    /// Labels of the same name: the part's label takes precedence, then the point's, the resource's
+    /// and the scope's.
     pub(super) fn series(&self, part: SummarySeries, point: &[u8]) -> model::Result<Series> {
         let (suffix, kind, unit) = match part {
             SummarySeries::Value => ("", self.kind, self.unit),
@@ -203,7 +203,7 @@ impl<'a> MetricContext<'a> {
     }
 }
 
-/// OTLP's units are UCUM's (ucum.org): what topdeck has a name for gets it, everything else stays.
+/// OTLP units are UCUM (ucum.org). Units known to topdeck get topdeck's name; others are unchanged.
 fn unit_name(unit: &str) -> String {
     match unit {
         "1" => String::new(),

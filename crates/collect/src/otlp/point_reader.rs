@@ -16,10 +16,10 @@ use crate::row_sink::RowSink;
 use super::metric_context::{MetricContext, SummarySeries};
 use super::{PointKind, PointOutcome, attributes};
 
-/// Bit of `flags`: the series exists, but there is no value now.
+/// Bit of `flags`: the series has no value now (stale).
 const NO_RECORDED_VALUE: u64 = 1;
-/// What the labels of series that are met for the first time may take in one request, beside a
-/// multiple of the request: those of a resource stand there once, and are in each of its series.
+/// Memory limit of the labels of new series per request, in addition to a multiple of the request's
+/// size: resource labels occur once in the request but in each of its series.
 const SERIES_BUDGET_BYTES: usize = 64 << 20;
 const SERIES_BUDGET_PER_BYTE: usize = 16;
 
@@ -27,11 +27,11 @@ type ReadResult<T> = std::result::Result<T, InputError>;
 /// Result with the rejection reason of a point.
 type PointResult<T> = std::result::Result<T, String>;
 
-/// Reads points, one at a time, into the same memory.
+/// Reads points one at a time and reuses its buffers.
 pub(super) struct PointReader<'r> {
     now: i64,
     rows: &'r mut dyn RowSink,
-    /// Bytes that new series may still take.
+    /// Remaining bytes for labels of new series.
     budget: usize,
     head: PointHeader,
     key: Vec<u8>,
@@ -46,18 +46,18 @@ struct PointHeader {
     start: u64,
     time: u64,
     flags: u64,
-    /// As [`attributes::keep`] puts them together.
+    /// Encoded by [`attributes::append_raw`].
     attributes: Vec<u8>,
 }
 
-/// Numbers of the fields that differ between the shapes.
+/// Field numbers that differ between point messages.
 struct PointFieldNumbers {
     attributes: u32,
     flags: u32,
 }
 
 impl PointHeader {
-    /// Reads a point: what all have here, everything else by `other`.
+    /// Parses the common fields of a point; `other` parses the rest.
     fn parse<'a>(
         &mut self,
         mut point: MessageReader<'a>,
@@ -84,7 +84,7 @@ impl PointHeader {
         self.flags & NO_RECORDED_VALUE == 0
     }
 
-    /// When it began and ended; what a gauge shows was so at its end.
+    /// Start and end. A gauge has only its end.
     fn times(&self, kind: SeriesKind, now: i64) -> PointResult<(i64, i64)> {
         let time = |name: &str, ns: u64| {
             i64::try_from(ns).map_err(|_| format!("{name} is {ns} ns, expected less than 2^63"))
@@ -95,14 +95,14 @@ impl PointHeader {
         }
         let start = time("start_time_unix_nano", self.start)?;
         if start > end {
-            return Err(format!("it begins at {start} ns and ends at {end} ns"));
+            return Err(format!("start {start} ns is after end {end} ns"));
         }
         Ok((start, end))
     }
 }
 
 impl<'r> PointReader<'r> {
-    /// Of a request of `bytes` bytes that came at `now`.
+    /// Creates a reader for a request of `bytes` bytes received at `now`.
     pub(super) fn new(bytes: usize, now: i64, rows: &'r mut dyn RowSink) -> PointReader<'r> {
         PointReader {
             now,
@@ -118,7 +118,7 @@ impl<'r> PointReader<'r> {
         }
     }
 
-    /// Reads a point and hands on what it becomes. An error is one of the whole request.
+    /// Reads a point and emits its rows. An error concerns the whole request.
     pub(super) fn read_point(
         &mut self,
         metric: &MetricContext<'_>,
@@ -134,7 +134,7 @@ impl<'r> PointReader<'r> {
         Ok(into_outcome(self.write_value(metric, value)))
     }
 
-    /// A point that is one sample; `None` is one without value.
+    /// Emits a single-sample point; `None` is a point without a value.
     fn write_value(
         &mut self,
         metric: &MetricContext<'_>,
@@ -161,7 +161,7 @@ impl<'r> PointReader<'r> {
             let lengths = labels.flat_map(|(name, value)| [name.len(), value.len()]);
             let bytes = lengths.fold(0, usize::saturating_add);
             let Some(left) = room.checked_sub(bytes) else {
-                let (what, unit) = ("what new series of a request add", "bytes or more");
+                let (what, unit) = ("memory for new series of one request", "bytes or more");
                 return Err(Error::Size { part: what, found: bytes, min: 0, max: *room, unit });
             };
             *room = left;
@@ -192,13 +192,13 @@ impl<'r> PointReader<'r> {
             },
         )?;
         if !self.head.has_value() {
-            // A counter has no mark: a store would read one as a count that began anew.
+            // A counter has no staleness marker: the store would take it for a counter reset.
             let mark = (kind == SeriesKind::Gauge).then(|| f64::from_bits(STALE_MARKER));
             return Ok(Ok(mark.map(SampleValue::Number)));
         }
         Ok(value
             .map(|value| Some(SampleValue::Number(value)))
-            .ok_or_else(|| "it has no value".to_owned()))
+            .ok_or_else(|| "point without a value".to_owned()))
     }
 
     fn read_explicit(
@@ -273,7 +273,7 @@ impl<'r> PointReader<'r> {
             .map(|found| found.map(|folded| SampleValue::Histogram(Box::new(folded.value)))))
     }
 
-    /// Quantiles are gauges with a label of their own, count and sum are counters.
+    /// Quantiles are gauges with a `quantile` label; count and sum are counters.
     fn read_summary(
         &mut self,
         metric: &MetricContext<'_>,

@@ -1,5 +1,5 @@
-//! What requests become, held against the official types: they are written by prost and by serde,
-//! and the rows are worked out from them in another way.
+//! Tests against the official types: prost and serde encode the requests, and an independent model
+//! computes the expected rows.
 
 mod official;
 
@@ -25,7 +25,7 @@ fn number(value: f64) -> NumberDataPoint {
     NumberDataPoint { time_unix_nano: 20, value: Some(AsDouble(value)), ..Default::default() }
 }
 
-/// Rows of a metric, a line each, then what was refused.
+/// Rows of a metric, one per line, followed by the rejected points.
 fn dump_rows(data: Data, unit: &str) -> String {
     let request = request("m", unit, data);
     let (mut rows, mut from_json) = (VecRowSink::default(), VecRowSink::default());
@@ -88,17 +88,20 @@ fn points_without_value() {
     let body = request("m", "", sum(2, true, none.clone())).encode_to_vec();
     let taken = read_protobuf(&body, NOW, &mut rows).unwrap();
     assert_eq!((taken.points, taken.skipped, taken.rejected, rows.rows.len()), (0, 1, 0, 0));
-    check(sum(2, true, NumberDataPoint { flags: 0, ..none }), "metric \"m\": it has no value");
+    check(
+        sum(2, true, NumberDataPoint { flags: 0, ..none }),
+        "metric \"m\": point without a value",
+    );
 }
 
 #[test]
 fn invalid_points_are_reported_and_the_rest_accepted() {
     check(
         sum(0, true, number(1.0)),
-        "metric \"m\": its aggregation temporality is neither delta (1) nor cumulative (2)",
+        "metric \"m\": aggregation temporality is neither delta (1) nor cumulative (2)",
     );
     let late = NumberDataPoint { start_time_unix_nano: 30, ..number(1.0) };
-    check(sum(1, true, late), "metric \"m\": it begins at 30 ns and ends at 20 ns");
+    check(sum(1, true, late), "metric \"m\": start 30 ns is after end 20 ns");
     let far = NumberDataPoint { time_unix_nano: u64::MAX, ..number(1.0) };
     let twice = vec![attribute("a", "1"), attribute("a", "2")];
     let points = vec![far, number(1.0), NumberDataPoint { attributes: twice, ..number(2.0) }];
@@ -106,14 +109,14 @@ fn invalid_points_are_reported_and_the_rest_accepted() {
         Data::Gauge(Gauge { data_points: points }),
         "gauges m [] 20..20: 1\n\
          metric \"m\": time_unix_nano is 18446744073709551615 ns, expected less than 2^63\n\
-         metric \"m\": label \"a\" is given twice",
+         metric \"m\": duplicate label \"a\"",
     );
     let many = (0..65).map(|n| attribute(&format!("a{n}"), "x")).collect();
     check(
         Data::Gauge(Gauge {
             data_points: vec![NumberDataPoint { attributes: many, ..number(2.0) }],
         }),
-        "metric \"m\": a point has 65 attributes, allowed are 0 to 64",
+        "metric \"m\": invalid point: 65 attributes, allowed 0 to 64",
     );
 }
 
@@ -231,11 +234,11 @@ fn oversized_resource_is_rejected() {
     let mut request = request("m", "", sum(1, true, number(1.0)));
     request.resource_metrics[0].resource.get_or_insert_default().attributes = attributes;
     let taken = read_protobuf(&request.encode_to_vec(), NOW, &mut VecRowSink::default()).unwrap();
-    let why = "metric \"m\": a resource or scope has 65 attributes, allowed are 0 to 64";
+    let why = "metric \"m\": invalid resource or scope: 65 attributes, allowed 0 to 64";
     assert_eq!((taken.rejected, &taken.errors[..]), (1, &[why.to_owned()][..]));
 }
 
-/// A small request must not become gigabytes: one resource of 15 kB, and very many series.
+/// A small request must not expand to gigabytes: one resource of 15 kB and very many series.
 #[test]
 fn new_series_memory_is_bounded() {
     let points = 8_000;
@@ -312,7 +315,11 @@ fn non_otlp_json_error_has_its_position() {
     check(&point("{"), "byte 74: expected a key in quotes or }, found \"]}}]}]}]}\"");
     let fine = point(r#"{"asInt":1e3,"flags":null,"timeUnixNano":1.0,"new":[{}]}"#);
     let mut rows = VecRowSink::default();
-    assert_eq!(read_json(fine.as_bytes(), NOW, &mut rows).unwrap().rejected, 1, "it has no name");
+    assert_eq!(
+        read_json(fine.as_bytes(), NOW, &mut rows).unwrap().rejected,
+        1,
+        "missing metric name"
+    );
     let named = fine.replace(r#""gauge""#, r#""name":"m","gauge""#);
     read_json(named.as_bytes(), NOW, &mut rows).unwrap();
     assert_eq!(lines(&rows), "gauges m [] 1..1: 1000\n");

@@ -1,5 +1,5 @@
-//! A scrape made by Prometheus' own library (`testdata/collect/prometheus/make/main.go`), and
-//! damage to it.
+//! Tests with a scrape written by Prometheus' own library
+//! (`testdata/collect/prometheus/make/main.go`) and with corrupted copies.
 
 use super::*;
 use crate::decoded_sample::RecordingSink;
@@ -23,7 +23,7 @@ fn client_golang_scrape_is_read() {
     assert_eq!(sink.skipped, [EXEMPLAR; 4]);
 }
 
-/// A family of less than 128 bytes, with its length.
+/// A family of less than 128 bytes with its length prefix.
 fn family(fields: &[&[u8]]) -> Vec<u8> {
     let fields = fields.concat();
     [&[fields.len() as u8][..], &fields].concat()
@@ -31,7 +31,7 @@ fn family(fields: &[&[u8]]) -> Vec<u8> {
 
 const NAME: &[u8] = &[0x0a, 1, b'g'];
 const GAUGE: &[u8] = &[0x18, 1];
-/// A metric with a gauge of 1.
+/// A metric with a gauge of value 1.
 const ONE: &[u8] = &[0x22, 11, 0x12, 9, 9, 0, 0, 0, 0, 0, 0, 0xf0, 0x3f];
 
 #[track_caller]

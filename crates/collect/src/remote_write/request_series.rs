@@ -9,19 +9,19 @@ use crate::unit::Unit;
 
 const NAME: &str = "__name__";
 
-/// Kind of samples; each kind is a series of its own.
+/// Kind of samples. Each kind has a series of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum SampleKind {
     Numbers,
     Histograms,
     GaugeHistograms,
-    /// Where a series of histograms ends. It is no gauge, so that it is in nobody's way who adds
-    /// histograms up.
+    /// Staleness markers of a histogram series. The series is not a gauge, so that it does not
+    /// disturb sums of histograms.
     StaleMarkers,
 }
 
-/// Metric family type as numbered by version 2; version 1 has 0.
+/// Metric family type with version 2's numbers; always 0 in version 1.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct FamilyType(pub(super) u8);
 
@@ -32,7 +32,7 @@ impl FamilyType {
     const INFO: FamilyType = FamilyType(6);
     const STATE_SET: FamilyType = FamilyType(7);
 
-    /// Whether numbers of that name count, one onto the other.
+    /// Whether numbers of this name are cumulative.
     pub(super) fn is_monotonic(self, name: &str) -> bool {
         match self {
             FamilyType::COUNTER => true,
@@ -40,12 +40,12 @@ impl FamilyType {
             | FamilyType::GAUGE_HISTOGRAM
             | FamilyType::INFO
             | FamilyType::STATE_SET => false,
-            // Parts of histograms and summaries, and what nobody knows.
+            // Parts of histograms and summaries, and unknown types.
             _ => convention::is_monotonic(name),
         }
     }
 
-    /// Whether the unit of the family is not that of the numbers of that name.
+    /// Whether numbers of this name do not have the family's unit.
     fn has_other_unit(self, name: &str) -> bool {
         self != FamilyType::COUNTER
             && self != FamilyType::GAUGE
@@ -55,7 +55,7 @@ impl FamilyType {
 
 /// A series of a request.
 pub(super) trait RequestSeries {
-    /// Names and values of the labels, the metric's name among them.
+    /// Calls back with each label's name and value, the metric name included.
     fn for_each_label<'a>(
         &'a self,
         each: &mut dyn FnMut(&'a [u8], &'a [u8]),
@@ -64,7 +64,7 @@ pub(super) trait RequestSeries {
     fn family(&self) -> (FamilyType, &[u8]);
 }
 
-/// The metric's name, if it is there and text.
+/// Metric name, if present and UTF-8.
 pub(super) fn metric_name(told: &dyn RequestSeries) -> Option<&str> {
     let mut found = None;
     let read = told.for_each_label(&mut |name, value| {
@@ -75,24 +75,24 @@ pub(super) fn metric_name(told: &dyn RequestSeries) -> Option<&str> {
     read.ok().and(found).and_then(|name| std::str::from_utf8(name).ok())
 }
 
-/// As messages name it.
+/// Series text for messages.
 pub(super) fn display_series(told: &dyn RequestSeries) -> String {
     metric_name(told).map_or("a series without name".to_owned(), |name| quote(name.as_bytes()))
 }
 
-/// The series of some of its values, or why it is none.
+/// Series of the samples of one kind, or the reason for rejection.
 pub(super) fn to_series(what: SampleKind, told: &dyn RequestSeries) -> Result<Series, String> {
     let (mut metric, mut labels, mut wrong) = (None, Vec::new(), None);
     let text = |bytes: &[u8]| {
         let text = std::str::from_utf8(bytes).map(str::to_owned);
-        text.map_err(|_| format!("{} is no text in UTF-8", quote(bytes)))
+        text.map_err(|_| format!("{} is not UTF-8", quote(bytes)))
     };
     let mut label = |name: &[u8], value: &[u8]| {
         let (name, value) = (text(name)?, text(value)?);
         if name != NAME {
             labels.push((name, value));
         } else if metric.replace(value).is_some() {
-            return Err(format!("label \"{NAME}\" is given twice"));
+            return Err(format!("duplicate label \"{NAME}\""));
         }
         Ok(())
     };
@@ -105,7 +105,7 @@ pub(super) fn to_series(what: SampleKind, told: &dyn RequestSeries) -> Result<Se
     if let Some(wrong) = wrong {
         return Err(wrong);
     }
-    let metric = metric.filter(|name| !name.is_empty()).ok_or("it has no name")?;
+    let metric = metric.filter(|name| !name.is_empty()).ok_or("missing metric name")?;
     let (family, unit) = told.family();
     let mut series = Series::new(metric.as_str(), series_kind(what, family, &metric));
     if let Some(unit) = series_unit(what, family, &metric, &text(unit)?) {

@@ -17,27 +17,27 @@ use crate::row_sink::RowSink;
 
 const NANOSECONDS: i64 = 1_000_000;
 
-/// Hands rows on and counts them.
+/// Emits rows and counts them.
 pub(super) struct RequestRowWriter<'a> {
     rows: &'a mut dyn RowSink,
     pub(super) summary: WriteSummary,
 }
 
-/// A series in the middle of a request.
+/// Current series of a request.
 pub(super) struct RequestCursor<'a> {
     pub(super) version: RemoteWriteVersion,
     pub(super) series: &'a dyn RequestSeries,
-    /// What stands for it; the first byte says which of its values.
+    /// Series key; its first byte is the sample kind.
     pub(super) key: &'a mut [u8],
-    /// Since when it counts, in milliseconds, where samples do not say; 0 if nobody does.
+    /// Creation time of the series in milliseconds, for samples without a start; 0 if unknown.
     pub(super) created: i64,
 }
 
-/// Which series `rows` is at.
+/// Current series of `rows`.
 enum SeriesCursor {
     Start,
     Values(SampleKind),
-    /// It is none, and that has been said.
+    /// The series was rejected and reported.
     Rejected,
 }
 
@@ -53,7 +53,7 @@ impl<'a> RequestRowWriter<'a> {
         }
     }
 
-    /// All samples and histograms among the fields of a series. Whether there were any.
+    /// Writes all samples and histograms of a series. Returns whether there were any.
     pub(super) fn write_series(
         &mut self,
         mut fields: MessageReader<'_>,
@@ -74,7 +74,7 @@ impl<'a> RequestRowWriter<'a> {
         Ok(any)
     }
 
-    /// Goes to the series of such values. Of a series that is none the reason is said once.
+    /// Selects the series of a sample kind. A rejection is reported once per series.
     fn select_series(
         &mut self,
         what: SampleKind,
@@ -182,8 +182,8 @@ impl<'a> RequestRowWriter<'a> {
         Ok(())
     }
 
-    /// A value with its start, 0 where nobody says, and its time in milliseconds. Whether it was
-    /// taken.
+    /// Writes a value with its start (0 if unknown) and timestamp in milliseconds. Returns whether
+    /// it was accepted.
     #[inline]
     fn write_sample(
         &mut self,
@@ -195,11 +195,11 @@ impl<'a> RequestRowWriter<'a> {
         let Some(end) = time.checked_mul(NANOSECONDS) else {
             self.reject(|| {
                 let name = request_series::display_series(series.series);
-                format!("{name}: it is of {time} ms, which nanoseconds in 64 bits do not reach")
+                format!("{name}: timestamp {time} ms is out of range")
             });
             return false;
         };
-        // A start after the end says that clocks differ, and not since when it counts.
+        // A start after the end results from clock differences and is ignored.
         let start = match start.checked_mul(NANOSECONDS) {
             Some(start) if start != 0 && start < end => start,
             _ => end,

@@ -1,4 +1,4 @@
-//! Requests made by hand, and by Prometheus' own library
+//! Tests with handwritten requests and requests of Prometheus' own library
 //! (`testdata/collect/prometheus/make/main.go`).
 
 use codecs::prometheus::STALE_MARKER;
@@ -10,7 +10,7 @@ use crate::row_sink::VecRowSink;
 const V1: &[u8] = include_bytes!("../../../../testdata/collect/prometheus/write_v1.snappy");
 const V2: &[u8] = include_bytes!("../../../../testdata/collect/prometheus/write_v2.snappy");
 
-/// A field of bytes.
+/// A length-delimited field.
 fn bytes(number: u8, content: &[u8]) -> Vec<u8> {
     let mut field = vec![number << 3 | 2];
     assert!(content.len() < 1 << 14, "a length of two bytes");
@@ -53,7 +53,7 @@ fn symbols(symbols: &[&str]) -> Vec<u8> {
     symbols.iter().flat_map(|symbol| bytes(4, symbol.as_bytes())).collect()
 }
 
-/// Each row on a line, times in milliseconds: `kind series [unit] start..end value`.
+/// One row per line, times in milliseconds: `kind series [unit] start..end value`.
 fn dump_rows(rows: &VecRowSink) -> Vec<String> {
     let line = |(series, sample): &(model::Series, model::Sample)| {
         let value = match &sample.value {
@@ -150,7 +150,7 @@ fn labels_may_be_in_any_order() {
         RemoteWriteVersion::V1,
         &[before.clone(), body.clone()].concat(),
         &["gauges a [] 1..1 1"],
-        &["a series without name: it has no name"],
+        &["a series without name: missing metric name"],
     );
     body = bytes(1, &[sample(1.0, 1), before[3..].to_vec()].concat());
     check(RemoteWriteVersion::V1, &body, &["gauges a [] 1..1 1", "gauges a [] 1..1 1"], &[]);
@@ -160,14 +160,11 @@ fn labels_may_be_in_any_order() {
 fn invalid_series_are_rejected_and_the_rest_accepted() {
     let good = series_v1(&[("__name__", "good")], &[sample(1.0, 1)]);
     for (labels, trouble) in [
-        (&[("a", "b")][..], "a series without name: it has no name"),
-        (&[("__name__", "")], "nothing: it has no name"),
-        (&[("__name__", "x"), ("a", "1"), ("a", "2")], "\"x\": label \"a\" is given twice"),
-        (&[("__name__", "x"), ("__name__", "y")], "\"y\": label \"__name__\" is given twice"),
-        (
-            &[("__name__", "x"), ("", "1")],
-            "\"x\": a label's name has 0 bytes, allowed are 1 to 1024",
-        ),
+        (&[("a", "b")][..], "a series without name: missing metric name"),
+        (&[("__name__", "")], "nothing: missing metric name"),
+        (&[("__name__", "x"), ("a", "1"), ("a", "2")], "\"x\": duplicate label \"a\""),
+        (&[("__name__", "x"), ("__name__", "y")], "\"y\": duplicate label \"__name__\""),
+        (&[("__name__", "x"), ("", "1")], "\"x\": invalid label name: 0 bytes, allowed 1 to 1024"),
     ] {
         let bad = series_v1(labels, &[sample(1.0, 1), sample(2.0, 2)]);
         let body = [bad, good.clone()].concat();
@@ -175,7 +172,7 @@ fn invalid_series_are_rejected_and_the_rest_accepted() {
         assert_eq!((written.samples, written.rejected), (1, 2), "{trouble}");
     }
     let body = series_v1(&[("__name__", "x")], &[sample(1.0, i64::MAX), sample(1.0, 1)]);
-    let far = "\"x\": it is of 9223372036854775807 ms, which nanoseconds in 64 bits do not reach";
+    let far = "\"x\": timestamp 9223372036854775807 ms is out of range";
     check(RemoteWriteVersion::V1, &body, &["gauges x [] 1..1 1"], &[far]);
 }
 
@@ -183,7 +180,7 @@ fn invalid_series_are_rejected_and_the_rest_accepted() {
 fn invalid_utf8_is_rejected() {
     let label = bytes(1, &[bytes(1, b"__name__"), bytes(2, b"\xff\n")].concat());
     let body = bytes(1, &[label, sample(1.0, 1)].concat());
-    let trouble = "a series without name: \"\u{fffd}\\n\" is no text in UTF-8";
+    let trouble = "a series without name: \"\u{fffd}\\n\" is not UTF-8";
     assert_eq!(check(RemoteWriteVersion::V1, &body, &[], &[trouble]).rejected, 1);
 }
 
@@ -197,7 +194,7 @@ fn created_timestamp_of_both_drafts_is_read() {
     let rc3 = [varint(6, 40), sample(5.0, 90), started.clone()];
     let both = ["cumulative counts a_total [] 40..90 5", later];
     check(RemoteWriteVersion::V2, &with(&[1, 2], &rc3), &both, &[]);
-    // Not of gauges, and not after the sample itself.
+    // Not for gauges, and not if the start is after the sample.
     check(RemoteWriteVersion::V2, &with(&[1, 3], &[started]), &["gauges a [] 90..90 5"], &[]);
     let late = [varint(6, 91), sample(5.0, 90)];
     check(
@@ -233,18 +230,17 @@ fn metadata_sets_kind_and_unit() {
 fn dangling_symbol_references_are_rejected() {
     let symbols = symbols(&["", "__name__", "a"]);
     let with = |rest: Vec<u8>| [symbols.clone(), rest].concat();
-    let nowhere = "a series does not refer to at most 65 pairs of name and value, and a unit, \
-                   among 3 symbols";
+    let nowhere = "a series needs at most 65 label references and a unit, all within 3 symbols";
     for refs in [&[1, 9][..], &[1, 2, 1], &[1; 132]] {
         let body = with(series_v2(refs, &[sample(1.0, 1), sample(1.0, 2)]));
         assert_eq!(check(RemoteWriteVersion::V2, &body, &[], &[nowhere]).rejected, 2);
     }
-    let neither = "\"a\": it has neither a sample nor a histogram";
+    let neither = "\"a\": neither samples nor histograms";
     assert_eq!(
         check(RemoteWriteVersion::V2, &with(series_v2(&[1, 2], &[])), &[], &[neither]).rejected,
         1
     );
-    // Symbols may come after what refers to them.
+    // Symbols may follow their references.
     let body = [series_v2(&[1, 2], &[sample(1.0, 1)]), symbols.clone()].concat();
     check(RemoteWriteVersion::V2, &body, &["gauges a [] 1..1 1"], &[]);
 }
@@ -257,8 +253,8 @@ fn small_request_cannot_expand_without_bound() {
     check_error(
         RemoteWriteVersion::V2,
         &body,
-        "byte 0: expected labels of at most 67108864 bytes in all, found more: send fewer series \
-         at once",
+        "byte 0: expected labels of at most 67108864 bytes in all, found more; send fewer series \
+         per request",
     );
 }
 
@@ -268,12 +264,12 @@ fn request_of_the_other_version_is_rejected() {
     check_error(
         RemoteWriteVersion::V1,
         &v2,
-        "byte 0: expected a request of version 1, found one of version 2",
+        "byte 0: expected a request of version 1, found a request of version 2",
     );
     check_error(
         RemoteWriteVersion::V2,
         &v1,
-        "byte 0: expected a request of version 2, found one of version 1",
+        "byte 0: expected a request of version 2, found a request of version 1",
     );
     let cut = "expected the rest of a field, found the end of the message";
     check_error(
@@ -297,7 +293,7 @@ fn snappy_length_is_checked_before_decompression() {
         error(V1, length - 1),
         format!("byte 0: expected at most {} bytes when decompressed, found {length}", length - 1)
     );
-    // 2^31 bytes, out of six.
+    // 2^31 bytes from a six-byte body.
     assert_eq!(
         error(&[0x80, 0x80, 0x80, 0x80, 0x08, 0], usize::MAX),
         "byte 0: expected bytes of snappy enough for their claim, found 6 that say they become \

@@ -1,11 +1,12 @@
 //! `prometheus.WriteRequest`.
 //!
 //! ```text
-//! WriteRequest  1 timeseries (TimeSeries), 3 metadata, of families and not of series: passed by
+//! WriteRequest  1 timeseries (TimeSeries), 3 metadata (per family, not per series; ignored)
 //! TimeSeries    1 labels (Label: 1 name, 2 value), 2 samples, 3 exemplars, 4 histograms
 //! Sample        1 value (double), 2 timestamp (ms)
 //! ```
-//! A series is known again by the bytes of its labels.
+//!
+//! A series is identified by the bytes of its labels.
 
 #![cfg_attr(
     not(test),
@@ -30,9 +31,9 @@ pub(super) fn read_request(
     while let Some((number, field)) = request.field()? {
         match number {
             1 => read_series(field.message()?, &mut key, &mut writing)?,
-            // Read as one of version 1 nothing of it would be found, and nothing be said.
+            // Decoded as version 1, a request of version 2 would be empty without an error.
             4 | 5 => {
-                let found = "one of version 2";
+                let found = "a request of version 2";
                 return Err(InputError::new(
                     InputPosition::Byte(0),
                     "a request of version 1",

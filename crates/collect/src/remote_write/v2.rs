@@ -2,11 +2,12 @@
 //!
 //! ```text
 //! Request     4 symbols (text, the first empty), 5 timeseries (TimeSeries); 1 to 3 are those of version 1
-//! TimeSeries  1 labels_refs (name, value, …; places in symbols), 2 samples, 3 histograms, 4 exemplars,
+//! TimeSeries  1 labels_refs (name, value, …; indexes of symbols), 2 samples, 3 histograms, 4 exemplars,
 //!             5 metadata (1 type, 3 help_ref, 4 unit_ref), 6 created_timestamp (ms; the draft rc.3 only)
 //! Sample      1 value (double), 2 timestamp (ms), 3 start_timestamp (ms)
 //! ```
-//! A series is known again by its type, its unit, and the texts of its labels.
+//!
+//! A series is identified by its type, its unit, and the texts of its labels.
 
 #![cfg_attr(
     not(test),
@@ -21,10 +22,10 @@ use super::{RemoteWriteVersion, WriteSummary};
 use crate::input_error::{InputError, InputPosition};
 use crate::row_sink::RowSink;
 
-/// Labels of a series at the most, the name among them.
+/// Label limit of a series, the name included.
 const LABELS_MAX: usize = model::LABELS_MAX + 1;
-/// Bytes that the labels of all series of a request have when written out, at the most. By
-/// referring to a long symbol again and again a small request could ask for any amount.
+/// Size limit of the expanded labels of all series of a request. Repeated references to a long
+/// symbol could otherwise expand a small request without bound.
 const EXPANDED_BYTES_MAX: usize = 64 << 20;
 
 pub(super) fn read_request(
@@ -50,16 +51,16 @@ pub(super) fn read_request(
     Ok(writing.summary)
 }
 
-/// All symbols: what refers to them may stand before them.
+/// Reads all symbols first, because references may precede them.
 fn read_symbols(body: &[u8]) -> Result<Vec<&[u8]>, InputError> {
     let mut symbols = Vec::new();
     let mut request = MessageReader::new(body);
     while let Some((number, field)) = request.field()? {
         match number {
             4 => symbols.push(field.bytes()?),
-            // Read as one of version 2 nothing of it would be found, and nothing be said.
+            // Decoded as version 2, a request of version 1 would be empty without an error.
             1 | 3 => {
-                let found = "one of version 1";
+                let found = "a request of version 1";
                 return Err(InputError::new(
                     InputPosition::Byte(0),
                     "a request of version 2",
@@ -82,7 +83,7 @@ struct V2Series<'a> {
     refs: Vec<u64>,
     family: FamilyType,
     unit: &'a [u8],
-    /// Bytes that labels may still have.
+    /// Remaining bytes for expanded labels.
     budget: usize,
 }
 
@@ -114,14 +115,14 @@ impl<'a> V2Series<'a> {
             let count = self.symbols.len();
             return self.reject_all(others, writing, || {
                 format!(
-                    "a series does not refer to at most {LABELS_MAX} pairs of name and value, and \
-                     a unit, among {count} symbols"
+                    "a series needs at most {LABELS_MAX} label references and a unit, all within \
+                     {count} symbols"
                 )
             });
         };
         self.budget = self.budget.checked_sub(length).ok_or_else(|| {
             let expected = format!("labels of at most {EXPANDED_BYTES_MAX} bytes in all");
-            InputError::new(InputPosition::Byte(0), expected, "more: send fewer series at once")
+            InputError::new(InputPosition::Byte(0), expected, "more; send fewer series per request")
         })?;
         self.append_key(key);
         let mut series =
@@ -132,12 +133,12 @@ impl<'a> V2Series<'a> {
         };
         if !any {
             let name = || request_series::display_series(self);
-            writing.reject(|| format!("{}: it has neither a sample nor a histogram", name()));
+            writing.reject(|| format!("{}: neither samples nor histograms", name()));
         }
         Ok(())
     }
 
-    /// Counts what cannot be read, as nobody knows what it is of.
+    /// Counts the samples of a series that cannot be decoded.
     fn reject_all(
         &self,
         fields: Option<MessageReader<'_>>,
@@ -157,12 +158,13 @@ impl<'a> V2Series<'a> {
     }
 
     fn symbol(&self, at: u64) -> Option<&'a [u8]> {
-        // The empty text is there, whether it is told or not.
+        // The empty symbol always exists, even if not transmitted.
         let symbol = usize::try_from(at).ok().and_then(|at| self.symbols.get(at)).copied();
         symbol.or((at == 0).then_some(&[]))
     }
 
-    /// Bytes of labels and unit; `None` if not all of them are there, or there are too many.
+    /// Expanded size of labels and unit; `None` if a symbol is missing or the size limit is
+    /// exceeded.
     fn expanded_bytes(&self) -> Option<usize> {
         if !self.refs.len().is_multiple_of(2) || self.refs.len() > 2 * LABELS_MAX {
             return None;
@@ -199,7 +201,7 @@ impl RequestSeries for V2Series<'_> {
     }
 }
 
-/// Type, and where its unit is among the symbols.
+/// Type and symbol index of the unit.
 fn read_family(metadata: FieldValue<'_>) -> Result<(FamilyType, u64), InputError> {
     let (mut family, mut unit_ref) = (FamilyType(0), 0);
     let mut fields = metadata.message()?;

@@ -1,6 +1,5 @@
-//! What must hold for any input at all: one check per fuzz target, by its name. `fuzz/` includes
-//! this file by path, and `fuzz_regressions` repeats the checks on inputs that once broke
-//! something.
+//! Properties that hold for any input: one check per fuzz target, with the target's name. `fuzz/`
+//! includes this file by path; `fuzz_regressions` repeats the checks with inputs of past failures.
 
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader};
@@ -14,10 +13,10 @@ use collect::{
     detect, graphite, influx, otlp, prometheus_protobuf, read, statsd,
 };
 
-/// Panics where something broke.
+/// Panics if the property is violated.
 pub(crate) type Check = fn(&[u8]);
 
-/// Name and check of each target of `fuzz/` for a source.
+/// Name and check of each fuzz target of a decoder.
 pub(crate) const CHECKS: [(&str, Check); 14] = [
     ("read_numbers", |bytes| check_format(InputFormat::Numbers, bytes)),
     ("read_hlog", |bytes| check_format(InputFormat::Hlog, bytes)),
@@ -35,17 +34,17 @@ pub(crate) const CHECKS: [(&str, Check); 14] = [
     ("influx", check_influx),
 ];
 
-/// Whatever the format is taken for can be read.
+/// The detected format's decoder accepts the input without a panic.
 fn check_detection(bytes: &[u8]) {
     match detect(bytes) {
         Ok(format) => check_format(format, bytes),
         Err(trouble) => assert!(!trouble.to_string().contains('\n'), "a message of one line"),
     }
-    // A first look does not have to see all.
+    // Detection on a prefix may give another result.
     let _ = detect(&bytes[..bytes.len() / 2]);
 }
 
-/// What is counted as written is what there is, in series and samples that a batch takes.
+/// The counts equal the written rows, and a batch accepts the series and samples.
 fn check_remote_write(bytes: &[u8]) {
     const BYTES_MAX: usize = 1 << 20;
     let opened = remote_write::decompress(bytes, BYTES_MAX).unwrap_or_default();
@@ -74,7 +73,7 @@ fn check_scrape(bytes: &[u8]) {
     prometheus_protobuf::read_scrape(bytes, &mut found);
 }
 
-/// The same is found however the input is cut into pieces, and every histogram can be asked.
+/// The result is independent of how the input is split, and every histogram can be queried.
 fn check_format(format: InputFormat, bytes: &[u8]) {
     for unit in [None, Some(&Unit::Hours)] {
         let whole = decode_all(format, &mut &bytes[..], unit);
@@ -89,7 +88,7 @@ fn decode_all(format: InputFormat, input: &mut dyn BufRead, unit: Option<&Unit>)
     found.0
 }
 
-/// Everything found, as text: numbers that are NaN are equal there.
+/// Decoded samples as text, so that NaN equals NaN.
 #[derive(Default)]
 struct TextSink(Vec<String>);
 
@@ -121,7 +120,7 @@ impl SampleSink for TextSink {
     }
 }
 
-/// In either form: a key stands for one series, and what is counted is what was handed on.
+/// In both encodings: a key identifies one series, and the counts equal the written rows.
 fn check_otlp(bytes: &[u8]) {
     for read in [otlp::read_protobuf, otlp::read_json] {
         let mut rows = KeyedSeries::default();
@@ -132,7 +131,7 @@ fn check_otlp(bytes: &[u8]) {
     }
 }
 
-/// Series by their keys.
+/// Series by key.
 #[derive(Default)]
 struct KeyedSeries {
     known: HashMap<Vec<u8>, Series>,
@@ -160,7 +159,7 @@ impl RowSink for KeyedSeries {
     fn gap(&mut self, _: Gap) {}
 }
 
-/// What is found in a packet is what is found in its lines, and numbers are finite.
+/// Parsing a packet equals parsing its lines, and numbers are finite.
 fn check_statsd(bytes: &[u8]) {
     let mut whole = Vec::new();
     statsd::for_each_line(bytes, |found| whole.push(found.map_err(|trouble| trouble.actual)));
@@ -204,7 +203,7 @@ fn check_graphite(bytes: &[u8]) {
     }
 }
 
-/// All that is counted is there, and nothing is longer than what it came from.
+/// The counts equal the written rows, and no text is longer than its source.
 fn check_influx(bytes: &[u8]) {
     for precision in [TimestampPrecision::Nanoseconds, TimestampPrecision::Hours] {
         let mut rows = VecRowSink::default();

@@ -1,4 +1,4 @@
-//! Inputs that once broke something, and the seeds that fuzzing begins with.
+//! Inputs of past failures and seed inputs for fuzzing.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -26,7 +26,7 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// `testdata/fuzz/<target>/<what went wrong>`: the fuzz targets' checks on each.
+/// Runs the fuzz targets' checks on each `testdata/fuzz/<target>/<failure>`.
 #[test]
 fn regression_inputs_pass() {
     for (target, check) in checks::CHECKS {
@@ -37,7 +37,7 @@ fn regression_inputs_pass() {
     }
 }
 
-/// Each source reads each other's golden files without a panic.
+/// Every decoder reads every other decoder's golden files without a panic.
 #[test]
 fn golden_files_never_panic_any_decoder() {
     for seed in seeds() {
@@ -45,8 +45,8 @@ fn golden_files_never_panic_any_decoder() {
     }
 }
 
-/// Writes `fuzz/corpus/<target>/`: the beginnings of golden files, their first lines, and what once
-/// broke something. `cargo xtask ci fuzz` calls it before the targets run.
+/// Writes `fuzz/corpus/<target>/`: the beginnings of golden files, their first lines, and inputs of
+/// past failures. `cargo xtask ci fuzz` calls it before the targets run.
 #[test]
 #[ignore = "writes fuzz/corpus; called by xtask"]
 fn write_seeds() {
@@ -62,7 +62,7 @@ fn write_seeds() {
     }
 }
 
-/// What a fuzzer does not find by itself: the first lines of every format.
+/// Inputs a fuzzer does not find by itself: first lines of every format.
 fn seeds() -> Vec<Vec<u8>> {
     let mut seeds = otlp_seeds();
     seeds.extend(ddsketch_seeds());
@@ -87,7 +87,7 @@ fn seeds() -> Vec<Vec<u8>> {
     seeds
 }
 
-/// Sketches of two libraries, and base64 of them.
+/// Sketches of two libraries, and their base64.
 fn ddsketch_seeds() -> Vec<Vec<u8>> {
     let mut seeds = Vec::new();
     for file in ["go.tsv", "java.tsv"] {
@@ -104,7 +104,7 @@ fn ddsketch_seeds() -> Vec<Vec<u8>> {
     seeds
 }
 
-/// A request with a point of each shape, in both forms.
+/// A request with a point of each kind, in both encodings.
 fn otlp_seeds() -> Vec<Vec<u8>> {
     let value = |value| Some(AnyValue { value: Some(value) });
     let list = ArrayValue { values: value(any_value::Value::IntValue(1)).into_iter().collect() };

@@ -1,5 +1,4 @@
-//! Integration tests of `collect`: what fuzzing found, and the seeds it begins with; what decoding
-//! costs.
+//! Integration tests of `collect`: fuzz regressions and seeds; decoding costs.
 
 mod checks;
 mod fuzz_regressions;

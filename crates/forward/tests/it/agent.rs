@@ -1,4 +1,4 @@
-//! A journal, the way into it, and what was put there.
+//! Fixture: a journal with its intake, and test batches.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use intake::{Intake, Supervisor, WriteTarget};
 use journal::{Journal, Options, WallClock};
 use model::{Sample, SampleValue, Series, SeriesKind};
 
-/// A folder that goes when it is dropped.
+/// Temporary folder, removed on drop.
 pub(crate) struct TestDir(pub(crate) PathBuf);
 
 impl TestDir {
@@ -28,7 +28,7 @@ impl Drop for TestDir {
     }
 }
 
-/// Numbers that are the same for the same seed.
+/// Seeded random numbers.
 #[derive(Clone)]
 pub(crate) struct SeededRng(pub(crate) u64);
 
@@ -44,16 +44,16 @@ pub(crate) fn create(folder: &Path, settings: &journal::Settings) {
     Journal::create(&OsDisk, folder, journal::random_id(), 0, settings).unwrap();
 }
 
-/// Opens the way into the journal of a folder.
+/// Opens the intake of a folder's journal.
 pub(crate) fn open(folder: &Path, clock: WallClock) -> Arc<Intake> {
     supervised(folder, clock, Supervisor::default())
 }
 
-/// The same, with what runs tasks again.
+/// As `open`, with a supervisor that restarts tasks.
 pub(crate) fn supervised(folder: &Path, clock: WallClock, supervisor: Supervisor) -> Arc<Intake> {
     let options = Options { clock: Arc::clone(&clock), supervisor, ..Options::default() };
     let journal = Journal::open(Arc::new(OsDisk), folder, &options).unwrap();
-    // Own measurements are written each interval: never in a test.
+    // Self-monitoring is written once per interval: never in a test.
     let interval = Duration::MAX;
     let settings = intake::Settings { clock, interval, ..intake::Settings::default() };
     Arc::new(Intake::new(WriteTarget::Journal(Arc::new(journal)), settings).unwrap())
@@ -66,7 +66,7 @@ pub(crate) fn latencies() -> Series {
         .unwrap()
 }
 
-/// Puts a batch with a histogram of so many values, and waits until it is durable.
+/// Appends a batch with a histogram of the given count and waits until it is durable.
 pub(crate) fn put(intake: &Intake, count: u64) {
     let mut histogram = Histogram::default();
     (0..count).for_each(|n| histogram.record(1000.0 + n as f64));
@@ -78,7 +78,7 @@ pub(crate) fn put(intake: &Intake, count: u64) {
     intake.append(&intake.producer("test"), writer).unwrap().wait_durable().unwrap();
 }
 
-/// Quick to try again.
+/// Settings with short retry delays.
 pub(crate) fn settings(folder: &Path, sites: &[(&str, &str)]) -> Settings {
     let site = |&(name, url): &(&str, &str)| Remote {
         name: name.to_owned(),
@@ -97,7 +97,8 @@ pub(crate) fn settings(folder: &Path, sites: &[(&str, &str)]) -> Settings {
     }
 }
 
-/// Waits until the first site has everything below a position, and it is known here.
+/// Waits until the first remote has everything below a position and the acknowledgement has
+/// arrived.
 pub(crate) async fn wait_caught_up(forward: &Forward, position: u64) -> RemoteStatus {
     let looking = async {
         loop {
@@ -110,7 +111,7 @@ pub(crate) async fn wait_caught_up(forward: &Forward, position: u64) -> RemoteSt
     tokio::time::timeout(Duration::from_secs(60), looking).await.expect("it does not catch up")
 }
 
-/// Ends everything, so that the journal can be opened again.
+/// Stops everything, so that the journal can be opened again.
 pub(crate) async fn stop_all(forward: Forward, intake: Arc<Intake>) {
     forward.stop().await;
     intake.stop();

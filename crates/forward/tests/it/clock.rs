@@ -1,5 +1,5 @@
-//! A clock that is set while everything runs, by an hour, on and back: nothing is lost, or sent as
-//! something new.
+//! A clock that steps by an hour back and forth while everything runs: nothing is lost, or sent as
+//! new.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -25,7 +25,7 @@ async fn clock_step_loses_nothing() {
     };
     let settings = settings(&folder.0, &[("a", &site.url)]);
     let mut sent = 0;
-    // The second process begins an hour before the first one ended.
+    // The second process starts an hour before the end of the first one.
     for process in 0..2 {
         let intake = open(&folder.0, Arc::clone(&clock));
         let forward = Forward::start(settings.clone(), Arc::clone(&intake)).unwrap();

@@ -1,4 +1,4 @@
-//! A backlog is drained with memory that does not depend on its size.
+//! Draining a backlog needs memory independent of its size.
 
 use std::process::Command;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::remote::{ResponseFault, TestRemote};
 const BATCH_BYTES: usize = 256 << 10;
 const BATCHES: u64 = 600;
 
-/// Bytes of this process in memory that are nobody else's: files that are read do not count.
+/// Anonymous resident memory of this process in bytes; mapped files do not count.
 fn resident() -> u64 {
     let text = std::fs::read_to_string("/proc/self/statm").unwrap();
     let pages: Vec<u64> = text.split_whitespace().map(|word| word.parse().unwrap()).collect();
@@ -22,7 +22,7 @@ fn resident() -> u64 {
 }
 
 fn put_text(intake: &Intake, dice: &mut SeededRng) {
-    // Not to be compressed.
+    // Incompressible text.
     let text: String = (0..BATCH_BYTES).map(|_| char::from(b'!' + dice.below(90) as u8)).collect();
     let series = Series::new("text", SeriesKind::Text).validate().unwrap();
     let mut writer = intake.writer(intake::SeriesKeyEncoding::GENERIC);
@@ -31,10 +31,10 @@ fn put_text(intake: &Intake, dice: &mut SeededRng) {
     drop(intake.append(&intake.producer("test"), writer).unwrap());
 }
 
-/// Says that this process is the one that is measured.
+/// Set in the environment of the measured process.
 const SUBPROCESS_VARIABLE: &str = "TOPDECK_TEST_DRAIN_ALONE";
 
-/// In a process of its own: what other tests hold would count, too.
+/// Runs in a process of its own, because memory of other tests would count.
 #[test]
 fn backlog_is_drained_in_constant_memory() {
     if std::env::var_os(SUBPROCESS_VARIABLE).is_some() {
@@ -57,8 +57,7 @@ async fn drain() {
     let site = TestRemote::start(|| ResponseFault::None).await;
     let intake = open(&folder.0, journal::wall_clock());
     let settings = settings(&folder.0, &[("a", &site.url)]);
-    // Its place is made before anything comes: the journal keeps nothing for a site that it does
-    // not know.
+    // The subscriber is created first: the journal retains nothing for unknown remotes.
     Forward::start(settings.clone(), Arc::clone(&intake)).unwrap().stop().await;
     let writing = Arc::clone(&intake);
     let fill = move || {
@@ -77,9 +76,9 @@ async fn drain() {
     stop_all(forward, intake).await;
     let state = site.state();
     assert_eq!((&state.gaps[..], state.duplicates), (&[][..], 0));
-    // What is measured of topdeck itself may come behind.
+    // Self-monitoring batches may follow.
     assert_eq!(state.order[..BATCHES as usize], (1..=BATCHES).collect::<Vec<_>>());
-    // The site's side is in it too: a body, unpacked, and batches out of it.
+    // Includes the memory of the remote: a request body, decompressed, and its batches.
     let grown = most.saturating_sub(before);
     assert!(grown < 60 << 20, "{grown} bytes for a backlog of {}", BATCHES * BATCH_BYTES as u64);
 }

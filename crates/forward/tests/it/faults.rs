@@ -1,4 +1,4 @@
-//! Whatever fails, each batch is at each site once.
+//! Under all faults, each batch is at each remote exactly once.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -20,7 +20,7 @@ fn check_complete(site: &TestRemote, batches: u64, count: u64) {
     assert!(state.gaps.is_empty(), "{:?}", state.gaps);
 }
 
-/// Faults of all kinds, a sender that is started anew in the middle, a clock that jumps.
+/// Faults of all kinds, a sender restarted in between, a clock that steps.
 async fn run_with_faults(seed: u64) {
     let mut dice = SeededRng(seed);
     let folder = TestDir::new();
@@ -39,10 +39,10 @@ async fn run_with_faults(seed: u64) {
             let intake = Arc::clone(&intake);
             tokio::task::spawn_blocking(move || put(&intake, values)).await.unwrap();
             (count, batches) = (count + values, batches + 1);
-            // Back as well as forth.
+            // Steps back and forth.
             time.fetch_add(dice.below(2_000_000_000) as i64 - 1_000_000_000, Ordering::Relaxed);
         }
-        // In the middle of whatever it does.
+        // Stops at an arbitrary point.
         stop_all(forward, intake).await;
     }
     let intake = open(&folder.0, journal::wall_clock());
@@ -89,7 +89,7 @@ async fn hanging_remote_does_not_delay_others() {
     assert_eq!((status[0].name.as_str(), status[0].position), ("hung", 0));
     assert_eq!(status[0].lag, 20);
     assert!(status[0].connected.is_some() && status[0].oldest.is_some());
-    // Though it hangs.
+    // The remote hangs.
     stop_all(forward, intake).await;
 }
 
@@ -101,7 +101,7 @@ async fn unauthorized_agent_reports_it_and_loses_nothing() {
     let mut settings = settings(&folder.0, &[("a", &site.url)]);
     let intake = open(&folder.0, journal::wall_clock());
     put(&intake, 5);
-    // Patient, so that the trouble is there to be seen.
+    // Long backoff, so that the error is visible in the status.
     settings.backoff = (Duration::from_secs(3600), Duration::from_secs(3600));
     let forward = Forward::start(settings.clone(), Arc::clone(&intake)).unwrap();
     site.wait_for_requests(1).await;
@@ -112,7 +112,7 @@ async fn unauthorized_agent_reports_it_and_loses_nothing() {
         }
     };
     assert_eq!(trouble, "401: so!");
-    // A wait of an hour does not hold up a stop.
+    // A backoff of an hour does not delay a stop.
     stop_all(forward, intake).await;
     settings.backoff = (Duration::from_millis(1), Duration::from_millis(2));
     let intake = open(&folder.0, journal::wall_clock());
@@ -173,10 +173,11 @@ async fn store_ids_are_sent_as_canonical_keys() {
     store::Store::create(&disk, &place, &journal::Settings::default()).unwrap();
     let opened = store::Store::open(disk, &place, &store::Options::default()).unwrap();
     let home = WriteTarget::Store(Arc::new(opened));
-    // Only what is put is counted: topdeck's own measurements do not go into the journal.
+    // Self-monitoring is off, so that only test batches count.
     let own = intake::Settings { interval: Duration::MAX, ..Default::default() };
     let intake = Arc::new(Intake::new(home, own).unwrap());
-    // The first has the form, the others the number; the site's `take` looks.
+    // The first batch has the canonical key, the others the series id; the remote's `take` checks
+    // this.
     (0..5).for_each(|_| put(&intake, 4));
     assert_ne!(intake.target().store().unwrap().key(&latencies().id()), None);
     let site = TestRemote::start(|| ResponseFault::None).await;

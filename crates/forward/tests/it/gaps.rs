@@ -1,4 +1,4 @@
-//! What does not arrive is told.
+//! Losses are reported as gaps.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ async fn permanently_rejected_batch_is_dead_lettered() {
     let settings = settings(&folder.0, &[("a", &site.url)]);
     let intake = open(&folder.0, journal::wall_clock());
     (0..5).for_each(|_| put(&intake, 7));
-    // No batch at all: some program put it there.
+    // A record that is not a batch, written by another program.
     intake.target().journal().append(b"what is this", Level::Disk).unwrap().level.to_string();
     put(&intake, 7);
     let forward = Forward::start(settings, Arc::clone(&intake)).unwrap();
@@ -30,7 +30,7 @@ async fn permanently_rejected_batch_is_dead_lettered() {
     assert_eq!((&*line.hop, line.received.values, line.stored.values), ("remote a", 42, 35));
     assert_eq!((line.discrepancy, line.is_reconciled), (7, true));
     assert_eq!(line.reason, "1 batch did not get there; the reasons are beside it");
-    assert_eq!(line.losses[0].reason, "not taken by remote a, set aside: 400: so!");
+    assert_eq!(line.losses[0].reason, "rejected by remote a, dead-lettered: 400: so!");
     stop_all(forward, intake).await;
 
     let state = site.state();
@@ -39,12 +39,12 @@ async fn permanently_rejected_batch_is_dead_lettered() {
     let gaps: Vec<_> =
         state.gaps.iter().map(|gap| (gap.producer, gap.lost, &*gap.reason)).collect();
     let expected = [
-        (Some(producer), Some(1), "not taken by remote a, set aside: 400: so!"),
+        (Some(producer), Some(1), "rejected by remote a, dead-lettered: 400: so!"),
         (
             None,
             None,
-            "not taken by remote a, set aside: no batch: magic at byte 0 is 119, expected 211 \
-             (0xd3), a batch",
+            "rejected by remote a, dead-lettered: not a batch: magic at byte 0 is 119, expected \
+             211 (0xd3), the magic of a batch",
         ),
     ];
     assert_eq!(gaps, expected);
@@ -77,12 +77,12 @@ async fn dropped_records_are_reported_as_a_gap() {
     let site = TestRemote::start(|| ResponseFault::None).await;
     let settings = settings(&folder.0, &[("a", &site.url)]);
     let intake = open(&folder.0, journal::wall_clock());
-    // Its place is made, and then it is away.
+    // Creates the subscriber, then stops the forwarder.
     Forward::start(settings.clone(), Arc::clone(&intake)).unwrap().stop().await;
     let written = 600;
     for n in 0..written {
         put(&intake, 50 + n % 100);
-        // The books have read what is dropped next, however slow the machine is.
+        // The ledger has read the records that are dropped next, on any machine.
         let _read = intake.audit().unwrap();
     }
     let first = intake.target().journal().watermarks().first;

@@ -1,5 +1,4 @@
-//! The agent's key: the same for good, in a copy of its folder too, and another one where there is
-//! none.
+//! The agent's key: permanent, also in a copy of its folder; a missing key is created.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -9,7 +8,7 @@ use forward::Forward;
 use crate::agent::{TestDir, create, open, put, settings, stop_all, wait_caught_up};
 use crate::remote::{ResponseFault, TestRemote};
 
-/// Sends a batch from the journal of a folder; the key of the last parcel.
+/// Sends a batch from a folder's journal; returns the key of the last request.
 async fn send(folder: &Path, site: &TestRemote, position: u64) -> [u8; 32] {
     let intake = open(folder, journal::wall_clock());
     let settings = settings(folder, &[("a", &site.url)]);

@@ -1,4 +1,4 @@
-//! Agents with real journals, and sites that fail in all ways a network and a process can.
+//! Integration tests: agents with real journals, and remotes with network and process faults.
 
 mod agent;
 mod clock;

@@ -1,4 +1,4 @@
-//! Panics in the task of a site: it is run again, and the site has every batch once.
+//! Panics in a remote's task: the task is restarted, and the remote has every batch once.
 
 use forward::Forward;
 use intake::Supervisor;

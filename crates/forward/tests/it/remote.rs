@@ -1,4 +1,4 @@
-//! A site without a store: it notes what came, and fails when it is told to.
+//! A remote without a store: records what it receives and injects faults.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io::Read;
@@ -14,28 +14,28 @@ use tokio::sync::watch;
 
 use crate::agent::SeededRng;
 
-/// What a site does with a request.
+/// Fault injected into a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ResponseFault {
-    /// What it should.
+    /// No fault.
     None,
-    /// Hangs up when it has read the request.
+    /// Closes the connection after reading the request.
     DropBeforeRead,
-    /// Takes all, and hangs up.
+    /// Accepts all batches, then closes the connection.
     DropAfterRead,
-    /// Says 500.
+    /// Responds 500.
     Error,
-    /// Takes half, and says 429.
+    /// Accepts half of the batches and responds 429.
     Busy,
-    /// Takes all, and says nothing for ever.
+    /// Accepts all batches and never responds.
     Hang,
-    /// Takes all, and says so twice.
+    /// Accepts all batches and responds twice.
     Duplicate,
-    /// Reads other bytes than were sent.
+    /// Reads a corrupted request.
     Corrupt,
-    /// Says 401.
+    /// Responds 401.
     Unauthorized,
-    /// Is another program, which says 200 to anything.
+    /// Another program that responds 200 to everything.
     NotTopdeck,
 }
 
@@ -52,23 +52,23 @@ pub(crate) const FAULTS: [ResponseFault; 10] = [
     ResponseFault::NotTopdeck,
 ];
 
-/// What it has, which survives all that it does.
+/// State of the remote, which survives all faults.
 #[derive(Debug, Default)]
 pub(crate) struct TestRemoteState {
-    /// How often each sequence was taken.
+    /// How often each sequence was accepted.
     pub(crate) accepted: BTreeMap<u64, u32>,
-    /// In the order in which they were.
+    /// In order of acceptance.
     pub(crate) order: Vec<u64>,
-    /// Values in all histograms.
+    /// Total count of all histograms.
     pub(crate) count: u64,
     pub(crate) samples: u64,
     pub(crate) gaps: Vec<Gap>,
     pub(crate) duplicates: u64,
     pub(crate) requests: u64,
     pub(crate) heads: Vec<String>,
-    /// Of each parcel that could be read.
+    /// Key of each valid request.
     pub(crate) keys: Vec<PublicKey>,
-    /// A sequence that it will not take if it is no gap.
+    /// Sequence that is rejected unless it is a gap.
     pub(crate) rejects: Option<u64>,
     last: u64,
 }
@@ -96,7 +96,7 @@ impl TestRemote {
         tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
                 let site = serving.clone();
-                // Whoever hangs up has to be served no more.
+                // Dropping the connection ends its service.
                 tokio::spawn(async move { drop(site.serve(stream).await) });
             }
         });
@@ -107,7 +107,7 @@ impl TestRemote {
         self.state.lock().unwrap()
     }
 
-    /// Waits until everything below a position is here.
+    /// Waits until everything below a position has arrived.
     pub(crate) async fn wait_for_position(&self, position: u64) {
         let mut reached = self.reached.subscribe();
         let waiting = reached.wait_for(|&reached| reached >= position);
@@ -117,7 +117,7 @@ impl TestRemote {
             .unwrap();
     }
 
-    /// Waits until it was asked so many times.
+    /// Waits for a number of requests.
     pub(crate) async fn wait_for_requests(&self, times: u64) {
         let mut requests = self.requests.subscribe();
         let waiting = requests.wait_for(|&requests| requests >= times);
@@ -161,7 +161,7 @@ impl TestRemote {
         let unpacked = zstd::stream::read::Decoder::new(&body[..]).and_then(|decoder| {
             decoder.take(FORWARD_REQUEST_BYTES_MAX as u64 + 1).read_to_end(&mut bytes)
         });
-        assert!(bytes.len() <= FORWARD_REQUEST_BYTES_MAX, "a parcel of {} bytes", bytes.len());
+        assert!(bytes.len() <= FORWARD_REQUEST_BYTES_MAX, "a request of {} bytes", bytes.len());
         let parcel = match (unpacked, ForwardRequest::decode(&bytes)) {
             (Ok(_), Ok(parcel)) => {
                 let key = signed_with(state.heads.last().expect("a head"), &bytes);
@@ -195,7 +195,7 @@ impl TestRemote {
     }
 }
 
-/// The key that a parcel is signed with.
+/// Public key that signed a request.
 fn signed_with(head: &str, parcel: &[u8]) -> PublicKey {
     let value = |name| {
         let line = head.lines().find_map(|line| line.strip_prefix(name));
@@ -203,7 +203,7 @@ fn signed_with(head: &str, parcel: &[u8]) -> PublicKey {
     };
     let key = from_hex(value(KEY_HEADER)).expect("a key");
     let signature = from_hex(value(SIGNATURE_HEADER)).expect("a signature");
-    assert!(verify_signature(parcel, &key, &signature), "a parcel that is not signed");
+    assert!(verify_signature(parcel, &key, &signature), "an unsigned request");
     key
 }
 
@@ -245,7 +245,7 @@ fn respond(status: u16, accepted: Option<u64>, refused: Option<u64>) -> String {
     )
 }
 
-/// A request's head and body; none when the other side is done.
+/// Head and body of a request; `None` if the peer has closed the connection.
 async fn request(
     stream: &mut TcpStream,
     buffer: &mut Vec<u8>,
@@ -271,7 +271,7 @@ async fn request(
     Ok(Some((text, body)))
 }
 
-/// Faults by the dice, until there were so many; then none.
+/// Random faults, up to a number; then none.
 pub(crate) fn random_faults(
     mut dice: SeededRng,
     mut faults: u32,
@@ -285,7 +285,7 @@ pub(crate) fn random_faults(
     }
 }
 
-/// These, one after the other; then none.
+/// The given faults in order; then none.
 pub(crate) fn fault_sequence(
     faults: &[ResponseFault],
 ) -> impl FnMut() -> ResponseFault + Send + use<> {

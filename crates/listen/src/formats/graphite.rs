@@ -1,4 +1,4 @@
-//! Graphite's plain text. Each value has a time of its own, and is stored with it.
+//! Graphite plaintext protocol. Each value is stored with its own timestamp.
 //!
 //! ```text
 //! p   path;tags     key of a series
@@ -15,7 +15,7 @@ use crate::line_format::{LineFormat, SocketAddresses};
 use crate::line_sink::{LineSink, LineValue};
 use crate::series_aggregate::AggregateKind;
 
-/// `[graphite]`: plain lines.
+/// `[graphite]`: the plaintext protocol.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq)]
 #[serde(deny_unknown_fields, default)]
 pub struct Graphite {
@@ -77,6 +77,6 @@ mod tests {
     #[test]
     fn series_are_parsed_from_keys() {
         check("a.b;x=1;y=2", "a.b{x=\"1\",y=\"2\"}  gauges");
-        check("a;x=1;x=2", "label \"x\" is given twice");
+        check("a;x=1;x=2", "duplicate label \"x\"");
     }
 }

@@ -1,5 +1,5 @@
 //! StatsD and DogStatsD. Timings become histograms, counters sums, gauges their last value, sets
-//! the number of their members.
+//! the number of distinct members.
 //!
 //! ```text
 //! c g m d s   name | tags     key of a series: counter, gauge, milliseconds, distribution, set
@@ -19,21 +19,21 @@ use crate::line_sink::{LineSink, LineValue};
 use crate::series_aggregate::AggregateKind;
 use crate::settings::Limits;
 
-/// The port of StatsD.
+/// Default StatsD port.
 const PORT: u16 = 8125;
 
 /// `[statsd]`.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq)]
 #[serde(deny_unknown_fields, default)]
 pub struct Statsd {
-    /// `["127.0.0.1:8125"]` without a file.
+    /// UDP addresses; `["127.0.0.1:8125"]` without a settings file.
     udp: Vec<SocketAddr>,
     tcp: Vec<SocketAddr>,
-    /// A socket of datagrams.
+    /// Unix datagram socket.
     unix: Option<FilePath>,
-    /// What the kernel is asked to hold of datagrams that were not read yet: `8MiB`.
+    /// Size of the kernel's receive buffer for datagrams: `8MiB`.
     receive_buffer: Option<Size>,
-    /// Series in an interval: 100,000.
+    /// Series limit per interval: 100,000.
     max_series: Option<usize>,
 }
 
@@ -41,13 +41,13 @@ impl LineFormat for Statsd {
     const NAME: &'static str = "statsd";
     const TITLE: &'static str = "StatsD";
 
-    /// On its own port of this host. Nobody asked for it: where another program has the port, there
-    /// is no StatsD.
+    /// The default address is not configured explicitly, so if another program uses the port,
+    /// StatsD is off and the node starts.
     fn without_file(log: &LogFn) -> Statsd {
         let address = SocketAddr::from(([127, 0, 0, 1], PORT));
         let is_free = UdpSocket::bind(address).is_ok();
         if !is_free {
-            log(&format!("{address} is in use: StatsD is not listened to"));
+            log(&format!("StatsD is off: {address} is in use"));
         }
         let udp = if is_free { vec![address] } else { Vec::new() };
         Statsd { udp, ..Statsd::default() }
@@ -89,7 +89,7 @@ impl LineFormat for Statsd {
             b'd' => (SeriesKind::Histogram(delta), ""),
             _ => (SeriesKind::Gauge, ""),
         };
-        // A name has no bar: one ended it.
+        // A name contains no bar: the bar ends it.
         let (name, tags) = name.split_once('|').expect("BUG: a bar ends the name");
         let series = Series::new(name, kind).with_unit(unit);
         let labels = labels(tags).into_iter();
@@ -116,7 +116,7 @@ fn add_metric(metric: &StatsdMetric<'_>, sink: &mut LineSink<'_>) {
     }
 }
 
-/// Labels of tags. A tag may be given with several values: its label has them all.
+/// Labels from tags. The values of a repeated tag are joined in one label.
 fn labels(tags: &str) -> Vec<(&str, String)> {
     let mut tags: Vec<(&str, &str)> = statsd::tags(tags).collect();
     tags.sort_unstable();

@@ -13,8 +13,8 @@ fn tcp() -> Settings {
     statsd(tcp_sockets())
 }
 
-/// Sends pieces over a connection, each seen by the listener before the next, and shows what is
-/// stored.
+/// Sends pieces over a connection, each read by the listener before the next is sent, and returns
+/// the stored rows.
 #[track_caller]
 fn check(settings: Settings, pieces: &[&str], expected: &str) {
     let world = ListenFixture::new();
@@ -105,7 +105,7 @@ fn idle_connection_is_closed() {
 #[test]
 fn senders_wait_while_memory_is_full() {
     let world = ListenFixture::new();
-    // Less than one series and a read of lines take.
+    // Less than the memory of one series and one read of lines.
     let limits = Limits { memory_bytes_max: 4096, ..Limits::default() };
     let settings = Settings { limits, ..graphite(tcp_sockets()) };
     let listener = Listener::start(settings, Arc::clone(&world.intake)).unwrap();

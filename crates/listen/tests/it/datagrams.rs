@@ -13,7 +13,7 @@ fn udp() -> Settings {
     statsd(udp_sockets())
 }
 
-/// Sends datagrams, stops, and shows what is stored.
+/// Sends datagrams, stops the listener, and returns the stored rows.
 #[track_caller]
 fn check(settings: Settings, datagrams: &[&str], expected: &[&str]) {
     let world = ListenFixture::new();
@@ -68,7 +68,7 @@ fn timestamped_value_goes_to_its_interval() {
             "a -10..0 3",
             "a -95..-95 7",
             "a 0..3 1 of 2ms",
-            "lost 1: the values said they were of more than a day ahead",
+            "lost 1: timestamp more than a day in the future",
         ],
     );
 }
@@ -117,7 +117,7 @@ fn series_beyond_the_limit_are_dropped_and_counted() {
             "a0 0..3 3 of 11ms",
             "a1 0..3 1 of 1ms",
             "a2 0..3 1 of 1ms",
-            "lost 7: more series in an interval than the setting series allows",
+            "lost 7: series limit per interval reached",
         ],
     );
 }
@@ -128,11 +128,11 @@ fn invalid_series_are_dropped_and_counted() {
     check(
         udp(),
         &[&format!("{long}:1:2|ms\na:1|ms")],
-        &["a 0..3 1 of 1ms", "lost 2: the store refused the series or the value"],
+        &["a 0..3 1 of 1ms", "lost 2: series or value rejected by the store"],
     );
 }
 
-/// Timings in histograms.
+/// Number of timings in the histograms.
 fn timings(world: &ListenFixture) -> u64 {
     let (rows, _) = world.stored();
     let count = |value: &SampleValue| match value {
@@ -195,7 +195,7 @@ fn nothing_is_dropped_on_a_unix_socket() {
     for n in 0..count {
         socket.send_to(format!("a:{n}|ms\nb:1:2|ms").as_bytes(), &path).unwrap();
     }
-    // Cut off where the buffer ends: a line that is not whole is not read.
+    // Truncated at the read size: the incomplete line is rejected.
     socket.send_to(format!("c:1|ms\nc:{}", "1".repeat(150_000)).as_bytes(), &path).unwrap();
     listener.stop();
     assert_eq!((timings(&world), world.values("accepted")), (3 * count + 1, 3 * count + 1));

@@ -1,4 +1,4 @@
-//! An intake into a journal in memory, whose clock stands still unless it is set.
+//! Fixture: an intake with an in-memory journal and a simulated clock.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use listen::{AnyLineFormat, Graphite, ListenAddress, Settings, SocketAddresses, 
 use model::{Batch, Gap, Sample, SampleValue, Series, SeriesRef};
 use sim::SimDisk;
 
-/// The beginning of an interval.
+/// Start of an interval.
 pub(crate) const NOW: i64 = 1_700_000_000_000_000_000;
 /// Longer than any test takes on the slowest machine.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(60);
@@ -33,12 +33,12 @@ impl ListenFixture {
         ListenFixture::supervised(settings, Supervisor::default())
     }
 
-    /// With what runs threads again.
+    /// With a supervisor that restarts threads.
     pub(crate) fn supervised(settings: journal::Settings, supervisor: Supervisor) -> ListenFixture {
         let disk: Arc<dyn Disk> = Arc::new(SimDisk::new(1).process());
         let dir = Path::new("/journal");
         Journal::create(&*disk, dir, 7, NOW, &settings).unwrap();
-        // A journal that is full says so at once.
+        // A full journal returns at once.
         let wait_max = Duration::from_millis(20);
         let options = journal::Options {
             append_timeout: wait_max,
@@ -50,7 +50,7 @@ impl ListenFixture {
         let clock = Arc::clone(&now);
         let settings = intake::Settings {
             clock: Arc::new(move || clock.load(Ordering::SeqCst)),
-            // Nothing of topdeck's own is written.
+            // No self-monitoring.
             background: false,
             ..intake::Settings::default()
         };
@@ -59,14 +59,14 @@ impl ListenFixture {
         ListenFixture { journal, intake, now }
     }
 
-    /// Some seconds after the beginning of the first interval.
+    /// Some seconds after the start of the first interval.
     pub(crate) fn set_now(&self, seconds: i64) {
         self.now.store(NOW + seconds * 1_000_000_000, Ordering::SeqCst);
     }
 
-    /// What a counter of the listener has come to.
+    /// Value of a listener counter.
     pub(crate) fn count(&self, name: &'static str, outcome: &str) -> u64 {
-        // Asking for one that is not there makes it, at zero.
+        // Reading an unknown counter creates it with value zero.
         let count = |labels: &[(&str, &str)]| self.intake.meter().counter(name, "", labels).get();
         let outcome = ("outcome", outcome);
         count(&[("source", "statsd"), outcome])
@@ -78,7 +78,7 @@ impl ListenFixture {
         self.count("topdeck_listen_values_total", outcome)
     }
 
-    /// Waits for a counter.
+    /// Waits for a counter value.
     #[track_caller]
     pub(crate) fn wait(&self, name: &'static str, outcome: &str, count: u64) {
         let began = Instant::now();
@@ -88,7 +88,7 @@ impl ListenFixture {
         }
     }
 
-    /// All that is in the journal.
+    /// Content of the journal.
     pub(crate) fn stored(&self) -> (Vec<(Series, Sample)>, Vec<Gap>) {
         let mut reader = self.journal.reader(StartPosition::First).unwrap();
         let (mut rows, mut gaps) = (Vec::new(), Vec::new());
@@ -112,7 +112,7 @@ impl ListenFixture {
         (rows, gaps)
     }
 
-    /// What the source counts for the audit is taken or dropped, and what is taken is in the
+    /// The audit's counts for the source are accepted or dropped, and accepted samples are in the
     /// journal.
     #[track_caller]
     pub(crate) fn check_ledger(&self) {
@@ -129,7 +129,7 @@ impl ListenFixture {
         }
     }
 
-    /// Each row on a line, by series; times in seconds since the beginning.
+    /// One row per line, sorted by series; times in seconds since the start.
     pub(crate) fn dump_rows(&self) -> String {
         let (rows, gaps) = self.stored();
         let seconds = |time: i64| (time - NOW) as f64 / 1e9;
@@ -156,22 +156,22 @@ impl ListenFixture {
     }
 }
 
-/// StatsD at some addresses.
+/// StatsD on the given addresses.
 pub(crate) fn statsd(sockets: SocketAddresses) -> Settings {
     Settings { sockets, ..Settings::new(AnyLineFormat::new(Statsd::default())) }
 }
 
-/// Graphite at some addresses.
+/// Graphite on the given addresses.
 pub(crate) fn graphite(sockets: SocketAddresses) -> Settings {
     Settings { sockets, ..Settings::new(AnyLineFormat::new(Graphite::default())) }
 }
 
-/// Any port of this host, for datagrams.
+/// UDP on any port of this host.
 pub(crate) fn udp_sockets() -> SocketAddresses {
     SocketAddresses { udp: vec![loopback()], ..SocketAddresses::default() }
 }
 
-/// Any port of this host, for connections.
+/// TCP on any port of this host.
 pub(crate) fn tcp_sockets() -> SocketAddresses {
     SocketAddresses { tcp: vec![loopback()], ..SocketAddresses::default() }
 }
@@ -180,7 +180,7 @@ pub(crate) fn loopback() -> std::net::SocketAddr {
     "127.0.0.1:0".parse().unwrap()
 }
 
-/// The address of an internet socket.
+/// Internet socket address.
 pub(crate) fn ip(address: &ListenAddress) -> std::net::SocketAddr {
     match address {
         ListenAddress::Udp(address) | ListenAddress::Tcp(address) => *address,
@@ -188,7 +188,7 @@ pub(crate) fn ip(address: &ListenAddress) -> std::net::SocketAddr {
     }
 }
 
-/// A folder of a test, removed at its end.
+/// Temporary test folder, removed on drop.
 pub(crate) struct TestDir(pub(crate) PathBuf);
 
 impl TestDir {

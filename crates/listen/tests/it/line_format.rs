@@ -1,5 +1,5 @@
-//! A worked example: a format of lines, `name;milliseconds`, in datagrams. This file is all of it:
-//! a setting with its check, a metric, an error, and tests. A row in `src/formats.rs` would add it
+//! Worked example: a line format, `name;milliseconds`, in datagrams. This file is complete: a
+//! setting with its check, a metric, an error, and tests. A row in `src/formats.rs` adds the format
 //! to a node. CONTRIBUTING.md refers to this file.
 
 use std::fmt::Write as _;
@@ -24,7 +24,7 @@ use crate::fixture::{ListenFixture, TIMEOUT, ip};
 #[serde(deny_unknown_fields, default)]
 struct Stopwatch {
     udp: Vec<SocketAddr>,
-    /// What all names begin with.
+    /// Prefix of all metric names.
     prefix: String,
 }
 
@@ -120,8 +120,8 @@ fn its_datagrams_are_stored() {
     let labels = |outcome| [("source", "stopwatch"), ("outcome", outcome)];
     let count = |name, outcome| world.intake.meter().counter(name, "", &labels(outcome)).get();
     let began = Instant::now();
-    while count("topdeck_listen_lines_total", "refused") == 0 {
-        assert!(began.elapsed() < TIMEOUT, "the datagram did not come");
+    while count("topdeck_listen_lines_total", "rejected") == 0 {
+        assert!(began.elapsed() < TIMEOUT, "no rejected line was counted");
         std::thread::yield_now();
     }
     let mut errors = String::new();
@@ -131,7 +131,7 @@ fn its_datagrams_are_stored() {
         "{errors}"
     );
     listener.stop();
-    assert_eq!(count("topdeck_listen_values_total", "taken"), 2);
+    assert_eq!(count("topdeck_listen_values_total", "accepted"), 2);
     let (rows, _) = world.stored();
     assert_eq!(rows[0].0.to_string(), "race.lap");
 }

@@ -1,4 +1,4 @@
-//! Real sockets: what is sent is what is stored, or is counted as lost.
+//! Integration tests with real sockets: every value sent is stored or counted as lost.
 
 mod connections;
 mod datagrams;

@@ -1,4 +1,4 @@
-//! A journal without room.
+//! Tests with a full journal.
 
 use std::io::Write as _;
 use std::net::{TcpStream, UdpSocket};
@@ -10,7 +10,7 @@ use listen::{Limits as Bounds, Listener};
 
 use crate::fixture::{ListenFixture, ip, loopback, statsd, tcp_sockets, udp_sockets};
 
-/// A journal that is full to less than a record of 4,000 bytes.
+/// Fills a journal to less than a record of 4,000 bytes.
 fn full_journal_fixture() -> ListenFixture {
     let bytes_max = Some(256 << 10);
     let limits = Limits { bytes_max, age_max: None, on_full: LimitPolicy::Reject };
@@ -31,7 +31,7 @@ fn full_journal_fixture() -> ListenFixture {
     world
 }
 
-/// Room is looked for often, and not for long at a stop.
+/// Free space is polled often, and only briefly during a stop.
 fn short_intervals() -> Bounds {
     let (sleep_max, stop_max) = (Duration::from_millis(10), Duration::from_millis(100));
     Bounds { pause_max: sleep_max, stop_timeout: stop_max, ..Bounds::default() }
@@ -47,7 +47,7 @@ fn interval_is_retained_while_the_journal_is_full() {
     let mut received = 0;
     for interval in 0..10 {
         world.set_now(3 + 10 * interval);
-        // Larger than what may be left of the last segment.
+        // Larger than the rest of the last segment.
         for series in 0..200 {
             let line = format!("{:0>40}{series}:1|ms", "");
             socket.send_to(line.as_bytes(), ip(&listener.addresses()[0])).unwrap();
@@ -57,7 +57,7 @@ fn interval_is_retained_while_the_journal_is_full() {
         world.wait("topdeck_batches_total", "deferred", interval as u64);
     }
     assert_eq!(world.values("accepted"), 0);
-    // Both who read have read all: what the books hold is freed too.
+    // Both subscribers have read everything, so their retained segments are freed.
     world.journal.set_checkpoint("slow", StartPosition::End).unwrap();
     world.intake.checkpoint_ledger().unwrap();
     listener.stop();
@@ -85,8 +85,7 @@ fn rows_without_space_at_stop_are_counted() {
     assert_eq!(world.values("journal_full"), 3060);
 }
 
-/// Lines of series of their own, of which a journal without room and a listener's memory together
-/// hold a part.
+/// Lines of distinct series, more than the full journal and the listener's memory hold.
 fn lines(count: u64) -> Vec<String> {
     (0..count).map(|n| format!("{n:0>400}:1|c\n")).collect()
 }
@@ -106,12 +105,12 @@ fn connections_wait_while_the_journal_is_full() {
             stream.write_all(line.as_bytes()).unwrap();
         }
     });
-    // Twice nothing found room, and what is in memory is all that was read.
+    // Two writes found the journal full; everything read is in memory.
     world.wait("topdeck_batches_total", "deferred", 2);
     let received = world.values("received");
     assert!(received > 0 && received < count, "{received}");
-    // Segments are freed by a thread of the journal, some time after all have read them: what is
-    // left is the last one.
+    // A journal thread frees segments some time after all subscribers have read them; only the last
+    // segment remains.
     let is_free = || world.journal.stat().unwrap().segment_bytes <= 64 << 10;
     while world.values("received") < count || !is_free() {
         world.journal.set_checkpoint("slow", StartPosition::End).unwrap();
@@ -124,7 +123,7 @@ fn connections_wait_while_the_journal_is_full() {
     assert_eq!((world.values("accepted"), lost), (count, [0, 0]));
 }
 
-/// Nobody can ask them to wait.
+/// Datagram senders cannot be slowed down.
 #[test]
 fn datagrams_beyond_the_memory_limit_are_dropped_and_counted() {
     let world = full_journal_fixture();
@@ -133,7 +132,7 @@ fn datagrams_beyond_the_memory_limit_are_dropped_and_counted() {
     let listener = Listener::start(settings, Arc::clone(&world.intake)).unwrap();
     let socket = UdpSocket::bind(loopback()).unwrap();
     let mut sent = 0;
-    // They are counted while it lasts.
+    // Drops are counted while the overflow lasts.
     while world.values("journal_full") == 0 {
         let line = format!("{sent:0>400}:1|c");
         socket.send_to(line.as_bytes(), ip(&listener.addresses()[0])).unwrap();

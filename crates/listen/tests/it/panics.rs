@@ -1,4 +1,5 @@
-//! Panics in a listener's threads: they are run again, and what was lost is counted and a gap.
+//! Panics in a listener's threads: the threads are restarted, and the loss is counted and recorded
+//! as a gap.
 
 use std::io::Write as _;
 use std::net::{TcpStream, UdpSocket};
@@ -16,7 +17,7 @@ fn fixture_with_panics(points: &[(&str, u32)]) -> ListenFixture {
     )
 }
 
-/// Waits until a thread was run again.
+/// Waits until a thread was restarted.
 #[track_caller]
 fn await_restart(world: &ListenFixture, thread: &str) {
     while world.intake.supervisor().restarts(thread) == 0 {
@@ -56,13 +57,13 @@ fn line_that_panics_is_rejected_and_the_next_is_read() {
     world.wait("topdeck_listen_lines_total", "rejected", 1);
     socket.send_to(b"a:2|c", ip(&listener.addresses()[0])).unwrap();
     world.wait(VALUES, "received", 2);
-    // Beside it there may be one about the receive buffer, which needs root to be this large.
+    // There may also be an error about the receive buffer, which needs root for this size.
     let messages = listener.recent_errors();
     let is_named = |message: &String| message.contains("reading \"a:1|c\" panicked");
     assert!(messages.iter().any(is_named), "{messages:?}");
     assert_eq!(world.intake.supervisor().restarts("statsd lines"), 1);
     listener.stop();
-    // The first line was read before work on it panicked.
+    // The first line was processed before the panic.
     assert_eq!(world.dump_rows(), "a 0..3 3");
     world.check_ledger();
 }
@@ -75,13 +76,13 @@ fn values_in_a_panicking_flusher_become_a_gap() {
     let socket = UdpSocket::bind(loopback()).unwrap();
     socket.send_to(b"a:1|c\na:2|ms", ip(&listener.addresses()[0])).unwrap();
     world.wait(VALUES, "received", 2);
-    // The interval is over; it is lost on its way.
+    // The completed interval is lost during the flush.
     world.set_now(13);
     await_restart(&world, "statsd flusher");
     socket.send_to(b"a:4|c", ip(&listener.addresses()[0])).unwrap();
     world.wait(VALUES, "received", 3);
     listener.stop();
-    assert_eq!(world.dump_rows(), "a 10..13 4\nlost 2: work on the values panicked");
+    assert_eq!(world.dump_rows(), "a 10..13 4\nlost 2: processing of the values panicked");
     assert_eq!((world.values("panic"), world.values("accepted")), (2, 1));
     world.check_ledger();
 }

@@ -128,7 +128,11 @@ impl<'a> SelectorParser<'a> {
             pattern if pattern == any && self.peek() != Some(':') => return Ok(Selector::All),
             _ => {
                 let found = format!("`{}`", &self.text[start..self.at]);
-                return Err(self.error(start, found, "a tag's name; patterns are for values"));
+                return Err(self.error(
+                    start,
+                    found,
+                    "a tag name; patterns are allowed in values only",
+                ));
             }
         };
         if !self.consume(":") {
@@ -219,7 +223,7 @@ impl<'a> SelectorParser<'a> {
             rest[..len].to_owned()
         };
         if name.is_empty() {
-            return Err(self.expected_error("a label's name or `}`"));
+            return Err(self.expected_error("a label name or `}`"));
         }
         self.skip_blanks();
         if is_quoted && matches!(self.peek(), Some(',' | '}')) {
@@ -437,7 +441,7 @@ mod tests {
         column("up{a=b}", "column 6: found `b`, expected a text in quotes");
         column("up{a=\"b}", "column 9: found the end, expected a closing \"");
         column("up{a='b'", "column 9: found the end, expected `,` or `}`");
-        column("up{,}", "column 4: found `,`, expected a label's name or `}`");
+        column("up{,}", "column 4: found `,`, expected a label name or `}`");
         column("ü{a='b'} x", "column 10: found `x`, expected the end");
         column(r#"{a="\d"}"#, "column 5: found `\\d`, expected \\\\, \\\", \\n, \\t, \\u1234");
         column(
@@ -448,7 +452,10 @@ mod tests {
         column("and(a:b", "column 8: found the end, expected `,` or `)`");
         column("not(a,b)", "column 6: found `,`, expected `)`");
         column("and(a:)", "column 7: found `)`, expected a value, or \"\" for a missing tag");
-        column("and(a*:b)", "column 5: found `a*`, expected a tag's name; patterns are for values");
+        column(
+            "and(a*:b)",
+            "column 5: found `a*`, expected a tag name; patterns are allowed in values only",
+        );
         column(
             "and(a:[graphite]b)",
             "column 7: found another way to match, expected [exact], [default] or [re]",

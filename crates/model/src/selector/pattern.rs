@@ -105,7 +105,7 @@ fn compile(source: &str) -> Result<Regex, regex::Error> {
 fn regex_error(source: &str, error: &regex::Error) -> SelectorError {
     let expected = match error {
         regex::Error::CompiledTooBig(max) => {
-            format!("a regex of at most {max} bytes once compiled")
+            format!("a regex of at most {max} compiled bytes")
         }
         error => {
             let text = error.to_string();

@@ -1,3 +1,3 @@
-//! Checks of the crate from outside.
+//! Integration tests of `model`.
 
 mod selectors;

@@ -1,11 +1,11 @@
-//! The page for users says what is so.
+//! The examples of docs/selectors.md are valid.
 
 use model::Selector;
 use model::selector::{DEPTH_MAX, KINDS, LENGTH_MAX, REGEX_BYTES_MAX, REGEXES_MAX};
 
 const PAGE: &str = include_str!("../../../../docs/selectors.md");
 
-/// The lines of all blocks of a kind.
+/// Lines of all code blocks of a language.
 fn lines(kind: &str) -> Vec<&'static str> {
     let opening = format!("```{kind}\n");
     let blocks = PAGE.split(&opening).skip(1);

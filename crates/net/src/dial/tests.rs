@@ -21,7 +21,7 @@ async fn respond(request: Request<Incoming>) -> Result<Response<Full<Bytes>>, In
     Ok(Response::new(Full::new(said.into())))
 }
 
-/// Serves connections one after the other, with or without TLS.
+/// Serves connections one at a time, with or without TLS.
 async fn serve(tls: Option<TlsAcceptor>) -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -147,7 +147,7 @@ async fn error_names_the_failed_phase() {
     let error = dial_error(&dialer(Some(stranger)), &url).await;
     assert_eq!((error.phase, error.is_timeout), (RequestPhase::Tls, false), "{error}");
     let error = dial_error(&dialer(None), &url).await;
-    assert_eq!(error.reason, "there are no settings for it");
+    assert_eq!(error.reason, "TLS is not configured");
 
     // Bound, so that no other process gets the port, but not listening.
     let closed = tokio::net::TcpSocket::new_v4().unwrap();

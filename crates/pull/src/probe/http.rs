@@ -1,4 +1,4 @@
-//! A page that is fetched, over a connection of its own.
+//! HTTP probe: one request over a new connection.
 
 use bytes::Bytes;
 use http::{Request, header};
@@ -9,7 +9,7 @@ use serde::de::{Deserialize, Deserializer, Error as _};
 use crate::probe::{Attempt, Probe};
 use crate::settings::MISSED_STARTS_MAX;
 
-/// Of an answer's body that is read.
+/// Size limit of the response body that is read.
 const BODY_BYTES_MAX: usize = 1 << 20;
 
 /// `http = "https://…"`.
@@ -18,10 +18,10 @@ const BODY_BYTES_MAX: usize = 1 << 20;
 pub struct HttpProbe {
     /// `http://` or `https://`.
     pub http: String,
-    /// Statuses that are well, as 200 or 200-299: `200-299`.
+    /// Expected statuses, such as 200 or 200-299; default: `200-299`.
     #[serde(default)]
     pub status: Statuses,
-    /// What has to stand in the first MiB of the answer.
+    /// Text expected in the first MiB of the response body.
     pub body: Option<String>,
 }
 
@@ -53,12 +53,12 @@ impl Probe for HttpProbe {
         let status = answer.response.status();
         attempt.found.status = Some(status.as_u16());
         if !self.status.holds(status.as_u16()) {
-            return Err(format!("it answers {status}"));
+            return Err(format!("HTTP {status}"));
         }
         let bytes = answer.response.body();
         match &self.body {
             Some(text) if !contains(bytes, text.as_bytes()) => {
-                Err(format!("{text:?} does not stand in the answer"))
+                Err(format!("{text:?} not found in the response body"))
             }
             _ => Ok(()),
         }
@@ -69,7 +69,7 @@ fn contains(bytes: &[u8], part: &[u8]) -> bool {
     part.is_empty() || bytes.windows(part.len()).any(|window| window == part)
 }
 
-/// Statuses of HTTP, from one to another.
+/// Ranges of HTTP statuses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Statuses(Vec<(u16, u16)>);
 
@@ -80,10 +80,10 @@ impl Default for Statuses {
 }
 
 impl Statuses {
-    /// `200`, `200-299`, `200,301-302`.
+    /// Parses `200`, `200-299` or `200,301-302`.
     pub fn parse(text: &str) -> std::result::Result<Statuses, String> {
         let expected =
-            || format!("{text:?}: expected statuses such as 200, 200-299 or 200,301-302");
+            || format!("invalid statuses {text:?}: expected 200, 200-299 or 200,301-302");
         let status = |text: &str| {
             text.trim().parse::<u16>().ok().filter(|status| (100..=599).contains(status))
         };

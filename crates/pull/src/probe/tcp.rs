@@ -1,4 +1,4 @@
-//! A connection that is made and closed.
+//! TCP probe: connects and closes.
 
 use role::settings::{SettingsCheck, TableRef};
 use serde::Deserialize;

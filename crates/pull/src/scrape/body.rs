@@ -19,7 +19,7 @@ pub(crate) struct ScrapeBody {
 }
 
 impl ScrapeBody {
-    /// Undoes what the answer was packed with. A kind that nobody knows is read as text.
+    /// Decompresses the response. An unknown content type is parsed as text.
     pub(crate) fn decompress(
         response: &Response<Bytes>,
         bytes_max: usize,
@@ -28,21 +28,21 @@ impl ScrapeBody {
         let kind = text(header::CONTENT_TYPE).unwrap_or("").trim().to_ascii_lowercase();
         let is_protobuf = kind.starts_with("application/vnd.google.protobuf");
         if is_protobuf && !kind.contains("delimited") {
-            return Err(format!("the page is {kind:?}; only delimited protocol buffers are read"));
+            return Err(format!("cannot read content type {kind:?}: expected delimited protobuf"));
         }
         if kind.starts_with("text/html") {
-            return Err("the page is HTML; is it the right path?".to_owned());
+            return Err("the response is HTML; check the path".to_owned());
         }
         let body = response.body();
         let bytes = match text(header::CONTENT_ENCODING).unwrap_or("identity") {
             "identity" | "" => body.clone(),
             "gzip" | "x-gzip" => gunzip(body, bytes_max)?,
             other => {
-                return Err(format!("the page is packed as {other:?}, which was not asked for"));
+                return Err(format!("content encoding {other:?} was not requested"));
             }
         };
         if kind.starts_with("application/openmetrics-text") && !has_eof_marker(&bytes) {
-            return Err("the page ends without # EOF: it is not whole".to_owned());
+            return Err("incomplete response: # EOF is missing".to_owned());
         }
         Ok(ScrapeBody { is_protobuf, bytes })
     }
@@ -50,7 +50,7 @@ impl ScrapeBody {
     pub(crate) fn parse(&self, sink: &mut dyn SampleSink) {
         match self.is_protobuf {
             true => prometheus_protobuf::read_scrape(&self.bytes, sink),
-            // Bytes in memory are read without errors of a device.
+            // Reading from memory does not fail.
             false => exposition::read(&mut &*self.bytes, sink)
                 .expect("BUG: memory cannot fail to be read"),
         }
@@ -67,9 +67,9 @@ fn gunzip(body: &[u8], bytes_max: usize) -> Result<Bytes, String> {
     flate2::read::MultiGzDecoder::new(body)
         .take((bytes_max as u64).saturating_add(1))
         .read_to_end(&mut bytes)
-        .map_err(|error| format!("the page is no gzip: {error}"))?;
+        .map_err(|error| format!("cannot decompress gzip: {error}"))?;
     match bytes.len() > bytes_max {
-        true => Err(format!("the page has more than {bytes_max} bytes")),
+        true => Err(format!("response exceeds {bytes_max} bytes")),
         false => Ok(bytes.into()),
     }
 }
@@ -80,14 +80,14 @@ pub(crate) struct WithTargetLabels<'a, 'b, R: RowSink> {
     pub(crate) labels: &'b [(String, String)],
     pub(crate) honor_labels: bool,
     pub(crate) honor_timestamps: bool,
-    /// What first was no line or message at all.
+    /// First syntax error.
     pub(crate) first_error: Option<String>,
 }
 
 impl<R: RowSink> WithTargetLabels<'_, '_, R> {
-    /// As Prometheus does it (`mutateSampleLabels` in `scrape/scrape.go`): a label of the page
-    /// without value counts as one only where the page's labels are honoured; what gives way gets
-    /// `exported_` before its name, as often as it takes, the shorter names first.
+    /// As in Prometheus (`mutateSampleLabels` in `scrape/scrape.go`): an empty scraped label counts
+    /// as present only with `honor_labels`; a label that yields gets the prefix `exported_`,
+    /// repeatedly if needed, shorter names first.
     fn attach(&self, labels: &mut Vec<(String, String)>) {
         if self.honor_labels {
             let own = labels.len();
@@ -124,7 +124,7 @@ impl<R: RowSink> SampleSink for WithTargetLabels<'_, '_, R> {
             return;
         }
         if let (false, Some(end)) = (self.honor_timestamps, reading.end) {
-            // Since when it counts is no time stamp.
+            // A creation time is not a timestamp.
             let is_created =
                 |&start: &i64| reading.temporality == SampleTemporality::Cumulative && start < end;
             (reading.start, reading.end) = (reading.start.filter(is_created), None);

@@ -1,4 +1,4 @@
-//! Things that are tried.
+//! Tests of checks.
 
 use std::io::Write as _;
 use std::net::{SocketAddr, TcpListener};
@@ -25,7 +25,7 @@ pub(crate) fn check(probe: impl Probe) -> CheckJobSettings {
     CheckJobSettings {
         name: "j".to_owned(),
         target: AnyProbe::new(probe),
-        // There is no second attempt, and none fails on a loaded machine.
+        // Only one attempt, and no timeout on a loaded machine.
         interval: LONG,
         timeout: LONG,
         ..CheckJobSettings::default()
@@ -37,7 +37,7 @@ pub(crate) fn page(address: SocketAddr, body: Option<&str>) -> HttpProbe {
     HttpProbe { http, body: body.map(str::to_owned), ..HttpProbe::default() }
 }
 
-/// Milliseconds of each attempt, by phase.
+/// Durations of each attempt by phase, in milliseconds.
 fn phases(world: &PullFixture, phase: &str, outcome: &str) -> Vec<f64> {
     let is = |series: &Series| {
         series.name() == "probe_duration"
@@ -56,7 +56,7 @@ fn phases(world: &PullFixture, phase: &str, outcome: &str) -> Vec<f64> {
 fn phase_durations_are_measured() {
     let held = Duration::from_millis(50);
     let server = TestTarget::new(move |_| {
-        // At least so long, on any machine: so is what the other end waited.
+        // A lower bound that holds on any machine, for the client's wait too.
         thread::sleep(held);
         text_response("Welcome")
     });
@@ -82,7 +82,7 @@ fn phase_durations_are_measured() {
     assert_eq!(values[&format!("probe_success{labels}")], ["1"]);
     assert_eq!(values[&format!("probe_http_status_code{labels}")], ["200"]);
     assert!(server.heads()[0].starts_with("GET /page?x HTTP/1.1\r\n"));
-    // The row stands for the time that it took.
+    // The row covers the duration of the attempt.
     let (rows, _) = world.stored();
     let (_, total) =
         rows.iter().find(|(series, _)| series.label("phase") == Some("total")).unwrap();
@@ -135,15 +135,16 @@ fn failures_are_stored_with_their_phase() {
     let second = Duration::from_secs(1);
     check_within(second, page(silent.address, None), way, "no response within 1000 ms");
     let mut check = |what, came, why| check_within(LONG, what, came, why);
-    // Bound, so that nobody else gets it, and not listened on.
+    // A bound port that does not listen: connections are refused and no other process gets the
+    // port.
     let nobody = tokio::net::TcpSocket::new_v4().unwrap();
     nobody.bind(SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
     check(page(nobody.local_addr().unwrap(), None), &[], "cannot connect to");
     let wrong = TestTarget::new(|_| http_response("500 Internal Server Error", "", b""));
     let all = &["resolve", "connect", "wait", "read"];
-    check(page(wrong.address, None), all, "it answers 500");
+    check(page(wrong.address, None), all, "HTTP 500");
     let other = TestTarget::new(|_| text_response("Sorry"));
-    check(page(other.address, Some("Welcome")), all, "does not stand in the answer");
+    check(page(other.address, Some("Welcome")), all, "not found in the response body");
     let closed = TestTarget::new(|_| Vec::new());
     check(page(closed.address, None), way, "no response from");
     running.into_iter().for_each(|one| one.join().unwrap());
@@ -160,8 +161,8 @@ fn long_response_is_read_up_to_the_limit() {
     assert_eq!(world.values_of("probe_success"), ["1"]);
 }
 
-/// Five attempts have to be under way before any is answered: on a closed schedule there would
-/// never be a second.
+/// Five attempts must be in flight before any gets a response; a closed schedule would never start
+/// the second.
 #[test]
 fn attempts_continue_while_others_hang() {
     let gate = ConnectionBarrier::new(5);
@@ -184,7 +185,7 @@ fn attempts_continue_while_others_hang() {
     world.stop();
     let mut totals = phases(&world, "total", "success");
     totals.sort_by(f64::total_cmp);
-    // What an attempt took has in it how long the server made it wait.
+    // An attempt's duration includes the server's delay.
     let longest = waited.lock().unwrap().iter().copied().max().unwrap().as_secs_f64() * 1e3;
     assert!(*totals.last().unwrap() >= longest, "{totals:?} {longest}");
 }

@@ -1,4 +1,4 @@
-//! Servers of this process, and an intake into a journal in memory.
+//! Fixture: servers in this process, and an intake with an in-memory journal.
 
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
@@ -18,24 +18,25 @@ use sim::SimDisk;
 
 /// Longer than any test takes on the slowest machine.
 const TIMEOUT: Duration = Duration::from_secs(60);
-/// A wall clock time at which the job `j` is due, for every interval that divides an hour. A job's
-/// phase is the FNV-1a hash of its name; without this each test waits for up to an interval.
+/// A wall clock time at which job `j` is due, for every interval that divides an hour. A job's
+/// phase is the FNV-1a hash of its name; without this constant, each test would wait up to an
+/// interval.
 const STALENESS_TIME: i64 = {
     const HOUR: u64 = 3_600_000_000_000;
     let place = (0xcbf2_9ce4_8422_2325_u64 ^ b'j' as u64).wrapping_mul(0x0100_0000_01b3);
     (HOUR * 470_000 + place % HOUR) as i64
 };
-/// The bits of Prometheus' stale marker.
+/// Bit pattern of Prometheus' staleness marker.
 pub(crate) const STALE: u64 = 0x7ff0_0000_0000_0002;
 
-/// Answers one request a connection, each in a thread of its own.
+/// Server that answers one request per connection, each in its own thread.
 pub(crate) struct TestTarget {
     pub(crate) address: SocketAddr,
     heads: Arc<Mutex<Vec<String>>>,
 }
 
 impl TestTarget {
-    /// `answer` gets the number of the connection, from 0; what it gives is written as it is.
+    /// `answer` gets the connection number, from 0; its result is sent unchanged.
     pub(crate) fn new(answer: impl Fn(usize) -> Vec<u8> + Send + Sync + 'static) -> TestTarget {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
@@ -65,7 +66,7 @@ impl TestTarget {
     }
 }
 
-/// A request's head; none of a connection that is closed before.
+/// Reads a request's head; `None` if the connection was closed before.
 pub(crate) fn head(stream: &mut impl Read) -> Option<String> {
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {
@@ -76,7 +77,7 @@ pub(crate) fn head(stream: &mut impl Read) -> Option<String> {
     Some(String::from_utf8(head).unwrap())
 }
 
-/// An answer with a body; `headers` are lines.
+/// HTTP response with a body; `headers` are header lines.
 pub(crate) fn http_response(status: &str, headers: &str, body: &[u8]) -> Vec<u8> {
     let length = body.len();
     let head = format!(
@@ -89,7 +90,7 @@ pub(crate) fn text_response(body: &str) -> Vec<u8> {
     http_response("200 OK", "content-type: text/plain; version=0.0.4\r\n", body.as_bytes())
 }
 
-/// A number of connections that wait for each other.
+/// Barrier of a number of connections.
 pub(crate) struct ConnectionBarrier(AtomicUsize, usize);
 
 impl ConnectionBarrier {
@@ -97,7 +98,7 @@ impl ConnectionBarrier {
         ConnectionBarrier(AtomicUsize::new(0), connections)
     }
 
-    /// Waits for the others; how long.
+    /// Waits for the other connections; returns the waiting time.
     pub(crate) fn wait(&self) -> Duration {
         let began = Instant::now();
         self.0.fetch_add(1, Ordering::SeqCst);
@@ -109,7 +110,7 @@ impl ConnectionBarrier {
     }
 }
 
-/// Waits until something is so.
+/// Waits until a condition holds.
 #[track_caller]
 pub(crate) fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
     let began = Instant::now();
@@ -128,21 +129,21 @@ pub(crate) struct PullFixture {
 
 impl PullFixture {
     pub(crate) fn new() -> PullFixture {
-        // It stands still: schedules go by another one.
+        // The wall clock is fixed; schedules use the monotonic clock.
         let clock = Arc::new(|| STALENESS_TIME);
         let intake = intake::Settings { clock, ..intake::Settings::default() };
         PullFixture::build(&journal::Settings::default(), intake, Supervisor::default())
     }
 
-    /// With what runs tasks again, and a clock that stands still.
+    /// With a supervisor that restarts tasks, and a fixed clock.
     pub(crate) fn supervised(supervisor: Supervisor) -> PullFixture {
         let intake =
             intake::Settings { clock: Arc::new(|| STALENESS_TIME), ..intake::Settings::default() };
         PullFixture::build(&journal::Settings::default(), intake, supervisor)
     }
 
-    /// With a clock that runs, for what depends on the order of times: an attempt may be an
-    /// interval away.
+    /// With a running clock, for tests that depend on the order of times: the first attempt may be
+    /// an interval away.
     pub(crate) fn with_running_clock(settings: &journal::Settings) -> PullFixture {
         PullFixture::build(settings, intake::Settings::default(), Supervisor::default())
     }
@@ -155,7 +156,7 @@ impl PullFixture {
         let disk: Arc<dyn Disk> = Arc::new(SimDisk::new(1).process());
         let dir = Path::new("/journal");
         Journal::create(&*disk, dir, 7, 0, settings).unwrap();
-        // A journal that is full says so at once.
+        // A full journal returns at once.
         let wait_max = Duration::from_millis(20);
         let options = journal::Options {
             append_timeout: wait_max,
@@ -163,7 +164,7 @@ impl PullFixture {
             ..journal::Options::default()
         };
         let journal = Arc::new(Journal::open(disk, dir, &options).unwrap());
-        // Nothing of topdeck's own is written.
+        // No self-monitoring.
         let settings = intake::Settings { background: false, ..intake };
         let intake =
             Arc::new(Intake::new(WriteTarget::Journal(Arc::clone(&journal)), settings).unwrap());
@@ -190,7 +191,7 @@ impl PullFixture {
         self.intake.meter().counter("topdeck_pull_attempts_total", "", &labels).get()
     }
 
-    /// Waits for a counter of the job `j`.
+    /// Waits for a counter value of job `j`.
     #[track_caller]
     pub(crate) fn wait(&self, kind: &str, outcome: &str, count: u64) {
         self.wait_for(kind, "j", outcome, count);
@@ -201,14 +202,14 @@ impl PullFixture {
         wait_until(outcome, || self.count(kind, job, outcome) >= count);
     }
 
-    /// All that is in the journal.
+    /// Content of the journal.
     pub(crate) fn stored(&self) -> (Vec<(Series, Sample)>, Vec<Gap>) {
         let mut reader = self.journal.reader(StartPosition::First).unwrap();
         let (mut rows, mut gaps) = (Vec::new(), Vec::new());
         while let Some(item) = reader.next().unwrap() {
             let ReadItem::Batch(batch) = item else { panic!("nothing is missing") };
             for record in batch.records() {
-                // What a test fills the journal with is no batch.
+                // Records that a test uses to fill the journal are not batches.
                 let Ok(batch) = Batch::check(record.bytes.to_vec()) else { continue };
                 let mut entries = batch.read();
                 for entry in entries.by_ref() {
@@ -226,8 +227,7 @@ impl PullFixture {
         (rows, gaps)
     }
 
-    /// Values of series in the order in which they came: numbers as they are, `ended`, texts,
-    /// counts of histograms.
+    /// Values by series in order of arrival: numbers, `ended`, texts, histogram counts.
     pub(crate) fn values(&self) -> BTreeMap<String, Vec<String>> {
         let mut values: BTreeMap<String, Vec<String>> = BTreeMap::new();
         for (series, sample) in self.stored().0 {
@@ -242,7 +242,7 @@ impl PullFixture {
         values
     }
 
-    /// Of the one series of a name.
+    /// Values of the only series with this name.
     #[track_caller]
     pub(crate) fn values_of(&self, name: &str) -> Vec<String> {
         let is = |series: &str| series == name || series.starts_with(&format!("{name}{{"));

@@ -1,4 +1,4 @@
-//! How jobs begin, change and end, and what they do where the journal has no room.
+//! Tests of job start, change and end, and of a full journal.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -50,10 +50,10 @@ fn invalid_settings_are_rejected_at_start() {
     );
     let (interval, timeout) = (Duration::from_secs(2), Duration::from_secs(121));
     check_settings(checks(CheckJobSettings { interval, timeout, ..tcp() }), "60 intervals");
-    check_settings(checks(check(TcpProbe { tcp: "x".to_owned() + ":y" })), "cannot be dialled");
+    check_settings(checks(check(TcpProbe { tcp: "x".to_owned() + ":y" })), "invalid URL");
     check_settings(
         settings_with(ScrapeJobSettings { url: "ftp://x".to_owned(), ..sound() }),
-        "cannot be dialled",
+        "invalid URL",
     );
     check_settings(
         settings_with(ScrapeJobSettings { token: Some("a\nb".to_owned()), ..sound() }),
@@ -82,7 +82,7 @@ fn reload_ends_removed_jobs_and_keeps_the_rest() {
     for job in ["j", "k"] {
         world.wait_for("scrape", job, "success", 1);
     }
-    // What makes no sense changes nothing.
+    // Invalid settings change nothing.
     let wrong = ScrapeJobSettings { interval: Duration::ZERO, ..named("k") };
     assert!(world.reload(&settings_with(wrong)).is_err());
     world.reload(&settings_with(named("k"))).unwrap();
@@ -95,7 +95,7 @@ fn reload_ends_removed_jobs_and_keeps_the_rest() {
         [of("a", "j"), of("up", "j")].map(|of| of.last().cloned()),
         [(); 2].map(|()| Some("ended".to_owned()))
     );
-    // One value for each time that it was asked, of both jobs together.
+    // One value per request, both jobs together.
     let values = of("a", "j").len() - 1 + of("a", "k").len();
     assert!(!of("a", "k").contains(&"ended".to_owned()) && values <= server.heads().len());
 }
@@ -113,7 +113,7 @@ fn scrape_without_journal_space_leaves_a_gap() {
     let mut world = PullFixture::with_running_clock(&settings);
     world.journal.add_subscriber("slow", StartPosition::First, true).unwrap();
     while world.journal.append(&[7; 4000], journal::Level::Disk).is_ok() {}
-    // Larger than what may be left of the last segment.
+    // Larger than the rest of the last segment.
     let lines: String = (0..100).map(|at| format!("a{at:0>40} {at}\n")).collect();
     let server = TestTarget::new(move |_| text_response(&lines));
     let second = Duration::from_secs(1);
@@ -131,7 +131,7 @@ fn scrape_without_journal_space_leaves_a_gap() {
     let (rows, gaps) = world.stored();
     let untaken = world.count("scrape", "j", "not_stored");
     assert_eq!(gaps.len(), 1, "{gaps:?}");
-    // Each with its report of five.
+    // Each loses its five report metrics.
     assert_eq!(gaps[0].lost, Some(untaken * 105));
     assert!(gaps[0].reason.starts_with("of scrape \"j\" something was not taken: "), "{}", gaps[0]);
     let first = rows.iter().map(|(_, sample)| sample.end).min().unwrap();
@@ -139,7 +139,7 @@ fn scrape_without_journal_space_leaves_a_gap() {
     assert!(world.intake.audit().unwrap().producers.iter().all(|of| of.is_reconciled()));
 }
 
-/// What a stop cuts off is a gap.
+/// An attempt interrupted by a stop is a gap.
 #[test]
 fn stop_does_not_wait_for_hanging_targets() {
     let seen = Arc::new(AtomicBool::new(false));
@@ -163,7 +163,7 @@ fn stop_does_not_wait_for_hanging_targets() {
     };
     world.start(&settings);
     wait_until("somebody asks", || seen.load(Ordering::SeqCst));
-    // A test that waits for the hour hangs.
+    // A test that waits an hour hangs.
     world.stop();
     let (rows, gaps) = world.stored();
     assert!(rows.is_empty() && gaps.len() == 1, "{gaps:?}");

@@ -1,4 +1,5 @@
-//! Real servers, real connections: what they answer is what is in the journal, or why it is not.
+//! Integration tests with real servers and connections: every response is in the journal, or the
+//! reason why not.
 
 mod checks;
 mod fixture;

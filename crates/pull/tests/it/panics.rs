@@ -1,4 +1,4 @@
-//! Panics in the task of a job: it is run again, and the attempt that was lost is a gap.
+//! Panics in a job's task: the task is restarted, and the lost attempt is a gap.
 
 use intake::Supervisor;
 
@@ -13,7 +13,7 @@ fn panicking_job_continues_and_skips_the_attempt() {
     world.wait("scrape", "success", 2);
     world.stop();
     assert_eq!(world.intake.supervisor().restarts("pull"), 1);
-    // On a slow machine some are missed while the panic is being printed.
+    // On a slow machine, attempts are skipped while the panic is printed.
     let (missed, gaps) = (world.count("scrape", "j", "skipped"), world.stored().1);
     let lost: u64 = gaps.iter().filter_map(|gap| gap.lost).sum();
     assert!(missed >= 1 && lost == missed, "{missed} missed, {gaps:?}");

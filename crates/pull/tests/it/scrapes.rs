@@ -1,4 +1,4 @@
-//! Pages.
+//! Tests of scrapes.
 
 use std::io::Write as _;
 use std::time::Duration;
@@ -19,7 +19,7 @@ pub(crate) fn scrape(url: String) -> ScrapeJobSettings {
     }
 }
 
-/// Once, with time.
+/// Runs one attempt with a long timeout.
 pub(crate) fn once_with_long_timeout(url: String) -> ScrapeJobSettings {
     let long = Duration::from_secs(60);
     ScrapeJobSettings { interval: long, timeout: long, ..scrape(url) }
@@ -35,7 +35,7 @@ fn gzip(bytes: &[u8]) -> Vec<u8> {
     encoder.finish().unwrap()
 }
 
-/// One attempt, and what is stored of the page: lines of series and values, without the report.
+/// Runs one attempt; returns the stored lines of series and values without the report metrics.
 #[track_caller]
 fn check_page(headers: &str, body: &[u8], expected: &[&str]) {
     let bytes = http_response("200 OK", headers, body);
@@ -113,17 +113,17 @@ fn protobuf_scrape_stores_native_histograms() {
     let (series, sample) = rows.iter().find(|(series, _)| series.name() == "both_seconds").unwrap();
     assert_eq!((series.unit(), series.label("job")), ("s", Some("j")));
     let model::SampleValue::Histogram(histogram) = &sample.value else { panic!("{sample:?}") };
-    // As its source has it: buckets that grow by 2^(1/8).
+    // The source's buckets: they grow by a factor of 2^(1/8).
     assert_eq!(histogram.count(), 3);
     let cell = histogram.cells().next().unwrap();
     assert!((cell.upper / cell.lower - 2f64.powf(0.125)).abs() < 1e-9, "{cell:?}");
-    // A label of the page that is one of the job's, and a time of the page.
+    // A scraped label that conflicts with a job label, and a scraped timestamp.
     let (series, sample) = rows.iter().find(|(series, _)| series.name() == "sent_total").unwrap();
     assert_eq!((series.label("job"), series.label("exported_job")), (Some("j"), Some("api")));
     assert_eq!(sample.end, 1_700_000_000_000_000_000);
 }
 
-/// One attempt that fails: nothing is stored but that, and why.
+/// Runs one failing attempt: only the failure and its reason are stored.
 #[track_caller]
 fn probe_failure_reason(bytes: Vec<u8>, why: &str) {
     let server = TestTarget::new(move |_| bytes.clone());
@@ -154,8 +154,8 @@ fn invalid_response_is_a_failure() {
         "302 Found; redirects are not followed",
     );
     check(http_response("404 Not Found", "", b"a 1\n"), "answers 404 Not Found");
-    check(text_with(b"a 1\nb{ 2\nc 3\n"), "the page is damaged: line 2");
-    check(text_with(b"a 1\nb x\n"), "the page is damaged: line 2");
+    check(text_with(b"a 1\nb{ 2\nc 3\n"), "cannot parse the response: line 2");
+    check(text_with(b"a 1\nb x\n"), "cannot parse the response: line 2");
     check(text_with(&b"a 1\n".repeat(1000)), "more than 1000 bytes");
     let packed = "content-encoding: gzip\r\n";
     check(http_response("200 OK", packed, &gzip(&b"a 1\n".repeat(1000))), "more than 1000 bytes");
@@ -164,7 +164,7 @@ fn invalid_response_is_a_failure() {
     let openmetrics = "content-type: application/openmetrics-text\r\n";
     check(http_response("200 OK", openmetrics, b"a 1\n"), "# EOF");
     let protobuf = "content-type: application/vnd.google.protobuf; encoding=delimited\r\n";
-    check(http_response("200 OK", protobuf, b"\x09\x0a"), "the page is damaged: byte 0");
+    check(http_response("200 OK", protobuf, b"\x09\x0a"), "cannot parse the response: byte 0");
     let mut cut = text_with(b"a 1\nb 2\n");
     cut.truncate(cut.len() - 2);
     check(cut, "no response from");
@@ -183,7 +183,7 @@ fn slow_scrape_times_out() {
     world.start(&settings_with(scrape(server.url())));
     world.wait("scrape", "failed", 1);
     world.stop();
-    assert_eq!(world.values_of("scrape_error")[0], "no page within 100 ms");
+    assert_eq!(world.values_of("scrape_error")[0], "no response within 100 ms");
     assert!(world.values_of("scrape_duration_seconds")[0].parse::<f64>().unwrap() >= 0.1);
 }
 
@@ -225,7 +225,7 @@ fn missing_series_are_marked_stale() {
     world.stop();
     assert_eq!(world.values_of("a"), ["1", "4", "ended"]);
     assert_eq!(world.values_of("b"), ["2", "ended"]);
-    // It says itself of when it is.
+    // The sample has its own timestamp.
     assert_eq!(world.values_of("c"), ["3"]);
     assert_eq!(world.values_of("h"), ["3 values", "ended"]);
     assert_eq!(world.values_of("up")[..4], ["1", "1", "0", "0"]);

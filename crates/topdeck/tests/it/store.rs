@@ -274,7 +274,7 @@ fn heatmap_errors_have_a_reason() {
         "heatmap s 'hiccup{'",
         expect![[r#"
         --- stderr
-        error: invalid value 'hiccup{' for '<SELECTOR>': column 8: found the end, expected a label's name or `}`; docs/selectors.md has the grammar
+        error: invalid value 'hiccup{' for '<SELECTOR>': column 8: found the end, expected a label name or `}`; docs/selectors.md has the grammar
 
         For more information, try '--help'.
         --- exit status 2

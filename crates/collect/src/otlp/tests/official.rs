@@ -1,4 +1,4 @@
-//! Random requests in the official types, and the rows that they stand for.
+//! Random requests of the official types and their expected rows.
 
 use std::collections::BTreeMap;
 
@@ -30,7 +30,7 @@ fn any_value_attribute(key: &str, value: Any) -> KeyValue {
     KeyValue { key: key.to_owned(), value, ..Default::default() }
 }
 
-/// A request of one metric, without resource and scope.
+/// A request with one metric, without resource and scope.
 pub(super) fn request(name: &str, unit: &str, data: Data) -> ExportMetricsServiceRequest {
     let (name, unit) = (name.to_owned(), unit.to_owned());
     let metrics = vec![Metric { name, unit, data: Some(data), ..Default::default() }];
@@ -132,7 +132,7 @@ fn exponential() -> impl Strategy<Value = Vec<ExponentialHistogramDataPoint>> {
     let sides = (prop::option::of(0.0f64..1e9), 0u64..9, 0.0f64..1e-9);
     let point = (head(), -10i32..21, buckets(), buckets(), sides).prop_map(
         |((start, time, attributes), scale, mut positive, mut negative, (sum, zero, threshold))| {
-            // Coarse grids end soon.
+            // Coarse scales have few buckets.
             for buckets in [&mut positive, &mut negative].into_iter().flatten() {
                 buckets.offset = if scale < 0 { 0 } else { buckets.offset };
                 buckets.bucket_counts.truncate(if scale < 0 { 1 } else { 20 });
@@ -265,7 +265,7 @@ fn labels(attributes: &[KeyValue], prefix: &str, labels: &mut BTreeMap<String, S
     }
 }
 
-/// The rows of a request, and how many points are refused: as plain as it can be said.
+/// Expected rows of a request and number of rejected points: a simple model.
 fn expected(request: &ExportMetricsServiceRequest) -> (Vec<(Series, Sample)>, u64) {
     let mut expected = (Vec::new(), 0);
     for resource in &request.resource_metrics {
@@ -289,7 +289,7 @@ fn expected(request: &ExportMetricsServiceRequest) -> (Vec<(Series, Sample)>, u6
 
 type ExpectedRows = (Vec<(Series, Sample)>, u64);
 
-/// Rows that the points of a metric are expected to become.
+/// Expected rows of a metric's points.
 struct RowExpectation<'a> {
     metric: &'a Metric,
     shared: &'a BTreeMap<String, String>,
@@ -297,7 +297,7 @@ struct RowExpectation<'a> {
 }
 
 impl RowExpectation<'_> {
-    /// Expects a row; whether there is one.
+    /// Expects a row; returns whether there is one.
     fn expect(
         &mut self,
         suffix: &str,
@@ -325,7 +325,7 @@ impl RowExpectation<'_> {
         true
     }
 
-    /// Expects the count, the sum and the quantiles of a summary; whether all quantiles have rows.
+    /// Expects the count, sum and quantiles of a summary; returns whether all quantiles have rows.
     fn expect_summary(&mut self, unit: &str, point: &SummaryDataPoint) -> bool {
         let counter = Some(SeriesKind::Counter(Cumulative));
         let head = (point.start_time_unix_nano, point.time_unix_nano, &point.attributes[..]);
@@ -445,7 +445,7 @@ proptest! {
         let _ = read_json(&bytes, NOW, &mut VecRowSink::default());
     }
 
-    /// Damage of one byte is what a fuzzer begins with.
+    /// One-byte corruption, as a fuzzer would start.
     #[test]
     fn mutated_requests_are_read_or_rejected(request in requests(), at: prop::sample::Index, to: u8) {
         let mut body = request.encode_to_vec();

@@ -141,7 +141,7 @@ fn settings_are_reloaded() {
         + &remote_settings("south", south.port);
     std::fs::write(agent.settings(), both).expect("settings are written");
     agent.reload();
-    wait_until("it says so", || agent.log().contains("forwards to 2 remotes"));
+    wait_until("it says so", || agent.log().contains("forwarding to 2 remotes"));
     let sent = sender.stop();
     await_stored(&north, sent);
     // The new one has what came after, and what the journal still had.
