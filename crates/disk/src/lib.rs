@@ -1,10 +1,10 @@
-//! Files as a durable store needs them: [`Disk`] and [`File`] are the few operations that
-//! durability is made of, [`OsDisk`] is the real thing. The crate `sim` has one in memory for
-//! tests, which loses, reorders and refuses on request.
+//! File system interface of the durable stores: [`Disk`] and [`File`] are the few operations that
+//! durability depends on, [`OsDisk`] is the real file system. Crate `sim` has an in-memory
+//! implementation for tests that loses, reorders and fails operations.
 //!
-//! Offsets and lengths are bytes. Every operation may be used from several threads at once. What is
-//! promised is what POSIX promises and no more: written data are durable after [`File::sync`], a
-//! new, renamed or removed name after [`Disk::sync_dir`] of its folder, and nothing else is.
+//! Offsets and lengths are bytes. All operations are thread-safe. The guarantees are those of
+//! POSIX: written data are durable after [`File::sync`], a new, renamed or removed name after
+//! [`Disk::sync_dir`] of its directory, and nothing else is.
 #![deny(unsafe_code)]
 
 mod os;
@@ -17,48 +17,48 @@ use std::path::Path;
 pub use os::OsDisk;
 pub use region::{Region, WAKE_BYTES};
 
-/// How [`Disk::open`] opens a file.
+/// Mode of [`Disk::open`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OpenMode {
-    /// An existing file, to read.
+    /// Existing file, read only.
     Read,
-    /// An existing file, to read and write.
+    /// Existing file, read and write.
     Write,
-    /// To read and write; made when it is missing.
+    /// Read and write; created if missing.
     Create,
-    /// To read and write; an error when it exists.
+    /// Read and write; an error if it exists.
     CreateNew,
 }
 
 /// File system interface, real or simulated.
 pub trait Disk: Send + Sync + Debug {
-    /// Makes a folder and what is missing above it. No error when it exists. Each folder that was
-    /// made is durable after [`Disk::sync_dir`] of the one above it.
+    /// Creates a directory and its missing parents; succeeds if it exists. Each new directory is
+    /// durable after [`Disk::sync_dir`] of its parent.
     fn create_dir(&self, path: &Path) -> io::Result<()>;
 
-    /// Opens a file. It is closed, and its lock released, when it is dropped or its process dies;
-    /// regions that were mapped stay.
+    /// Opens a file. Dropping it, or the death of its process, closes it and releases its lock;
+    /// mapped regions remain.
     fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Box<dyn File>>;
 
-    /// The names of the files (not of the folders) in a folder, in no order.
+    /// Names of the files (not directories) in a directory, unordered.
     fn list(&self, dir: &Path) -> io::Result<Vec<String>>;
 
-    /// Gives a file another name in the same file system; what had that name is gone. Durable after
-    /// [`Disk::sync_dir`] of the new name's folder, and of the old one's when that is another.
+    /// Renames a file within the same file system, replacing the target. Durable after
+    /// [`Disk::sync_dir`] of the new name's directory, and of the old one's if that differs.
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
 
-    /// Gives a file a second name in the same file system; an error when something has that name.
-    /// Durable after [`Disk::sync_dir`] of the new name's folder.
+    /// Creates a hard link within the same file system; an error if the name exists. Durable after
+    /// [`Disk::sync_dir`] of the new name's directory.
     fn link(&self, from: &Path, to: &Path) -> io::Result<()>;
 
-    /// Removes a file's name; open files live on.
+    /// Removes a file's name; open handles stay valid.
     fn remove(&self, path: &Path) -> io::Result<()>;
 
-    /// Makes names made, changed and removed in a folder durable.
+    /// Makes created, changed and removed names of a directory durable.
     fn sync_dir(&self, dir: &Path) -> io::Result<()>;
 
-    /// A number that is another one each time the machine starts: as long as it is the same, the
-    /// page cache and mapped memory have lost nothing. `None` when the system does not tell.
+    /// Boot id, different after each boot: while it is unchanged, the page cache and mapped memory
+    /// have lost nothing. `None` if the system does not provide one.
     fn boot_id(&self) -> Option<u128>;
 }
 
@@ -67,56 +67,54 @@ pub trait File: Send + Sync + Debug {
     /// Reads at most `bytes.len()` bytes; 0 at the end of the file.
     fn read_at(&self, bytes: &mut [u8], offset: u64) -> io::Result<usize>;
 
-    /// Writes at least one and at most `bytes.len()` bytes (none when there are none), into the
-    /// page cache.
+    /// Writes at least one and at most `bytes.len()` bytes (none if empty) into the page cache.
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<usize>;
 
-    /// The length in bytes.
+    /// Length in bytes.
     fn len(&self) -> io::Result<u64>;
 
-    /// Whether it has no bytes.
+    /// Whether the length is 0.
     fn is_empty(&self) -> io::Result<bool> {
         self.len().map(|len| len == 0)
     }
 
-    /// Cuts the file, or lengthens it with zeros that may have no blocks yet.
+    /// Truncates the file, or extends it with zeros that may have no blocks yet.
     fn set_len(&self, len: u64) -> io::Result<()>;
 
-    /// Lengthens the file to at least `len` bytes of zeros whose blocks are reserved: writing them
-    /// later does not meet a full disk. Where the file system cannot reserve, it only lengthens;
-    /// nobody else may change the length meanwhile.
+    /// Extends the file to at least `len` bytes of zeros with reserved blocks: writing them later
+    /// cannot fail with a full disk. Only extends where the file system cannot reserve; no other
+    /// process may change the length meanwhile.
     fn allocate(&self, len: u64) -> io::Result<()>;
 
-    /// Makes all that was written, and the length, durable. After an error nothing is known about
-    /// what was written since the last success, and a later success does not speak for it.
+    /// Makes all written data and the length durable. After an error the durability of everything
+    /// written since the last success is unknown, and a later success does not cover it.
     fn sync(&self) -> io::Result<()>;
 
-    /// Takes the file's exclusive lock, waiting for it. Locks belong to this open file: another
-    /// `open` of the same path is another owner, also in the same process. The system releases them
-    /// with the file.
+    /// Waits for the file's exclusive lock. Locks belong to the open file: another `open` of the
+    /// same path is another owner, even in the same process. Closing the file releases them.
     fn lock(&self) -> io::Result<()>;
 
-    /// Takes the file's exclusive lock unless someone else has it, shared or exclusive. Who has it
-    /// shared gives that up first, also when the exclusive one is then not to be had.
+    /// Takes the file's exclusive lock unless another owner holds a shared or exclusive lock. A
+    /// shared lock of this file is released first, even if the exclusive one is then not available.
     fn try_lock(&self) -> io::Result<bool>;
 
-    /// Takes the file's lock together with others that share it, unless someone has it exclusively.
+    /// Takes a shared lock unless another owner holds the exclusive one.
     fn try_lock_shared(&self) -> io::Result<bool>;
 
     /// Releases the lock.
     fn unlock(&self) -> io::Result<()>;
 
-    /// The first `len` bytes as memory that all who map them share, in this process and in others,
-    /// and that outlives the process. `len` is a multiple of 8 and above [`WAKE_BYTES`].
+    /// Maps the first `len` bytes as memory shared by all processes that map them; it outlives the
+    /// process. `len` is a multiple of 8 and above [`WAKE_BYTES`].
     ///
-    /// The file must have these bytes and must never be made shorter than that while it is mapped;
-    /// they must have been reserved by [`File::allocate`]. Otherwise an access may kill the process
-    /// (SIGBUS): past the end of the file, or where a full disk has no block for the page. What is
-    /// stored is durable after [`File::sync`], but for the first [`WAKE_BYTES`], which no crash
-    /// need spare.
+    /// The file must have these bytes, reserved by [`File::allocate`], and must never be truncated
+    /// below them while it is mapped. Otherwise an access may kill the process (SIGBUS): past the
+    /// end of the file, or where a full disk has no block for the page. Stores are durable after
+    /// [`File::sync`], except in the first [`WAKE_BYTES`], which a crash may lose.
     fn map(&self, len: u64) -> io::Result<Region>;
 
-    /// Fills `bytes`; how many there were when the file ends before.
+    /// Fills `bytes`; returns the number of bytes read, less than its length at the end of the
+    /// file.
     fn read_full_at(&self, bytes: &mut [u8], offset: u64) -> io::Result<usize> {
         let mut have = 0;
         while have < bytes.len() {
@@ -130,7 +128,7 @@ pub trait File: Send + Sync + Debug {
         Ok(have)
     }
 
-    /// Writes all of `bytes`. After an error any part of them may have been written.
+    /// Writes all of `bytes`. After an error, any part may have been written.
     fn write_all_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
         let mut done = 0;
         while done < bytes.len() {

@@ -1,6 +1,6 @@
 //! Real file system. Locks are `flock`, which belongs to the open file and which the kernel
-//! releases however a process ends; memory is shared by `mmap`. Meant for local file systems: over
-//! a network neither is to be relied on.
+//! releases when a process ends; memory is shared by `mmap`. For local file systems: network file
+//! systems guarantee neither.
 
 use std::fs;
 use std::io;
@@ -43,10 +43,10 @@ impl Disk for OsDisk {
         for entry in fs::read_dir(dir_or_current(dir))? {
             let entry = entry?;
             match entry.file_type() {
-                // A name that is not UTF-8 is none of ours.
+                // topdeck creates no names that are not UTF-8.
                 Ok(kind) if kind.is_file() => names.extend(entry.file_name().into_string()),
                 Ok(_) => {}
-                // Removed since: some file systems tell the kind only when asked again.
+                // Removed in the meantime: some file systems need another call for the file type.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 Err(error) => return Err(error),
             }
@@ -77,7 +77,7 @@ impl Disk for OsDisk {
     }
 }
 
-/// The folder of a name without one, as `Path::parent` gives it, is where the process is.
+/// `Path::parent` of a bare name is empty: the current directory.
 fn dir_or_current(dir: &Path) -> &Path {
     match dir.as_os_str().is_empty() {
         true => Path::new("."),
@@ -89,8 +89,8 @@ fn dir_or_current(dir: &Path) -> &Path {
 struct OsFile(fs::File);
 
 impl Drop for OsFile {
-    /// Closing is not enough: maps of the file keep what the lock belongs to, and so does, for a
-    /// moment, a child process that another thread is just starting.
+    /// Closing is not enough: mappings of the file keep the lock's owner open, and so does,
+    /// briefly, a child process that another thread is starting.
     fn drop(&mut self) {
         let _ = self.0.unlock();
     }
@@ -119,7 +119,7 @@ impl File for OsFile {
         }
         match retry_on_intr(|| fallocate(&self.0, FallocateFlags::empty(), 0, len)) {
             Ok(()) => Ok(()),
-            // This file system cannot reserve (or the kernel knows no such call).
+            // Not supported by this file system or kernel.
             Err(Errno::OPNOTSUPP | Errno::NOSYS) => match self.len()? < len {
                 true => self.set_len(len),
                 false => Ok(()),

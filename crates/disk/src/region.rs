@@ -1,10 +1,10 @@
-//! Shared memory regions; the one file of the crate with `unsafe`.
+//! Shared memory regions; the only file of the crate with `unsafe`.
 //!
-//! A region is seen as atomics and never as bytes: another process may write any of it at any time,
-//! which a `&[u8]` would rule out. Its first [`WAKE_BYTES`] are words of 32 bits to wait on, the
-//! rest words of 64 bits, so that no word is ever accessed in two widths. The byte order is the
-//! machine's; what is stored is little endian because topdeck runs on nothing else (`os.rs` refuses
-//! to compile elsewhere).
+//! A region is accessed as atomics and never as bytes: another process may write any of it at any
+//! time, which a `&[u8]` would rule out. Its first [`WAKE_BYTES`] are 32-bit words for futex waits,
+//! the rest 64-bit words, so that no word is ever accessed in two widths. The byte order is the
+//! machine's; stored data are little-endian because topdeck runs on little-endian machines only
+//! (`os.rs` refuses to compile elsewhere).
 #![allow(unsafe_code, reason = "maps files; each use carries its argument")]
 
 use std::fmt;
@@ -19,7 +19,7 @@ use std::time::Duration;
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, mmap_anonymous, munmap};
 use rustix::thread::futex;
 
-/// The part at the front of a region that holds the words to wait on: one page.
+/// Size of the wake words at the start of a region: one page.
 pub const WAKE_BYTES: usize = 4096;
 
 /// Shared memory region of 64-bit words, with a page of wake words (futex) in front.
@@ -31,13 +31,12 @@ pub struct Region {
 
 /// Owner of a region's memory.
 enum RegionOwner {
-    /// A mapping of a file, undone by `drop`.
+    /// A file mapping, unmapped by `drop`.
     Mapping,
-    /// A mapping of no file, undone by `drop`.
+    /// An anonymous mapping, unmapped by `drop`.
     Anonymous,
-    /// Memory of this process. When it stands for a simulated file, which several regions may
-    /// share, then with a token: it is dropped with the region, so that the file knows whether it
-    /// is mapped.
+    /// Memory of this process. For a simulated file, which several regions may share, `file` is a
+    /// token: it is dropped with the region, so that the file knows whether it is mapped.
     Heap { _words: Arc<[AtomicU64]>, file: Option<Arc<()>> },
 }
 
@@ -48,9 +47,9 @@ unsafe impl Send for Region {}
 unsafe impl Sync for Region {}
 
 impl Region {
-    /// Maps the first `len` bytes of a file, shared. Reading past the file's end would kill the
-    /// process (SIGBUS), so a file that is shorter is refused, and [`crate::File::map`] says never
-    /// to cut it.
+    /// Maps the first `len` bytes of a file, shared. Accesses past the file's end would kill the
+    /// process (SIGBUS), so a shorter file is refused, and [`crate::File::map`] forbids truncating
+    /// it.
     pub(crate) fn map(file: &File, len: u64) -> io::Result<Region> {
         let len = Region::check_len(len, file.metadata()?.len())?;
         let flags = MapFlags::SHARED | MapFlags::POPULATE;
@@ -62,18 +61,18 @@ impl Region {
         Ok(Region { base, len, owner: RegionOwner::Mapping })
     }
 
-    /// The length of a region over the first `len` bytes of a file that has `file_len`, or why
-    /// there is none.
+    /// Length of a region over the first `len` bytes of a file of `file_len` bytes, or the reason
+    /// why it is invalid.
     pub fn check_len(len: u64, file_len: u64) -> io::Result<usize> {
         let size = checked_len(len)?;
         if file_len < len {
-            let cause = "the file is shorter than its map";
+            let cause = "the file is shorter than its mapping";
             return Err(io::Error::new(io::ErrorKind::UnexpectedEof, cause));
         }
         Ok(size)
     }
 
-    /// Memory that only this process has, zero at first.
+    /// Private zeroed memory.
     pub fn heap(len: u64) -> io::Result<Region> {
         let len = checked_len(len)?;
         let words: Arc<[AtomicU64]> = (0..len / 8).map(|_| AtomicU64::new(0)).collect();
@@ -81,9 +80,8 @@ impl Region {
         Ok(Region { base, len, owner: RegionOwner::Heap { _words: words, file: None } })
     }
 
-    /// Memory that only this process has, zero at first: a mapping of its own, of which nothing is
-    /// there until it is touched, in pages of the smallest size. For measuring what mapping costs;
-    /// an allocator keeps memory and gives it again.
+    /// Private zeroed memory as a separate mapping whose pages, of the smallest size, are allocated
+    /// on first access. For measuring the cost of mappings; an allocator would reuse memory.
     pub fn anonymous(len: u64) -> io::Result<Region> {
         let len = checked_len(len)?;
         let protection = ProtFlags::READ | ProtFlags::WRITE;
@@ -96,8 +94,8 @@ impl Region {
         Ok(Region { base, len, owner: RegionOwner::Anonymous })
     }
 
-    /// The first `len` bytes of memory that stands for a simulated file. Whoever else has the words
-    /// must leave the first [`WAKE_BYTES`] of them alone.
+    /// The first `len` bytes of memory that stands for a simulated file. Other owners of the words
+    /// must not access the first [`WAKE_BYTES`].
     pub fn from_words(words: Arc<[AtomicU64]>, len: usize, token: Arc<()>) -> Region {
         let fits = len.is_multiple_of(8) && len > WAKE_BYTES && len <= words.len() * 8;
         assert!(fits, "BUG: a region of {len} bytes over {} words", words.len());
@@ -110,7 +108,7 @@ impl Region {
         !matches!(self.owner, RegionOwner::Anonymous | RegionOwner::Heap { file: None, .. })
     }
 
-    /// A word to wait on, `index` below 64; each has a cache line of its own.
+    /// Wake word, `index` below 64; each has its own cache line.
     pub fn wake_word(&self, index: usize) -> &AtomicU32 {
         assert!(index < WAKE_BYTES / 64, "BUG: there is no wake word {index}");
         // SAFETY: the byte index * 64 lies in the first WAKE_BYTES, which `checked` and `over_file`
@@ -119,9 +117,8 @@ impl Region {
         unsafe { AtomicU32::from_ptr(self.base.add(index * 64).cast().as_ptr()) }
     }
 
-    /// Tells the processor that a word will soon be written, so that the write does not have to
-    /// wait for the cache line. Nothing else changes; where there is no such instruction, nothing
-    /// at all.
+    /// Prefetches a word for writing, so that a later write does not wait for the cache line. A
+    /// hint: no effect where the instruction does not exist.
     #[inline]
     pub fn prefetch_for_write(&self, index: usize) {
         let word: &AtomicU64 = &self[index];
@@ -136,8 +133,8 @@ impl Region {
         let _ = word;
     }
 
-    /// Waits until the wake word is no longer `seen`, someone calls [`Region::wake`], or the time
-    /// is over. May also return for no reason. Whether the time was over.
+    /// Waits until the wake word differs from `seen`, [`Region::wake`] is called, or the timeout
+    /// elapses; may return spuriously. Returns whether the timeout elapsed.
     pub fn wait(&self, index: usize, seen: u32, timeout: Option<Duration>) -> bool {
         let timeout = timeout.map(|d: Duration| futex::Timespec {
             tv_sec: i64::try_from(d.as_secs()).unwrap_or(i64::MAX),
@@ -149,11 +146,11 @@ impl Region {
         waited == Err(rustix::io::Errno::TIMEDOUT)
     }
 
-    /// Wakes all who wait on the word, or at most `count` of them.
+    /// Wakes at most `count` waiters of the word.
     pub fn wake(&self, index: usize, count: u32) {
-        // The kernel takes the count as signed, and wakes one for a negative one.
+        // The kernel takes a signed count, and wakes one waiter for a negative one.
         let count = count.min(i32::MAX as u32);
-        // The only failures are about the address, which is ours.
+        // It can only fail for an invalid address, and this one is valid.
         let _ = futex::wake(self.wake_word(index), futex::Flags::empty(), count);
     }
 }
@@ -194,14 +191,14 @@ impl fmt::Debug for Region {
     }
 }
 
-/// The length as `usize`, when there is room for the wake words and at least one other. No memory
-/// is longer than `isize::MAX`.
+/// The length as `usize`, if it covers the wake words and at least one other. No memory is longer
+/// than `isize::MAX`.
 fn checked_len(len: u64) -> io::Result<usize> {
     let size = isize::try_from(len).map_err(|_| io::ErrorKind::OutOfMemory)? as usize;
     if size.is_multiple_of(8) && size > WAKE_BYTES {
         return Ok(size);
     }
-    Err(io::Error::new(io::ErrorKind::InvalidInput, format!("a region cannot have {len} bytes")))
+    Err(io::Error::new(io::ErrorKind::InvalidInput, format!("invalid region length {len}")))
 }
 
 #[cfg(test)]

@@ -1,27 +1,26 @@
 //! Pre-commit buffer: ring of entries in shared memory that survives the process. An append is
-//! complete, visible to every process and safe from `kill -9` when its entry is in the ring;
-//! whoever has the flusher's role moves entries from the ring to the segments.
+//! complete, visible to every process and safe from `kill -9` when its entry is in the ring; the
+//! owner of the flusher lease moves entries from the ring to the segments.
 //!
-//! Everything here is 64-bit words accessed as atomics. Words of the header, by index:
+//! The buffer consists of 64-bit words accessed as atomics. Words of the header, by index:
 //!
 //! ```text
-//!   0  magic and version                    16  generation of the published mark: its parity names the slot
-//!   1  ring's length in words               24  published mark, slot 0: ring word, position, segment, offset
-//!   2  sets of the table of producers       32  published mark, slot 1; each with a checksum
-//!   3  journal id, low                      40  durable; 41 a sync is under way; 42 wanted durable; 43 role wanted
-//!   4  journal id, high                     48  state: poisoned, full
-//!   5  the machine's boot, low; 6 high
-//!   8  tail: ring words appended            56  who sleeps: readers, flusher
-//!   9  position of the next record          64  first position kept
+//!   0  magic and version             16  generation of the published mark; parity selects the slot
+//!   1  length of the ring in words   24  published mark, slot 0: ring word, position, segment, offset
+//!   2  sets of the producer table    32  published mark, slot 1; each slot with a checksum
+//!   3  journal id, low               40  durable position; 41 sync in progress; 42 durable position
+//!   4  journal id, high                  requested; 43 lease requested
+//!   5  machine boot id, low; 6 high  48  state: fail-stop, full
+//!   8  tail: ring words appended     56  sleepers: readers, flusher
+//!   9  position of the next record   64  first retained position
 //! ```
-//! The table of producers follows at word 512, the ring after it. Ring words are numbered from the
-//! beginning of time; their place is the number modulo the ring's length, which is a power of two.
+//! The producer table starts at word 512, followed by the ring. Ring words are numbered from the
+//! creation of the ring; their index is the number modulo the ring's length, a power of two.
 //!
-//! Appends take turns by a lock in the first wake word, which holds the slot of its owner. Its
-//! owner may be killed at any instruction: whoever waits sees by the owner's lock file that it is
-//! dead, takes the lock over and puts right what the dead one may have left half done. That is
-//! little: an entry counts from the one store of `tail` on, and the next position and the table
-//! follow from the entries.
+//! Appends are serialised by a lock in the first wake word, which holds the slot of its owner. The
+//! owner may be killed at any instruction: a waiter detects this by the owner's lock file, takes the
+//! lock over and repairs the unfinished append. The repair is small: an entry counts from the single
+//! store of `tail` on, and the next position and the producer table follow from the entries.
 
 #![cfg_attr(
     not(test),
@@ -37,7 +36,7 @@ use crate::sync::{Memory, Ordering, fence};
 
 use Ordering::{Acquire, Relaxed, Release, SeqCst};
 
-/// Version of what the words mean.
+/// Version of the header words.
 const MAGIC: u64 = u64::from_le_bytes(*b"tdJbuf\x01\0");
 
 mod word {
@@ -61,9 +60,9 @@ mod word {
     pub(super) const FIRST: usize = 64;
 }
 
-/// Words of the header: a page; loom keeps a history of each.
+/// Words of the header: a page. Fewer under loom, which keeps a history of each.
 const HEADER_WORDS: usize = if cfg!(loom) { 72 } else { 512 };
-/// Wake words.
+/// Wake words (futexes).
 const LOCK: usize = 0;
 const READERS: usize = 1;
 const SPACE: usize = 2;
@@ -78,24 +77,24 @@ pub(crate) const FULL: u64 = 2;
 const READERS_ASLEEP: u64 = 1;
 /// The flusher waits for any append.
 const FLUSHER_IDLE: u64 = 2;
-/// The flusher lets a batch gather and is to be woken when there is one.
+/// The flusher waits for a full frame.
 const FLUSHER_RESTING: u64 = 4;
-/// An append waits for room.
+/// An append waits for space.
 const APPENDER_ASLEEP: u64 = 8;
 
-/// The bit of the lock word that says that someone waits.
+/// Bit of the lock word: another process waits.
 const CONTENDED: u32 = 1 << 31;
 
-/// Flush position: up to where ring entries are in segments.
+/// Flush mark: up to where ring entries are in segments.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct FlushMark {
-    /// The ring word up to which entries are in segments; their room is free.
+    /// Ring word up to which entries are in segments; their space is free.
     pub(crate) ring: u64,
-    /// The position of the first record that is not in a segment.
+    /// Position of the first record that is not in a segment.
     pub(crate) position: u64,
     /// First position of the segment being written.
     pub(crate) segment: u64,
-    /// Where in it the next frame will begin.
+    /// Offset of the next frame in it.
     pub(crate) offset: u64,
 }
 
@@ -104,7 +103,7 @@ impl FlushMark {
         [self.ring, self.position, self.segment, self.offset]
     }
 
-    /// Tells at opening whether a mark in a file is what was stored there.
+    /// Checksum by which opening validates a mark read from the file.
     fn check(self) -> u64 {
         let mut bytes = [0; 32];
         for (chunk, word) in bytes.chunks_exact_mut(8).zip(self.words()) {
@@ -117,47 +116,47 @@ impl FlushMark {
 /// Persistent buffer state.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct BufferHeader {
-    /// All up to here is in segments and durable.
+    /// Everything up to here is in segments and durable.
     pub(crate) mark: FlushMark,
-    /// The end of the entries that follow `mark.ring`.
+    /// End of the entries that follow `mark.ring`.
     pub(crate) tail: u64,
-    /// The least next position.
+    /// Lower bound of the next position.
     pub(crate) next: u64,
-    /// The first position kept.
+    /// First retained position.
     pub(crate) first: u64,
-    /// The machine's boot; all ones when it is not known.
+    /// Boot id of the machine; all ones if unknown.
     pub(crate) boot: u128,
 }
 
 /// Result of an append.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AppendOutcome {
-    /// Its first position.
+    /// First position of the batch.
     At(u64),
-    /// It is a repeat; what was accepted last ends here.
+    /// Duplicate; end of the last accepted batch.
     Duplicate(u64),
-    /// There is no room now.
+    /// No space now.
     NoSpace,
-    /// It can never have room: it must go straight to a segment.
+    /// Larger than the ring: must be written directly to a segment.
     TooLarge,
-    /// The state forbids it.
+    /// Rejected by these state bits.
     Rejected(u64),
 }
 
 /// Liveness check for the process that owns a slot.
 pub(crate) trait ProcessLiveness {
-    /// Calls back if it is dead; as long as that takes, nobody else gets the slot.
+    /// Calls `then` if the process is dead; the slot cannot be reused during the call.
     fn with_dead(&self, slot: u32, then: &mut dyn FnMut());
 }
 
-/// Ring words are counted from the beginning of time, and their place is what the mask leaves: sums
-/// of them wrap. Positions saturate: a journal that has come to the last one rejects appends.
+/// Ring words are numbered from the creation of the ring and masked to an index: their arithmetic
+/// wraps. Positions saturate: a journal at the last position rejects appends.
 pub(crate) struct Buffer {
     memory: Memory,
     /// A power of two.
     ring_words: usize,
     sets: usize,
-    /// Where in the memory the ring begins: behind the header and the table of producers.
+    /// Index of the ring's first word, after the header and the producer table.
     ring_start: usize,
     salt: u32,
 }
@@ -171,8 +170,7 @@ pub(crate) struct BufferLayout {
 
 impl BufferLayout {
     pub(crate) fn new(buffer_bytes: u64, producers_max: u32) -> BufferLayout {
-        // Four places per producer: then it is rare (1 in 5,000 sets) that a set of eight is too
-        // small for the producers that fall into it.
+        // Four slots per producer: overflow of a set of eight is then rare (1 in 5,000 sets).
         let places = (producers_max as usize).saturating_mul(4);
         let sets = places.div_ceil(PRODUCERS_PER_SET).next_power_of_two();
         BufferLayout { ring_words: (buffer_bytes / 8) as usize, sets }
@@ -186,7 +184,7 @@ impl BufferLayout {
         HEADER_WORDS.saturating_add(self.sets.saturating_mul(SET_WORDS))
     }
 
-    /// The length of the file.
+    /// Length of the file.
     #[cfg(not(loom))]
     pub(crate) fn file_bytes(self) -> u64 {
         (disk::WAKE_BYTES as u64).saturating_add((self.words() as u64).saturating_mul(8))
@@ -210,7 +208,7 @@ impl Buffer {
         }
     }
 
-    /// Whether the header is one of this size and journal.
+    /// Whether the header has this size and journal id.
     pub(crate) fn is_same_journal(&self, journal_id: u128) -> bool {
         let expected = self.identification(journal_id);
         (0..expected.len()).all(|i| self.memory[i].load(Acquire) == expected[i])
@@ -226,8 +224,8 @@ impl Buffer {
         ]
     }
 
-    /// Prepares the header, when nobody else has the buffer: the ring holds what lies from
-    /// `mark.ring` to `tail`, and nobody sleeps or has the lock.
+    /// Initialises the header while no other process has the buffer open: the ring holds entries
+    /// from `mark.ring` to `tail`, nobody sleeps and the lock is free.
     pub(crate) fn reset(&self, journal_id: u128, begin: &BufferHeader) {
         let BufferHeader { mark, tail, next, first, boot } = *begin;
         let store = |index: usize, value: u64| self.memory[index].store(value, SeqCst);
@@ -249,21 +247,21 @@ impl Buffer {
         for index in HEADER_WORDS..self.ring_start {
             self.memory[index].store(0, Relaxed);
         }
-        // Both slots, so that nothing older is taken for the newest.
+        // Both slots, so that no older mark is read as the newest.
         self.store_mark(mark);
         self.store_mark(mark);
         self.recover_ring();
     }
 
-    /// Whether it was used since the machine started: then nothing that was in memory is gone.
+    /// Whether the buffer was last used since the machine booted: then nothing in memory is lost.
     pub(crate) fn is_from_this_boot(&self, boot: Option<u128>) -> bool {
         let [low, high] = [word::BOOT_LOW, word::BOOT_HIGH].map(|i| self.memory[i].load(Acquire));
         boot == Some(u128::from(low) | u128::from(high) << 64)
     }
 
-    /// Says, when nobody else has the buffer, that a sync is under way: if it fails, or the process
-    /// dies, the next one writes again what is not known to be durable. A header that is not ours
-    /// becomes ours, with nothing known.
+    /// Marks a sync as in progress while no other process has the buffer open: if it fails or the
+    /// process dies, the next opening rewrites everything that is not known to be durable. An
+    /// invalid header is replaced by one without known state.
     pub(crate) fn begin_opening(&self, journal_id: u128) {
         if !self.is_same_journal(journal_id) || self.latest_valid_mark().is_none() {
             self.memory[word::DURABLE].store(0, SeqCst);
@@ -282,16 +280,15 @@ impl Buffer {
         }
     }
 
-    /// The capacity in bytes, for telling people.
+    /// Capacity in bytes, for messages.
     pub(crate) fn ring_bytes(&self) -> u64 {
         (self.ring_words as u64).saturating_mul(8)
     }
 
-    // ----
-    // appending -------------------------------------------------------------------------------------
+    // ---- appending ----
 
-    /// Takes the append lock for the process with this slot; `None` when its owner is neither dead
-    /// nor gets on for about as long as `longest`: somebody has stopped it.
+    /// Takes the append lock for the process with this slot; `None` if the owner is alive and keeps
+    /// it for about `longest`: it is stopped.
     pub(crate) fn lock(
         &self,
         slot: u32,
@@ -300,7 +297,8 @@ impl Buffer {
     ) -> Option<AppendLockGuard<'_>> {
         let me = lock_owner(slot);
         let word = self.memory.wake_word(LOCK);
-        // Acquire pairs with the Release of `Turn::drop`: what the owner before wrote is seen.
+        // Acquire pairs with the Release of `AppendLockGuard::drop`: the previous owner's writes
+        // are visible.
         if word.compare_exchange(0, me, Acquire, Relaxed).is_err()
             && !self.lock_slow_path(me, alive, longest)
         {
@@ -319,7 +317,7 @@ impl Buffer {
         loop {
             let owner = word.load(Relaxed);
             if owner == 0 {
-                // With the bit, for there may be others who sleep.
+                // With the bit set, because others may sleep.
                 if word.compare_exchange(0, me | CONTENDED, Acquire, Relaxed).is_ok() {
                     return true;
                 }
@@ -336,7 +334,7 @@ impl Buffer {
                 continue;
             }
             let seen = owner | CONTENDED;
-            // An owner that is alive needs less than a microsecond, unless it is not running.
+            // A running owner needs less than a microsecond.
             if !self.memory.wait(LOCK, seen, Some(WAIT_SLICE)) {
                 continue;
             }
@@ -344,9 +342,9 @@ impl Buffer {
             let holder = seen & !CONTENDED;
             let mut taken = false;
             if holder != me {
-                // Acquire as in `lock`: the dead owner's last stores came before its end, and so
-                // before this. Whoever gets the slot next finds the lock not to be its own. No
-                // owner at all is nobody's slot: memory that all processes can write was damaged.
+                // Acquire as in `lock`: the dead owner's last stores precede its end. A process
+                // that gets the slot later sees that it does not own the lock. A lock word without
+                // owner maps to an unused slot: shared memory was corrupted.
                 alive.with_dead(holder.wrapping_sub(1), &mut || {
                     let took = word.compare_exchange(seen, me | CONTENDED, Acquire, Relaxed);
                     taken = took.is_ok();
@@ -362,8 +360,8 @@ impl Buffer {
         }
     }
 
-    /// A process begins to use a slot: the lock is not its, so if it says so, the slot's last user
-    /// died with it.
+    /// Called when a process takes a slot: if the lock names this slot, its previous user died with
+    /// the lock.
     pub(crate) fn begin_slot(&self, slot: u32) {
         let word = self.memory.wake_word(LOCK);
         let owner = word.load(Acquire);
@@ -374,8 +372,8 @@ impl Buffer {
         }
     }
 
-    /// Finds the next position and the table of producers from the entries. The caller has the
-    /// lock, or is alone.
+    /// Recomputes the next position and the producer table from the entries. The caller holds the
+    /// lock or is alone.
     fn recover_ring(&self) {
         let mark = self.mark();
         let tail = self.memory[word::TAIL].load(Acquire);
@@ -403,22 +401,21 @@ impl Buffer {
         Ring { words: &self.memory[self.ring_start..][..self.ring_words], salt: self.salt }
     }
 
-    /// The last sequences accepted.
+    /// The last accepted sequences.
     #[inline]
     pub(crate) fn sequences(&self) -> SequenceTable<'_> {
         SequenceTable { words: &self.memory[HEADER_WORDS..self.ring_start] }
     }
 
-    /// Where the entries behind a mark lie in the ring, if the header is right about it: see
+    /// Ring words of the entries after a mark, if the header is consistent: see
     /// [`Ring::entries_between`].
     pub(crate) fn entries_after(&self, mark: FlushMark) -> Option<Option<(u64, u64)>> {
         let tail = self.memory[word::TAIL].load(Acquire);
         self.ring().entries_between(mark.ring, tail, mark.position)
     }
 
-    /// The flusher's processor has the cache lines that come next. Without a word ahead of time,
-    /// the release of the lock waits for each of them: 200 ns an append instead of 65 (two
-    /// processors, 100 B records).
+    /// The next cache lines belong to the flusher's CPU. Without the prefetch of a word the lock's
+    /// release waits for each of them: 200 ns an append instead of 65 (two CPUs, 100 B records).
     #[inline]
     fn prefetch(&self, at: u64, words: usize) {
         #[cfg(not(loom))]
@@ -435,27 +432,25 @@ impl Buffer {
         let _ = (at, words);
     }
 
-    /// The end of what is appended, in ring words, and a position: all entries before it lie below
-    /// that end.
+    /// End of the appended entries in ring words, and a position that is above all of them.
     pub(crate) fn end(&self) -> (u64, u64) {
         // In this order: the position is stored after the tail. Acquire pairs with the Release in
-        // `Turn::append`: entries below `tail` are complete.
+        // `AppendLockGuard::append`: entries below `tail` are complete.
         let next = self.memory[word::NEXT].load(Acquire);
         (self.memory[word::TAIL].load(Acquire), next)
     }
 
-    // ---- the published
-    // mark ----------------------------------------------------------------------------
+    // ---- the published mark ----
 
-    /// How far the flusher has come.
+    /// The published flush mark.
     pub(crate) fn mark(&self) -> FlushMark {
         loop {
             let generation = self.memory[word::GENERATION].load(Acquire);
             let slot = mark_slot(generation);
             let [ring, position, segment, offset] =
                 std::array::from_fn(|i| self.memory[slot.wrapping_add(i)].load(Relaxed));
-            // The slot is written again two generations later: then what was read may be torn. The
-            // fence keeps the loads above before the check; it pairs with the one in `store_mark`.
+            // The slot is rewritten two generations later: then the values read may be torn. The
+            // fence orders the loads above before the check; it pairs with the one in `store_mark`.
             fence(Acquire);
             let now = self.memory[word::GENERATION].load(Relaxed);
             if now == generation {
@@ -466,7 +461,7 @@ impl Buffer {
         }
     }
 
-    /// The newest mark that is as it was stored, for opening, when nobody else has the buffer.
+    /// The newest valid mark, for opening, while no other process has the buffer open.
     pub(crate) fn latest_valid_mark(&self) -> Option<FlushMark> {
         let slots = [0, 1].map(mark_slot).into_iter().filter_map(|slot| {
             let [ring, position, segment, offset, check] =
@@ -480,18 +475,18 @@ impl Buffer {
     fn store_mark(&self, mark: FlushMark) {
         let generation = self.memory[word::GENERATION].load(Relaxed).wrapping_add(1);
         let slot = mark_slot(generation);
-        // Stores to the slot must not come before the generation that made it the idle one.
+        // Stores to the slot must not precede the generation that made it the idle one.
         fence(Release);
         for (i, value) in mark.words().into_iter().chain([mark.check()]).enumerate() {
             self.memory[slot.wrapping_add(i)].store(value, Relaxed);
         }
-        // One store makes all four count, at whatever instruction the process may be killed.
+        // One store publishes all four words, so a kill at any instruction leaves a valid mark.
         self.memory[word::GENERATION].store(generation, Release);
     }
 
-    /// Publishes how far the flusher has come, which frees the ring up to there. Only the flusher
-    /// calls it. It takes a turn so that what the owner of the lock may have left undone is done
-    /// while the entries are still in the ring: the caller gives its own.
+    /// Publishes the flush mark, which frees the ring up to it. Only the flusher calls it. It takes
+    /// the append lock, so that the unfinished work of a dead owner is recovered while its entries
+    /// are still in the ring: the caller passes the guard.
     pub(crate) fn publish(&self, mark: FlushMark, turn: AppendLockGuard<'_>) {
         self.store_mark(mark);
         drop(turn);
@@ -499,48 +494,47 @@ impl Buffer {
         self.wake_readers();
     }
 
-    /// Wakes readers after a batch that did not go through the ring.
+    /// Wakes readers after a batch that bypassed the ring.
     pub(crate) fn wake_readers_of_direct(&self) {
         self.wake_readers();
     }
 
-    // ---- durable, first,
-    // state -------------------------------------------------------------------------
+    // ---- durable, first, state ----
 
     pub(crate) fn durable(&self) -> u64 {
         self.memory[word::DURABLE].load(Acquire)
     }
 
-    /// Notes what is durable. Those who wait are woken by `wake_durable`.
+    /// Stores the durable position. `wake_durable` wakes the waiters.
     pub(crate) fn set_durable(&self, position: u64) {
         self.memory[word::DURABLE].fetch_max(position, SeqCst);
     }
 
-    /// Wakes those who wait for something to be durable.
+    /// Wakes waiters for durability.
     pub(crate) fn wake_durable(&self) {
         self.bump(DURABLE);
         self.wake_readers();
     }
 
-    /// Asks for everything below a position to be made durable.
+    /// Requests that everything below a position is made durable.
     pub(crate) fn request_durable(&self, position: u64) {
         if self.memory[word::DURABLE_REQUESTED].fetch_max(position, SeqCst) < position {
             self.wake_flusher();
         }
     }
 
-    /// Whether somebody waits for more to be durable.
+    /// Whether more durability is requested.
     pub(crate) fn is_durable_requested(&self) -> bool {
         self.memory[word::DURABLE_REQUESTED].load(SeqCst) > self.durable()
     }
 
-    /// Asks whoever has the flusher's role to give it up.
+    /// Asks the owner of the flusher lease to release it.
     pub(crate) fn request_lease(&self) {
         self.memory[word::LEASE_REQUESTED].store(1, SeqCst);
         self.wake_flusher();
     }
 
-    /// Whether somebody asked for the role since this was called last. For whoever has it.
+    /// Whether the lease was requested since the last call. Called by the owner.
     pub(crate) fn take_lease_request(&self) -> bool {
         self.memory[word::LEASE_REQUESTED].load(Relaxed) != 0
             && self.memory[word::LEASE_REQUESTED].swap(0, SeqCst) != 0
@@ -566,7 +560,7 @@ impl Buffer {
         self.memory[word::STATE].load(Acquire)
     }
 
-    /// Sets bits of the state and wakes whoever may wait in vain now.
+    /// Sets state bits and wakes waiters that the new state concerns.
     pub(crate) fn set_state(&self, bits: u64) {
         if self.memory[word::STATE].fetch_or(bits, SeqCst) & bits != bits {
             self.bump(SPACE);
@@ -581,8 +575,7 @@ impl Buffer {
         }
     }
 
-    // ---- sleeping and
-    // waking ---------------------------------------------------------------------------
+    // ---- sleeping and waking ----
 
     fn bump(&self, index: usize) {
         self.memory.wake_word(index).fetch_add(1, SeqCst);
@@ -597,8 +590,8 @@ impl Buffer {
         }
     }
 
-    /// Wakes whom an append concerns. The fence and the one in `sleep` see to it that either the
-    /// sleeper finds the entry or the appender finds the sleeper.
+    /// Wakes those that wait for an append. The fence and the one in `sleep` guarantee that either
+    /// the sleeper sees the entry or the appender sees the sleeper.
     #[inline]
     pub(crate) fn wake_after_append(&self, tail: u64) {
         fence(SeqCst);
@@ -619,13 +612,13 @@ impl Buffer {
         }
     }
 
-    /// A quarter of the ring is worth a frame: then there is room for as much again while it is
-    /// written, and for what comes until the flusher runs.
+    /// A frame is written at a quarter of the ring: that leaves space for appends while the frame
+    /// is written and until the flusher runs.
     fn gather_words(&self) -> u64 {
         self.ring_words as u64 / 4
     }
 
-    /// Whether there is enough for a frame.
+    /// Whether a full frame is buffered.
     pub(crate) fn has_full_frame(&self) -> bool {
         self.end().0.saturating_sub(self.mark().ring) >= self.gather_words()
     }
@@ -635,7 +628,7 @@ impl Buffer {
         self.end().0.saturating_sub(self.mark().ring).saturating_mul(8)
     }
 
-    /// Wakes the flusher of whichever process has the role.
+    /// Wakes the flusher of the process that owns the lease.
     pub(crate) fn wake_flusher(&self) {
         self.memory[word::SLEEPERS].fetch_and(!(FLUSHER_IDLE | FLUSHER_RESTING), SeqCst);
         self.bump(WORK);
@@ -646,7 +639,7 @@ impl Buffer {
         self.sleep(READERS, READERS_ASLEEP, timeout, ready);
     }
 
-    /// Sleeps until there is work: any when `idle`, a frame's worth when not.
+    /// Sleeps until there is work: any append if `idle`, else a full frame.
     pub(crate) fn sleep_flusher(
         &self,
         idle: bool,
@@ -657,7 +650,7 @@ impl Buffer {
         self.sleep(WORK, bit, timeout, ready);
     }
 
-    /// Waits for work that another process does. An append does not end it.
+    /// Waits for work of another process. Appends do not wake it.
     pub(crate) fn wait_for_flusher(&self, timeout: Duration) {
         let seen = self.memory.wake_word(WORK).load(SeqCst);
         self.memory.wait(WORK, seen, Some(timeout));
@@ -678,7 +671,7 @@ impl Buffer {
         }
     }
 
-    /// A number that changes when the durable position or the state does.
+    /// Counter that changes with the durable position or the state.
     pub(crate) fn durable_changes(&self) -> u32 {
         self.memory.wake_word(DURABLE).load(SeqCst)
     }
@@ -687,7 +680,7 @@ impl Buffer {
         self.memory.wait(DURABLE, seen, Some(timeout));
     }
 
-    /// A number that changes when there is more room.
+    /// Counter that changes when space is freed.
     pub(crate) fn space_changes(&self) -> u32 {
         self.memory.wake_word(SPACE).load(SeqCst)
     }
@@ -700,8 +693,8 @@ impl Buffer {
         }
     }
 
-    /// Counts a change and wakes those who sleep, if any: with a small ring this is done for every
-    /// few hundred appends.
+    /// Increments the counter and wakes sleepers, if any: with a small ring this runs every few
+    /// hundred appends.
     fn wake_for_space(&self) {
         self.memory.wake_word(SPACE).fetch_add(1, SeqCst);
         fence(SeqCst);
@@ -711,19 +704,19 @@ impl Buffer {
         }
     }
 
-    /// Wakes the flusher and the readers of this process so that they see that they are to stop.
+    /// Wakes the flusher and the readers of this process, so that they see the stop flag.
     pub(crate) fn wake_all(&self) {
         self.bump(WORK);
         self.bump(READERS);
     }
 }
 
-/// What the lock word says while the process with this slot has the lock.
+/// Lock word while the process with this slot owns the lock.
 fn lock_owner(slot: u32) -> u32 {
     slot.wrapping_add(1)
 }
 
-/// Where the mark of a generation begins.
+/// Index of the mark slot of a generation.
 #[inline]
 fn mark_slot(generation: u64) -> usize {
     if generation.is_multiple_of(2) { word::MARKS } else { word::MARKS + 8 }
@@ -735,8 +728,8 @@ pub(crate) struct AppendLockGuard<'a> {
 }
 
 impl AppendLockGuard<'_> {
-    /// Puts an entry at the end of the ring, unless it is a repeat, there is no room or the state
-    /// forbids.
+    /// Appends an entry to the ring, unless it is a duplicate, there is no space or the state
+    /// forbids it.
     #[inline]
     pub(crate) fn append(&self, append: &AppendRequest<'_>) -> (AppendOutcome, u64) {
         let buffer = self.buffer;
@@ -744,7 +737,7 @@ impl AppendLockGuard<'_> {
         let tail = memory[word::TAIL].load(Relaxed);
         let state = memory[word::STATE].load(Acquire);
         if let Some(repeated) = self.duplicate_end(append.identity) {
-            // A repeat needs no room; whether it is durable is another question.
+            // A duplicate needs no space; its durability is checked separately.
             return (AppendOutcome::Duplicate(repeated), tail);
         }
         if state != 0 {
@@ -754,21 +747,21 @@ impl AppendLockGuard<'_> {
         if words > buffer.ring_words / 2 {
             return (AppendOutcome::TooLarge, tail);
         }
-        // A tail before the mark, of a damaged header, leaves no room.
+        // A tail before the mark means a corrupt header: no space.
         let used = tail.wrapping_sub(buffer.mark().ring);
         if used.saturating_add(words as u64) > buffer.ring_words as u64 {
             return (AppendOutcome::NoSpace, tail);
         }
         let first = memory[word::NEXT].load(Relaxed);
         let Some(end) = first.checked_add(u64::from(append.records)) else {
-            // There are no more positions: the header is damaged.
+            // Positions are exhausted: the header is corrupt.
             return (AppendOutcome::Rejected(FAIL_STOP), tail);
         };
         buffer.ring().write_entry(tail, first, append);
         buffer.prefetch(tail, words);
         let tail = tail.wrapping_add(words as u64);
-        // Release: the entry's words are there for whoever sees it counted. From here on it is
-        // appended.
+        // Release: a process that sees the tail sees the entry's words. This store appends the
+        // entry.
         memory[word::TAIL].store(tail, Release);
         memory[word::NEXT].store(end, Release);
         if let Some(identity) = append.identity {
@@ -777,20 +770,19 @@ impl AppendLockGuard<'_> {
         (AppendOutcome::At(first), tail)
     }
 
-    /// The end of what was accepted last, if this is not newer.
+    /// End of the last accepted batch, if this batch is not newer.
     pub(crate) fn duplicate_end(&self, identity: Option<BatchIdentity>) -> Option<u64> {
         let identity = identity?;
         let (last, end) = self.buffer.sequences().last(identity.producer, identity.epoch)?;
         (identity.sequence <= last).then_some(end)
     }
 
-    /// Whether the ring is empty: then a batch may go straight to a segment.
+    /// Whether the ring is empty: a batch can then be written directly to a segment.
     pub(crate) fn is_empty(&self) -> bool {
         self.buffer.memory[word::TAIL].load(Relaxed) == self.buffer.mark().ring
     }
 
-    /// With the ring empty, what was lost at its end counts as flushed: only its positions are left
-    /// of it.
+    /// With an empty ring, records lost at its end count as flushed: only their positions remain.
     pub(crate) fn discard_lost(&self) {
         let mark = self.buffer.mark();
         let next = self.buffer.memory[word::NEXT].load(Relaxed);
@@ -799,11 +791,11 @@ impl AppendLockGuard<'_> {
         }
     }
 
-    /// Counts a batch that the caller wrote straight to a segment, the ring being empty.
+    /// Commits a batch that the caller wrote directly to a segment while the ring was empty.
     pub(crate) fn commit_direct(&self, identity: Option<BatchIdentity>, mark: FlushMark) {
         debug_assert!(self.is_empty(), "BUG: a batch passed entries in the ring");
-        // The mark first: from here on it is appended, and whoever takes over finds the next
-        // position in it.
+        // The mark first: it appends the batch, and a successor after a crash takes the next
+        // position from it.
         self.buffer.store_mark(mark);
         self.buffer.memory[word::NEXT].store(mark.position, Release);
         if let Some(identity) = identity {

@@ -26,7 +26,7 @@ fn lock<'a>(buffer: &'a Buffer, slot: u32, alive: &dyn ProcessLiveness) -> Appen
     buffer.lock(slot, alive, Duration::MAX).expect("nobody has stopped the owner")
 }
 
-/// A buffer with room for a few entries of a word.
+/// A buffer that holds a few one-word entries.
 fn buffer(entries: usize) -> Buffer {
     let size = BufferLayout { ring_words: (entries * 4).next_power_of_two(), sets: 1 };
     #[cfg(loom)]
@@ -53,7 +53,7 @@ fn put(buffer: &Buffer, slot: u32, body: u8) -> u64 {
     }
 }
 
-/// Takes one entry out of the ring, as the flusher does.
+/// Takes one entry out of the ring, like the flusher.
 fn take_entry(buffer: &Buffer) -> Option<(u64, u8)> {
     let mark = buffer.mark();
     let (tail, _) = buffer.end();
@@ -104,7 +104,7 @@ fn loom_ring_reader_detects_overwrite() {
         let buffer = Arc::new(buffer(2));
         put(&buffer, 0, 10);
         let other = Arc::clone(&buffer);
-        // Frees the entry and writes over its words.
+        // Frees the entry and overwrites its words.
         let writer = thread::spawn(move || {
             assert_eq!(take_entry(&other), Some((0, 10)));
             put(&other, 0, 11);
@@ -115,7 +115,7 @@ fn loom_ring_reader_detects_overwrite() {
         let mut body = Vec::new();
         let read = buffer.ring().entry(mark.ring, tail, &mut body);
         if buffer.mark() == mark {
-            // Nothing was freed while it was read: what was below the tail is there.
+            // Nothing was freed during the read: entries below the tail are present.
             if mark.ring < tail {
                 let entry = read.expect("it has not moved on");
                 assert_eq!(u64::from(body[0]), entry.first + 10);
@@ -176,7 +176,7 @@ fn loom_an_idle_flusher_is_woken() {
 fn loom_dead_owners_lock_is_taken_once() {
     model(|| {
         let buffer = Arc::new(buffer(4));
-        // Dies with the lock, having put its entry and not noted anything else.
+        // Dies with the lock after writing its entry and before anything else.
         let turn = lock(&buffer, 7, &LiveProcess);
         let (appended, _) = turn.append(&append(&[10], Some(3)));
         assert_eq!(appended, AppendOutcome::At(0));
@@ -185,7 +185,7 @@ fn loom_dead_owners_lock_is_taken_once() {
         for at in HEADER_WORDS..buffer.ring_start {
             buffer.memory[at].store(0, SeqCst);
         }
-        // Only the dead one is dead: the two who wait take turns.
+        // Only process seven is dead: the two waiters take turns.
         struct ProcessSeven;
         impl ProcessLiveness for ProcessSeven {
             fn with_dead(&self, slot: u32, then: &mut dyn FnMut()) {
@@ -244,7 +244,7 @@ mod ring_tests {
         assert_eq!(drain_entries(&buffer), [(1, 1), (2, 2), (3, 3), (4, 9)]);
     }
 
-    /// The header is memory that all processes can write.
+    /// Any process can corrupt the header, which is shared memory.
     #[test]
     fn a_damaged_header_rejects_appends_and_overflows_nothing() {
         let buffer = buffer(4);
@@ -280,7 +280,7 @@ mod ring_tests {
         assert_eq!(put(1, 5), AppendOutcome::Duplicate(1));
         assert_eq!(put(1, 4), AppendOutcome::Duplicate(1));
         assert_eq!(put(1, 6), AppendOutcome::At(1));
-        // Seven more fit beside it; the eighth takes the place of the one silent longest.
+        // Seven more fit in its set; the eighth evicts the longest idle.
         for producer in 2..10 {
             assert!(matches!(put(producer, 0), AppendOutcome::At(_)));
             while take_entry(&buffer).is_some() {}
@@ -300,7 +300,7 @@ mod ring_tests {
         }
         let (begin, end) = buffer.ring().find_entries(9, 0).0.unwrap();
         assert_eq!(end - begin, 4 * 4);
-        // One is damaged: those around it are found.
+        // One entry is corrupt: its neighbours are found.
         buffer.ring().word(begin + 4 + 3).fetch_xor(1 << 1, SeqCst);
         assert_eq!(
             buffer.ring().find_entries(9, 0),
@@ -322,7 +322,7 @@ mod ring_tests {
         assert_eq!(appended, AppendOutcome::At(0));
         let read = || buffer.ring().entry(0, tail, &mut Vec::new());
         assert!(read().is_some());
-        // Beyond the body, the last word is padding.
+        // After the body, the last word is padding.
         for bit in (0..tail * 64).filter(|bit| bit / 64 + 1 < tail || bit % 64 < 16) {
             buffer.ring().word(bit / 64).fetch_xor(1 << (bit % 64), SeqCst);
             assert_eq!(read(), None, "bit {bit}");

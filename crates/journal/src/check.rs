@@ -1,5 +1,5 @@
-//! Verification and repair. `repair`: making what is wrong harmless, keeping what it takes away,
-//! and saying what was lost.
+//! Verification and repair. `repair` quarantines damaged bytes, keeps valid frames and records what
+//! was lost as gaps.
 
 #![cfg_attr(
     not(test),
@@ -25,51 +25,51 @@ use crate::segment::{self, ScanItem, SegmentHeader, SegmentScan};
 use crate::settings::Settings;
 use crate::shared::StoredSettings;
 
-/// How far a check has come.
+/// Progress of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CheckProgress {
-    /// Bytes that have been read.
+    /// Bytes read.
     pub done_bytes: u64,
-    /// Bytes there are.
+    /// Total bytes.
     pub total_bytes: u64,
 }
 
 /// Damage found in a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DamageReport {
-    /// The file.
+    /// File.
     pub path: PathBuf,
-    /// Where in it, in bytes; empty when it is not about a place in the file.
+    /// Byte range in the file; empty if the damage has no place in it.
     pub bytes: Range<u64>,
-    /// The positions of records that cannot be read for it; may be empty.
+    /// Positions of the unreadable records; may be empty.
     pub positions: Range<u64>,
-    /// What it is, for people.
+    /// Description for users.
     pub description: &'static str,
 }
 
-/// What a check found.
+/// Result of a check.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CheckReport {
     /// Segments read.
     pub segments: u64,
-    /// Sound frames in them.
+    /// Valid frames.
     pub frames: u64,
-    /// Records in those.
+    /// Records in those frames.
     pub records: u64,
     /// Positions from the first to the end of the last record in segments.
     pub positions: Range<u64>,
-    /// What is damaged.
+    /// Damage found.
     pub damages: Vec<DamageReport>,
-    /// Bytes behind the last frame that were never counted: what a crash leaves, no damage.
+    /// Bytes after the last frame that were never published: normal after a crash, not damage.
     pub torn_bytes: u64,
-    /// Gaps that are known and explained.
+    /// Known gaps.
     pub explained_gaps: Vec<RecordGap>,
-    /// What `repair` did, a line each, for people; empty after `verify`.
+    /// Actions of `repair`, one line each; empty after `verify`.
     pub repaired: Vec<String>,
 }
 
-/// Reads everything; the journal may be in use.
+/// Reads and checks everything; the journal may be in use.
 pub fn verify(
     disk: &dyn Disk,
     dir: &Path,
@@ -79,15 +79,15 @@ pub fn verify(
     Verifier::begin(disk, &places, progress, false)?.verify()
 }
 
-/// Repairs; the journal must not be in use. Bytes that are no frame are moved to `DIR/quarantine`,
-/// the sound frames around them kept, and what was lost noted as gaps.
+/// Repairs a journal that must not be in use. Invalid bytes are moved to `DIR/quarantine`, valid
+/// frames are kept, and lost records become gaps.
 pub fn repair(
     disk: &dyn Disk,
     dir: &Path,
     progress: &mut dyn FnMut(CheckProgress),
 ) -> Result<CheckReport> {
     let places = Paths::new(dir);
-    // Not before it is known that there is a journal.
+    // First check that the directory is a journal.
     settings(disk, &places)?;
     for folder in [places.segments(), places.checkpoints(), places.locks()] {
         disk.create_dir(&folder).io_context("create it", &folder)?;
@@ -107,7 +107,7 @@ enum SettingsState {
     Lost,
 }
 
-/// The settings, and what is wrong with them. When both copies are damaged they follow from the
+/// Reads the settings and their state. If both copies are corrupt, they are rebuilt from the
 /// segments.
 fn settings(disk: &dyn Disk, places: &Paths) -> Result<(StoredSettings, SettingsState)> {
     match StoredSettings::read(disk, places) {
@@ -131,11 +131,11 @@ struct DamagedRange {
 /// Segment metadata before reading.
 struct SegmentInfo {
     first: u64,
-    /// The first position of the one behind it.
+    /// First position of the next segment.
     next: Option<u64>,
-    /// Where reading ends.
+    /// Offset at which reading ends.
     limit: u64,
-    /// How far it was counted, if it is the one being written.
+    /// Published flush mark, for the active segment.
     flushed_to: Option<FlushMark>,
 }
 
@@ -145,10 +145,10 @@ struct Verifier<'a> {
     progress: &'a mut dyn FnMut(CheckProgress),
     stored_settings: StoredSettings,
     settings_state: SettingsState,
-    /// Segments with damage, for the repair.
+    /// Damaged ranges for the repair.
     damaged_ranges: Vec<DamagedRange>,
     headerless: Vec<u64>,
-    /// The caller keeps everybody else out.
+    /// The caller excludes all other processes.
     is_exclusive: bool,
     checkpoints: Vec<Checkpoint>,
     corrupt_checkpoints: Vec<String>,
@@ -233,14 +233,14 @@ impl<'a> Verifier<'a> {
             let next = firsts.get(i.saturating_add(1)).copied();
             let counted = counted.filter(|mark| mark.segment <= first);
             if live && counted.is_some_and(|mark| mark.segment < first) {
-                // Begun since.
+                // Created in the meantime.
                 break;
             }
             let counted = counted.filter(|mark| mark.segment == first);
             let mut scan =
                 match SegmentScan::open(self.disk, self.paths, self.stored_settings.id, first) {
                     Ok(scan) => scan,
-                    // Freed since it was listed.
+                    // Deleted since it was listed.
                     Err(error) if error.is_not_found() => {
                         expected = next.unwrap_or(expected);
                         continue;
@@ -277,7 +277,8 @@ impl<'a> Verifier<'a> {
         Ok(())
     }
 
-    /// Reads one segment, whose first record should be at `expected`; the position behind its last.
+    /// Reads one segment, whose first record should be at `expected`; returns the position after
+    /// its last record.
     fn segment(
         &mut self,
         report: &mut CheckReport,
@@ -289,7 +290,7 @@ impl<'a> Verifier<'a> {
     ) -> Result<u64> {
         let path = scan.path().to_owned();
         let mut raw = Vec::new();
-        // Neighbouring bytes that are no frame are one wound.
+        // Adjacent invalid bytes form one damaged range.
         let mut wound: Option<Range<u64>> = None;
         let end = loop {
             let (at, upto) = match scan.next(survey.limit)? {
@@ -320,8 +321,8 @@ impl<'a> Verifier<'a> {
             self.record_damage(report, gaps, survey.first, &path, end, expected..next);
             return Ok(expected);
         }
-        // Below the mark everything was counted. What lies behind it is what a crash leaves:
-        // opening cuts it off.
+        // Everything below the mark was published. Bytes after it are left by a crash: opening
+        // truncates them.
         let counted =
             survey.flushed_to.map_or(end.start, |mark| mark.offset.clamp(end.start, end.end));
         if counted > end.start {
@@ -334,8 +335,7 @@ impl<'a> Verifier<'a> {
         Ok(expected)
     }
 
-    /// Whether somebody has the journal open, and how far records were counted, if the buffer
-    /// tells.
+    /// Whether the journal is open, and the flush mark if the buffer has a valid one.
     fn read_flush_mark(&self) -> Result<(bool, Option<FlushMark>)> {
         let live = !self.is_exclusive && self.is_open()?;
         let path = self.paths.buffer();
@@ -357,10 +357,10 @@ impl<'a> Verifier<'a> {
         Ok((live, mark.filter(|mark| mark.offset > 0)))
     }
 
-    /// Whether somebody has the journal open.
+    /// Whether any process has the journal open.
     fn is_open(&self) -> Result<bool> {
-        // While this looks nobody opens it, and meets the lock taken. A folder without locks that
-        // can be opened has nobody in it.
+        // Holding the opening lock prevents a concurrent open. A directory whose lock files cannot
+        // be opened is not in use.
         let Ok(_opening) = OpenLock::begin(self.disk, self.paths) else { return Ok(false) };
         let attached = handle_locks::open(self.disk, self.paths, "attached")?;
         Ok(!attached.try_lock().io_context("lock it", &self.paths.lock("attached"))?)
@@ -378,7 +378,7 @@ impl<'a> Verifier<'a> {
         if bytes.is_empty() && lost.is_empty() {
             return;
         }
-        // Where only positions are missing there is nothing to cut out.
+        // Only positions are missing: nothing to quarantine.
         if !bytes.is_empty() {
             self.damaged_ranges.push(DamagedRange {
                 first,
@@ -486,7 +486,7 @@ impl<'a> Verifier<'a> {
         Ok(())
     }
 
-    /// Writes a segment anew from its sound frames; what was between them goes to the quarantine.
+    /// Rewrites a segment from its valid frames; the bytes between them go to the quarantine.
     fn rebuild(&mut self, first: u64, report: &mut CheckReport) -> Result<()> {
         let (disk, places) = (self.disk, self.paths);
         let path = places.segment(first);
@@ -570,8 +570,7 @@ impl<'a> Verifier<'a> {
     }
 }
 
-/// How much lies in a range. None in one that ends before it begins: segments of two journals,
-/// mixed, overlap.
+/// Length of a range; 0 if it ends before it begins: mixed segments of two journals overlap.
 fn range_len(range: &Range<u64>) -> u64 {
     range.end.saturating_sub(range.start)
 }

@@ -1,5 +1,5 @@
-//! Checkpoints: named persistent positions. A subscriber is one that a reader moves; a mark is one
-//! that is set by hand, to come back to.
+//! Checkpoints: named persistent positions. A subscriber is moved by a reader; a bookmark is set by
+//! hand.
 
 use disk::{Disk, OpenMode};
 
@@ -11,27 +11,27 @@ use crate::superblock::{PAYLOAD_BYTES, Superblock};
 /// Kind of a checkpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CheckpointKind {
-    /// A reader moves it.
+    /// Moved by a reader.
     Subscriber,
-    /// It is set by hand.
+    /// Set by hand.
     Bookmark,
 }
 
-/// A named position.
+/// Named position.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Checkpoint {
-    /// Its name.
+    /// Name.
     pub name: String,
-    /// The next record to read.
+    /// Next record to read.
     pub position: u64,
-    /// When it was set last, in nanoseconds since the Unix epoch.
+    /// Time of the last commit, in nanoseconds since the Unix epoch.
     pub committed_at: i64,
-    /// What it is for.
+    /// Kind.
     pub kind: CheckpointKind,
-    /// Whether a journal that refuses at its limit does so rather than drop what this one has not
-    /// passed. One that does not hold is given a gap instead.
+    /// Whether a journal with policy `reject` refuses appends at its limit rather than drop records
+    /// after this position. Otherwise the reader gets a gap.
     pub blocks_deletion: bool,
-    /// One of its two copies was damaged; the other is shown.
+    /// One of its two copies is corrupt; the other is shown.
     pub is_degraded: bool,
 }
 
@@ -69,7 +69,7 @@ impl Checkpoint {
     }
 }
 
-/// All checkpoints by name, and the names of those whose copies are both damaged.
+/// All checkpoints by name, and the names of those with two corrupt copies.
 pub(crate) fn list(disk: &dyn Disk, places: &Paths) -> Result<(Vec<Checkpoint>, Vec<String>)> {
     let dir = places.checkpoints();
     let mut names: Vec<String> = disk
@@ -92,8 +92,8 @@ pub(crate) fn list(disk: &dyn Disk, places: &Paths) -> Result<(Vec<Checkpoint>, 
     Ok((found, damaged))
 }
 
-/// Positions that checkpoints still need; they block deletion. One that cannot be read may be
-/// anywhere: nothing it could need is taken for passed.
+/// Positions of checkpoints; they block deletion. An unreadable checkpoint may be anywhere: it
+/// blocks all deletion.
 pub(crate) struct RetentionHolds {
     pub(crate) checkpoints: Vec<Checkpoint>,
     damaged: Vec<String>,
@@ -105,13 +105,13 @@ impl RetentionHolds {
         Ok(RetentionHolds { checkpoints, damaged })
     }
 
-    /// All records below this position have been passed by all.
+    /// All checkpoints are at or after this position.
     pub(crate) fn oldest_position(&self) -> Option<u64> {
         let unknown = self.damaged.iter().map(|_| 0);
         self.checkpoints.iter().map(|c| c.position).chain(unknown).min()
     }
 
-    /// The furthest behind of those that hold, and its position.
+    /// The blocking checkpoint that is furthest behind, with its position.
     pub(crate) fn oldest_hold(&self) -> Option<(u64, &str)> {
         let unknown = self.damaged.iter().map(|name| (0, name.as_str()));
         let holding = self.checkpoints.iter().filter(|c| c.blocks_deletion);
@@ -119,7 +119,7 @@ impl RetentionHolds {
     }
 }
 
-/// Reads one.
+/// Reads a checkpoint.
 pub(crate) fn read(disk: &dyn Disk, places: &Paths, name: &str) -> Result<Checkpoint> {
     let path = places.checkpoint(name)?;
     match Superblock::read_only(disk, &path, CHECKPOINT_MAGIC) {
@@ -129,13 +129,13 @@ pub(crate) fn read(disk: &dyn Disk, places: &Paths, name: &str) -> Result<Checkp
     }
 }
 
-/// Makes one, durably.
+/// Creates a checkpoint, durably.
 pub(crate) fn create(disk: &dyn Disk, places: &Paths, checkpoint: &Checkpoint) -> Result<()> {
     let path = places.checkpoint(&checkpoint.name)?;
     Superblock::create(disk, &path, CHECKPOINT_MAGIC, &checkpoint.payload()).map(drop)
 }
 
-/// Removes one, durably.
+/// Removes a checkpoint, durably.
 pub(crate) fn remove(disk: &dyn Disk, places: &Paths, name: &str) -> Result<()> {
     let path = places.checkpoint(name)?;
     disk.remove(&path).io_context("remove it", &path).map_err(|error| not_found(error, name))?;
@@ -143,7 +143,7 @@ pub(crate) fn remove(disk: &dyn Disk, places: &Paths, name: &str) -> Result<()> 
     disk.sync_dir(&dir).io_context("make a removal from it durable", &dir)
 }
 
-/// Makes one durable as it is, whoever has set it; no error when it is gone.
+/// Fsyncs a checkpoint as it is; not an error if it was removed.
 pub(crate) fn sync(disk: &dyn Disk, places: &Paths, name: &str) -> Result<()> {
     let path = places.checkpoint(name)?;
     match disk.open(&path, OpenMode::Write) {
@@ -170,7 +170,7 @@ pub(crate) struct LockedCheckpoint {
 }
 
 impl LockedCheckpoint {
-    /// Opens and locks one.
+    /// Opens and locks a checkpoint.
     pub(crate) fn open(disk: &dyn Disk, places: &Paths, name: &str) -> Result<LockedCheckpoint> {
         let path = places.checkpoint(name)?;
         let file = match Superblock::open(disk, &path, CHECKPOINT_MAGIC) {
@@ -181,11 +181,11 @@ impl LockedCheckpoint {
         if !file.file().try_lock().io_context("lock it", &path)? {
             return Err(Error::SubscriberBusy { name: name.to_owned() });
         }
-        // Whoever made it may have died before its name was durable.
+        // Its creator may have died before the name was durable.
         let dir = places.checkpoints();
         disk.sync_dir(&dir).io_context("make the names in it durable", &dir)?;
         let mut held = LockedCheckpoint { name: name.to_owned(), file };
-        // It may have been moved between the reading and the lock.
+        // It may have been moved between the read and the lock.
         held.file.refresh()?;
         Ok(held)
     }
@@ -194,7 +194,7 @@ impl LockedCheckpoint {
         Checkpoint::from_payload(&self.name, self.file.payload(), false)
     }
 
-    /// Sets it; `durably`, or only for other processes to see.
+    /// Sets the position; durably, or only visible to other processes.
     pub(crate) fn set(&mut self, position: u64, moved: i64, durably: bool) -> Result<()> {
         let checkpoint = Checkpoint { position, committed_at: moved, ..self.get() };
         self.file.write(&checkpoint.payload())?;

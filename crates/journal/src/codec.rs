@@ -1,13 +1,13 @@
 //! Compression of frames.
 //!
-//! LZ4 in its block format and Zstandard, both from libraries. A frame that compression does not
-//! make smaller is stored as it is, and says so, so that it never costs more than it saves.
+//! LZ4 (block format) and Zstandard, both from libraries. A frame that compression does not shrink
+//! is stored uncompressed with codec 0, so compression never costs space.
 
 use std::io;
 
 use crate::settings::Compression;
 
-/// The number of a codec in files.
+/// Codec number in files.
 pub(crate) fn codec_number(codec: Compression) -> u8 {
     match codec {
         Compression::None => 0,
@@ -16,17 +16,17 @@ pub(crate) fn codec_number(codec: Compression) -> u8 {
     }
 }
 
-/// The codec with a number.
+/// Codec by number.
 pub(crate) fn codec_from_number(number: u8) -> Option<Compression> {
     [Compression::None, Compression::Lz4, Compression::Zstd]
         .into_iter()
         .find(|&codec| self::codec_number(codec) == number)
 }
 
-/// Level 1 keeps pace with a writer, and higher levels gain little on small frames.
+/// Level 1 keeps up with a writer, and higher levels gain little on small frames.
 const ZSTD_LEVEL: i32 = 1;
 
-/// Compresses frames one after the other.
+/// Compresses frames.
 pub(crate) struct Compressor {
     codec: Compression,
     zstd: Option<zstd::bulk::Compressor<'static>>,
@@ -42,7 +42,7 @@ impl Compressor {
         Ok(Compressor { codec, zstd, out: Vec::new() })
     }
 
-    /// The bytes to store and how they are compressed.
+    /// Returns the bytes to store and their codec.
     pub(crate) fn compress<'a>(&'a mut self, raw: &'a [u8]) -> (Compression, &'a [u8]) {
         let size = match (self.codec, &mut self.zstd) {
             (Compression::Lz4, _) => {
@@ -64,14 +64,14 @@ impl Compressor {
     }
 }
 
-/// Restores frames one after the other.
+/// Decompresses frames.
 #[derive(Default)]
 pub(crate) struct Decompressor {
     zstd: Option<zstd::bulk::Decompressor<'static>>,
 }
 
 impl Decompressor {
-    /// Fills `raw`, whose length is what the frame said; false when the bytes are no such thing.
+    /// Fills `raw`, whose length comes from the frame header; false if the bytes are invalid.
     pub(crate) fn decompress(&mut self, codec: Compression, stored: &[u8], raw: &mut [u8]) -> bool {
         let size = match codec {
             Compression::None => {

@@ -6,39 +6,39 @@ use std::time::Duration;
 
 use crate::settings::LimitPolicy;
 
-/// The result of most operations.
+/// Result of journal operations.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// Error of the journal.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The system refused an operation on a file.
+    /// A file operation failed.
     #[error("{path}: cannot {action}: {source}", path = path.display())]
     Io {
         /// The file or folder.
         path: PathBuf,
-        /// What was being done.
+        /// The failed action.
         action: &'static str,
-        /// The system's answer.
+        /// The operating system's error.
         source: io::Error,
     },
 
-    /// There is no journal in the folder: the caller has the wrong one, or has not created it.
+    /// The directory holds no journal: wrong directory, or not created yet.
     #[error("{}: there is no journal here; `topdeck journal create` makes one", dir.display())]
     NotFound {
         /// The folder.
         dir: PathBuf,
     },
 
-    /// The folder has a journal already.
+    /// The directory already holds a journal.
     #[error("{}: there is a journal here already", dir.display())]
     AlreadyExists {
         /// The folder.
         dir: PathBuf,
     },
 
-    /// Both copies of the settings are damaged, or their file is missing, and segments are there.
+    /// Both copies of the settings are corrupt, or the file is missing while segments exist.
     #[error("{}: both copies of the settings are missing or damaged; `topdeck journal repair` \
              restores them from the segments", path.display())]
     SettingsLost {
@@ -53,80 +53,80 @@ pub enum Error {
         path: PathBuf,
         /// Its version.
         found: u32,
-        /// The newest version this program knows.
+        /// The newest version this program supports.
         supported: u32,
     },
 
     /// A setting is out of range.
     #[error("{name} is {found}, must be {expected}")]
     InvalidSetting {
-        /// The setting.
+        /// Setting.
         name: &'static str,
-        /// Its value, with its unit.
+        /// Rejected value, with unit.
         found: String,
-        /// What it may be.
+        /// Allowed values.
         expected: String,
     },
 
-    /// Another process has the journal and one of the two wants it alone.
+    /// Another process has the journal open, and one of the two requires exclusive access.
     #[error("{}: the journal is in use by another process{}", dir.display(), if *.is_exclusive { "; it must be closed there first" } else { ", which opened it for itself alone" })]
     InUse {
         /// The folder.
         dir: PathBuf,
-        /// Whether it is this caller who wants to be alone.
+        /// Whether this caller requires exclusive access.
         is_exclusive: bool,
     },
 
-    /// Too many processes (or handles) have the journal open.
+    /// Too many open handles in all processes together.
     #[error("{}: already open {max} times, which is the most", dir.display())]
     TooManyHandles {
         /// The folder.
         dir: PathBuf,
-        /// The most there may be.
+        /// Limit.
         max: usize,
     },
 
-    /// A record, or the batch it is in, is larger than a segment can hold.
+    /// The batch is larger than a segment can hold.
     #[error(
         "batch of {found} bytes does not fit: this journal takes {max} at once (a quarter of its \
          segment size)"
     )]
     TooLarge {
-        /// The encoded size in bytes.
+        /// Encoded size in bytes.
         found: u64,
-        /// The largest that is accepted.
+        /// Limit in bytes.
         max: u64,
     },
 
-    /// The journal has reached its limit and may not drop what is needed: nothing was appended.
+    /// The journal is at its limit and may not drop unread records: nothing was appended.
     #[error("the journal is full: {0}")]
     Full(#[from] FullReason),
 
-    /// The buffer is full and whoever empties it has not done so in time, or another process was
-    /// stopped while it was appending: nothing was appended.
+    /// The buffer is full and was not flushed in time, or another process was stopped during an
+    /// append: nothing was appended.
     #[error(
         "the journal's buffer took nothing for {waited:?}: the process that writes it to disk, or \
          one that was appending, does not get on"
     )]
     AppendTimeout {
-        /// How long the append waited.
+        /// Time waited.
         waited: Duration,
     },
 
-    /// A batch that does not fit the buffer must be written by the process that writes segments,
-    /// and that is another one.
+    /// A batch larger than the buffer can only be written by the process that writes segments,
+    /// which is another one.
     #[error(
         "another process writes this journal's segments, so that only batches of up to {max} \
          bytes can be appended here (half its buffer)"
     )]
     NotWriter {
-        /// The largest batch this process can append now.
+        /// Largest batch this process can append now, in bytes.
         max: u64,
     },
 
-    /// A write or sync failed before: the writer acknowledges nothing any more. Data that were
-    /// acknowledged before are not concerned. Close the journal everywhere and open it again when
-    /// the disk is sound.
+    /// Fail-stop: a write or fsync failed, and the journal acknowledges nothing more. Data
+    /// acknowledged before is not affected. When the disk works again, close the journal in all
+    /// processes and reopen it.
     #[error(
         "the journal stopped after a failed write or sync and acknowledges nothing; when the disk \
          is sound again, restart the processes that have it open"
@@ -136,66 +136,67 @@ pub enum Error {
     /// No checkpoint or subscriber has this name.
     #[error("no subscriber or checkpoint is named {name:?}")]
     NoCheckpoint {
-        /// The name asked for.
+        /// Requested name.
         name: String,
     },
 
-    /// A checkpoint of this name exists.
+    /// A checkpoint with this name exists.
     #[error("there is a subscriber or checkpoint named {name:?} already")]
     CheckpointExists {
-        /// The name.
+        /// Name.
         name: String,
     },
 
-    /// The name cannot be a subscriber's or checkpoint's.
+    /// Invalid name of a subscriber or checkpoint.
     #[error("the name {name:?} has {found} bytes, may have 1 to {max}")]
     InvalidName {
-        /// The name.
+        /// Name.
         name: String,
-        /// Its length in bytes.
+        /// Length in bytes.
         found: usize,
-        /// The longest.
+        /// Limit in bytes.
         max: usize,
     },
 
-    /// Another reader is using the subscriber.
+    /// The subscriber is in use by another reader.
     #[error("subscriber {name:?} is in use by another reader")]
     SubscriberBusy {
-        /// The subscriber.
+        /// Subscriber.
         name: String,
     },
 
-    /// Both copies of a checkpoint are damaged.
+    /// Both copies of a checkpoint are corrupt.
     #[error("{}: both copies of the checkpoint are damaged; set it anew, or `topdeck journal \
              repair` resets it to the first record kept", path.display())]
     CheckpointCorrupt {
-        /// Its file.
+        /// Checkpoint file.
         path: PathBuf,
     },
 
-    /// A commit beyond what was read.
+    /// Commit beyond the read position.
     #[error("position {found} cannot be committed: reading has come to {read_to}")]
     CommitBeyondRead {
-        /// The position.
+        /// Requested position.
         found: u64,
-        /// Where reading is.
+        /// Read position.
         read_to: u64,
     },
 
-    /// A position that the journal does not have.
+    /// Position out of range.
     #[error("position {found} is not in the journal, which has {first} to {end}")]
     PositionOutOfRange {
-        /// The position asked for.
+        /// Requested position.
         found: u64,
-        /// The first record kept.
+        /// First retained record.
         first: u64,
-        /// The position after the last.
+        /// Position after the last record.
         end: u64,
     },
 }
 
 impl Error {
-    /// The system had no descriptor or memory left to ask it for something.
+    /// Whether the system was out of file descriptors or memory, so that the operation was not
+    /// attempted.
     pub(crate) fn is_shortage(&self) -> bool {
         const SHORTAGE_ERRNOS: [rustix::io::Errno; 3] =
             [rustix::io::Errno::MFILE, rustix::io::Errno::NFILE, rustix::io::Errno::NOMEM];
@@ -203,7 +204,7 @@ impl Error {
         matches!(self, Error::Io { source, .. } if source.raw_os_error().is_some_and(is_short))
     }
 
-    /// A file is not there (any more).
+    /// Whether the file does not exist.
     pub(crate) fn is_not_found(&self) -> bool {
         matches!(self, Error::Io { source, .. } if source.kind() == io::ErrorKind::NotFound)
     }
@@ -212,19 +213,19 @@ impl Error {
 /// Why the journal is full.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FullReason {
-    /// Its own limit, and what is kept is needed.
+    /// Size limit reached, and the records are still needed.
     #[error("its segments take {used_bytes} bytes, the limit is {max_bytes}{}", describe_holder(holder, *policy))]
     RetentionLimit {
-        /// What the segments take.
+        /// Bytes used by segments.
         used_bytes: u64,
-        /// What they may take.
+        /// Limit in bytes.
         max_bytes: u64,
         /// The subscriber or checkpoint that is furthest behind, if any.
         holder: Option<String>,
-        /// What the journal does at its limit.
+        /// Policy at the limit.
         policy: LimitPolicy,
     },
-    /// The disk's.
+    /// The disk is full.
     #[error("there is no space left on the disk for another segment")]
     NoSpace,
 }
@@ -247,7 +248,7 @@ fn describe_holder(holder: &Option<String>, policy: LimitPolicy) -> String {
     }
 }
 
-/// Adds the operation and the path to an `io::Error`.
+/// Adds the action and the path to an I/O error.
 pub(crate) trait IoContext<T> {
     fn io_context(self, doing: &'static str, path: &Path) -> Result<T>;
 }

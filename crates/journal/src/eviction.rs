@@ -22,19 +22,19 @@ use crate::shared::JournalShared;
 #[derive(Clone, Copy, Debug)]
 struct EvictedSegment {
     first: u64,
-    /// The position behind its last record.
+    /// Position after its last record.
     end: u64,
-    /// Why, if somebody has not read it.
+    /// Reason, if a subscriber has not read it.
     reason: Option<GapReason>,
 }
 
 impl SegmentFlusher {
-    /// Whether freeing could do something for a reader that has come to `position`.
+    /// Whether eviction could free space for a reader at `position`.
     pub(crate) fn can_free(&self, position: u64) -> bool {
         self.holds_lease && self.retained.get(1).is_some_and(|second| position >= second.first)
     }
 
-    /// Frees what all have passed and what is too old.
+    /// Deletes segments that all subscribers have passed or that exceed the age limit.
     pub(crate) fn free(&mut self, store: &JournalShared) -> Result<()> {
         if !self.acquire_lease(store)? {
             return Ok(());
@@ -42,7 +42,7 @@ impl SegmentFlusher {
         self.free_space_for(store, 0)
     }
 
-    /// Frees what may go, and more until `want` bytes fit below the limit.
+    /// Deletes segments until `want` bytes fit below the size limit.
     pub(crate) fn free_space_for(&mut self, store: &JournalShared, want: u64) -> Result<()> {
         let limits = store.stored_settings.settings.limits;
         let claims = RetentionHolds::read(&*store.disk, &store.paths)?;
@@ -50,7 +50,7 @@ impl SegmentFlusher {
             (claims.oldest_position(), claims.oldest_hold().map(|(position, _)| position));
         let may_drop = |end: u64| match limits.on_full {
             LimitPolicy::DropOldest => true,
-            // With nobody there, somebody may still come.
+            // Without subscribers, nothing is deleted: one may be added.
             LimitPolicy::Reject => match (held, slowest) {
                 (Some(held), _) => end <= held,
                 (None, Some(_)) => true,
@@ -62,7 +62,7 @@ impl SegmentFlusher {
         let is_over = |bytes: u64| {
             limits.bytes_max.is_some_and(|max| want > 0 && bytes.saturating_add(want) > max)
         };
-        // The newest segment stays: positions go on from it.
+        // The newest segment stays: the next position follows from it.
         for index in 0..self.retained.len().saturating_sub(1) {
             let oldest = self.retained[index];
             let end = self.retained[index.saturating_add(1)].first;
@@ -92,7 +92,7 @@ impl SegmentFlusher {
             Some(newest) => newest,
             None => {
                 let mut newest = i64::MIN;
-                // Of what cannot be read no time is known.
+                // The time of unreadable records is unknown.
                 if let Ok(mut scan) = SegmentScan::open(
                     &*store.disk,
                     &store.paths,
@@ -112,13 +112,13 @@ impl SegmentFlusher {
                 newest
             }
         };
-        // A segment in which no time can be read has no age: the limit in bytes concerns it.
+        // A segment without readable times has no age; only the limit in bytes applies.
         Ok(newest != i64::MIN
             && i128::from(store.now()).saturating_sub(i128::from(newest))
                 > age_max.as_nanos() as i128)
     }
 
-    /// Removes the oldest segments; what somebody has not read is noted first, durably.
+    /// Deletes the oldest segments. Unread records are first recorded as gaps, durably.
     fn drop_segments(
         &mut self,
         store: &JournalShared,
@@ -128,7 +128,8 @@ impl SegmentFlusher {
         let (disk, places) = (&*store.disk, &store.paths);
         let Some(last) = gone.last() else { return Ok(()) };
         let slowest = claims.oldest_position();
-        // A position that the power may take back must not have cost what lies behind it.
+        // Checkpoints are synced first: after a power loss an older position must not refer to
+        // deleted records.
         for checkpoint in &claims.checkpoints {
             checkpoint::sync(disk, places, &checkpoint.name)?;
         }
@@ -144,7 +145,7 @@ impl SegmentFlusher {
         if changed {
             gaps.save(disk, places)?;
         }
-        // From here on nobody can begin to read there; who did so in the meantime is seen.
+        // From here on no reader can start there; readers that did so before are detected below.
         let before = store.buffer.first();
         store.buffer.set_first(last.end);
         let now = RetentionHolds::read(disk, places)?.oldest_position();
@@ -160,7 +161,7 @@ impl SegmentFlusher {
                 }
                 _ => {}
             }
-            // Only now: while it is there, its records count as durable with those behind them.
+            // Only after the deletion: while the file exists, its records count as durable.
             self.pending_files.retain(|(unsynced, _)| *unsynced != path);
             self.retained.remove(0);
         }
@@ -169,8 +170,8 @@ impl SegmentFlusher {
     }
 }
 
-/// The producers' parts of the records of a segment from a position on, as far as they can be read:
-/// a segment that cannot must not keep its place for ever.
+/// Producers of the records of a segment from a position on, as far as readable: an unreadable
+/// segment must not block eviction forever.
 fn summarize_gap(store: &JournalShared, first: u64, from: u64) -> GapBuilder {
     let tally = RefCell::new(GapBuilder::default());
     let scan = SegmentScan::open(&*store.disk, &store.paths, store.stored_settings.id, first);

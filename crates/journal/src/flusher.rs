@@ -1,6 +1,6 @@
-//! Flusher: moves entries from the buffer to segments, fsyncs, deletes segments; one process at a
-//! time holds the lease. One process has the role at a time, by a lock; another takes it over when
-//! it ends, however it ends, or asks for it.
+//! Flusher: moves entries from the buffer to segments, fsyncs and deletes segments. One process at
+//! a time holds the flusher lease, a file lock; another process takes it over when the owner ends,
+//! in whatever way, or on request.
 
 #![cfg_attr(
     not(test),
@@ -26,8 +26,8 @@ use crate::recovery;
 use crate::segment::{self, ProducerState, SegmentHeader, is_no_space, rewrite};
 use crate::shared::JournalShared;
 
-/// Raw bytes in a frame, unless one batch alone has more. Compression gains little beyond, and a
-/// reader holds one frame in memory; what damage destroys at once is a frame, too.
+/// Maximum uncompressed bytes of a frame, unless a single batch is larger. Larger frames compress
+/// little better, a reader holds one frame in memory, and one corruption destroys one frame.
 const FRAME_RAW_BYTES: usize = 128 << 10;
 
 /// Segment being written (active segment).
@@ -37,7 +37,7 @@ struct ActiveSegment {
     first: u64,
     salt: u32,
     offset: u64,
-    /// Frames may be written up to here.
+    /// Frames may be written up to this offset.
     limit: u64,
 }
 
@@ -46,7 +46,7 @@ struct ActiveSegment {
 pub(crate) struct RetainedSegment {
     pub(crate) first: u64,
     pub(crate) bytes: u64,
-    /// When its newest record was appended; found when the age limit asks.
+    /// Append time of its newest record; computed when the age limit needs it.
     pub(crate) newest: Option<i64>,
 }
 
@@ -54,27 +54,27 @@ pub(crate) struct RetainedSegment {
 pub(crate) struct PendingSync {
     files: Vec<(PathBuf, Arc<dyn File>)>,
     is_dir_dirty: bool,
-    /// The durable position once it is done.
+    /// Durable position after the sync.
     up_to: u64,
 }
 
 pub(crate) struct SegmentFlusher {
     lease_file: Box<dyn File>,
     pub(crate) holds_lease: bool,
-    /// How the journal was when this one gave the role up: the mark and the first position. As long
-    /// as nobody has done anything since, all that is known here is right.
+    /// State at the release of the lease: mark and first position. While both are unchanged, the
+    /// cached state is valid.
     released_at: Option<(FlushMark, u64)>,
     compressor: Compressor,
     active: Option<ActiveSegment>,
-    /// Segments from the oldest on, the one being written last.
+    /// Segments, oldest first; the last is the active one.
     pub(crate) retained: Vec<RetainedSegment>,
-    /// Full segments and others to be synchronised, besides the one being written.
+    /// Files to be fsynced, besides the active segment.
     pub(crate) pending_files: Vec<(PathBuf, Arc<dyn File>)>,
-    /// The one being written has something to be synchronised.
+    /// The active segment has unsynced data.
     is_dirty: bool,
-    /// Names of segments were made that may not be durable.
+    /// The directory has unsynced entries.
     pub(crate) is_dir_dirty: bool,
-    /// What is in segments: the table for the next one's head.
+    /// Producer table of flushed records, for the header of the next segment.
     producers: HashMap<(u64, u64), ProducerState>,
     raw: Vec<u8>,
     entry: Vec<u8>,
@@ -84,9 +84,9 @@ pub(crate) struct SegmentFlusher {
 /// Result of a flush.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FlushOutcome {
-    /// The buffer was found empty.
+    /// The buffer was empty at the end.
     Drained,
-    /// Another process has the role.
+    /// Another process holds the lease.
     NotOwner,
 }
 
@@ -114,19 +114,19 @@ impl SegmentFlusher {
         self.holds_lease
     }
 
-    /// Takes back what could not be synchronised for a reason that lost nothing.
+    /// Requeues files whose sync failed without losing data.
     pub(crate) fn requeue_unsynced(&mut self, unsynced: PendingSync) {
         self.pending_files.extend(unsynced.files);
         self.is_dir_dirty |= unsynced.is_dir_dirty;
     }
 
-    /// Has the role or takes it if it is free.
+    /// Returns whether this process holds the lease, acquiring it if it is free.
     pub(crate) fn acquire_lease(&mut self, store: &JournalShared) -> Result<bool> {
         if !self.holds_lease {
             if !self.lease_file.try_lock().io_context("lock it", &store.paths.lock("flusher"))? {
                 return Ok(false);
             }
-            // What the one before began and did not publish is still in the buffer.
+            // Unpublished work of the previous owner is still in the buffer.
             let known = self.is_unchanged_since_release(store);
             if let Err(error) = known
                 .and_then(|known| if known { Ok(()) } else { self.load_published_state(store) })
@@ -139,7 +139,7 @@ impl SegmentFlusher {
         Ok(true)
     }
 
-    /// Moves all that is in the buffer to segments.
+    /// Moves all buffered entries to segments.
     pub(crate) fn drain(&mut self, store: &JournalShared) -> Result<FlushOutcome> {
         if !self.acquire_lease(store)? {
             return Ok(FlushOutcome::NotOwner);
@@ -147,7 +147,7 @@ impl SegmentFlusher {
         if store.buffer.state() & FAIL_STOP != 0 {
             return Err(Error::Poisoned);
         }
-        // What is there now: with appenders that are as fast as this, more would always come.
+        // The end as of now: concurrent appenders could keep the loop running forever.
         let (goal, next) = store.buffer.end();
         loop {
             let mark = store.buffer.mark();
@@ -162,10 +162,10 @@ impl SegmentFlusher {
         }
     }
 
-    /// Writes one frame of entries that follow `mark`.
+    /// Writes one frame of the entries that follow `mark`.
     fn write_frame(&mut self, store: &JournalShared, mark: FlushMark, tail: u64) -> Result<()> {
         let quarter = (store.buffer.ring_bytes() / 4) as usize;
-        // A segment must hold it, whatever its last batch and the table of producers have.
+        // A segment must hold the frame together with its producer table.
         let most = FRAME_RAW_BYTES.min(store.stored_settings.settings.segment_bytes as usize / 4);
         let enough = most.min(quarter.max(1));
         self.raw.clear();
@@ -175,8 +175,8 @@ impl SegmentFlusher {
         while at < tail && self.raw.len() < enough {
             self.entry.clear();
             let Some(entry) = store.buffer.ring().entry(at, tail, &mut self.entry) else {
-                // No entry begins here: memory that all processes can write was damaged. The next
-                // sound one has a later position, which readers see as a gap.
+                // No valid entry: shared memory was corrupted. The next valid entry has a later
+                // position, which readers see as a gap.
                 at = at.wrapping_add(1);
                 continue;
             };
@@ -209,7 +209,7 @@ impl SegmentFlusher {
         match store.lock_append() {
             Ok(turn) => store.buffer.publish(FlushMark { ring: at, ..mark }, turn),
             Err(error) => {
-                // Whoever has the role next begins at what is published.
+                // The next owner starts from the published mark.
                 self.release_lease(store);
                 return Err(error);
             }
@@ -220,7 +220,7 @@ impl SegmentFlusher {
         Ok(())
     }
 
-    /// Writes what is in `raw` as a frame; where the next one goes, not published yet.
+    /// Writes `raw` as a frame; returns the unpublished offset of the next one.
     fn put_frame(
         &mut self,
         store: &JournalShared,
@@ -242,7 +242,7 @@ impl SegmentFlusher {
         match writing.file.write_all_at(&self.frame, writing.offset) {
             Ok(()) => {}
             Err(error) if is_no_space(&error) => {
-                // Only where space cannot be reserved. Nothing was counted: it is tried again.
+                // Reached only where space cannot be reserved. Nothing was published: retry.
                 store.buffer.set_state(FULL);
                 return Err(FullReason::NoSpace.into());
             }
@@ -261,15 +261,15 @@ impl SegmentFlusher {
         })
     }
 
-    /// Begins another segment, unless a frame with so many raw bytes fits the present one.
-    /// Compression never makes it larger.
+    /// Starts a new segment unless a frame with `raw_bytes` fits the active one. Compression never
+    /// enlarges a frame.
     fn ensure_segment_space(
         &mut self,
         store: &JournalShared,
         raw_bytes: usize,
         first: u64,
     ) -> Result<()> {
-        // What does not fit 64 bits fits no segment.
+        // Overflow of 64 bits fits no segment.
         let bytes = (FRAME_BYTES as u64).checked_add(raw_bytes as u64);
         let room = bytes.and_then(|bytes| bytes.checked_next_multiple_of(FRAME_ALIGN));
         match (&self.active, room) {
@@ -280,8 +280,8 @@ impl SegmentFlusher {
         }
     }
 
-    /// Writes a batch that is too large for the buffer straight to a segment; `group` is its
-    /// records with their lengths.
+    /// Writes a batch that is larger than the buffer directly to a segment; `group` is its records
+    /// with their lengths.
     pub(crate) fn write_direct(
         &mut self,
         store: &JournalShared,
@@ -293,7 +293,7 @@ impl SegmentFlusher {
             if self.drain(store)? == FlushOutcome::NotOwner {
                 return Ok(DirectAppend::NotOwner);
             }
-            // Beginning a segment can take long: not with the lock that all appends need.
+            // Starting a segment can be slow: without the append lock.
             let most = group.len().saturating_add(frame::GROUP_HEADER_BYTES_MAX);
             self.ensure_segment_space(store, most, store.buffer.mark().position)?;
             let turn = store.lock_append()?;
@@ -326,7 +326,7 @@ impl SegmentFlusher {
         if known.identity.sequence <= last.identity.sequence {
             *known = last;
         }
-        // Twice as many as are kept, so that forgetting is rare.
+        // Twice the retained number, so that pruning is rare.
         let most = store.stored_settings.settings.producers_max as usize;
         if self.producers.len() > most.saturating_mul(2) {
             let keep = newest(self.producers.values().copied(), most);
@@ -337,10 +337,9 @@ impl SegmentFlusher {
         }
     }
 
-    // ----
-    // segments --------------------------------------------------------------------------------------
+    // ---- segments ----
 
-    /// Ends the segment being written and begins another.
+    /// Closes the active segment and starts another.
     fn roll_segment(&mut self, store: &JournalShared, first: u64) -> Result<()> {
         let size = store.stored_settings.settings.segment_bytes;
         if let Err(error) = self.free_space_for(store, size) {
@@ -350,7 +349,7 @@ impl SegmentFlusher {
             return Err(error);
         }
         self.end_segment();
-        // The table must leave room for the largest batch.
+        // The table must leave space for the largest batch.
         let most = (store.stored_settings.settings.producers_max as usize)
             .min(size as usize / 4 / PRODUCER_BYTES);
         let head = SegmentHeader {
@@ -369,7 +368,7 @@ impl SegmentFlusher {
         let file = match begun {
             Ok(file) => file,
             Err(error) => {
-                // Nothing in it counts yet.
+                // It holds nothing published.
                 let _ = store.disk.remove(&path);
                 if is_no_space(&error) {
                     store.buffer.set_state(FULL);
@@ -380,8 +379,7 @@ impl SegmentFlusher {
         };
         self.is_dir_dirty = true;
         self.is_dirty = true;
-        // One that was begun and has no frame, nor room for one, is begun again under the same
-        // name.
+        // A segment without frames that is too small is recreated under the same name.
         self.retained.pop_if(|last| last.first == first);
         self.retained.push(RetainedSegment { first, bytes: size, newest: None });
         self.active = Some(ActiveSegment {
@@ -397,8 +395,7 @@ impl SegmentFlusher {
 
     fn end_segment(&mut self) {
         if let Some(writing) = self.active.take() {
-            // What was reserved and not used goes back. It is no harm if it does not: readers find
-            // zeros.
+            // Releases unused reserved space. Failure is harmless: readers find zeros.
             if writing.file.set_len(writing.offset).is_ok()
                 && let Some(last) = self.retained.last_mut()
             {
@@ -409,8 +406,8 @@ impl SegmentFlusher {
         }
     }
 
-    /// Begins to use the journal as it is published: what lies behind the mark was not counted and
-    /// is cut off, and what was not synchronised is noted for the next sync.
+    /// Loads the published state: bytes after the mark were not published and are truncated, and
+    /// unsynced files are queued.
     fn load_published_state(&mut self, store: &JournalShared) -> Result<()> {
         let mark = store.buffer.mark();
         let durable = store.buffer.durable();
@@ -423,7 +420,7 @@ impl SegmentFlusher {
             let file: Arc<dyn File> =
                 store.disk.open(&path, OpenMode::Write).io_context("open it", &path)?.into();
             if mark.offset == 0 || first > mark.segment {
-                // Begun, and nothing in it was counted.
+                // Created, with nothing published.
                 store.disk.remove(&path).io_context("remove it", &path)?;
                 continue;
             }
@@ -444,8 +441,8 @@ impl SegmentFlusher {
             if writing {
                 let size = store.stored_settings.settings.segment_bytes;
                 file.set_len(mark.offset).io_context("cut off its uncounted end", &path)?;
-                // Without space it has none behind the mark, and the next frame begins another
-                // segment.
+                // Without reservable space there is none after the mark; the next frame starts
+                // another segment.
                 let limit =
                     if file.allocate(size).is_ok() { size.max(mark.offset) } else { mark.offset };
                 bytes = limit;
@@ -466,8 +463,8 @@ impl SegmentFlusher {
             mark.offset,
             &gaps,
         )?;
-        // A batch that went past the buffer may have been published by one who died before it was
-        // noted.
+        // A batch that bypassed the buffer may have been published by a process that died before
+        // recording its sequence.
         let turn = store.lock_append()?;
         lasts.iter().for_each(|last| store.buffer.sequences().record(last.identity, last.end));
         drop(turn);
@@ -477,40 +474,38 @@ impl SegmentFlusher {
         Ok(())
     }
 
-    /// Gives back what is reserved and not used: a journal that nobody has open takes what it
-    /// holds.
+    /// Releases unused reserved space, so that a closed journal takes only the space it needs.
     pub(crate) fn truncate_reservation(&mut self) {
         if let Some(writing) = self.active.as_mut().filter(|_| self.holds_lease) {
-            // If it fails, it takes more, that is all.
+            // If this fails, the file only takes more space.
             if writing.file.set_len(writing.offset).is_ok() {
                 writing.limit = writing.offset;
             }
         }
     }
 
-    /// Lets another process have the role; false when this one does not have it.
+    /// Releases the lease to another process; false if this process does not hold it.
     pub(crate) fn release_lease(&mut self, store: &JournalShared) -> bool {
         if !std::mem::take(&mut self.holds_lease) {
             return false;
         }
         let mark = store.buffer.mark();
-        // Unless something was begun and not published.
+        // Unless unpublished work exists.
         let published = self.active.as_ref().map(|writing| (writing.first, writing.offset));
         self.released_at =
             (published == Some((mark.segment, mark.offset))).then(|| (mark, store.buffer.first()));
-        // What is not synchronised yet the next one finds by the durable position.
+        // The next owner finds unsynced data by the durable position.
         self.lease_file.unlock().is_ok()
     }
 
-    /// Gives the role up, and all that is known here with it: whoever has it next finds it out
-    /// anew.
+    /// Releases the lease and discards the cached state; the next owner reloads it.
     pub(crate) fn drop_lease_state(&mut self, store: &JournalShared) {
         self.release_lease(store);
         self.released_at = None;
     }
 
-    /// Whether nobody else has done anything since the role was given up. A segment that was begun
-    /// and not counted is a new name.
+    /// Whether no other process changed anything since the lease was released. An unpublished new
+    /// segment counts as a change.
     fn is_unchanged_since_release(&mut self, store: &JournalShared) -> Result<bool> {
         if self.released_at.take() != Some((store.buffer.mark(), store.buffer.first())) {
             return Ok(false);
@@ -519,11 +514,9 @@ impl SegmentFlusher {
         Ok(firsts.iter().eq(self.retained.iter().map(|kept| &kept.first)))
     }
 
-    // ----
-    // synchronising ---------------------------------------------------------------------------------
+    // ---- fsync ----
 
-    /// What a sync has to do for all that is flushed now. It is done without the flusher, which
-    /// goes on.
+    /// Files to sync for everything flushed by now. The sync runs without the flusher lock.
     pub(crate) fn pending_sync(&mut self, store: &JournalShared) -> PendingSync {
         let mut files = std::mem::take(&mut self.pending_files);
         if let Some(writing) = self.active.as_ref().filter(|_| self.is_dirty) {
@@ -547,7 +540,7 @@ pub(crate) enum DirectAppend {
 }
 
 impl PendingSync {
-    /// Synchronises; the position up to which everything is durable then.
+    /// Fsyncs; returns the new durable position.
     pub(crate) fn sync(&self, store: &JournalShared) -> Result<u64> {
         store.buffer.set_syncing(true);
         for (path, file) in &self.files {
@@ -562,7 +555,8 @@ impl PendingSync {
     }
 }
 
-/// The entries accepted last, at most so many and of each origin about as many, in a fixed order.
+/// At most `most` of the entries accepted last, shared fairly between origins, in a deterministic
+/// order.
 fn newest(lasts: impl Iterator<Item = ProducerState>, most: usize) -> Vec<ProducerState> {
     let entry = |last: ProducerState| (last.identity.origin(), last.end, last);
     let mut lasts = fair_order(lasts.map(entry).collect());

@@ -1,10 +1,8 @@
-//! Frame format of segments. A frame is a head and a body; the body, possibly compressed, is a
-//! sequence of groups, and a group is what one append brought: an optional identity and its
-//! records.
+//! Frame format of segments. A frame is a header and an optionally compressed body. A body is a
+//! sequence of groups; a group is one append: an optional identity and its records.
 //!
-//! Both checksums of a frame are salted with the journal's id and the segment's first position, so
-//! that bytes of another journal, or a record that contains a frame, are never taken for a frame of
-//! this segment.
+//! Both checksums are salted with the journal id and the segment's first position, so that bytes of
+//! another journal, or a record that contains a frame, never validate as a frame of this segment.
 
 #![cfg_attr(
     not(test),
@@ -18,12 +16,12 @@ use crate::layout::{FRAME, FRAME_ALIGN, FRAME_BYTES, FRAME_MAGIC, FieldTable, fi
 use crate::level::BatchIdentity;
 use crate::settings::Compression;
 
-/// The checksums' start value for a segment.
+/// Initial value of the checksums of a segment.
 pub(crate) fn salt(journal_id: u128, first_position: u64) -> u32 {
     crc32c::crc32c_append(crc32c::crc32c(&journal_id.to_le_bytes()), &first_position.to_le_bytes())
 }
 
-/// The head of a frame.
+/// Frame header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FrameHeader {
     pub(crate) first: u64,
@@ -37,7 +35,7 @@ pub(crate) struct FrameHeader {
 }
 
 impl FrameHeader {
-    /// Reads a head; `None` for bytes that are none of this segment. `bytes` has at least
+    /// Parses a header; `None` if the bytes are not a header of this segment. `bytes` has at least
     /// [`FRAME_BYTES`].
     pub(crate) fn parse(bytes: &[u8], salt: u32) -> Option<FrameHeader> {
         let bytes = &bytes[..FRAME_BYTES];
@@ -56,7 +54,8 @@ impl FrameHeader {
             codec: codec::codec_from_number(fields.u8("codec"))?,
             body_crc: fields.u32("body_crc"),
         };
-        // A record takes at least its length's byte, so no frame has more records than raw bytes.
+        // A record takes at least the byte of its length, so a frame has at most as many records as
+        // raw bytes.
         let sound = head.records > 0
             && head.records < head.raw_bytes
             && head.stored_bytes <= head.raw_bytes
@@ -64,21 +63,20 @@ impl FrameHeader {
         sound.then_some(head)
     }
 
-    /// The positions of the records.
+    /// Positions of the records.
     pub(crate) fn positions(&self) -> Range<u64> {
-        // Where it was read, it was seen that they fit.
+        // `parse` checked that they fit.
         self.first..self.first.saturating_add(self.records.into())
     }
 
-    /// The length of head, body and padding.
+    /// Length of header, body and padding.
     pub(crate) fn frame_bytes(&self) -> u64 {
         // Both are below 2^32.
         let bytes = u64::from(self.stored_bytes).saturating_add(FRAME_BYTES as u64);
         bytes.checked_next_multiple_of(FRAME_ALIGN).unwrap_or(u64::MAX)
     }
 
-    /// Whether these are the bytes behind the head: the body and its padding, so that no byte is
-    /// unchecked.
+    /// Validates the bytes after the header: body and padding, so that every byte is checked.
     pub(crate) fn is_body_valid(&self, padded: &[u8], salt: u32) -> bool {
         FRAME_BYTES.saturating_add(padded.len()) as u64 == self.frame_bytes()
             && crc32c::crc32c_append(salt, padded) == self.body_crc
@@ -89,7 +87,7 @@ fn head_crc(bytes: &[u8], salt: u32) -> u32 {
     crc32c::crc32c_append(salt, &bytes[field(&FRAME, "header_crc").end..FRAME_BYTES])
 }
 
-/// What a frame is built from.
+/// Input of a frame.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FrameBody {
     pub(crate) first: u64,
@@ -99,7 +97,7 @@ pub(crate) struct FrameBody {
 }
 
 impl FrameBody {
-    /// The position behind its last record.
+    /// Position after its last record.
     pub(crate) fn end(&self) -> u64 {
         self.first.saturating_add(u64::from(self.records))
     }
@@ -138,7 +136,7 @@ pub(crate) fn encode_frame(
     head[field(&FRAME, "header_crc")].copy_from_slice(&crc.to_le_bytes());
 }
 
-/// Begins a group in a body.
+/// Starts a group in a body.
 pub(crate) fn encode_group(raw: &mut Vec<u8>, identity: Option<BatchIdentity>, records: u32) {
     put_varint(raw, u64::from(records) << 1 | u64::from(identity.is_some()));
     if let Some(identity) = identity {
@@ -148,11 +146,10 @@ pub(crate) fn encode_group(raw: &mut Vec<u8>, identity: Option<BatchIdentity>, r
     }
 }
 
-/// The most bytes that `put_group` takes.
+/// Maximum bytes that `encode_group` appends.
 pub(crate) const GROUP_HEADER_BYTES_MAX: usize = 10 + 16 + 10;
 
-/// Puts a number into one byte per seven bits, the lowest first, the top bit set in all but the
-/// last.
+/// LEB128: seven bits a byte, lowest first, top bit set in all but the last.
 #[inline]
 pub(crate) fn put_varint(out: &mut Vec<u8>, mut value: u64) {
     while value >= 0x80 {
@@ -168,7 +165,7 @@ fn take_varint(bytes: &mut &[u8]) -> Option<u64> {
     for shift in (0..64).step_by(7) {
         let (&byte, rest) = bytes.split_first()?;
         *bytes = rest;
-        // The tenth byte has one bit of the 64 left.
+        // The tenth byte carries one bit of the 64.
         if shift == 63 && byte > 1 {
             return None;
         }
@@ -189,23 +186,23 @@ fn take_u64(bytes: &mut &[u8]) -> Option<u64> {
 /// Record as read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record<'a> {
-    /// Its position.
+    /// Position.
     pub position: u64,
-    /// The identity of the batch it came in, if the batch had one.
+    /// Identity of its batch, if any.
     pub identity: Option<BatchIdentity>,
-    /// What was appended.
+    /// Content.
     pub bytes: &'a [u8],
 }
 
-/// The records of a body, in order.
+/// Records of a body, in order.
 #[derive(Clone, Debug)]
 pub(crate) struct RecordIter<'a> {
     rest: &'a [u8],
     position: u64,
-    /// Records left in the group that was begun.
+    /// Records left in the current group.
     group: u64,
     identity: Option<BatchIdentity>,
-    /// The bytes were not what a writer writes.
+    /// The bytes are not valid writer output.
     is_corrupt: bool,
 }
 
@@ -214,7 +211,7 @@ impl<'a> RecordIter<'a> {
         RecordIter { rest: raw, position: first, group: 0, identity: None, is_corrupt: false }
     }
 
-    /// Whether the body is exactly `records` records in whole groups.
+    /// Whether the body is exactly `records` records in complete groups.
     pub(crate) fn contains_exactly(mut self, records: u64) -> bool {
         let end = self.position.checked_add(records);
         for _ in self.by_ref() {}
@@ -227,7 +224,7 @@ impl<'a> RecordIter<'a> {
                 return Some(None);
             }
             let head = take_varint(&mut self.rest)?;
-            // A writer makes no empty group.
+            // Writers produce no empty groups.
             self.group = Some(head >> 1).filter(|&records| records > 0)?;
             self.identity = match head & 1 {
                 0 => None,

@@ -1,5 +1,5 @@
-//! Gaps: records a reader does not get, with the reason. Gaps that are made on purpose, or found,
-//! are kept in the file `gaps` for as long as somebody who missed something may ask.
+//! Gaps: records that a reader does not get, with the reason. Gaps made by eviction or found as
+//! damage are kept in the file `gaps` as long as a reader may need them.
 
 #![cfg_attr(
     not(test),
@@ -23,14 +23,14 @@ use crate::paths::Paths;
 /// Why records are missing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GapReason {
-    /// Dropped: the journal had reached its limit in bytes.
+    /// Size retention.
     BytesLimit,
-    /// Dropped: they were older than the journal keeps.
+    /// Time retention.
     AgeLimit,
-    /// Their bytes on disk are not what was written, or their segment is gone.
+    /// The bytes on disk are corrupt, or the segment is missing.
     Damaged,
-    /// Not yet durable when the machine stopped: somebody may have seen these positions, nothing
-    /// more is known.
+    /// Not durable when the machine stopped: the positions may have been seen, their content is
+    /// unknown.
     Interrupted,
 }
 
@@ -45,33 +45,32 @@ impl fmt::Display for GapReason {
     }
 }
 
-/// A producer's part in a gap.
+/// One producer's share of a gap.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProducerGap {
     /// The producer.
     pub producer: u64,
-    /// Its boot.
+    /// Epoch.
     pub epoch: u64,
-    /// The sequences of its batches, from the first to the last.
+    /// First to last sequence of its lost batches.
     pub sequences: RangeInclusive<u64>,
-    /// How many records they had.
+    /// Number of lost records.
     pub records: u64,
 }
 
 /// Records that are missing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RecordGap {
-    /// Their positions: exact, and so is their count.
+    /// Positions, exact.
     pub positions: Range<u64>,
-    /// Why.
+    /// Reason.
     pub reason: GapReason,
-    /// When they were appended, from the earliest to the latest, in nanoseconds since the Unix
-    /// epoch; `None` when it is not known.
+    /// Append times, earliest to latest, in nanoseconds since the Unix epoch; `None` if unknown.
     pub time: Option<RangeInclusive<i64>>,
-    /// Whose they were, as far as known; records without an identity are nobody's.
+    /// Producers, as far as known; records without identity have none.
     pub producers: Vec<ProducerGap>,
-    /// Whether `producers` and `time` are about exactly these positions. If not, they are about a
-    /// longer stretch that contains them, or not known.
+    /// Whether `producers` and `time` describe exactly these positions. Otherwise they describe a
+    /// longer range that contains them, or are unknown.
     pub is_complete: bool,
 }
 
@@ -80,12 +79,12 @@ impl RecordGap {
         RecordGap { positions, reason, time: None, producers: Vec::new(), is_complete: false }
     }
 
-    /// How many records.
+    /// Number of records.
     pub fn records(&self) -> u64 {
         self.positions.end.saturating_sub(self.positions.start)
     }
 
-    /// The part of the gap in a range.
+    /// The part of the gap within a range.
     fn clip(&self, range: &Range<u64>) -> Option<RecordGap> {
         let positions = self.positions.start.max(range.start)..self.positions.end.min(range.end);
         let whole = positions == self.positions;
@@ -103,12 +102,12 @@ pub(crate) struct GapBuilder {
     producers: BTreeMap<(u64, u64), (u64, u64, u64)>,
     time: Option<RangeInclusive<i64>>,
     records: u64,
-    /// A frame has records from before, too: its times are theirs as well.
+    /// A frame also has earlier records: the times include theirs.
     is_partial_frame: bool,
 }
 
 impl GapBuilder {
-    /// A frame with records that are lost: its times, and whether it has no others.
+    /// Adds a frame with lost records: its times, and whether all its records are lost.
     pub(crate) fn frame(&mut self, min: i64, max: i64, whole: bool) {
         self.is_partial_frame |= !whole;
         self.time = Some(match self.time.take() {
@@ -125,7 +124,7 @@ impl GapBuilder {
         }
     }
 
-    /// The gap; complete if all of it was there to be added up.
+    /// Builds the gap; complete if all its records were added.
     pub(crate) fn gap(self, positions: Range<u64>, reason: GapReason) -> RecordGap {
         let complete =
             self.records == positions.end.saturating_sub(positions.start) && !self.is_partial_frame;
@@ -154,8 +153,9 @@ impl GapSet {
         self.gaps.iter()
     }
 
-    /// Adds the part of a gap that is not known yet. `checkpoints` are the positions somebody may
-    /// read from: neighbours of the same reason become one gap unless one of them lies inside.
+    /// Adds the part of a gap that is not recorded yet. `checkpoints` are positions from which a
+    /// reader may start: neighbours with the same reason are merged unless one of these lies
+    /// inside.
     pub(crate) fn add(&mut self, gap: RecordGap, checkpoints: &[u64]) {
         let mut from = gap.positions.start;
         let known: Vec<Range<u64>> = self.gaps.iter().map(|gap| gap.positions.clone()).collect();
@@ -191,22 +191,21 @@ impl GapSet {
         self.gaps = merged;
     }
 
-    /// Whether all of a range is in gaps that are known.
+    /// Whether recorded gaps cover all of a range.
     pub(crate) fn contains(&self, range: &Range<u64>) -> bool {
         let known = self.gaps.iter().filter_map(|gap| gap.clip(range));
         let records = known.fold(0u64, |sum, gap| sum.saturating_add(gap.records()));
         records == range.end.saturating_sub(range.start)
     }
 
-    /// Forgets what every checkpoint has passed. With none, nobody can ask.
+    /// Removes gaps that every checkpoint has passed; all gaps if there is no checkpoint.
     pub(crate) fn prune_before(&mut self, position: u64) -> bool {
         let before = self.gaps.len();
         self.gaps.retain(|gap| gap.positions.end > position);
         self.gaps.len() < before
     }
 
-    /// The gaps that make up a range of missing positions: known ones, and damage where nothing is
-    /// known.
+    /// Gaps that make up a range of missing positions: recorded ones, and damage for the rest.
     pub(crate) fn resolve(&self, range: Range<u64>) -> Vec<RecordGap> {
         let mut parts = Vec::new();
         let mut from = range.start;
@@ -223,8 +222,8 @@ impl GapSet {
         parts
     }
 
-    /// Reads the file. One that is missing has no gaps; of one that is damaged, nothing is known,
-    /// and what it said appears as damage.
+    /// Loads the file. A missing file means no gaps; the content of a corrupt file is lost, and its
+    /// gaps are reported as damage.
     pub(crate) fn load(disk: &dyn Disk, places: &Paths) -> Result<(GapSet, bool)> {
         let path = places.gaps();
         let file = match disk.open(&path, OpenMode::Read) {
@@ -235,7 +234,7 @@ impl GapSet {
             Err(error) => return Err(error).io_context("open it", &path),
         };
         let len = file.len().io_context("ask for its length", &path)?;
-        // It holds a few entries per producer; a length beyond memory is not ours.
+        // The file has a few entries per producer; a length beyond memory is invalid.
         let mut bytes = vec![0; usize::try_from(len.min(1 << 30)).unwrap_or(0)];
         let have = file.read_full_at(&mut bytes, 0).io_context("read it", &path)?;
         bytes.truncate(have);
@@ -269,7 +268,7 @@ impl GapSet {
         for gap in &self.gaps {
             let mut entry = [0; GAP_BYTES];
             let mut fields = FieldTable::into(&GAP, &mut entry);
-            // A latest time before the earliest stands for one that is not known.
+            // A latest time before the earliest encodes an unknown time.
             let (earliest, latest) =
                 gap.time.clone().map_or((i64::MAX, i64::MIN), RangeInclusive::into_inner);
             fields.put("first_position", &gap.positions.start.to_le_bytes());
@@ -336,7 +335,7 @@ enum DecodedGaps {
     NewerVersion(u32),
 }
 
-/// How many gaps there are in any bytes.
+/// Number of gaps in arbitrary bytes.
 pub(crate) fn count(bytes: &[u8]) -> usize {
     match decode(bytes) {
         DecodedGaps::Gaps(gaps) => gaps.gaps.len(),

@@ -1,10 +1,10 @@
-//! Handle locks: which processes have the journal open, by kernel-released file locks.
+//! Handle locks: which processes have the journal open, by file locks that the kernel releases.
 //!
 //! ```text
-//! locks/open      held while a journal is opened, or a checkpoint added, opened, set or removed: one at a time
-//! locks/attached  shared by all who have it open; exclusive for one who wants it alone
-//! locks/flusher   held by the one process that writes segments, until it ends or another asks for it
-//! locks/w000 …    one per open journal: its number is what the append lock says about its owner
+//! locks/open      held while the journal is opened or a checkpoint added, opened, set or removed
+//! locks/attached  shared by all open handles; exclusive for an exclusive handle
+//! locks/flusher   held by the process that writes segments, until it ends or another asks for it
+//! locks/w000 …    one per open handle: the append lock stores its number as the owner
 //! ```
 
 use disk::{Disk, File, OpenMode};
@@ -13,7 +13,7 @@ use crate::buffer::ProcessLiveness;
 use crate::error::{Error, IoContext, Result};
 use crate::paths::Paths;
 
-/// How often a journal can be open at once, all processes together.
+/// Maximum number of open handles, all processes together.
 pub(crate) const SLOTS_MAX: usize = 128;
 
 /// Lock that serialises opening.
@@ -22,7 +22,7 @@ pub(crate) struct OpenLock {
 }
 
 impl OpenLock {
-    /// Waits for its turn.
+    /// Waits for the lock.
     pub(crate) fn begin(disk: &dyn Disk, places: &Paths) -> Result<OpenLock> {
         let file = open(disk, places, "open")?;
         file.lock().io_context("lock it", &places.lock("open"))?;
@@ -34,21 +34,21 @@ impl OpenLock {
 pub(crate) struct HandleLocks {
     _attach_lock: Box<dyn File>,
     _slot_file: Box<dyn File>,
-    /// Its number among those present.
+    /// Slot number.
     pub(crate) slot: u32,
-    /// Nobody else was there when it came.
+    /// No other handle was open.
     pub(crate) is_first: bool,
 }
 
 impl HandleLocks {
-    /// Makes the lock files that the first one to come needs.
+    /// Creates the lock files that the first handle needs.
     pub(crate) fn prepare(disk: &dyn Disk, places: &Paths) -> Result<()> {
         ["attached", "flusher", &slot_name(0)]
             .into_iter()
             .try_for_each(|name| open(disk, places, name).map(drop))
     }
 
-    /// Attaches, the caller having the opening's lock.
+    /// Attaches; the caller holds the opening lock.
     pub(crate) fn begin(
         disk: &dyn Disk,
         places: &Paths,
@@ -104,8 +104,8 @@ pub(crate) struct LivenessProbe<'a> {
 
 impl ProcessLiveness for LivenessProbe<'_> {
     fn with_dead(&self, slot: u32, then: &mut dyn FnMut()) {
-        // Whoever cannot be asked counts as alive: waiting longer is better than two owners of a
-        // lock. A free lock is released again with the file.
+        // A process whose lock file cannot be checked counts as alive: waiting longer is better
+        // than two owners of a lock. Closing the file releases a lock taken here.
         let Ok(file) = open(self.disk, self.paths, &slot_name(slot)) else { return };
         if file.try_lock().unwrap_or(false) {
             then();

@@ -1,4 +1,4 @@
-//! An open journal as its handles share it: appends, group commit and the thread that flushes.
+//! State shared by the handles of an open journal: appends, group commit and the flush thread.
 
 #![cfg_attr(
     not(test),
@@ -29,11 +29,11 @@ use crate::shared::{JournalShared, StoredSettings};
 pub(crate) struct JournalInner {
     pub(crate) shared: JournalShared,
     pub(crate) flusher: Mutex<SegmentFlusher>,
-    /// Held by the one who synchronises. Taken before `flusher`, never the other way round.
+    /// Held by the thread that fsyncs. Locked before `flusher`, never after.
     pub(crate) group_commit: Mutex<CommitGroup>,
-    /// How many appends have asked for `disk`.
+    /// Number of appends that requested `disk`.
     pub(crate) sync_requests: AtomicU64,
-    /// Another process had the flusher's role when this one asked last.
+    /// Another process held the lease at the last attempt.
     pub(crate) is_lease_elsewhere: AtomicBool,
     pub(crate) options: Options,
     pub(crate) stop: AtomicBool,
@@ -43,23 +43,23 @@ pub(crate) struct JournalInner {
 /// Last group commit; determines how long the next one gathers.
 #[derive(Debug, Default)]
 pub(crate) struct CommitGroup {
-    /// `arrived` when it began.
+    /// `arrived` at its start.
     pub(crate) sync_requests: u64,
-    /// How many appends it was for.
+    /// Number of appends it served.
     size: u64,
-    /// How long its sync took.
+    /// Duration of its fsync.
     sync_time: Duration,
 }
 
-/// Maps the buffer, which is made, or made anew, when its file is not of the right size. Only
-/// shrinking a file that others map would harm them, and whoever maps it has it at its right size.
+/// Maps the buffer; creates or recreates the file if its size is wrong. Only shrinking a mapped
+/// file would harm other processes, and a process that maps it has it at the right size.
 pub(crate) fn map(disk: &dyn Disk, places: &Paths, born: &StoredSettings) -> Result<Buffer> {
     let path = places.buffer();
     let size = BufferLayout::new(born.settings.buffer_bytes, born.settings.producers_max);
     let bytes = size.file_bytes();
     let file = disk.open(&path, OpenMode::Create).io_context("open it", &path)?;
     let short = file.len().io_context("ask for its length", &path)? < bytes;
-    // Also one that was copied with holes: a store to a page without room kills the process.
+    // Also for a sparse copy: a store to an unallocated page of a full disk kills the process.
     file.allocate(bytes).io_context("reserve space for it", &path)?;
     if short {
         file.sync().io_context("make it durable", &path)?;
@@ -90,7 +90,7 @@ impl DerefMut for FlusherGuard<'_> {
 }
 
 impl Drop for FlusherGuard<'_> {
-    /// Without a thread nobody here hears that others want something written: the role is not kept.
+    /// A handle without a thread cannot react to lease requests: it does not keep the lease.
     fn drop(&mut self) {
         if !self.inner.options.has_background_thread || self.inner.stop.load(Ordering::SeqCst) {
             self.flusher.release_lease(&self.inner.shared);
@@ -99,7 +99,7 @@ impl Drop for FlusherGuard<'_> {
 }
 
 thread_local! {
-    /// Where the records of a batch are put together.
+    /// Scratch buffer for the records of a batch.
     static GROUP: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
@@ -109,8 +109,8 @@ impl JournalInner {
         FlusherGuard { inner: self, flusher }
     }
 
-    /// The flusher of somebody who panicked while using it: what it knows may be half changed, and
-    /// it begins anew at what is published, as after a process that died.
+    /// Flusher state after a panic of its user: it may be inconsistent, so it is reloaded from the
+    /// published state, as after a process death.
     fn recover_flusher<'a>(
         &'a self,
         poisoned: PoisonError<MutexGuard<'a, SegmentFlusher>>,
@@ -130,8 +130,7 @@ impl JournalInner {
         Some(FlusherGuard { inner: self, flusher })
     }
 
-    // ----
-    // appending -------------------------------------------------------------------------------------
+    // ---- appending ----
 
     pub(crate) fn append(
         &self,
@@ -154,7 +153,7 @@ impl JournalInner {
         };
         let level = match level {
             Level::Disk => self.reach_disk(positions.end)?,
-            // The buffer is the kernel's memory, not this process's.
+            // The buffer is kernel memory, not this process's.
             Level::Process | Level::Memory => Level::Process,
         };
         Ok(Ack { positions, level, is_duplicate: repeated })
@@ -164,7 +163,7 @@ impl JournalInner {
         Error::TooLarge { found, max: self.shared.stored_settings.settings.batch_bytes_max() }
     }
 
-    /// Puts a batch into the buffer: its positions, or where the one it repeats ended.
+    /// Appends a batch to the buffer; returns its positions, or the end of the batch it duplicates.
     fn append_to_buffer(
         &self,
         identity: Option<BatchIdentity>,
@@ -193,7 +192,7 @@ impl JournalInner {
                 AppendOutcome::Rejected(state) if state & FAIL_STOP != 0 => {
                     return Err(Error::Poisoned);
                 }
-                // There may be room now: a subscriber has moved on, somebody deleted files.
+                // Space may be free now: a subscriber advanced, or files were deleted.
                 AppendOutcome::Rejected(_) if !retried => {
                     retried = true;
                     self.flusher().drain(&self.shared)?;
@@ -203,8 +202,8 @@ impl JournalInner {
         }
     }
 
-    /// Waits for room in the buffer, or makes some. The first call only notes what a change is told
-    /// by, so that none is missed between a look and the wait.
+    /// Waits for space in the buffer, or flushes. The first call only samples the change counter,
+    /// so that no change is missed between check and wait.
     fn wait_for_space(&self, waiting: Option<(Instant, u32)>) -> Result<(Instant, u32)> {
         let changes = self.shared.buffer.space_changes();
         let Some((since, seen)) = waiting else { return Ok((Instant::now(), changes)) };
@@ -217,18 +216,18 @@ impl JournalInner {
         if waited >= self.options.append_timeout {
             return Err(Error::AppendTimeout { waited });
         }
-        // It is most often a frame under way, which takes less than falling asleep and waking up.
+        // Usually a frame write in progress, which is shorter than sleeping and waking.
         let buffer = &self.shared.buffer;
         spin(|| buffer.space_changes() != seen);
         buffer.wake_flusher();
-        // In pieces: the process that empties the buffer may die.
+        // In slices: the process that flushes may die.
         let left = self.options.append_timeout.saturating_sub(waited);
         let piece = left.min(Duration::from_millis(50));
         buffer.wait_space(seen, piece);
         Ok((since, buffer.space_changes()))
     }
 
-    /// Brings a batch that is larger than the buffer straight to a segment.
+    /// Writes a batch that is larger than the buffer directly to a segment.
     fn append_direct(&self, append: &AppendRequest<'_>) -> Result<(std::ops::Range<u64>, bool)> {
         let mut group = Vec::new();
         let body = if append.is_packed {
@@ -254,7 +253,7 @@ impl JournalInner {
                 DirectAppend::Duplicate(end) => return Ok((end..end, true)),
                 DirectAppend::NotOwner => {}
             }
-            // Only one process writes segments. It is asked to let this one.
+            // Only one process writes segments: request the lease.
             self.shared.buffer.request_lease();
             if since.elapsed() >= self.options.append_timeout {
                 return Err(Error::NotWriter { max: self.shared.buffer.ring_bytes() / 2 });
@@ -263,10 +262,10 @@ impl JournalInner {
         }
     }
 
-    // ----
-    // durability ------------------------------------------------------------------------------------
+    // ---- durability ----
 
-    /// Waits until everything below a position is durable; the level reached when the time is over.
+    /// Waits until everything below a position is durable; returns the level reached at the
+    /// timeout.
     fn reach_disk(&self, position: u64) -> Result<Level> {
         let buffer = &self.shared.buffer;
         self.sync_requests.fetch_add(1, Ordering::Relaxed);
@@ -283,16 +282,16 @@ impl JournalInner {
             if waited >= self.options.append_timeout {
                 return Ok(Level::Process);
             }
-            // Whoever comes first synchronises for all; there is no need to wake a thread for it.
+            // The first waiter fsyncs for all; no other thread is woken for it.
             match self.try_group().map(|group| self.sync(group)) {
                 Some(Ok(FlushOutcome::Drained)) => continue,
-                // The process that has the role is told what is wanted.
+                // Tells the lease owner what to make durable.
                 Some(Ok(FlushOutcome::NotOwner)) => buffer.request_durable(position),
                 None if self.is_lease_elsewhere.load(Ordering::Relaxed) => {
                     buffer.request_durable(position)
                 }
                 None => {}
-                // There may be room, or others get on, before the time is over.
+                // Space may become free, or others may progress, before the timeout.
                 Some(Err(Error::Full(_) | Error::AppendTimeout { .. })) => {}
                 Some(Err(error)) => return Err(error),
             }
@@ -310,7 +309,7 @@ impl JournalInner {
             if buffer.state() & FAIL_STOP != 0 {
                 return Err(Error::Poisoned);
             }
-            // Each time around: the process that has the role may end.
+            // In every iteration: the lease owner may end.
             let flushed = match level {
                 Level::Disk => self.sync(self.group())?,
                 Level::Process | Level::Memory => self.flusher().drain(&self.shared)?,
@@ -324,7 +323,7 @@ impl JournalInner {
             if waited >= self.options.append_timeout {
                 return Err(Error::AppendTimeout { waited });
             }
-            // Another process writes: it is asked.
+            // Another process writes: request it.
             buffer.request_durable(end);
             buffer.wait_durable(seen, Duration::from_millis(10));
         }
@@ -334,7 +333,7 @@ impl JournalInner {
         self.group_commit.lock().unwrap_or_else(|poisoned| self.recover_group(poisoned))
     }
 
-    /// The same, if nobody has it.
+    /// Group commit, if no thread runs one.
     fn try_group(&self) -> Option<MutexGuard<'_, CommitGroup>> {
         match self.group_commit.try_lock() {
             Ok(group) => Some(group),
@@ -343,7 +342,7 @@ impl JournalInner {
         }
     }
 
-    /// What whoever panicked was about to synchronise only they knew. The flusher finds it again.
+    /// Group commit after a panic: its unsynced files are lost. The flusher finds them again.
     fn recover_group<'a>(
         &'a self,
         poisoned: PoisonError<MutexGuard<'a, CommitGroup>>,
@@ -353,8 +352,8 @@ impl JournalInner {
         poisoned.into_inner()
     }
 
-    /// Drains the buffer and makes everything durable, for all who wait. They are woken after the
-    /// group is released: whoever is not served yet finds that it can lead the next one.
+    /// Drains the buffer and makes everything durable for all waiters. They are woken after the
+    /// group lock is released, so that a waiter that was not served can lead the next group.
     pub(crate) fn sync(&self, mut group: MutexGuard<'_, CommitGroup>) -> Result<FlushOutcome> {
         self.wait_for_group(&mut group);
         let before = self.shared.buffer.durable();
@@ -362,22 +361,22 @@ impl JournalInner {
         self.is_lease_elsewhere
             .store(matches!(synced, Ok(FlushOutcome::NotOwner)), Ordering::Relaxed);
         drop(group);
-        // When nothing has changed, whoever waits would only look, and wait again.
+        // If nothing changed, waiters would only wake and wait again.
         if self.shared.buffer.durable() != before || self.shared.buffer.state() & FAIL_STOP != 0 {
             self.shared.buffer.wake_durable();
         }
         synced
     }
 
-    /// Waits for as many appends as the last group had, whose threads are on their way back: two
-    /// half groups cost two syncs. At most half as long as a sync takes, and not at all for a
-    /// single producer.
+    /// Waits for as many appends as the last group had, whose threads are about to append again:
+    /// two half groups cost two fsyncs. Waits at most half the duration of an fsync, and not at all
+    /// for a single producer.
     fn wait_for_group(&self, group: &mut CommitGroup) {
         const GATHER_MAX: Duration = Duration::from_millis(1);
         let since = Instant::now();
         let longest = group.sync_time.checked_div(2).unwrap_or_default().min(GATHER_MAX);
         let mut arrived = self.sync_requests.load(Ordering::Relaxed);
-        // A count that wraps, and differences of it.
+        // Wrapping counter, compared by difference.
         while arrived.wrapping_sub(group.sync_requests) < group.size && since.elapsed() < longest {
             thread::yield_now();
             arrived = self.sync_requests.load(Ordering::Relaxed);
@@ -390,7 +389,7 @@ impl JournalInner {
             let mut flusher = self.flusher();
             match flusher.drain(&self.shared) {
                 Ok(FlushOutcome::NotOwner) => return Ok(FlushOutcome::NotOwner),
-                // A journal that is full still makes durable what it has.
+                // A full journal still makes its content durable.
                 drained @ (Ok(FlushOutcome::Drained) | Err(Error::Full(_))) => {
                     (drained, flusher.pending_sync(&self.shared))
                 }
@@ -406,25 +405,26 @@ impl JournalInner {
                 drained
             }
             Ok(_) => Err(Error::Poisoned),
-            // Nothing was asked of the disk, so nothing is lost.
+            // The disk was not involved, so nothing is lost.
             Err(error) if error.is_shortage() => {
                 self.flusher().requeue_unsynced(unsynced);
                 Err(error)
             }
             Err(error) => {
-                // What the kernel could not write it may have thrown away: no later sync tells.
+                // The kernel may have dropped pages it could not write, and no later fsync reports
+                // it.
                 self.shared.buffer.set_state(FAIL_STOP);
                 Err(error)
             }
         }
     }
 
-    /// Somebody has read up to a position, or removed a checkpoint: segments may be free.
+    /// Called after a commit or the removal of a checkpoint: segments may be deletable.
     pub(crate) fn release_up_to(&self, position: u64) {
         if let Some(mut flusher) = self.try_flusher() {
             let full = self.shared.buffer.state() & FULL != 0;
             if full || flusher.can_free(position) {
-                // It is tried again when there is need; errors are told then.
+                // Retried when space is needed; errors are reported then.
                 let _ = flusher.free(&self.shared);
                 if full {
                     let _ = flusher.drain(&self.shared);
@@ -433,14 +433,12 @@ impl JournalInner {
         }
     }
 
-    // ---- the
-    // thread ------------------------------------------------------------------------------------
+    // ---- the thread ----
 
     pub(crate) fn run(&self) {
-        /// How often it looks whether something is due though nobody woke it: a role to take over,
-        /// age.
+        /// Interval of checks without a wake-up: lease to take over, age limit.
         const TICK: Duration = Duration::from_secs(1);
-        /// How often it looks whether the role is free while there is work that nobody does.
+        /// Interval of checks for a free lease while work is pending.
         const LEASE_POLL: Duration = Duration::from_millis(50);
         let buffer = &self.shared.buffer;
         let stopped = || self.stop.load(Ordering::SeqCst);
@@ -451,8 +449,8 @@ impl JournalInner {
         let (mut rested, mut busy) = (false, false);
         while !stopped() {
             self.options.supervisor.fault_point("journal");
-            // To be full is something to do, too: it is over when there is room, though nothing
-            // waits in the buffer, where nothing is taken meanwhile.
+            // A full journal is pending work too: it must retry when space is freed, even if the
+            // buffer is empty and rejects appends.
             let pending = || buffer.mark().ring < buffer.end().0 || buffer.state() & FULL != 0;
             if self.flusher().holds_lease()
                 && buffer.take_lease_request()
@@ -472,10 +470,9 @@ impl JournalInner {
                 continue;
             }
             if pending() && !rested {
-                // Company for the first record; woken early when there is a frame's worth.
+                // Lets more records join; a full frame ends the wait early.
                 rested = true;
-                // Under load the next frame's worth is there sooner than this thread would be awake
-                // again.
+                // Under load the next frame is full before this thread would wake again.
                 if busy {
                     spin(|| buffer.has_full_frame());
                 }
@@ -491,7 +488,7 @@ impl JournalInner {
                 match self.flusher().drain(&self.shared) {
                     Ok(FlushOutcome::Drained) => {}
                     Ok(FlushOutcome::NotOwner) => buffer.wait_for_flusher(LEASE_POLL),
-                    // Full, or poisoned: appends say so. It is tried again.
+                    // Full or fail-stopped: appends report it. Retry.
                     Err(_) => thread::sleep(LEASE_POLL),
                 }
             }
@@ -515,7 +512,7 @@ impl JournalInner {
     }
 }
 
-/// Looks again and again for the time that falling asleep and being woken would take.
+/// Spins for about the time of a sleep and wake-up.
 fn spin(mut done: impl FnMut() -> bool) {
     const TIME: Duration = Duration::from_micros(20);
     let since = Instant::now();

@@ -1,4 +1,4 @@
-//! Journal handle: append, acknowledge, background thread.
+//! Journal handle: append, acknowledgement, background thread.
 
 #![cfg_attr(
     not(test),
@@ -39,35 +39,35 @@ pub struct Journal {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct JournalStat {
-    /// Its number, made at random when it was created.
+    /// Random id, set at creation.
     pub id: u128,
-    /// When that was, in nanoseconds since the Unix epoch.
+    /// Creation time, in nanoseconds since the Unix epoch.
     pub created: i64,
-    /// What it was created with.
+    /// Settings at creation.
     pub settings: Settings,
-    /// How far it has come.
+    /// Watermarks.
     pub watermarks: Watermarks,
-    /// How many segments there are.
+    /// Number of segments.
     pub segments: usize,
-    /// The bytes they take on disk, those reserved included.
+    /// Bytes they take on disk, including reserved ones.
     pub segment_bytes: u64,
     /// Bytes in the buffer that are in no segment yet.
     pub buffered_bytes: u64,
-    /// Subscribers and marks.
+    /// Subscribers and bookmarks.
     pub checkpoints: Vec<Checkpoint>,
-    /// Those whose copies are both damaged.
+    /// Checkpoints with two corrupt copies.
     pub damaged_checkpoints: Vec<String>,
-    /// Gaps that somebody may still meet.
+    /// Gaps that a reader may still meet.
     pub gaps: Vec<crate::RecordGap>,
-    /// A write or sync has failed; nothing is acknowledged.
+    /// Fail-stop: a write or fsync failed; nothing is acknowledged.
     pub is_failed: bool,
-    /// No segment could be begun; appends are refused until there is room.
+    /// No segment could be created; appends are refused until there is space.
     pub full_reason: Option<FullReason>,
 }
 
 impl Journal {
-    /// Makes a journal in a folder, which is created if it is missing. `id` must be random: it
-    /// tells this journal's bytes from those of all others.
+    /// Creates a journal in a directory, which is created if missing. `id` must be random: it
+    /// distinguishes this journal's bytes from those of all others.
     pub fn create(
         disk: &dyn Disk,
         dir: &Path,
@@ -77,7 +77,7 @@ impl Journal {
     ) -> Result<()> {
         settings.check()?;
         let places = Paths::new(dir);
-        // Those above it that are missing too, and the one that is there, need a sync each.
+        // Every new directory, and the first existing parent, needs an fsync.
         let above: Vec<&Path> =
             dir.ancestors().skip(1).filter(|above| !above.as_os_str().is_empty()).collect();
         let missing = above.iter().take_while(|above| {
@@ -97,12 +97,13 @@ impl Journal {
         }
         let born = StoredSettings { id, created: now, settings: *settings };
         map(disk, &places, &born)?;
-        // On a full disk none could be made, and a power cut takes those that were made later.
+        // On a full disk they could not be created later, and a power loss removes files created
+        // later.
         HandleLocks::prepare(disk, &places)?;
         for folder in [places.segments(), places.checkpoints(), places.locks()] {
             disk.sync_dir(&folder).io_context("make its names durable", &folder)?;
         }
-        // Last, for it is what makes the folder a journal.
+        // Last, because this file makes the directory a journal.
         born.create(disk, &places)?;
         for folder in above.into_iter().take(changed) {
             disk.sync_dir(folder).io_context("make the new folder in it durable", folder)?;
@@ -110,7 +111,7 @@ impl Journal {
         Ok(())
     }
 
-    /// Opens a journal. That succeeds after any crash; [`Journal::opened`] says what was found.
+    /// Opens a journal and recovers it from any crash; [`Journal::recovery_report`] has the result.
     pub fn open(disk: Arc<dyn Disk>, dir: &Path, options: &Options) -> Result<Journal> {
         let places = Paths::new(dir);
         let (born, wounded, is_lost) =
@@ -136,7 +137,7 @@ impl Journal {
             return Err(Error::InUse { dir: dir.to_owned(), is_exclusive: false });
         }
         if wounded || is_lost {
-            // What is sound of it is written twice again.
+            // Restores the second copy.
             if presence.is_first {
                 born.create(&*disk, &places)?;
             }
@@ -188,7 +189,7 @@ impl Journal {
         Ok(Journal { inner, thread })
     }
 
-    /// What opening found and did.
+    /// Result of recovery at opening.
     pub fn recovery_report(&self) -> &RecoveryReport {
         &self.inner.recovery
     }
@@ -198,9 +199,9 @@ impl Journal {
         self.inner.append(None, &[record], level)
     }
 
-    /// Appends records, all or none, next to each other. With an identity, a repeat is recognised
-    /// and not appended again, also after a restart. An empty batch appends nothing and is not
-    /// remembered.
+    /// Appends records atomically and contiguously. With an identity, a duplicate is recognised and
+    /// not appended again, also after a restart. An empty batch appends nothing and is not
+    /// recorded.
     pub fn append_batch(
         &self,
         identity: Option<BatchIdentity>,
@@ -210,38 +211,38 @@ impl Journal {
         self.inner.append(identity, records, level)
     }
 
-    /// Whether a batch would be a repeat.
+    /// Whether a batch would be a duplicate.
     pub fn has_accepted(&self, identity: BatchIdentity) -> Result<bool> {
         Ok(self.inner.shared.lock_append()?.duplicate_end(Some(identity)).is_some())
     }
 
-    /// Brings all that is appended to a level; `process` means into segments here.
+    /// Brings everything appended to a level; `process` means written to segments here.
     pub fn flush(&self, level: Level) -> Result<Watermarks> {
         self.inner.flush(level)?;
         Ok(self.watermarks())
     }
 
-    /// Its folder.
+    /// Directory.
     pub fn dir(&self) -> &Path {
         &self.inner.shared.paths.dir
     }
 
-    /// The disk it is on.
+    /// Disk.
     pub fn disk(&self) -> &Arc<dyn Disk> {
         &self.inner.shared.disk
     }
 
-    /// What runs threads again that panic, as it was opened.
+    /// Supervisor given at opening.
     pub fn supervisor(&self) -> &Supervisor {
         &self.inner.options.supervisor
     }
 
-    /// Its number, as in [`Stat`].
+    /// Id, as in [`JournalStat`].
     pub fn id(&self) -> u128 {
         self.inner.shared.stored_settings.id
     }
 
-    /// How far it has come.
+    /// Current watermarks.
     pub fn watermarks(&self) -> Watermarks {
         let buffer = &self.inner.shared.buffer;
         let durable = buffer.durable();
@@ -249,12 +250,12 @@ impl Journal {
         Watermarks { first: buffer.first(), durable, flushed, end: buffer.end().1.max(flushed) }
     }
 
-    /// A reader without a name: nothing is kept for it, and what it missed it is told as a gap.
+    /// Anonymous reader: it holds back no deletion and gets a gap for what it missed.
     pub fn reader(&self, start: StartPosition) -> Result<JournalReader> {
         JournalReader::new(Arc::clone(&self.inner), self.find(start)?)
     }
 
-    /// Makes a subscriber; `holds` as in [`Checkpoint`].
+    /// Adds a subscriber; `blocks_deletion` as in [`Checkpoint`].
     pub fn add_subscriber(
         &self,
         name: &str,
@@ -264,10 +265,10 @@ impl Journal {
         self.add(name, start, CheckpointKind::Subscriber, holds)
     }
 
-    /// Opens a subscriber to read from where it is. One reader at a time can have it.
+    /// Opens a subscriber for reading from its position. One reader at a time can have it open.
     pub fn subscribe(&self, name: &str) -> Result<Subscriber> {
         let store = &self.inner.shared;
-        // Nobody removes it while it is opened.
+        // Excludes a concurrent removal.
         let turn = OpenLock::begin(&*store.disk, &store.paths)?;
         let held = LockedCheckpoint::open(&*store.disk, &store.paths, name)?;
         drop(turn);
@@ -275,7 +276,7 @@ impl Journal {
         Ok(Subscriber::new(reader, held))
     }
 
-    /// Makes a mark.
+    /// Adds a bookmark.
     pub fn add_bookmark(
         &self,
         name: &str,
@@ -294,7 +295,7 @@ impl Journal {
     ) -> Result<Checkpoint> {
         let store = &self.inner.shared;
         let (disk, places) = (&*store.disk, &store.paths);
-        // Two who make the same name take turns.
+        // Serialises creation under the same name.
         let _turn = OpenLock::begin(disk, places)?;
         match checkpoint::read(disk, places, name) {
             Err(Error::NoCheckpoint { .. }) => {}
@@ -316,13 +317,13 @@ impl Journal {
         Ok(checkpoint)
     }
 
-    /// A subscriber's or mark's state.
+    /// State of a subscriber or bookmark.
     pub fn checkpoint(&self, name: &str) -> Result<Checkpoint> {
         let store = &self.inner.shared;
         checkpoint::read(&*store.disk, &store.paths, name)
     }
 
-    /// Moves a subscriber that nobody is reading with, or a mark, forward or back; durable on
+    /// Moves a subscriber without an open reader, or a bookmark, in either direction; durable on
     /// return.
     pub fn set_checkpoint(&self, name: &str, start: StartPosition) -> Result<Checkpoint> {
         let store = &self.inner.shared;
@@ -330,8 +331,7 @@ impl Journal {
         let turn = OpenLock::begin(&*store.disk, &store.paths)?;
         match LockedCheckpoint::open(&*store.disk, &store.paths, name) {
             Ok(mut held) => held.set(position, store.now(), true)?,
-            // Nothing is known of it but the name: it is a subscriber, and holds, which loses
-            // nothing.
+            // Only the name is known: assume a blocking subscriber, which loses nothing.
             Err(Error::CheckpointCorrupt { .. }) => {
                 let moved = store.now();
                 let kind = CheckpointKind::Subscriber;
@@ -353,7 +353,7 @@ impl Journal {
         self.checkpoint(name)
     }
 
-    /// Removes a subscriber that nobody is reading with, or a mark.
+    /// Removes a subscriber without an open reader, or a bookmark.
     pub fn remove_checkpoint(&self, name: &str) -> Result<()> {
         let store = &self.inner.shared;
         let turn = OpenLock::begin(&*store.disk, &store.paths)?;
@@ -368,8 +368,8 @@ impl Journal {
         Ok(())
     }
 
-    /// Changes the limits for those who open the journal from now on; whoever has it open, this
-    /// handle too, goes on with the old ones until then.
+    /// Changes the limits for handles opened from now on; open handles, including this one, keep
+    /// the old limits.
     pub fn set_limits(&self, limits: Limits) -> Result<()> {
         let store = &self.inner.shared;
         limits.check(store.stored_settings.settings.segment_bytes)?;
@@ -378,13 +378,13 @@ impl Journal {
         born.create(&*store.disk, &store.paths)
     }
 
-    /// Whether it takes no more; [`Journal::stat`] says why.
+    /// Whether the journal is full; [`Journal::stat`] has the reason.
     pub fn is_full(&self) -> bool {
         self.inner.shared.buffer.state() & FULL != 0
     }
 
-    /// Whether segments that a reader at `position` has not passed take more than half of what all
-    /// may.
+    /// Whether segments that a reader at `position` has not passed take more than half of the size
+    /// limit.
     pub fn uses_half_of_limit(&self, position: u64) -> Result<bool> {
         let store = &self.inner.shared;
         let Some(max) = store.stored_settings.settings.limits.bytes_max else { return Ok(false) };
@@ -394,7 +394,7 @@ impl Journal {
         Ok(ahead.saturating_mul(store.stored_settings.settings.segment_bytes) > max / 2)
     }
 
-    /// The journal in numbers.
+    /// Statistics of the journal.
     pub fn stat(&self) -> Result<JournalStat> {
         let store = &self.inner.shared;
         let (disk, places) = (&*store.disk, &store.paths);
@@ -416,7 +416,7 @@ impl Journal {
         })
     }
 
-    /// A position in numbers.
+    /// Resolves a start position.
     fn find(&self, start: StartPosition) -> Result<u64> {
         let Watermarks { first, end, .. } = self.watermarks();
         match start {
@@ -427,8 +427,8 @@ impl Journal {
         }
     }
 
-    /// Stops the thread, brings everything into segments and makes it durable. Dropping a journal
-    /// does the same but for the last, and without a word when it fails.
+    /// Stops the thread, flushes everything to segments and makes it durable. Dropping a journal
+    /// does the same without the fsync, and ignores errors.
     pub fn close(mut self) -> Result<Watermarks> {
         self.stop();
         self.inner.flush(Level::Disk)?;
@@ -439,7 +439,7 @@ impl Journal {
         self.inner.stop.store(true, Ordering::SeqCst);
         if let Some(thread) = self.thread.take() {
             self.inner.shared.buffer.wake_all();
-            // It does not panic, and if it did, there is nothing of it to mend.
+            // The thread catches panics; there is nothing to recover.
             let _ = thread.join();
         }
     }
@@ -449,7 +449,7 @@ impl Drop for Journal {
     fn drop(&mut self) {
         self.stop();
         let mut flusher = self.inner.flusher();
-        // What cannot be written stays in the buffer, whose contents outlive this process.
+        // Unwritten records stay in the buffer, which survives this process.
         let _ = flusher.drain(&self.inner.shared);
         flusher.truncate_reservation();
         flusher.release_lease(&self.inner.shared);

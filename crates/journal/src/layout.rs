@@ -1,21 +1,21 @@
-//! Layout of the journal's files; equal to `docs/formats/journal.md`.
+//! Layout of the journal's files, as in `docs/formats/journal.md`.
 //!
-//! All numbers are little endian, lengths and offsets in bytes, times in nanoseconds since the Unix
-//! epoch, checksums CRC-32C (Castagnoli). A table lists (name, offset, size); each ends where its
-//! size constant says.
+//! All numbers are little-endian, lengths and offsets in bytes, times in nanoseconds since the Unix
+//! epoch, checksums CRC-32C (Castagnoli). A table lists (name, offset, size); each ends at its size
+//! constant.
 
 #![cfg_attr(
     not(test),
     deny(clippy::unwrap_used, clippy::expect_used, clippy::arithmetic_side_effects)
 )]
 
-/// Newest version of every file here; a changed byte makes a new one.
+/// Newest version of every file here; changing a byte requires a new version.
 pub const VERSION: u32 = 1;
 
-/// A field: name, offset, size in bytes.
+/// Field: name, offset, size in bytes.
 pub type Field = (&'static str, usize, usize);
 
-/// The head of a segment, before the table of producers.
+/// Segment header, before the producer table.
 pub const SEGMENT: [Field; 9] = [
     ("magic", 0, 8),
     ("version", 8, 4),
@@ -32,13 +32,13 @@ pub const SEGMENT_BYTES: usize = 64;
 /// The first bytes of a segment.
 pub const SEGMENT_MAGIC: [u8; 8] = *b"tdJournl";
 
-/// An entry of a segment's table of producers.
+/// Entry of a segment's producer table.
 pub const PRODUCER: [Field; 4] =
     [("producer", 0, 8), ("epoch", 8, 8), ("sequence", 16, 8), ("end_position", 24, 8)];
 /// Size of [`PRODUCER`].
 pub const PRODUCER_BYTES: usize = 32;
 
-/// The head of a frame.
+/// Frame header.
 pub const FRAME: [Field; 11] = [
     ("magic", 0, 4),
     ("header_crc", 4, 4),
@@ -59,7 +59,7 @@ pub const FRAME_MAGIC: [u8; 4] = *b"tdJf";
 /// Frames begin at multiples of this.
 pub const FRAME_ALIGN: u64 = 8;
 
-/// A copy of a small file that is kept twice: settings, checkpoints.
+/// Superblock copy: settings, checkpoints.
 pub const SUPERBLOCK: [Field; 5] = [
     ("magic", 0, 8),
     ("version", 8, 4),
@@ -67,12 +67,12 @@ pub const SUPERBLOCK: [Field; 5] = [
     ("generation", 16, 8),
     ("payload", 24, 104),
 ];
-/// Size of [`COPY`].
+/// Size of [`SUPERBLOCK`].
 pub const SUPERBLOCK_BYTES: usize = 128;
-/// Where the second copy begins: on another page and, on all disks, in another sector.
+/// Offset of the second copy: on another page and, on all disks, in another sector.
 pub const SUPERBLOCK_MIRROR_OFFSET: u64 = 4096;
 
-/// The payload of the settings.
+/// Payload of the settings.
 pub const SETTINGS: [Field; 9] = [
     ("journal_id", 0, 16),
     ("created", 16, 8),
@@ -87,20 +87,20 @@ pub const SETTINGS: [Field; 9] = [
 /// The first bytes of each copy of the settings.
 pub const SETTINGS_MAGIC: [u8; 8] = *b"tdJsetng";
 
-/// The payload of a checkpoint.
+/// Payload of a checkpoint.
 pub const CHECKPOINT: [Field; 4] =
     [("position", 0, 8), ("committed", 8, 8), ("kind", 16, 1), ("blocks_deletion", 17, 1)];
 /// The first bytes of each copy of a checkpoint.
 pub const CHECKPOINT_MAGIC: [u8; 8] = *b"tdJcheck";
 
-/// The head of the file of gaps.
+/// Header of the gaps file.
 pub const GAPS: [Field; 5] =
     [("magic", 0, 8), ("version", 8, 4), ("crc", 12, 4), ("gaps", 16, 4), ("reserved", 20, 4)];
 /// Size of [`GAPS`].
 pub const GAPS_BYTES: usize = 24;
-/// The first bytes of the file of gaps.
+/// First bytes of the gaps file.
 pub const GAPS_MAGIC: [u8; 8] = *b"tdJgaps1";
-/// A gap, before its producers.
+/// Gap, before its producers.
 pub const GAP: [Field; 8] = [
     ("first_position", 0, 8),
     ("end_position", 8, 8),
@@ -113,7 +113,7 @@ pub const GAP: [Field; 8] = [
 ];
 /// Size of [`GAP`].
 pub const GAP_BYTES: usize = 40;
-/// A producer's part in a gap.
+/// Producer's share of a gap.
 pub const GAP_PRODUCER: [Field; 5] = [
     ("producer", 0, 8),
     ("epoch", 8, 8),
@@ -124,7 +124,7 @@ pub const GAP_PRODUCER: [Field; 5] = [
 /// Size of [`GAP_PRODUCER`].
 pub const GAP_PRODUCER_BYTES: usize = 40;
 
-/// An entry of the buffer, before its optional words and its body.
+/// Entry of the buffer, before its optional words and its body.
 pub const ENTRY: [Field; 4] =
     [("crc", 0, 4), ("length", 4, 4), ("first_position", 8, 8), ("time", 16, 8)];
 /// Size of [`ENTRY`].
@@ -143,7 +143,7 @@ const _: () = {
     check_contiguous(&ENTRY, ENTRY_BYTES);
 };
 
-/// Fields touch, none overlap, and the last ends at `bytes`.
+/// Checks that fields are contiguous and the last ends at `bytes`.
 const fn check_contiguous(fields: &[Field], bytes: usize) {
     let mut at = 0;
     let mut i = 0;
@@ -155,14 +155,14 @@ const fn check_contiguous(fields: &[Field], bytes: usize) {
     assert!(at == bytes);
 }
 
-/// The checksum of a file or copy that begins with 8 bytes of magic, 4 of version and 4 of this
-/// checksum: of all but itself. The same place in every version, so that a damaged version is not
-/// taken for a newer one.
+/// Checksum of a file or copy that starts with 8 bytes of magic, 4 of version and 4 of this
+/// checksum; covers all other bytes. The location is the same in every version, so that a corrupt
+/// version is not taken for a newer one.
 pub(crate) fn checksum(bytes: &[u8]) -> u32 {
     crc32c::crc32c_append(crc32c::crc32c(&bytes[..12]), &bytes[16..])
 }
 
-/// The place of a field within its table.
+/// Index of a field in its table.
 pub(crate) const fn field(fields: &[Field], name: &str) -> std::ops::Range<usize> {
     let mut i = 0;
     while i < fields.len() {
@@ -188,7 +188,7 @@ const fn is_same(a: &[u8], b: &[u8]) -> bool {
     true
 }
 
-/// Fields of one table in bytes, read and written by name.
+/// Fields of a table in bytes, accessed by name.
 pub(crate) struct FieldTable<B> {
     table: &'static [Field],
     bytes: B,
@@ -225,7 +225,7 @@ impl<'a> FieldTable<&'a [u8]> {
 
     /// # Panics
     ///
-    /// If the table says another length of the field than the caller.
+    /// If the field's length in the table differs from the caller's.
     fn array<const N: usize>(&self, name: &str) -> [u8; N] {
         let mut array = [0; N];
         array.copy_from_slice(self.bytes(name));

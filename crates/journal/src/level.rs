@@ -6,11 +6,11 @@ use std::ops::Range;
 /// Durability level of an acknowledged record. Ordered: each level includes those before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
-    /// Nothing beyond this process is asked for. Here an append always reaches `Process`.
+    /// No persistence required. Here an append always reaches `Process`.
     Memory,
-    /// In memory or a page cache that belongs to the kernel: survives `kill -9`, not a power cut.
+    /// In kernel-owned memory or the page cache: survives `kill -9`, not a power loss.
     Process,
-    /// On disk, synchronised: survives a power cut.
+    /// Fsynced: survives a power loss.
     Disk,
 }
 
@@ -26,17 +26,18 @@ impl fmt::Display for Level {
 
 /// Batch identity (producer, epoch, sequence) for deduplication.
 ///
-/// A producer sends the sequences of one boot in rising order and does not go on to the next before
-/// the last is acknowledged at the level it needs; gaps are allowed. A sequence at or below the
-/// last accepted one is a repeat. (Of two batches that were both only in memory, the power may take
-/// the first and leave the second: who asked for no more is then told that the first is a repeat.)
+/// A producer sends the sequences of one epoch in ascending order and does not continue before the
+/// last one is acknowledged at the required level; gaps are allowed. A sequence at or below the
+/// last accepted one is a duplicate. (Of two batches that were both only in memory, a power loss
+/// may keep only the second: a producer that required no more is then told that the first is a
+/// duplicate.)
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct BatchIdentity {
-    /// The producer's number, its own for as long as it exists.
+    /// Producer id, unique for its lifetime.
     pub producer: u64,
-    /// Which start of the producer this is: another number after each restart.
+    /// Epoch: a new number after each restart of the producer.
     pub epoch: u64,
-    /// The batch's number within the boot.
+    /// Batch number within the epoch.
     pub sequence: u64,
 }
 
@@ -44,11 +45,11 @@ pub struct BatchIdentity {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use = "an acknowledgement says which level was reached"]
 pub struct Ack {
-    /// The records' positions. Of a repeat, the empty range at the end of what was accepted last
-    /// from the producer's boot.
+    /// Positions of the records. For a duplicate, the empty range at the end of the last accepted
+    /// batch of the producer's epoch.
     pub positions: Range<u64>,
-    /// The level the records have reached: at least what was asked for, or less when the bounded
-    /// wait for `disk` ended first. In that case they are kept, and may become durable later.
+    /// Level reached: at least the requested one, or a lower one if the wait for `disk` timed out.
+    /// The records are then retained and may become durable later.
     pub level: Level,
     /// The batch had been accepted before and was not appended again.
     pub is_duplicate: bool,
@@ -57,12 +58,12 @@ pub struct Ack {
 /// Log offsets: `first <= durable <= flushed <= end`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Watermarks {
-    /// The first record still kept.
+    /// First retained record.
     pub first: u64,
-    /// Records below are on disk, synchronised.
+    /// Records below are fsynced.
     pub durable: u64,
     /// Records below are in segment files.
     pub flushed: u64,
-    /// The position the next record will get.
+    /// Position of the next record.
     pub end: u64,
 }

@@ -25,12 +25,12 @@
 //! # Ok::<(), journal::Error>(())
 //! ```
 //!
-//! A *record* is bytes, at a *position*: a number that rises by one with each record and is never
-//! used twice. A *batch* is appended whole. What was appended is first in the *buffer*, memory that
+//! A *record* is a byte string at a *position*: a number that increases by one with each record and
+//! is never reused. A *batch* is appended atomically. Records are first in the *buffer*, memory that
 //! all processes share and that outlives them, and then in a *frame* of a *segment*.
 //!
-//! Several processes may append, read, and be killed at any instruction. A journal is for a local
-//! file system: over a network, neither locks nor shared memory work as they must.
+//! Several processes may append and read, and be killed at any instruction. A journal requires a
+//! local file system: network file systems do not support its locks and shared memory.
 #![forbid(unsafe_code)]
 
 mod buffer;
@@ -86,7 +86,7 @@ pub use self::{
     wall_clock::{WallClock, wall_clock},
 };
 
-/// A number for a new journal, from the system's generator of random numbers.
+/// Random id for a new journal, from the system's random number generator.
 pub fn random_id() -> u128 {
     let mut bytes = [0; 16];
     let mut have = 0;
@@ -100,25 +100,26 @@ pub fn random_id() -> u128 {
     u128::from_le_bytes(bytes)
 }
 
-/// The parsers below checksums, for fuzzing: a checksum keeps a fuzzer out, and a bug of a writer
-/// in.
+/// Parsers below the checksums, for fuzzing: a fuzzer cannot produce valid checksums, a buggy
+/// writer can.
 #[doc(hidden)]
 pub mod fuzzing {
     use crate::buffer::{Buffer, BufferLayout};
 
-    /// Reads any bytes as a frame's body: how many records, and whether it is sound.
+    /// Parses arbitrary bytes as a frame body; returns the number of records and whether it is
+    /// valid.
     pub fn body(bytes: &[u8]) -> (u64, bool) {
         let records = crate::frame::RecordIter::new(bytes, 0);
         let count = records.clone().count() as u64;
         (count, records.contains_exactly(count))
     }
 
-    /// Reads any bytes as the list of gaps.
+    /// Parses arbitrary bytes as a gaps file.
     pub fn gaps(bytes: &[u8]) -> usize {
         crate::gap::count(bytes)
     }
 
-    /// Reads any bytes as the ring of a buffer: the words in which entries were found.
+    /// Parses arbitrary bytes as the ring of a buffer; returns the words where entries were found.
     pub fn ring(bytes: &[u8]) -> Option<(u64, u64)> {
         let size = BufferLayout::new(4096, 1);
         let memory = disk::Region::heap(size.file_bytes()).expect("BUG: no memory");

@@ -7,35 +7,32 @@ use crate::settings::Settings;
 use crate::supervisor::Supervisor;
 use crate::wall_clock::{WallClock, wall_clock};
 
-/// How a journal is opened; what is chosen anew each time.
+/// Options of opening a journal, chosen anew each time.
 #[derive(Clone)]
 pub struct Options {
-    /// No other process may have it open: `false` by default.
+    /// Requires that no other process has it open: `false` by default.
     pub is_exclusive: bool,
-    /// A thread of its own writes what is appended to segments and does what else is due: `true` by
-    /// default. Without it, only appends that find the buffer full, `flush` and the level `disk`
-    /// write.
+    /// Runs a thread that writes appended records to segments and does maintenance: `true` by
+    /// default. Without it, only appends that find the buffer full, `flush` and level `disk` write.
     pub has_background_thread: bool,
-    /// How long records may wait in the buffer for company before they are written to a segment: 10
-    /// ms by default. In the buffer they are visible to all and survive the process already.
+    /// Maximum time that records wait in the buffer before they are written to a segment: 10 ms by
+    /// default. In the buffer they are already visible to all processes and survive this one.
     pub flush_interval: Duration,
-    /// After how long what was appended at a lower level is made durable all the same: 1 s by
-    /// default; `None` leaves it to the kernel.
+    /// Maximum time until records appended at a lower level are fsynced: 1 s by default; `None`
+    /// leaves it to the kernel.
     pub sync_interval: Option<Duration>,
-    /// How long an append waits for `disk`, or for room in the buffer: 10 s by default. One of
-    /// those who wait for `disk` synchronises for all, and waits for the system as long as that
-    /// takes.
+    /// Maximum wait of an append for `disk` or for space in the buffer: 10 s by default. One of the
+    /// waiters for `disk` fsyncs for all and waits for the system without limit.
     pub append_timeout: Duration,
-    /// How often a reader that waits looks by itself: 500 ms by default. Appenders wake it, but one
-    /// may be killed between its entry and waking anybody.
+    /// Polling interval of a waiting reader: 500 ms by default. Appenders wake readers, but may be
+    /// killed between writing the entry and the wake-up.
     pub recheck_interval: Duration,
-    /// Where times come from: [`wall_clock`] by default.
+    /// Source of time: [`wall_clock`] by default.
     pub clock: WallClock,
-    /// Settings for a journal whose file of settings is lost: opening makes it anew from the
-    /// segments. `None` by default, as who does not know them leaves it to [`crate::repair`].
+    /// Settings for a journal whose settings file is lost: opening rebuilds the file with them from
+    /// the segments. `None` by default: then [`crate::repair`] does it.
     pub settings: Option<Settings>,
-    /// What runs threads again that panic: those of this journal, and of whoever stands on it. One
-    /// of its own by default.
+    /// Supervisor of threads: those of this journal and of its users. A new one by default.
     pub supervisor: Supervisor,
 }
 

@@ -1,41 +1,40 @@
-//! Origins of producers, and tables of producers that one origin cannot flush.
+//! Origins of producers, and producer tables that one origin cannot flood.
 //!
-//! An origin is who may invent producers' numbers: the clients of one token and protocol. The upper
-//! [`ORIGIN_BITS`] bits of a producer's number say its origin; whoever gives numbers out sees to
-//! that, and a number that is taken at random has an origin of its own. Where a table is full, the
-//! origin that has most in it loses those of its producers that were silent longest. So a client
-//! that invents numbers without end pushes out its own, and nobody else's.
+//! An origin is a party that chooses producer ids: the clients of one token and protocol. The upper
+//! [`ORIGIN_BITS`] bits of a producer id are its origin; the assigner of ids ensures this, and a
+//! random id has an origin of its own. A full table evicts the longest idle producers of the origin
+//! with the most entries. So a client that invents ids without end evicts only its own.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use crate::level::BatchIdentity;
 
-/// Bits of a producer's number that say its origin, the upper ones. Of 100 tokens two share an
-/// origin by chance with a probability of 7 %; then they share its part of the tables.
+/// Upper bits of a producer id that are its origin. Of 100 tokens, two share an origin with a
+/// probability of 7 %; then they share its part of the tables.
 pub const ORIGIN_BITS: u32 = 16;
-/// A full table forgets this part of it at once, so that it is sorted once in so many batches.
+/// A full table evicts this part at once, so that it is sorted once in as many batches.
 const EVICTED_PART: usize = 64;
 
-/// The origin of a producer.
+/// Origin of a producer.
 pub const fn producer_origin(producer: u64) -> u64 {
     producer >> (u64::BITS - ORIGIN_BITS)
 }
 
-/// A producer's number with another origin, of which the lower [`ORIGIN_BITS`] count.
+/// Producer id with another origin, of which the lower [`ORIGIN_BITS`] bits are used.
 pub const fn with_origin(origin: u64, producer: u64) -> u64 {
     origin << (u64::BITS - ORIGIN_BITS) | producer << ORIGIN_BITS >> ORIGIN_BITS
 }
 
 impl BatchIdentity {
-    /// The origin of its producer.
+    /// Origin of the producer.
     pub const fn origin(&self) -> u64 {
         producer_origin(self.producer)
     }
 }
 
-/// Makes room in a table by producer and boot that has more than `max` entries; how many it
-/// forgets. `age` says when an entry was heard last: later ones have greater numbers.
+/// Evicts entries from a table by producer and epoch that has more than `max`; returns their
+/// number. `age` is when an entry was last seen: larger is later.
 pub fn evict<V>(table: &mut BTreeMap<(u64, u64), V>, max: usize, age: impl Fn(&V) -> u64) -> u64 {
     if table.len() <= max {
         return 0;
@@ -50,8 +49,8 @@ pub fn evict<V>(table: &mut BTreeMap<(u64, u64), V>, max: usize, age: impl Fn(&V
     forgotten.len() as u64
 }
 
-/// Keys in the order in which they are kept: the latest of each origin first, then the second
-/// latest of each, and so on. An entry is its origin, when it was heard last, and its key.
+/// Keys in order of precedence: the latest of each origin first, then the second latest of each,
+/// and so on. An entry is its origin, when it was last seen, and its key.
 pub(crate) fn fair_order<K: Ord>(mut entries: Vec<(u64, u64, K)>) -> Vec<K> {
     entries.sort_unstable_by(|a, b| (a.0, Reverse(a.1), &a.2).cmp(&(b.0, Reverse(b.1), &b.2)));
     let (mut of_origin, mut rank) = (None, 0usize);
@@ -80,7 +79,7 @@ mod tests {
     fn a_flood_of_one_origin_forgets_only_its_own() {
         let max = 2 * EVICTED_PART;
         let mut table = BTreeMap::new();
-        // Others were silent for longer than any of the flood.
+        // The other producers were idle for longer than any of the flood.
         table.extend((0..10).map(|n| ((with_origin(n, 1), 1), n)));
         let mut forgotten = 0;
         for n in 10..10_000 {

@@ -3,19 +3,20 @@
 //! ```text
 //! DIR/journal                    settings, twice
 //! DIR/buffer                     the pre-commit buffer, mapped
-//! DIR/gaps                       what was dropped or lost and may still be asked for
-//! DIR/segments/POSITION.seg      records; the name is the first one's position, 16 hexadecimal digits
+//! DIR/gaps                       dropped or lost records that a reader may still need
+//! DIR/segments/POSITION.seg      records; named by the first position, 16 hexadecimal digits
 //! DIR/checkpoints/NAME           a subscriber or checkpoint, twice; bytes outside [A-Za-z0-9_-] as %XX
-//! DIR/locks/…                    empty: their locks say who is there
-//! DIR/quarantine/…               what `repair` cut out
-//! DIR/books/…                    not the journal's own: what its users have counted of it
+//! DIR/locks/…                    empty lock files of open handles
+//! DIR/quarantine/…               damaged bytes, moved by `repair`
+//! DIR/books/…                    not part of the journal: ledgers of its users
 //! ```
 
 use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
 
-/// The longest name of a checkpoint: three bytes for each and the file system's 255 must suffice.
+/// Maximum length of a checkpoint name in bytes: escaped at three bytes each it must fit the file
+/// system's limit of 255.
 pub const NAME_BYTES_MAX: usize = 80;
 
 #[derive(Clone, Debug)]
@@ -76,7 +77,7 @@ impl Paths {
     }
 }
 
-/// The first position in a segment's file name.
+/// First position, from a segment's file name.
 pub(crate) fn first_position(file_name: &str) -> Option<u64> {
     let digits = file_name.strip_suffix(".seg")?;
     let lower = digits.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b));
@@ -90,7 +91,7 @@ fn encode(name: &str) -> String {
         .collect()
 }
 
-/// The name behind a checkpoint's file name; `None` for a file that is none.
+/// Checkpoint name, from its file name; `None` for other files.
 pub(crate) fn decode(file_name: &str) -> Option<String> {
     let mut bytes = Vec::new();
     let mut rest = file_name.as_bytes();

@@ -19,44 +19,43 @@ use crate::level::Level;
 use crate::readiness::Readiness;
 use crate::segment::{self, BrokenFrames, ScanItem, SegmentScan};
 
-/// Where reading starts.
+/// Start position of a reader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StartPosition {
-    /// At the first record kept.
+    /// The first retained record.
     First,
-    /// Behind the last record.
+    /// After the last record.
     End,
-    /// At a position.
+    /// A position.
     At(u64),
 }
 
-/// What a reader gets.
+/// Item returned by a reader.
 #[derive(Clone, Debug)]
 pub enum ReadItem<'a> {
-    /// Records, next to each other.
+    /// Contiguous records.
     Batch(RecordBatch<'a>),
-    /// Records that are missing.
+    /// Missing records.
     Gap(RecordGap),
 }
 
-/// Records with positions that follow each other. Iterating gives slices of the reader's memory.
+/// Records with contiguous positions. Iterating yields slices of the reader's memory.
 #[derive(Clone, Debug)]
 pub struct RecordBatch<'a> {
     raw: &'a [u8],
-    /// Position of the first record in `raw`, which may be before those that were asked for.
+    /// Position of the first record in `raw`, which may precede the requested ones.
     first: u64,
     positions: Range<u64>,
     time: (i64, i64),
 }
 
 impl<'a> RecordBatch<'a> {
-    /// The records' positions.
+    /// Positions of the records.
     pub fn positions(&self) -> Range<u64> {
         self.positions.clone()
     }
 
-    /// When the earliest and the latest of the frame were appended, in nanoseconds since the Unix
-    /// epoch.
+    /// Earliest and latest append time of the frame, in nanoseconds since the Unix epoch.
     pub fn times(&self) -> (i64, i64) {
         self.time
     }
@@ -69,7 +68,7 @@ impl<'a> RecordBatch<'a> {
     }
 }
 
-/// Reads a journal from a position on. Memory for about two frames, however much there is to read.
+/// Reads a journal from a position on, with memory for about two frames.
 pub struct JournalReader {
     inner: Arc<JournalInner>,
     position: u64,
@@ -82,14 +81,14 @@ pub struct JournalReader {
     readiness: Option<Readiness>,
 }
 
-/// What `advance` came to; the batch is in `raw`.
+/// Result of `advance`; the batch is in `raw`.
 enum ReadStep {
     Batch { first: u64, positions: Range<u64>, time: (i64, i64) },
     Gap(RecordGap),
     End,
 }
 
-/// From the buffer at once at most: as a frame's.
+/// Maximum bytes read from the buffer at once: as in a frame.
 const BUFFER_BATCH_BYTES: usize = 128 << 10;
 
 impl JournalReader {
@@ -107,23 +106,23 @@ impl JournalReader {
         })
     }
 
-    /// Gives only what has reached a level: with `disk`, nothing that a power cut could still take
-    /// back.
+    /// Returns only records that have reached a level: with `disk`, none that a power loss could
+    /// remove.
     pub fn set_level(&mut self, level: Level) {
         self.level = level;
     }
 
-    /// Whether it reads the buffer too (it does unless told otherwise), or only segments.
+    /// Whether it reads the buffer too, as it does by default, or only segments.
     pub fn set_reads_buffer(&mut self, buffered: bool) {
         self.reads_buffer = buffered;
     }
 
-    /// The next record to read.
+    /// Next position to read.
     pub fn position(&self) -> u64 {
         self.position
     }
 
-    /// Goes to a position.
+    /// Moves to a position.
     pub fn seek(&mut self, position: u64) -> Result<()> {
         let (first, end) = (self.inner.shared.buffer.first(), self.end());
         if !(first..=end).contains(&position) {
@@ -140,7 +139,7 @@ impl JournalReader {
         buffer.end().1.max(buffer.mark().position)
     }
 
-    /// How far it may read now.
+    /// End of the readable records.
     fn readable_end(&self) -> u64 {
         let buffer = &self.inner.shared.buffer;
         match (self.level, self.reads_buffer) {
@@ -150,7 +149,7 @@ impl JournalReader {
         }
     }
 
-    /// The next records or gap; `None` when there are no more now.
+    /// The next records or gap; `None` if there are none now.
     #[expect(
         clippy::should_implement_trait,
         reason = "what it gives is the reader's memory, which no iterator can lend"
@@ -188,7 +187,7 @@ impl JournalReader {
             if self.position < limit.min(mark.position) {
                 match self.read_segments(limit.min(mark.position))? {
                     Some(step) => return Ok(step),
-                    // The next segment, or a gap.
+                    // Next segment, or a gap.
                     None => continue,
                 }
             }
@@ -197,14 +196,14 @@ impl JournalReader {
             }
             match self.read_buffer(mark)? {
                 Some(step) => return Ok(step),
-                // It was flushed in the meantime: it is in a segment now.
+                // Flushed in the meantime: it is in a segment now.
                 None if self.inner.shared.buffer.mark() != mark => continue,
                 None => return Ok(ReadStep::End),
             }
         }
     }
 
-    /// Reads from the segment of the position, opening it if need be. `None`: look again.
+    /// Reads the segment with the position, opening it if needed. `None`: retry.
     fn read_segments(&mut self, limit: u64) -> Result<Option<ReadStep>> {
         if self.scan.is_none() && !self.open_segment()? {
             return Ok(None);
@@ -222,13 +221,13 @@ impl JournalReader {
                 }
                 if head.first > self.position {
                     self.record_missing(self.position..head.first, broken)?;
-                    // Read again after the gap.
+                    // Opened again after the gap.
                     self.scan = None;
                     return Ok(None);
                 }
                 let sound = scan.body(&head, body, &mut self.raw);
                 if !sound {
-                    // Its checksum is right: it was written so.
+                    // The checksum is right: it was written like this.
                     self.record_missing(self.position..end, None)?;
                     return Ok(None);
                 }
@@ -241,7 +240,7 @@ impl JournalReader {
             }
             ScanItem::Damage { .. } => Ok(None),
             ScanItem::End { .. } => {
-                // Of this segment; what should still come in it is missing.
+                // End of this segment: its remaining positions are missing.
                 let next = segment::list(&*self.inner.shared.disk, &self.inner.shared.paths)?
                     .into_iter()
                     .find(|next| next > first);
@@ -259,8 +258,7 @@ impl JournalReader {
         }
     }
 
-    /// Opens the segment that has the position. False: there is none, and it was noted what is
-    /// missing.
+    /// Opens the segment with the position. False: there is none, and the gap was recorded.
     fn open_segment(&mut self) -> Result<bool> {
         let store = &self.inner.shared;
         let firsts = segment::list(&*store.disk, &store.paths)?;
@@ -274,14 +272,14 @@ impl JournalReader {
                 self.scan = Some((first, scan));
                 Ok(true)
             }
-            // Freed since it was listed.
+            // Deleted since it was listed.
             Err(error) if error.is_not_found() => Ok(false),
             Err(error) => Err(error),
         }
     }
 
-    /// Notes what is missing, to be told next. Heads of damaged frames that are sound themselves
-    /// say when that was appended.
+    /// Records missing positions as the next gap. Intact headers of damaged frames give the append
+    /// times.
     fn record_missing(
         &mut self,
         positions: Range<u64>,
@@ -302,8 +300,8 @@ impl JournalReader {
         Ok(())
     }
 
-    /// Reports damage to the supervisor. Segments that all subscribers have passed are freed and
-    /// not damaged, though a reader without a place of its own misses them too.
+    /// Reports damage to the supervisor. Segments that all subscribers have passed are deleted, not
+    /// damaged, even if an anonymous reader misses them.
     fn report_damage(&self) {
         let store = &self.inner.shared;
         let first_kept = store.buffer.first();
@@ -320,8 +318,8 @@ impl JournalReader {
         }
     }
 
-    /// Reads entries of the buffer from the position on. `None`: there are none, or they have moved
-    /// on. `mark` is the one that says that nothing from the position on is in segments.
+    /// Reads buffer entries from the position on. `None`: there are none, or they were moved.
+    /// `mark` shows that nothing from the position on is in segments.
     fn read_buffer(&mut self, mark: FlushMark) -> Result<Option<ReadStep>> {
         let buffer = &self.inner.shared.buffer;
         let (tail, next) = buffer.end();
@@ -332,7 +330,8 @@ impl JournalReader {
         while at < tail && self.raw.len() < BUFFER_BATCH_BYTES {
             self.entry.clear();
             let Some(entry) = buffer.ring().entry(at, tail, &mut self.entry) else {
-                // Damaged: the next sound one is looked for. Or moved on, which is seen below.
+                // Corrupt: search for the next valid entry. If it was moved instead, the check
+                // below detects it.
                 at = at.saturating_add(1);
                 continue;
             };
@@ -353,12 +352,12 @@ impl JournalReader {
             }
             self.raw.extend_from_slice(&self.entry);
         }
-        // What was copied is only what it was if nothing was published in between: then the ring's
-        // words may have been written again.
+        // The copy is valid only if nothing was published in the meantime: otherwise the ring's
+        // words may have been overwritten.
         if buffer.mark() != mark {
             return Ok(None);
         }
-        // What was lost behind the last entry leaves nothing but the position of the next.
+        // Records lost after the last entry are known only by the next position.
         let lost = if at >= tail && next > self.position { Some(next) } else { None };
         let Some(first) = first.or(lost) else { return Ok(None) };
         if first > self.position {
@@ -368,7 +367,7 @@ impl JournalReader {
         Ok(Some(ReadStep::Batch { first, positions: self.position..end, time }))
     }
 
-    /// Waits until there is something to read; false when the time is over first.
+    /// Waits until there is something to read; false on timeout.
     pub fn wait(&mut self, timeout: Option<Duration>) -> Result<bool> {
         let since = Instant::now();
         loop {
@@ -393,9 +392,9 @@ impl JournalReader {
         self.inner.shared.buffer.sleep_reader(Some(piece), &mut || self.is_ready());
     }
 
-    /// A file descriptor (an eventfd) that becomes readable when [`Reader::next`], having said
-    /// `None`, has something again: for an event loop. It is cleared by reading its 8 bytes. A
-    /// thread of its own waits.
+    /// A file descriptor (eventfd) for event loops that becomes readable when
+    /// [`JournalReader::next`], after returning `None`, has something again. Reading its 8 bytes
+    /// clears it. A dedicated thread waits.
     #[expect(clippy::expect_used, reason = "it was made above")]
     pub fn readiness(&mut self) -> std::io::Result<std::os::fd::BorrowedFd<'_>> {
         if self.readiness.is_none() {

@@ -1,5 +1,5 @@
-//! Readiness as a file descriptor, for event loops: an eventfd and a thread that waits in their
-//! stead.
+//! Readiness as a file descriptor, for event loops: an eventfd and a thread that waits on their
+//! behalf.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -23,7 +23,7 @@ pub(crate) struct Readiness {
 
 struct ReadinessShared {
     fd: OwnedFd,
-    /// The position beyond which something is waited for.
+    /// Position beyond which a record is waited for.
     position: AtomicU64,
     stop: AtomicBool,
 }
@@ -61,7 +61,7 @@ impl Readiness {
                     thread::park();
                 } else if readable() > position {
                     of_thread.position.store(IDLE, Ordering::SeqCst);
-                    // Can fail only when 2^64 - 2 events have not been read.
+                    // Fails only if 2^64 - 2 events are unread.
                     let _ = rustix::io::write(&of_thread.fd, &1u64.to_ne_bytes());
                 } else {
                     let longest = Some(journal.options.recheck_interval);
@@ -78,7 +78,7 @@ impl Readiness {
         Ok(Readiness { shared, inner, thread: Some(thread) })
     }
 
-    /// Waits for more than what lies before a position.
+    /// Waits for records at or after a position.
     pub(crate) fn arm(&self, position: u64) {
         self.shared.position.store(position, Ordering::SeqCst);
         if let Some(thread) = &self.thread {

@@ -1,6 +1,6 @@
-//! Opening a journal that nobody else has open, whatever happened to it: the torn end is cut off,
-//! what is damaged is counted, entries left in the buffer are found, and positions go on behind
-//! everything that anybody may have seen.
+//! Recovery of a journal that no process has open, after any crash: truncates a torn tail, counts
+//! damage, finds entries left in the buffer, and continues positions after every one that may have
+//! been seen.
 
 #![cfg_attr(
     not(test),
@@ -22,22 +22,22 @@ use crate::segment::{self, ProducerState, ScanItem, SegmentHeader, SegmentScan};
 use crate::segment::{for_each_record, is_no_space, rewrite};
 use crate::shared::StoredSettings;
 
-/// Result of recovery. All zero after a clean end.
+/// Result of recovery. All zero after a clean shutdown.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RecoveryReport {
-    /// Records that were still in the buffer, and are kept.
+    /// Records that were still in the buffer and are retained.
     pub from_buffer: u64,
-    /// Bytes at the end of the last segment that were no whole frame, and were cut off.
+    /// Bytes of a torn tail of the last segment that were truncated.
     pub torn_bytes: u64,
-    /// Records that are missing from the last segment, or were seen by somebody and are gone.
-    /// Damage in older segments is found when they are read, or by `verify`.
+    /// Records missing from the last segment, or seen by a reader and lost. Damage in older
+    /// segments is found by reading them or by `verify`.
     pub gaps: Vec<RecordGap>,
-    /// Files whose contents could not be used: the name and what was done.
+    /// Files with unusable content: the name and the action taken.
     pub damaged_files: Vec<String>,
 }
 
-/// Brings segments, gaps and the buffer into agreement, before anybody else has the journal.
+/// Reconciles segments, gaps and the buffer before any other process has the journal.
 pub(crate) fn recover(
     disk: &dyn Disk,
     places: &Paths,
@@ -46,8 +46,7 @@ pub(crate) fn recover(
 ) -> Result<RecoveryReport> {
     let mut recovery = Recovery::new(disk, places, born, buffer);
     recovery.find_tail()?;
-    // Positions that were given out are never given out again, or a checkpoint would skip new
-    // records.
+    // Assigned positions are never assigned again, or a checkpoint would skip new records.
     let (checkpoints, damaged) = checkpoint::list(disk, places)?;
     let both_damaged = |name: &String| format!("checkpoint {name:?}: both copies are damaged");
     recovery.report.damaged_files.extend(damaged.iter().map(both_damaged));
@@ -67,33 +66,33 @@ pub(crate) fn recover(
     Ok(recovery.report)
 }
 
-/// A journal that is being opened.
+/// State of a recovery.
 struct Recovery<'a> {
     disk: &'a dyn Disk,
     paths: &'a Paths,
     settings: &'a StoredSettings,
     buffer: &'a Buffer,
     report: RecoveryReport,
-    /// How far the flusher had come, if the buffer is this journal's and says so.
+    /// Published flush mark, if the buffer belongs to this journal and has a valid one.
     mark: Option<FlushMark>,
     durable: u64,
-    /// A sync was under way or had failed: what is not known to be durable is written again.
+    /// A sync was in progress or had failed: everything not known to be durable is rewritten.
     is_unsure: bool,
     /// First positions of the segments.
     firsts: Vec<u64>,
-    /// The last segment, if there is one.
+    /// The last segment, if any.
     tail: Option<TailScan>,
 }
 
-/// What a buffer has behind the segments.
+/// Entries of the buffer after the segments.
 struct BufferedEntries {
-    /// Where in the ring they lie.
+    /// Their ring words.
     words: Option<(u64, u64)>,
-    /// Words of the ring that were none of them, and were erased.
+    /// Number of other nonzero ring words that were erased.
     erased: u64,
-    /// Positions between them, or seen by somebody, that are in no entry.
+    /// Positions between the entries, or seen by a reader, that no entry has.
     missing: Vec<Range<u64>>,
-    /// The position behind all of that.
+    /// Position after all of them.
     next: u64,
 }
 
@@ -122,18 +121,17 @@ impl<'a> Recovery<'a> {
         }
     }
 
-    /// The position behind the segments.
+    /// Position after the segments.
     fn position(&self) -> u64 {
         self.tail.as_ref().map_or(0, |tail| tail.position)
     }
 
-    /// Where the next frame goes in the last segment.
+    /// Offset of the next frame in the last segment.
     fn offset(&self) -> u64 {
         self.tail.as_ref().map_or(0, |tail| tail.offset)
     }
 
-    /// Finds the end of the segments; those at the end in which nothing can be used go to the
-    /// quarantine.
+    /// Finds the end of the segments; unusable ones at the end are quarantined.
     fn find_tail(&mut self) -> Result<()> {
         let Recovery { disk, paths, settings, buffer, .. } = *self;
         self.firsts = segment::list(disk, paths)?;
@@ -151,8 +149,8 @@ impl<'a> Recovery<'a> {
         Ok(())
     }
 
-    /// The entries of the buffer that follow the segments. `seen` is the last position that
-    /// somebody knows.
+    /// Entries of the buffer that follow the segments. `seen` is the last position known to a
+    /// reader.
     fn find_buffered(&mut self, seen: u64) -> BufferedEntries {
         let (buffer, position) = (self.buffer, self.position());
         let boot = self.disk.boot_id();
@@ -180,7 +178,7 @@ impl<'a> Recovery<'a> {
         BufferedEntries { words, erased, missing, next: next.max(seen) }
     }
 
-    /// Adds what is missing to the gaps, and saves them if there is more than there was.
+    /// Adds missing positions to the gaps, and saves them if any were added.
     fn note_gaps(
         &mut self,
         mut gaps: GapSet,
@@ -189,8 +187,7 @@ impl<'a> Recovery<'a> {
     ) -> Result<GapSet> {
         let Recovery { disk, paths, settings, durable, .. } = *self;
         let before = gaps.clone();
-        // What lies in the last segment, and in others that the power may have caught before they
-        // were durable.
+        // Gaps of the last segment, and of others that were not durable at a power loss.
         let mut torn = Vec::new();
         for pair in self.firsts.windows(2) {
             if let &[first, next] = pair
@@ -208,14 +205,15 @@ impl<'a> Recovery<'a> {
             }
         };
         for range in torn.iter().chain(&buffered.missing) {
-            // Below the durable position it cannot be the power that failed.
+            // Below the durable position a power loss cannot be the cause.
             let split = durable.clamp(range.start, range.end);
             note(range.start..split, GapReason::Damaged);
             note(split..range.end, GapReason::Interrupted);
         }
         if gaps != before {
             match gaps.save(disk, paths) {
-                // On a full disk a journal can still be opened: these gaps will show as damage.
+                // On a full disk a journal can still be opened: these gaps are reported as damage
+                // later.
                 Err(crate::Error::Io { source, .. }) if is_no_space(&source) => {
                     let note = "gaps: no space to note those found".to_owned();
                     self.report.damaged_files.push(note);
@@ -226,12 +224,12 @@ impl<'a> Recovery<'a> {
         Ok(gaps)
     }
 
-    /// Makes durable what was read, which may be in the page cache only, and cuts off a torn end.
+    /// Makes durable what was read, which may only be in the page cache, and truncates a torn tail.
     fn make_durable(&self, buffered: &BufferedEntries) -> Result<()> {
         let Recovery { disk, paths, durable, is_unsure, .. } = *self;
         self.buffer.begin_opening(self.settings.id);
         if buffered.erased > 0 || is_unsure {
-            // It must not come back with the next power cut, beside what is appended in its place.
+            // After another power loss it must not reappear beside records appended in its place.
             let path = paths.buffer();
             let file = disk.open(&path, OpenMode::Write).io_context("open it", &path)?;
             file.sync().io_context("make it durable", &path)?;
@@ -258,12 +256,12 @@ impl<'a> Recovery<'a> {
         Ok(())
     }
 
-    /// Prepares the buffer's header and its table of sequences.
+    /// Initialises the buffer's header and its producer table.
     fn reset_buffer(&self, buffered: &BufferedEntries, gaps: &GapSet) -> Result<()> {
         let Recovery { disk, paths, settings, buffer, .. } = *self;
         let next = buffered.next;
         let (ring, tail) = buffered.words.unwrap_or_default();
-        // Without entries in between, the segments have come as far as anybody has seen.
+        // Without entries in between, the segments extend to the last seen position.
         let position = if buffered.words.is_some() { self.position() } else { next };
         let segment = self.firsts.last().copied().unwrap_or(0);
         let mark = FlushMark { ring, position, segment, offset: self.offset() };
@@ -278,9 +276,9 @@ impl<'a> Recovery<'a> {
     }
 }
 
-/// A batch that goes past the buffer counts when its frame is published. If its writer was killed
-/// between the two, others may have appended at the same positions since: what counts is in the
-/// buffer, and the frame is cut off.
+/// A batch that bypasses the buffer counts once its frame is published. If its writer was killed in
+/// between, other batches may have been appended at the same positions: the buffer is
+/// authoritative, and the frame is truncated.
 fn drop_superseded_frame(
     disk: &dyn Disk,
     places: &Paths,
@@ -290,7 +288,7 @@ fn drop_superseded_frame(
     firsts: &mut Vec<u64>,
 ) -> Result<()> {
     let (tail, _) = buffer.end();
-    // Damaged, it may say anything.
+    // A corrupt value can be anything.
     if tail.checked_sub(mark.ring).is_none_or(|used| used > buffer.ring_bytes() / 8) {
         return Ok(());
     }
@@ -315,7 +313,7 @@ fn drop_superseded_frame(
         let ScanItem::Frame { head, body, .. } = scan.next(limit)? else { continue };
         let mut raw = Vec::new();
         let sound = scan.body(&head, body, &mut raw);
-        // A frame from the buffer begins with what is in the buffer.
+        // A frame that was flushed from the buffer starts with the buffer's entries.
         if head.first != mark.position || !sound || raw.starts_with(&group) {
             continue;
         }
@@ -336,11 +334,11 @@ fn drop_superseded_frame(
 struct TailScan {
     position: u64,
     offset: u64,
-    /// Positions missing before.
+    /// Missing positions before its end.
     damaged: Vec<Range<u64>>,
 }
 
-/// Scans the last segment; `None` when there is nothing in it that can be used.
+/// Scans the last segment; `None` if nothing in it is usable.
 fn scan_tail(
     disk: &dyn Disk,
     places: &Paths,
@@ -355,7 +353,7 @@ fn scan_tail(
     let limit = scan.file_bytes()?;
     let mut frames = 0u64;
     let mut damaged = Vec::new();
-    // Behind the last frame that is whole: what follows it may still look like the head of one.
+    // After the last complete frame; the bytes after it may still look like a frame header.
     let mut end = head.as_ref().map_or(0, SegmentHeader::frames_offset);
     loop {
         let before = scan.position();
@@ -379,7 +377,7 @@ fn scan_tail(
     }
 }
 
-/// Positions before `next` of which a segment has no frame.
+/// Positions before `next` for which a segment has no frame.
 fn missing_positions(
     disk: &dyn Disk,
     places: &Paths,
@@ -404,9 +402,8 @@ fn missing_positions(
     }
 }
 
-/// Takes a last segment that has neither a head nor a frame out of the way: the power failed while
-/// it was begun, and then it is empty; or it is damaged all over, and then it is kept for people to
-/// look at.
+/// Moves a last segment without header and frames out of the way. It is empty if power was lost
+/// while it was created; otherwise it is corrupt and kept for inspection.
 fn quarantine_segment(
     disk: &dyn Disk,
     places: &Paths,
@@ -431,10 +428,10 @@ fn quarantine_segment(
     Ok(())
 }
 
-/// The last sequences of producers up to the end of the segments: from the newest head that is
-/// sound, and all frames from there on. A head may know of batches that were not durable when the
-/// power went, and then are in a gap: those were not accepted after all, and what was accepted
-/// before them an older head knows.
+/// Last sequences of producers up to the end of the segments: from the newest valid header and all
+/// frames after it. A header may list batches that were not durable at a power loss and are in a
+/// gap: those were not accepted after all, and an older header has the batches accepted before
+/// them.
 pub(crate) fn recover_producers(
     disk: &dyn Disk,
     places: &Paths,
@@ -456,7 +453,7 @@ pub(crate) fn recover_producers(
         for_each_record(&mut scan, limit, &mut |_| {}, &mut |record| {
             if let Some(identity) = record.identity {
                 let after = record.position.saturating_add(1);
-                // Batches are contiguous: only the last record of each matters, and it comes last.
+                // Batches are contiguous: the last record of each decides, and it comes last.
                 match lasts.last_mut() {
                     Some(ProducerState { identity: last, end }) if *last == identity => {
                         *end = after

@@ -1,16 +1,17 @@
-//! Ring of entries in shared memory: the bytes of entries, written, read and found again.
+//! Ring of entries in shared memory: encoding, decoding and recovery of entries.
 //!
 //! ```text
-//! word 0       checksum (32 bits), length of the body with two bits for the options
+//! word 0       checksum (32 bits), length of the body with two flag bits
 //! word 1       position of its first record
-//! word 2       when it was appended
+//! word 2       append time
 //! 3 words      producer, epoch, sequence of a batch with an identity
-//! 1 word       records, if the body holds several with their lengths
+//! 1 word       number of records, if the body holds several with their lengths
 //! …            the body, padded to a word
 //! ```
-//! Ring words are numbered from the beginning of time: sums of them wrap, and their place is the
-//! number modulo the ring's length, which is a power of two. Positions saturate. Nothing here keeps
-//! order between processes: that is the business of [`crate::buffer`].
+//!
+//! Ring words are numbered from the creation of the ring: their arithmetic wraps, and their index
+//! is the number modulo the ring's length, a power of two. Positions saturate. This module does not
+//! order accesses between processes; [`crate::buffer`] does.
 
 #![cfg_attr(
     not(test),
@@ -22,14 +23,14 @@ use crate::sync::{AtomicU64, Ordering, fence};
 
 use Ordering::{Relaxed, Release};
 
-/// Bits of the length in an entry.
+/// Flag bits in the length of an entry.
 const TAGGED: u32 = 1 << 30;
 const PACKED: u32 = 1 << 31;
 const LENGTH: u32 = TAGGED - 1;
 
-/// Words of an entry without its options.
+/// Words of an entry without options.
 const ENTRY_WORDS: usize = crate::layout::ENTRY_BYTES / 8;
-/// Words of an entry before its body, with all options.
+/// Maximum words of an entry before its body.
 const HEAD_WORDS_MAX: usize = ENTRY_WORDS + 4;
 
 /// Batch to append.
@@ -65,32 +66,32 @@ pub(crate) struct RingEntry {
     pub(crate) identity: Option<BatchIdentity>,
     pub(crate) is_packed: bool,
     pub(crate) time: i64,
-    /// Its length in the ring.
+    /// Length in the ring.
     pub(crate) words: u64,
 }
 
 impl RingEntry {
-    /// The position behind its last record; [`Ring::entry`] saw that there is one.
+    /// Position after its last record; [`Ring::entry`] checked that it exists.
     pub(crate) fn end(&self) -> u64 {
         self.first.saturating_add(u64::from(self.records))
     }
 }
 
-/// The ring's words.
+/// The words of a ring.
 #[derive(Clone, Copy)]
 pub(crate) struct Ring<'a> {
-    /// As many as a power of two.
+    /// The length is a power of two.
     pub(crate) words: &'a [AtomicU64],
-    /// Tells this journal's entries from those of all others.
+    /// Distinguishes this journal's entries from all others.
     pub(crate) salt: u32,
 }
 
 impl<'a> Ring<'a> {
-    /// Writes an entry, which counts from the store of the tail on. The caller saw that it has
-    /// room.
+    /// Writes an entry, which becomes visible with the store of the tail. The caller checked the
+    /// space.
     pub(crate) fn write_entry(&self, at: u64, first: u64, append: &AppendRequest<'_>) {
-        // Whoever reads one of these words sees the mark that freed them, too; pairs with the fence
-        // in `mark`.
+        // A reader of one of these words also sees the mark that freed it; pairs with the fence in
+        // `mark`.
         fence(Release);
         let mut head = [0; HEAD_WORDS_MAX];
         let words = head_words(append.identity.is_some(), append.is_packed);
@@ -130,13 +131,13 @@ impl<'a> Ring<'a> {
         &self.words[self.ring_index(at)]
     }
 
-    /// The place in the ring of a ring word.
+    /// Index of a ring word.
     #[inline]
     pub(crate) fn ring_index(&self, at: u64) -> usize {
         at as usize & self.words.len().wrapping_sub(1)
     }
 
-    /// The words from `at` on, `count` of them, in the two pieces that a ring has.
+    /// `count` words from `at` on, in up to two pieces.
     #[inline]
     fn pieces(&self, at: u64, count: usize) -> (&'a [AtomicU64], &'a [AtomicU64]) {
         let start = self.ring_index(at);
@@ -158,7 +159,7 @@ impl<'a> Ring<'a> {
         }
     }
 
-    /// Puts `len` bytes behind what is in `out`.
+    /// Appends `len` bytes to `out`.
     #[inline]
     fn copy_out(&self, at: u64, len: usize, out: &mut Vec<u8>) {
         let start = out.len();
@@ -172,13 +173,12 @@ impl<'a> Ring<'a> {
         out.truncate(start.saturating_add(len));
     }
 
-    // ----
-    // reading ---------------------------------------------------------------------------------------
+    // ---- reading ----
 
-    /// Reads the entry that begins at a ring word and ends at `end` at the latest, its body behind
-    /// what is in `out`; `None`, and `out` as before, when the words are no entry.
+    /// Reads the entry at a ring word that ends at or before `end`, appending its body to `out`;
+    /// `None`, with `out` unchanged, if the words are no entry.
     pub(crate) fn entry(&self, at: u64, end: u64, out: &mut Vec<u8>) -> Option<RingEntry> {
-        // Whatever a damaged header says is the end: nothing is longer than the ring.
+        // A corrupt header may report any end: nothing is longer than the ring.
         let room = end.checked_sub(at)?.min(self.words.len() as u64);
         if room < ENTRY_WORDS as u64 {
             return None;
@@ -221,26 +221,26 @@ impl<'a> Ring<'a> {
         })
     }
 
-    /// Where in the ring entries lie that begin at `position` or later, wherever the header says
-    /// that the ring begins and ends: the first's word and the end of the last, in word numbers of
-    /// one lap, the positions rising. For opening after a crash, when nobody else has the buffer.
+    /// Ring words of the entries from `position` on, independent of the header: the first word and
+    /// the end of the last, numbered within one lap, with ascending positions. For opening after a
+    /// crash, while no other process has the buffer.
     ///
-    /// A power cut may leave pages of several laps, whose entries do not follow each other, and
-    /// parts of entries: all but what was found is erased, and counted in words. Otherwise it could
-    /// turn up again between others, or whole with the next power cut, in the place of what was
-    /// appended since.
+    /// A power loss may leave pages of several laps, whose entries do not follow each other, and
+    /// partial entries. Everything except the entries found is erased, and counted in words.
+    /// Otherwise it could reappear between other entries, or replace newer appends after the next
+    /// power loss.
     pub(crate) fn find_entries(&self, position: u64, seen: u64) -> (Option<(u64, u64)>, u64) {
         let lap = self.words.len() as u64;
-        // Positions go on from what anybody has seen, and a record takes a byte of the ring at
-        // least.
+        // Positions continue from the last seen one, and a record takes at least one byte of the
+        // ring.
         let most = position.max(seen).saturating_add(lap.saturating_mul(8));
-        // What looks like an entry is checked whole. Records made to look so must not keep a
-        // journal from opening.
+        // Every candidate is checked in full. The budget bounds the time to open a journal with
+        // records crafted to look like entries.
         let mut words_left = lap.saturating_mul(64);
         let mut found: Vec<(u64, u64, u64, u64)> = Vec::new();
         let mut scratch = Vec::new();
         for at in lap..lap.saturating_mul(2) {
-            // Cheap to rule out: the second word of an entry is its position.
+            // Cheap filter: the second word of an entry is its position.
             if !(position..=most).contains(&self.word(at.wrapping_add(1)).load(Relaxed)) {
                 continue;
             }
@@ -257,7 +257,7 @@ impl<'a> Ring<'a> {
         }
         found.sort_unstable();
         let Some(&(_, begin, ..)) = found.first() else { return (None, self.erase(0, 0..lap)) };
-        // From the first on they lie in the order of their positions, at most once around.
+        // From the first entry on, they are ordered by position and span at most one lap.
         let distance = |at: u64| at.wrapping_sub(begin) & lap.wrapping_sub(1);
         let (mut end, mut next, mut erased) = (0_u64, position, 0_u64);
         for (first, at, words, after) in found {
@@ -272,9 +272,10 @@ impl<'a> Ring<'a> {
         (Some((begin, begin.saturating_add(end))), erased)
     }
 
-    /// Where the entries between two ring words lie, as `find_entries` says it, if the header is
-    /// right about it: they follow each other up to the tail, and no other follows there. Unless
-    /// the machine stopped it is, and nothing else in the ring will be taken for an entry.
+    /// Ring words of the entries between two ring words, as `find_entries` returns them, if the
+    /// header is consistent: they follow each other up to the tail, and no entry follows. This
+    /// holds unless the machine stopped, and then nothing else in the ring can be mistaken for an
+    /// entry.
     pub(crate) fn entries_between(
         &self,
         begin: u64,
@@ -299,7 +300,7 @@ impl<'a> Ring<'a> {
         Some((used > 0).then(|| (first, first.saturating_add(used))))
     }
 
-    /// Makes words zero that lie so far behind `begin`; how many were not.
+    /// Zeroes the words at these distances from `begin`; returns how many were nonzero.
     fn erase(&self, begin: u64, behind: std::ops::Range<u64>) -> u64 {
         let words = behind.map(|behind| self.word(begin.wrapping_add(behind)));
         let used = words.filter(|word| word.load(Relaxed) != 0);

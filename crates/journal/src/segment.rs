@@ -1,5 +1,5 @@
-//! Segments: files of frames with rising positions. [`Scan`] is the one way in which frames are
-//! read, by readers, at opening, and by `verify` and `repair`.
+//! Segments: files of frames with ascending positions. [`SegmentScan`] is the only code that reads
+//! frames: for readers, at opening, and for `verify` and `repair`.
 
 #![cfg_attr(
     not(test),
@@ -31,8 +31,7 @@ pub(crate) struct ProducerState {
     pub(crate) end: u64,
 }
 
-/// The head of a segment with its table of producers: their last sequences when the segment was
-/// begun.
+/// Segment header with its producer table: their last sequences when the segment was created.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct SegmentHeader {
     pub(crate) journal_id: u128,
@@ -42,7 +41,7 @@ pub(crate) struct SegmentHeader {
 }
 
 impl SegmentHeader {
-    /// The bytes, up to the first frame.
+    /// Encoded header, up to the first frame.
     pub(crate) fn encode(&self) -> Vec<u8> {
         let frames_offset = self.frames_offset();
         let mut bytes = vec![0; frames_offset as usize];
@@ -68,7 +67,8 @@ impl SegmentHeader {
         bytes
     }
 
-    /// Reads the head of this segment of this journal; `None` when it is damaged, or another's.
+    /// Reads the header of this segment of this journal; `None` if it is corrupt or of another
+    /// journal.
     pub(crate) fn read(
         file: &dyn File,
         path: &Path,
@@ -79,7 +79,7 @@ impl SegmentHeader {
         Ok(head.filter(|head| head.journal_id == journal_id && head.first == first))
     }
 
-    /// Reads the head of a file, whosever it is; `None` when it is damaged.
+    /// Reads the header of any journal's segment; `None` if it is corrupt.
     pub(crate) fn read_any(file: &dyn File, path: &Path) -> Result<Option<SegmentHeader>> {
         let mut bytes = vec![0; SEGMENT_BYTES];
         if file.read_full_at(&mut bytes, 0).io_context("read its head", path)? < SEGMENT_BYTES {
@@ -132,14 +132,14 @@ impl SegmentHeader {
         }))
     }
 
-    /// Where the first frame begins.
+    /// Offset of the first frame.
     pub(crate) fn frames_offset(&self) -> u64 {
         let table_bytes = self.producers.len().saturating_mul(PRODUCER_BYTES);
         table_bytes.saturating_add(SEGMENT_BYTES) as u64
     }
 }
 
-/// The first positions of all segments, rising.
+/// First positions of all segments, ascending.
 pub(crate) fn list(disk: &dyn Disk, places: &Paths) -> Result<Vec<u64>> {
     let dir = places.segments();
     let names = disk.list(&dir).io_context("list it", &dir)?;
@@ -149,7 +149,7 @@ pub(crate) fn list(disk: &dyn Disk, places: &Paths) -> Result<Vec<u64>> {
     Ok(firsts)
 }
 
-/// The bytes that all segments take.
+/// Total size of all segments in bytes.
 pub(crate) fn total_bytes(disk: &dyn Disk, places: &Paths) -> Result<u64> {
     let mut sum = 0u64;
     for first in list(disk, places)? {
@@ -158,7 +158,7 @@ pub(crate) fn total_bytes(disk: &dyn Disk, places: &Paths) -> Result<u64> {
             Ok(file) => {
                 sum = sum.saturating_add(file.len().io_context("ask for its length", &path)?);
             }
-            // Freed since it was listed.
+            // Deleted since it was listed.
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
             Err(error) => return Err(error).io_context("open it", &path),
         }
@@ -166,24 +166,24 @@ pub(crate) fn total_bytes(disk: &dyn Disk, places: &Paths) -> Result<u64> {
     Ok(sum)
 }
 
-/// What a scan finds next.
+/// Result of a scan step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum ScanItem {
-    /// A sound frame, here; its stored body is at the range of `Scan::bytes`.
+    /// A valid frame; its stored body is at this range of `SegmentScan::bytes`.
     Frame { head: FrameHeader, offset: u64, body: Range<usize> },
-    /// Bytes that are no frame, up to the next frame.
+    /// Invalid bytes, up to the next frame.
     Damage { offset: u64, end: u64 },
-    /// No frame from here to the limit, of which so many bytes are not the zeros a segment begins
-    /// with.
+    /// No frame from here to the limit; `torn_bytes` of the rest are not the zeros a segment is
+    /// created with.
     End { offset: u64, torn_bytes: u64 },
 }
 
-/// Reads the frames of one segment in order, in large pieces, with memory for about one frame.
+/// Reads the frames of one segment sequentially, in large pieces, with memory for about one frame.
 pub(crate) struct SegmentScan {
     file: Arc<dyn File>,
     path: PathBuf,
     salt: u32,
-    /// Where the next frame is expected, and the least position it can have.
+    /// Expected offset of the next frame, and its minimum position.
     offset: u64,
     position: u64,
     window: Vec<u8>,
@@ -193,21 +193,21 @@ pub(crate) struct SegmentScan {
     broken: Option<BrokenFrames>,
 }
 
-/// Frames in a row whose heads are sound and whose bodies are damaged.
+/// Consecutive frames with valid headers and corrupt bodies.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct BrokenFrames {
-    /// The positions of their records.
+    /// Positions of their records.
     pub(crate) positions: Range<u64>,
-    /// When those were appended.
+    /// Append times of those records.
     pub(crate) time: RangeInclusive<i64>,
 }
 
-/// How much is read at once: large enough for a disk to be at its full speed.
+/// Read size: large enough for the full throughput of a disk.
 const WINDOW_BYTES: u64 = 256 << 10;
 
 impl SegmentScan {
-    /// Opens a segment. The frames begin behind the head, or, if that is damaged, where one is
-    /// found.
+    /// Opens a segment. Frames start after the header or, if that is corrupt, where the first one
+    /// is found.
     pub(crate) fn open(
         disk: &dyn Disk,
         places: &Paths,
@@ -248,12 +248,12 @@ impl SegmentScan {
         }
     }
 
-    /// Goes on at an offset, where the frame of a position is expected.
+    /// Resumes at an offset where the frame of a position is expected.
     pub(crate) fn resume_at(self, offset: u64, position: u64) -> SegmentScan {
         SegmentScan { offset, position, ..self }
     }
 
-    /// The position after the last frame.
+    /// Position after the last frame.
     pub(crate) fn position(&self) -> u64 {
         self.position
     }
@@ -262,7 +262,7 @@ impl SegmentScan {
         &self.path
     }
 
-    /// Whether the segment's head is sound.
+    /// Whether the segment's header is valid.
     pub(crate) fn has_valid_header(&self) -> bool {
         self.has_valid_header
     }
@@ -271,7 +271,7 @@ impl SegmentScan {
         self.file.len().io_context("ask for its length", &self.path)
     }
 
-    /// Restores a frame's body; false when it is not what a writer writes, though its checksum is
+    /// Decompresses a frame's body; false if it is not valid writer output although its checksum is
     /// right.
     pub(crate) fn body(
         &mut self,
@@ -284,7 +284,7 @@ impl SegmentScan {
             && RecordIter::new(raw, head.first).contains_exactly(u64::from(head.records))
     }
 
-    /// What comes next before `limit`, a length in bytes up to which the file is written.
+    /// Scans the next item before `limit`, the length in bytes up to which the file is written.
     pub(crate) fn next(&mut self, limit: u64) -> Result<ScanItem> {
         let offset = self.offset;
         if let Some(head) = self.head_at(offset, limit)? {
@@ -306,7 +306,7 @@ impl SegmentScan {
         self.search(limit)
     }
 
-    /// The frames with sound heads among the damage since the last call.
+    /// Frames with valid headers in damaged ranges since the last call.
     pub(crate) fn take_broken(&mut self) -> Option<BrokenFrames> {
         self.broken.take()
     }
@@ -324,7 +324,7 @@ impl SegmentScan {
         });
     }
 
-    /// The head of a frame that can come next, at an offset.
+    /// A valid header of a possible next frame at an offset.
     fn head_at(&mut self, offset: u64, limit: u64) -> Result<Option<FrameHeader>> {
         if self.fill(offset, FRAME_BYTES as u64, limit)? < FRAME_BYTES as u64 {
             return Ok(None);
@@ -334,7 +334,7 @@ impl SegmentScan {
             .filter(|head| head.first >= self.position))
     }
 
-    /// Looks for the next sound head behind bytes that are no frame.
+    /// Searches for the next valid header after invalid bytes.
     fn search(&mut self, limit: u64) -> Result<ScanItem> {
         let from = self.offset;
         let mut at = from.saturating_add(1).checked_next_multiple_of(FRAME_ALIGN).unwrap_or(limit);
@@ -355,7 +355,7 @@ impl SegmentScan {
         Ok(ScanItem::End { offset: from, torn_bytes: torn_end.saturating_sub(from) })
     }
 
-    /// The end of the bytes in a short range that are not zero; 0 when all are.
+    /// End of the nonzero bytes in a short range; 0 if all are zero.
     fn last_nonzero_end(&mut self, from: u64, to: u64, limit: u64) -> Result<u64> {
         let Some(want @ 1..) = to.checked_sub(from) else { return Ok(0) };
         let have = self.fill(from, want, limit)?.min(want);
@@ -364,8 +364,8 @@ impl SegmentScan {
         Ok(last.map_or(0, |last| from.saturating_add(last as u64).saturating_add(1)))
     }
 
-    /// Has the window hold `want` bytes from `offset` on, or as many as there are; how many it
-    /// holds.
+    /// Loads `want` bytes from `offset` on into the window, or as many as exist; returns their
+    /// number.
     fn fill(&mut self, offset: u64, want: u64, limit: u64) -> Result<u64> {
         let window_end = self.window_end();
         if offset < self.window_at
@@ -374,7 +374,7 @@ impl SegmentScan {
         {
             let room = limit.saturating_sub(offset);
             let size = want.max(WINDOW_BYTES).min(room) as usize;
-            // What is there of it is kept: a disk is read once.
+            // Keeps the bytes already read: each byte is read once.
             let keep = if (self.window_at..=window_end).contains(&offset) {
                 let start = self.place(offset);
                 self.window.drain(..start);
@@ -386,7 +386,7 @@ impl SegmentScan {
             let at = offset.saturating_add(keep as u64);
             let read = self.file.read_full_at(&mut self.window[keep..], at);
             if read.is_err() {
-                // What is in it now is nothing: it is read again when somebody tries again.
+                // The content is invalid now; a retry reads it again.
                 self.window.clear();
             }
             let have = read.io_context("read it", &self.path)?;
@@ -396,18 +396,18 @@ impl SegmentScan {
         Ok(self.window_end().saturating_sub(offset))
     }
 
-    /// Where the window ends in the file.
+    /// File offset of the window's end.
     fn window_end(&self) -> u64 {
         self.window_at.saturating_add(self.window.len() as u64)
     }
 
-    /// Where in the window an offset is that it holds.
+    /// Index in the window of an offset that it holds.
     fn place(&self, offset: u64) -> usize {
         offset.saturating_sub(self.window_at) as usize
     }
 }
 
-/// Calls back for every sound frame and each of its records.
+/// Calls back for every valid frame and each of its records.
 pub(crate) fn for_each_record(
     scan: &mut SegmentScan,
     limit: u64,
@@ -429,9 +429,9 @@ pub(crate) fn for_each_record(
     }
 }
 
-/// Writes a file's bytes over themselves. After a failed or interrupted sync the page cache may
-/// hold pages that are not on disk and count as clean; written again, the next sync is about them
-/// again.
+/// Rewrites a file's bytes in place. After a failed or interrupted sync the page cache may hold
+/// pages that are not on disk and count as clean; rewriting makes them dirty, so the next sync
+/// writes them.
 pub(crate) fn rewrite(file: &dyn File, upto: u64) -> io::Result<()> {
     let len = file.len()?.min(upto);
     let mut bytes = vec![0; 256 << 10];

@@ -1,7 +1,7 @@
-//! Table of the last sequence of each producer in shared memory, by which repeats are known.
+//! Table of the last sequence of each producer epoch in shared memory, for deduplication.
 //!
-//! A set of places by a hash of producer and epoch; a full set forgets one of the origin that has
-//! most in it. Whoever changes the table has the append lock.
+//! Set-associative by a hash of producer and epoch; a full set evicts an entry of the origin that
+//! has the most in it. Changing the table requires the append lock.
 
 #![cfg_attr(
     not(test),
@@ -14,15 +14,14 @@ use crate::sync::{AtomicU64, Ordering};
 
 use Ordering::{Relaxed, Release};
 
-/// Producers that share a set of the table: one more evicts, of the origin that has most of them,
-/// the one that was silent longest.
+/// Entries per set of the table; one more evicts the longest idle of the origin with the most.
 pub(crate) const PRODUCERS_PER_SET: usize = 8;
-/// Words of an entry of the table: producer, boot, sequence, end position plus one (0: free).
+/// Words of an entry: producer, epoch, sequence, end position plus one (0: free).
 const PRODUCER_WORDS: usize = 4;
 /// Words of a set.
 pub(crate) const SET_WORDS: usize = PRODUCERS_PER_SET * PRODUCER_WORDS;
 
-/// The table's words.
+/// Words of the table.
 #[derive(Clone, Copy)]
 pub(crate) struct SequenceTable<'a> {
     /// All sets: a multiple of [`SET_WORDS`].
@@ -30,22 +29,22 @@ pub(crate) struct SequenceTable<'a> {
 }
 
 impl<'a> SequenceTable<'a> {
-    /// The entries among which a producer's boot is.
+    /// The set of a producer epoch.
     fn set_of(&self, producer: u64, boot: u64) -> &'a [[AtomicU64; PRODUCER_WORDS]] {
-        // Multiplicative hashing, of whose result the top bits depend on all bits; producers may be
-        // numbered by hand, or in their upper half, and boots are often times. The constants are
+        // Multiplicative hashing, whose top bits depend on all input bits; producers may be
+        // numbered by hand or in their upper half, and epochs are often times. The constants are
         // odd and have no pattern.
         let mixed =
             producer.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ boot.wrapping_mul(0xd6e8_feb8_6659_fd93);
         let mixed = (mixed ^ (mixed >> 32)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        // The product of two 64-bit numbers, and a set that there is.
+        // Product of two 64-bit numbers, scaled to the number of sets.
         let set =
             (u128::from(mixed).wrapping_mul((self.words.len() / SET_WORDS) as u128) >> 64) as usize;
         self.words[set.wrapping_mul(SET_WORDS)..][..SET_WORDS].as_chunks().0
     }
 
-    /// The last sequence accepted from a producer's boot, and the end of that batch. The caller has
-    /// the lock.
+    /// Last accepted sequence of a producer epoch, and the end of that batch. The caller holds the
+    /// lock.
     pub(crate) fn last(&self, producer: u64, boot: u64) -> Option<(u64, u64)> {
         let entries = self.set_of(producer, boot);
         entries.iter().find_map(|entry| {
@@ -54,10 +53,10 @@ impl<'a> SequenceTable<'a> {
         })
     }
 
-    /// Notes what was accepted. Never goes back. The caller has the lock.
+    /// Records an accepted batch; never goes backwards. The caller holds the lock.
     pub(crate) fn record(&self, identity: BatchIdentity, end: u64) {
         let entries = self.set_of(identity.producer, identity.epoch);
-        // Of each place its origin and when it was used; 0 if it is free.
+        // Origin and last use of each entry; 0 if it is free.
         let end_plus_one = end.saturating_add(1);
         let mut ways = [(0, 0); PRODUCERS_PER_SET];
         for (way, entry) in ways.iter_mut().zip(entries) {
@@ -72,18 +71,18 @@ impl<'a> SequenceTable<'a> {
             *way = (producer_origin(producer), used);
         }
         let Some(way) = victim(&ways, identity.origin(), end_plus_one) else { return };
-        // Free while it is being written, so that a crash leaves no mixture.
+        // Free while it is written, so that a crash leaves no mixture.
         let entry = &entries[way];
         entry[3].store(0, Relaxed);
         let values = [identity.producer, identity.epoch, identity.sequence, end_plus_one];
-        // Release: in this order for whoever takes over.
+        // Release: a successor sees these stores in order.
         entry.iter().zip(values).for_each(|(word, value)| word.store(value, Release));
     }
 }
 
-/// The place in a set that an entry of an origin gets: a free one or, of the origin that has most
-/// with the new entry, the one that was silent longest. `None` if all that it could have are newer,
-/// which happens only to what is noted late, at opening.
+/// The entry of a set that a new entry of an origin replaces: a free one or, of the origin that has
+/// the most including the new entry, the longest idle. `None` if all candidates are newer, which
+/// happens only to entries recorded late, at opening.
 fn victim(ways: &[(u64, u64); PRODUCERS_PER_SET], origin: u64, used: u64) -> Option<usize> {
     if let Some(free) = ways.iter().position(|way| way.1 == 0) {
         return Some(free);
@@ -92,7 +91,7 @@ fn victim(ways: &[(u64, u64); PRODUCERS_PER_SET], origin: u64, used: u64) -> Opt
         let stored = ways.iter().filter(|way| way.0 == of).count();
         stored.saturating_add(usize::from(of == origin))
     };
-    // Of two that have as many, the new entry's own loses, then the one silent longest.
+    // Of two origins with equally many, the new entry's own loses; then the longest idle entry.
     let rank = |&way: &usize| {
         let (of, last) = ways[way];
         (std::cmp::Reverse(count(of)), of != origin, last)
@@ -110,7 +109,7 @@ mod tests {
     fn a_flood_of_one_origin_leaves_the_producers_of_others() {
         let (flood, other) = (7, 8);
         let mut ways = [(0, 0); PRODUCERS_PER_SET];
-        // The other was silent for longer than all of the flood.
+        // The other producer was idle for longer than all of the flood.
         for (used, of) in [other, other].into_iter().chain([flood; 100]).enumerate() {
             let used = used as u64 + 1;
             ways[victim(&ways, of, used).unwrap()] = (of, used);

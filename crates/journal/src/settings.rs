@@ -4,75 +4,73 @@ use std::time::Duration;
 
 use crate::error::{Error, Result};
 
-/// How frames are compressed.
+/// Compression of frames.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Compression {
-    /// Not at all.
+    /// None.
     None,
     /// LZ4: fast.
     #[default]
     Lz4,
-    /// Zstandard at level 1: smaller.
+    /// Zstandard, level 1: smaller.
     Zstd,
 }
 
 /// Policy when a limit is reached and the oldest segment is still needed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LimitPolicy {
-    /// Appends are refused; nothing that a holding subscriber needs is dropped, of any age.
+    /// Appends are refused; records that a blocking subscriber needs are never dropped, at any age.
     #[default]
     Reject,
-    /// The oldest segment is dropped, and a gap record says to each reader that missed it what it
-    /// was.
+    /// The oldest segment is dropped; each reader that missed it gets a gap.
     DropOldest,
 }
 
-/// Retention limits. A limit counts whole segments.
+/// Retention limits. They apply to whole segments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Bytes that segments may take on disk; `None` for as many as the disk has.
+    /// Maximum bytes of segments on disk; `None`: unlimited.
     pub bytes_max: Option<u64>,
-    /// Segments whose newest record is older than this go; `None` for never.
+    /// Segments whose newest record is older are deleted; `None`: never.
     pub age_max: Option<Duration>,
-    /// What happens to data that somebody still needs.
+    /// Policy for records that are still needed.
     pub on_full: LimitPolicy,
 }
 
-/// What a journal is created with.
+/// Settings of a new journal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {
     /// Compression of new frames.
     pub codec: Compression,
-    /// The pre-commit buffer: a power of two of bytes, [`BUFFER_BYTES_MIN`] to
-    /// [`BUFFER_BYTES_MAX`]. With 128 KiB or more, what is appended while a frame is being written
-    /// finds room.
+    /// Size of the pre-commit buffer: a power of two of bytes, [`BUFFER_BYTES_MIN`] to
+    /// [`BUFFER_BYTES_MAX`]. With 128 KiB or more, there is space for appends while a frame is
+    /// written.
     pub buffer_bytes: u64,
-    /// The size of a segment, reserved when it is begun: [`SEGMENT_BYTES_MIN`] to
-    /// [`SEGMENT_BYTES_MAX`]. Space is freed by whole segments, and a batch may take a quarter of
-    /// one.
+    /// Size of a segment, reserved when it is created: [`SEGMENT_BYTES_MIN`] to
+    /// [`SEGMENT_BYTES_MAX`]. Space is freed by whole segments; a batch may take a quarter of one.
     pub segment_bytes: u64,
-    /// How many producers' last sequences are remembered, each 32 bytes in every segment, but no
-    /// more than fit a quarter of one; about: those that share a place in the table push each other
-    /// out. The one that was silent longest is forgotten first.
+    /// Approximate number of producers in the deduplication table, each 32 bytes in every segment,
+    /// limited to a quarter of a segment. Approximate, because entries that share a set evict each
+    /// other. The longest idle is evicted first.
     pub producers_max: u32,
-    /// How much is kept.
+    /// Retention limits.
     pub limits: Limits,
 }
 
-/// The smallest pre-commit buffer: a few records.
+/// Minimum buffer size: a few records.
 pub const BUFFER_BYTES_MIN: u64 = 4096;
-/// The largest pre-commit buffer; the length of an entry has 30 bits.
+/// Maximum buffer size; the length of an entry has 30 bits.
 pub const BUFFER_BYTES_MAX: u64 = 1 << 30;
-/// The smallest segment.
+/// Minimum segment size.
 pub const SEGMENT_BYTES_MIN: u64 = 16 << 10;
-/// The largest segment: frames address their bodies by 32 bits.
+/// Maximum segment size: frames address their bodies by 32 bits.
 pub const SEGMENT_BYTES_MAX: u64 = 4 << 30;
-/// The most producers that may be asked for: their table then takes 8 MiB of shared memory.
+/// Maximum of `producers_max`: the table then takes 8 MiB of shared memory.
 pub const PRODUCERS_MAX_MAX: u32 = 1 << 16;
 
 impl Default for Settings {
-    /// LZ4, a buffer of 1 MiB, segments of 16 MiB, 1 GiB in all and no age limit, refusing beyond
-    /// it.
+    /// LZ4, a buffer of 1 MiB, segments of 16 MiB, a limit of 1 GiB, no age limit, rejecting
+    /// appends at the limit.
     fn default() -> Settings {
         Settings {
             codec: Compression::default(),
@@ -89,7 +87,7 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// Whether all are in range and fit each other.
+    /// Checks ranges and consistency.
     pub(crate) fn check(&self) -> Result<()> {
         let bytes = |name, found: u64, min: u64, max: u64, extra: &str| {
             let expected = format!("{min} to {max} bytes{extra}");
@@ -117,7 +115,7 @@ impl Settings {
         self.limits.check(self.segment_bytes)
     }
 
-    /// The largest batch, encoded.
+    /// Maximum encoded size of a batch.
     pub(crate) fn batch_bytes_max(&self) -> u64 {
         (self.segment_bytes / 4).min(BUFFER_BYTES_MAX - 1)
     }

@@ -77,24 +77,24 @@ impl StoredSettings {
         }
     }
 
-    /// Writes the settings file anew.
+    /// Writes a new settings file.
     pub(crate) fn create(&self, disk: &dyn Disk, places: &Paths) -> Result<()> {
         Superblock::create(disk, &places.settings(), SETTINGS_MAGIC, &self.payload()).map(drop)
     }
 
-    /// Reads it; also whether one of its copies is damaged.
+    /// Reads the file; returns whether one copy is corrupt.
     pub(crate) fn read(disk: &dyn Disk, places: &Paths) -> Result<(StoredSettings, bool)> {
         let path = places.settings();
         match Superblock::read_only(disk, &path, SETTINGS_MAGIC) {
             Ok(Some((payload, wounded))) => {
                 let born = StoredSettings::from_payload(&payload);
-                // Its checksum is right: whoever wrote it knows what this program does not.
+                // The checksum is right: a newer program wrote it.
                 born.settings.check()?;
                 Ok((born, wounded))
             }
             Ok(None) => Err(Error::SettingsLost { path }),
             Err(error) if error.is_not_found() => Err(match segment::list(disk, places) {
-                // They say which journal it is: a new one in its place could read none of them.
+                // Segments belong to the lost id: a new journal in this place could not read them.
                 Ok(firsts) if !firsts.is_empty() => Error::SettingsLost { path },
                 _ => Error::NotFound { dir: places.dir.clone() },
             }),
@@ -102,8 +102,8 @@ impl StoredSettings {
         }
     }
 
-    /// What the first segment whose head is sound says of the journal, with settings in the place
-    /// of those that were lost. Without such a segment nothing in the journal can be read.
+    /// Identity of the journal from the first segment with a valid header, with replacements for
+    /// the lost settings. Without such a segment nothing in the journal can be read.
     pub(crate) fn from_segments(
         disk: &dyn Disk,
         places: &Paths,
@@ -132,7 +132,7 @@ pub(crate) struct JournalShared {
     pub(crate) buffer: Buffer,
     pub(crate) handle_locks: HandleLocks,
     pub(crate) clock: WallClock,
-    /// How long to wait for others.
+    /// Maximum wait for other processes.
     pub(crate) append_timeout: Duration,
     pub(crate) supervisor: Supervisor,
 }
@@ -154,12 +154,12 @@ impl JournalShared {
         (self.clock)()
     }
 
-    /// Bytes that segments take.
+    /// Size of the segments in bytes.
     pub(crate) fn segment_bytes(&self) -> Result<u64> {
         segment::total_bytes(&*self.disk, &self.paths)
     }
 
-    /// Why no segment can be begun.
+    /// Why no segment can be created.
     pub(crate) fn full_reason(&self) -> Result<FullReason> {
         let limits = self.stored_settings.settings.limits;
         let used_bytes = self.segment_bytes()?;

@@ -7,7 +7,7 @@ use crate::error::{Error, Result};
 use crate::level::Level;
 use crate::reader::JournalReader;
 
-/// Reader with a persistent checkpoint. Nobody else can move it while this exists.
+/// Reader with a persistent checkpoint. No other process can move the checkpoint while this exists.
 #[derive(Debug)]
 pub struct Subscriber {
     reader: JournalReader,
@@ -24,9 +24,9 @@ impl Subscriber {
         self.checkpoint.get()
     }
 
-    /// Says that everything below a position is dealt with: after a restart, reading goes on there.
-    /// With level `disk` that is durable on return; with less, a power cut may bring some records
-    /// again.
+    /// Commits that everything below a position is processed: after a restart, reading continues
+    /// there. With level `disk` the commit is durable on return; with less, a power loss may repeat
+    /// some records.
     pub fn commit(&mut self, position: u64, level: Level) -> Result<()> {
         let read_to = self.reader.position();
         if position > read_to {

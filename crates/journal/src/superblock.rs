@@ -1,5 +1,5 @@
-//! Superblock: double-buffered small file with generation and checksum. The newest copy that is
-//! whole counts, so a write that was cut short, or a damaged sector, leaves the one before.
+//! Superblock: double-buffered small file with generation and checksum. The newest intact copy is
+//! valid, so a torn write or a bad sector leaves the previous one.
 
 #![cfg_attr(
     not(test),
@@ -16,7 +16,7 @@ use crate::layout::{
     FieldTable, SUPERBLOCK, SUPERBLOCK_BYTES, SUPERBLOCK_MIRROR_OFFSET, VERSION, checksum, field,
 };
 
-/// What a copy can carry.
+/// Payload of a copy.
 pub(crate) const PAYLOAD_BYTES: usize = SUPERBLOCK[4].2;
 type Payload = [u8; PAYLOAD_BYTES];
 
@@ -27,12 +27,12 @@ pub(crate) struct Superblock {
     magic: [u8; 8],
     generation: u64,
     payload: Payload,
-    /// A copy was damaged or missing when the file was read.
+    /// A copy was corrupt or missing when the file was read.
     is_degraded: bool,
 }
 
 impl Superblock {
-    /// Makes the file, durable under its name. One that is there is replaced.
+    /// Creates the file, durable under its name, replacing an existing one.
     #[expect(clippy::expect_used, reason = "a file of the journal lies in its folder")]
     pub(crate) fn create(
         disk: &dyn Disk,
@@ -60,7 +60,7 @@ impl Superblock {
         Ok(twice)
     }
 
-    /// Opens the file; `None` when both copies are damaged.
+    /// Opens the file; `None` if both copies are corrupt.
     pub(crate) fn open(disk: &dyn Disk, path: &Path, magic: [u8; 8]) -> Result<Option<Superblock>> {
         let file = disk.open(path, OpenMode::Write).io_context("open it", path)?;
         Ok(read(&*file, path, magic)?.map(|(generation, payload, wounded)| Superblock {
@@ -73,8 +73,8 @@ impl Superblock {
         }))
     }
 
-    /// Only reads the file: the payload, and whether a copy is damaged, or `None` when both copies
-    /// are damaged.
+    /// Reads the file only: the payload and whether a copy is corrupt; `None` if both copies are
+    /// corrupt.
     pub(crate) fn read_only(
         disk: &dyn Disk,
         path: &Path,
@@ -92,7 +92,7 @@ impl Superblock {
         &*self.file
     }
 
-    /// Reads again what another process may have written.
+    /// Rereads the file, which another process may have written.
     pub(crate) fn refresh(&mut self) -> Result<()> {
         match read(&*self.file, &self.path, self.magic)? {
             Some((generation, payload, wounded)) => {
@@ -103,7 +103,7 @@ impl Superblock {
         }
     }
 
-    /// Writes the older copy. A damaged one is the older.
+    /// Overwrites the older copy. A corrupt copy counts as the older.
     pub(crate) fn write(&mut self, payload: &Payload) -> Result<()> {
         let generation = self.generation.wrapping_add(1);
         let mut copy = [0; SUPERBLOCK_BYTES];
@@ -121,7 +121,7 @@ impl Superblock {
         Ok(())
     }
 
-    /// Makes what was written durable.
+    /// Fsyncs the file.
     pub(crate) fn sync(&self) -> Result<()> {
         self.file.sync().io_context("make it durable", &self.path)
     }
@@ -140,7 +140,7 @@ fn slot_offset(generation: u64) -> u64 {
     if generation.is_multiple_of(2) { 0 } else { SUPERBLOCK_MIRROR_OFFSET }
 }
 
-/// Generation and payload of the newest copy that is whole, and whether the other one is damaged.
+/// Generation and payload of the newest intact copy, and whether the other is corrupt.
 fn read(file: &dyn File, path: &Path, magic: [u8; 8]) -> Result<Option<(u64, Payload, bool)>> {
     let mut before = None;
     loop {
@@ -149,7 +149,8 @@ fn read(file: &dyn File, path: &Path, magic: [u8; 8]) -> Result<Option<(u64, Pay
             file.read_full_at(copy, slot_offset(parity)).io_context("read it", path)?;
         }
         let found = newest(&copies, path, magic)?;
-        // Another process may be writing just now. What is damaged stays as it is.
+        // Another process may be writing at this time. Real corruption does not change between
+        // reads.
         if found.is_some_and(|(.., wounded)| !wounded) || before == Some(copies) {
             return Ok(found);
         }
@@ -157,7 +158,7 @@ fn read(file: &dyn File, path: &Path, magic: [u8; 8]) -> Result<Option<(u64, Pay
     }
 }
 
-/// The same of two copies; what is missing of one is zeros.
+/// The two copies; missing bytes are zeros.
 #[expect(clippy::expect_used, reason = "the layout says how long a payload is")]
 fn newest(
     copies: &[[u8; SUPERBLOCK_BYTES]; 2],

@@ -1,19 +1,20 @@
 //! Supervisor: restarts threads after panics and reports them.
 //!
-//! A panic is a defect of the program. It must not end a thread unnoticed: what the thread did
-//! would not be done any more while everything else goes on. So each thread runs its loop under
-//! [`SupervisedThread::run`], which catches the panic, counts it, waits and runs the loop again.
-//! The wait doubles with each panic in a row, from [`Settings::wait_first`] to
-//! [`Settings::wait_max`]. Whoever runs a loop again makes sure that its state is whole: the state
-//! is built anew, or is changed in single steps.
+//! A panic is a bug. It must not silently end a thread whose work would then be missing while
+//! everything else goes on. So each thread runs its loop under [`SupervisedThread::run`], which
+//! catches the panic, counts it, waits and runs the loop again. The wait doubles with each
+//! consecutive panic, from [`SupervisorSettings::initial_backoff`] to
+//! [`SupervisorSettings::max_backoff`]. The state of a restarted loop must be consistent: it is
+//! rebuilt, or changed only in single steps.
 //!
-//! Damage that a disk did to what is stored is reported here too ([`Supervisor::report_damage`]).
+//! Disk damage to stored data is reported here too ([`Supervisor::report_damage`]).
 //!
-//! An input on which the same work panics again and again is quarantined by its owner, which tells
-//! so here ([`Supervisor::quarantine`]).
+//! An input whose processing panics repeatedly is quarantined by its owner, which reports it here
+//! ([`Supervisor::quarantine`]).
 //!
-//! The supervisor is here, in the lowest crate that all threads of a server stand on, and it
-//! travels in [`Options`](crate::Options): there is no global one, and a test has its own.
+//! The supervisor is in this crate because it is the lowest one that all threads of a server use.
+//! It is passed in [`Options`](crate::Options): there is no global instance, and each test has its
+//! own.
 
 #![cfg_attr(
     not(test),
@@ -30,34 +31,34 @@ use std::time::Duration;
 
 use crate::wall_clock::{WallClock, wall_clock};
 
-/// Panics in a row from which on a thread counts as failing, although it runs again.
+/// Consecutive panics from which on a thread is reported as failing, although it is restarted.
 pub const PANICS_FAILING: u32 = 3;
-/// A thread that ran so long without a panic starts a new row: ten minutes.
+/// Run time without a panic that resets the count of consecutive panics: ten minutes.
 const STABLE_NS: i64 = 600_000_000_000;
-/// How many quarantined inputs are remembered; beyond, the oldest is forgotten, and its gap stays.
+/// Maximum number of quarantined inputs; beyond it, the oldest is forgotten, and its gap remains.
 const QUARANTINED_MAX: usize = 256;
-/// So long damage is reported: a day, in which somebody looks.
+/// Duration for which damage is reported: a day, so that an operator sees it.
 pub const DAMAGE_REPORTED_FOR_NS: i64 = 86_400_000_000_000;
-/// How many places with damage are remembered; beyond, the oldest is forgotten, and its gap stays.
+/// Maximum number of damage reports; beyond it, the oldest is forgotten, and its gap remains.
 const DAMAGE_MAX: usize = 256;
-/// How often a thread that waits looks whether it is to stop.
+/// Interval at which a waiting thread checks the stop flag.
 const STOP_POLL: Duration = Duration::from_millis(20);
 
-/// Called at the fault points of threads, with the point's name. A test's panics.
+/// Hook called at the fault points of threads, with the point's name. Tests use it to panic.
 pub type FaultHook = Arc<dyn Fn(&str) + Send + Sync>;
-/// Where messages for people go.
+/// Receives log messages.
 pub type LogFn = Arc<dyn Fn(&str) + Send + Sync>;
 
 /// Restart policy of supervised threads.
 #[derive(Clone)]
 pub struct SupervisorSettings {
-    /// The wait after the first panic: 100 ms by default.
+    /// Wait after the first panic: 100 ms by default.
     pub initial_backoff: Duration,
-    /// The longest wait: 30 s by default.
+    /// Maximum wait: 30 s by default.
     pub max_backoff: Duration,
-    /// Where times come from.
+    /// Source of time.
     pub clock: WallClock,
-    /// Where panics are logged; nowhere by default.
+    /// Log of panics; none by default.
     pub log: Option<LogFn>,
     /// For tests: called at each fault point. None by default.
     pub fault: Option<FaultHook>,
@@ -75,7 +76,7 @@ impl Default for SupervisorSettings {
     }
 }
 
-/// Supervisor: restarts threads after a panic. Cheap to clone; clones are one.
+/// Supervisor: restarts threads after a panic. Cheap to clone; clones share state.
 #[derive(Clone)]
 pub struct Supervisor(Arc<SupervisorShared>);
 
@@ -102,27 +103,27 @@ struct ThreadEntry {
     last_panic: Option<PanicReport>,
 }
 
-/// What a panic said.
+/// Report of a panic.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PanicReport {
-    /// Its message.
+    /// Message.
     pub message: String,
-    /// When it was caught, in nanoseconds since the Unix epoch.
+    /// Time, in nanoseconds since the Unix epoch.
     pub time: i64,
 }
 
-/// How threads of one name are.
+/// Status of the threads of one name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ThreadStatus {
-    /// Their name.
+    /// Name.
     pub name: String,
-    /// How many there are, those that wait included.
+    /// Number of threads, including those that wait.
     pub running: usize,
-    /// How many of them wait after a panic.
+    /// Number of threads that wait after a panic.
     pub waiting: usize,
-    /// How often one was run again, since the process began.
+    /// Restarts since the process began.
     pub restarts: u64,
-    /// Panics in a row: since one of them last ran for ten minutes.
+    /// Consecutive panics, reset by ten minutes without one.
     pub panics_in_row: u32,
     /// The last panic.
     pub last_panic: Option<PanicReport>,
@@ -131,24 +132,24 @@ pub struct ThreadStatus {
 /// Quarantined input: processing it panicked repeatedly.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QuarantinedInput {
-    /// Which, as people are told.
+    /// Name for users.
     pub name: String,
-    /// What the work on it said.
+    /// Panic message.
     pub reason: String,
-    /// Since when, in nanoseconds since the Unix epoch.
+    /// Time of the quarantine, in nanoseconds since the Unix epoch.
     pub time: i64,
 }
 
-/// Stored bytes that are not what was written.
+/// Damaged stored data.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DamageReport {
-    /// Where: "records 3..4 of the journal".
+    /// Location, as in "records 3..4 of the journal".
     pub place: String,
-    /// How many records are lost.
+    /// Number of lost records.
     pub records: u64,
-    /// What an operator does about it.
+    /// Remedy for the operator.
     pub remedy: String,
-    /// When it was met, in nanoseconds since the Unix epoch.
+    /// Time of detection, in nanoseconds since the Unix epoch.
     pub time: i64,
 }
 
@@ -165,13 +166,13 @@ impl fmt::Debug for Supervisor {
 }
 
 impl Supervisor {
-    /// A supervisor of no thread yet.
+    /// Supervisor without threads.
     pub fn new(settings: SupervisorSettings) -> Supervisor {
         Supervisor(Arc::new(SupervisorShared { settings, state: Mutex::default() }))
     }
 
-    /// For tests: one that does not wait, and throws a panic the first so many times that a point
-    /// is reached.
+    /// For tests: a supervisor without backoff that panics the first `count` times a point is
+    /// reached.
     #[doc(hidden)]
     pub fn with_injected_panics(points: &[(&str, u32)]) -> Supervisor {
         let left: BTreeMap<String, u32> =
@@ -201,7 +202,7 @@ impl Supervisor {
         thread
     }
 
-    /// A point at which a test may have a panic thrown. Costs a comparison where there is no test.
+    /// Fault point for tests. Costs one comparison outside tests.
     #[inline]
     pub fn fault_point(&self, name: impl fmt::Display) {
         if let Some(fault) = &self.0.settings.fault {
@@ -209,12 +210,12 @@ impl Supervisor {
         }
     }
 
-    /// How often threads of a name were run again.
+    /// Number of restarts of threads with a name.
     pub fn restarts(&self, name: &str) -> u64 {
         self.state().threads.get(name).map_or(0, |entry| entry.restarts)
     }
 
-    /// How all threads are, by name.
+    /// Status of all threads, by name.
     pub fn threads(&self) -> Vec<ThreadStatus> {
         let now = self.now();
         let state = self.state();
@@ -229,8 +230,8 @@ impl Supervisor {
         state.threads.iter().map(status).collect()
     }
 
-    /// Why not all is well, if it is not: threads that wait after a panic, or panic often. What the
-    /// panics said is not in it: anybody may read it.
+    /// Reasons for unhealthy status: threads that wait after a panic, or panic often. Panic
+    /// messages are left out, because the status is public.
     pub fn failures(&self) -> Vec<String> {
         let failing = |thread: &ThreadStatus| {
             thread.waiting > 0 || (thread.running > 0 && thread.panics_in_row >= PANICS_FAILING)
@@ -243,7 +244,7 @@ impl Supervisor {
         threads.map(text).collect()
     }
 
-    /// Tells of an input that is left out from now on; of one of that name anew. Logged once.
+    /// Reports an input as quarantined, replacing an entry of the same name. Logged once.
     pub fn quarantine(&self, name: impl Into<String>, reason: impl Into<String>) {
         let input = QuarantinedInput { name: name.into(), reason: reason.into(), time: self.now() };
         let is_new = {
@@ -268,23 +269,23 @@ impl Supervisor {
         }
     }
 
-    /// Takes back [`Supervisor::quarantine`]: work on the input succeeded.
+    /// Reverts [`Supervisor::quarantine`]: processing succeeded.
     pub fn release(&self, name: &str) {
         self.state().quarantined.retain(|known| known.name != name);
     }
 
-    /// Inputs that are left out.
+    /// Quarantined inputs.
     pub fn quarantined(&self) -> Vec<QuarantinedInput> {
         self.state().quarantined.clone()
     }
 
-    /// How many inputs were ever quarantined, since the process began.
+    /// Number of inputs quarantined since the process began.
     pub fn quarantined_total(&self) -> u64 {
         self.state().quarantined_total
     }
 
-    /// Reports damage from now on, for [`DAMAGE_REPORTED_FOR_NS`]. Damage that is met again within
-    /// that time is not reported again.
+    /// Reports damage for [`DAMAGE_REPORTED_FOR_NS`]. Damage found again within that time is not
+    /// reported again.
     pub fn report_damage(&self, place: String, records: u64, remedy: String) {
         let now = self.now();
         let report = DamageReport { place, records, remedy, time: now };
@@ -307,19 +308,19 @@ impl Supervisor {
         }
     }
 
-    /// Damage that is reported now.
+    /// Current damage reports.
     pub fn damage(&self) -> Vec<DamageReport> {
         let now = self.now();
         let state = self.state();
         state.damage.iter().filter(|report| report.is_reported(now)).cloned().collect()
     }
 
-    /// How many records were found damaged, since the process began.
+    /// Number of damaged records found since the process began.
     pub fn damaged_records_total(&self) -> u64 {
         self.state().damaged_records_total
     }
 
-    /// The time now, in nanoseconds since the Unix epoch.
+    /// Current time, in nanoseconds since the Unix epoch.
     pub fn now(&self) -> i64 {
         (self.0.settings.clock)()
     }
@@ -349,7 +350,7 @@ impl ThreadEntry {
 }
 
 impl SupervisorSettings {
-    /// The wait after so many panics in a row.
+    /// Backoff after this many consecutive panics.
     fn backoff(&self, panics: u32) -> Duration {
         let doubled = 2u32.checked_pow(panics.saturating_sub(1));
         let wait = doubled.and_then(|factor| self.initial_backoff.checked_mul(factor));
@@ -366,9 +367,9 @@ pub struct SupervisedThread {
 }
 
 impl SupervisedThread {
-    /// Runs `work` until it returns, again after each panic. Once `is_stopping` says so, the wait
-    /// ends and `work` is run a last time, so that it can end in order: `None` if it panics then
-    /// too.
+    /// Runs `work` until it returns, again after each panic. Once `is_stopping` returns true, the
+    /// wait ends and `work` runs a last time for an orderly shutdown; returns `None` if it panics
+    /// then.
     pub fn run<T>(&self, is_stopping: impl Fn() -> bool, mut work: impl FnMut() -> T) -> Option<T> {
         loop {
             let was_stopping = is_stopping();
@@ -389,8 +390,8 @@ impl SupervisedThread {
         }
     }
 
-    /// Notes that it panicked, and counts as down until [`SupervisedThread::restarted`]; how long
-    /// to wait until then.
+    /// Records a panic; the thread counts as down until [`SupervisedThread::record_restart`].
+    /// Returns the backoff.
     pub fn record_panic(&self, panic: &(dyn Any + Send)) -> Duration {
         let panics = self.count_panic(panic);
         let wait = self.supervisor.0.settings.backoff(panics);
@@ -400,7 +401,7 @@ impl SupervisedThread {
         wait
     }
 
-    /// Notes that it runs again.
+    /// Records a restart.
     pub fn record_restart(&self) {
         if self.is_waiting.swap(false, Ordering::Relaxed) {
             self.entry(|entry| {
@@ -410,19 +411,19 @@ impl SupervisedThread {
         }
     }
 
-    /// Notes a panic in work that is begun anew by itself: one request, one attempt. It counts as a
+    /// Records a panic in work that is repeated anyway: a request, an attempt. It counts as a
     /// restart.
     pub fn record_caught_panic(&self, panic: &(dyn Any + Send)) {
         self.count_panic(panic);
         self.entry(|entry| entry.restarts = entry.restarts.saturating_add(1));
     }
 
-    /// Inputs that are left out are told here.
+    /// Supervisor of the thread, for reporting quarantined inputs.
     pub fn supervisor(&self) -> &Supervisor {
         &self.supervisor
     }
 
-    /// A point at which a test may have a panic thrown, named like the thread.
+    /// Fault point for tests, named like the thread.
     pub fn fault_point(&self) {
         self.supervisor.fault_point(&self.name);
     }
@@ -454,8 +455,8 @@ impl Drop for SupervisedThread {
     }
 }
 
-/// The outcome of work, or what its panic says. What unwinds without a message is no panic of the
-/// work, but a test's simulated death: it goes on.
+/// Result of `work`, or its panic message. Unwinding without a message is a test's simulated crash,
+/// and continues.
 pub fn catch_panic<T>(work: impl FnOnce() -> T) -> Result<T, String> {
     catch_unwind(AssertUnwindSafe(work)).map_err(|panic| match message(&*panic) {
         Some(message) => message.to_owned(),
@@ -463,7 +464,7 @@ pub fn catch_panic<T>(work: impl FnOnce() -> T) -> Result<T, String> {
     })
 }
 
-/// What a panic says.
+/// Message of a panic.
 pub fn panic_message(panic: &(dyn Any + Send)) -> String {
     message(panic).unwrap_or("no message").to_owned()
 }
@@ -479,7 +480,7 @@ mod tests {
 
     use super::*;
 
-    /// A supervisor that does not wait, and its clock.
+    /// A supervisor without backoff, and its clock.
     fn supervisor_without_backoff() -> (Supervisor, Arc<AtomicI64>) {
         let now = Arc::new(AtomicI64::new(1));
         let read = Arc::clone(&now);

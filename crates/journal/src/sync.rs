@@ -1,4 +1,4 @@
-//! The atomics of the buffer, which become loom's when the model is checked (`--cfg loom`).
+//! Atomics of the buffer, replaced by loom's in model checking (`--cfg loom`).
 
 #[cfg(not(loom))]
 pub(crate) use std::sync::atomic::{AtomicU64, Ordering, fence};
@@ -8,12 +8,12 @@ use loom::sync::atomic::AtomicU32;
 #[cfg(loom)]
 pub(crate) use loom::sync::atomic::{AtomicU64, Ordering, fence};
 
-/// The memory the buffer lives in.
+/// Memory of the buffer.
 #[cfg(not(loom))]
 pub(crate) type Memory = disk::Region;
 
-/// loom's stand-in for shared memory. A wait without a time limit blocks, so that a wake that gets
-/// lost is a deadlock, which loom reports; one with a limit is always late.
+/// loom's stand-in for shared memory. A wait without timeout blocks, so that a lost wake-up is a
+/// deadlock, which loom reports; a wait with timeout always times out.
 #[cfg(loom)]
 pub(crate) struct Memory {
     wakes: Vec<AtomicU32>,

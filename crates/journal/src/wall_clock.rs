@@ -1,9 +1,9 @@
-//! The time of day, which comes in as a function; nanoseconds since the Unix epoch.
+//! Wall clock, passed as a function; nanoseconds since the Unix epoch.
 
 use std::sync::Arc;
 
-/// Tells the time in nanoseconds since the Unix epoch. It may step; nothing but the times shown and
-/// the age limit depends on it.
+/// Wall clock in nanoseconds since the Unix epoch. It may step; only displayed times and the age
+/// limit depend on it.
 pub type WallClock = Arc<dyn Fn() -> i64 + Send + Sync>;
 
 /// The system's wall clock as of its last tick, some milliseconds old: a tenth of the cost of the

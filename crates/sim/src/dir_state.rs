@@ -5,10 +5,10 @@ use std::path::{Component, Path, PathBuf};
 
 use super::rng::Rng;
 
-/// A file, whatever it is called.
+/// Inode number, independent of names.
 pub(super) type InodeId = u64;
 
-/// Directory entry: folder or file.
+/// Directory entry: directory or file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum DirEntry {
     Folder,
@@ -18,16 +18,16 @@ pub(super) enum DirEntry {
 /// Order in which directory changes survive a power loss.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum NameOrder {
-    /// As with a journalling file system: in each folder, the changes up to some moment. A rename
-    /// arrives in whole, also between folders.
+    /// As in a journalling file system: in each directory, the changes up to some time. Renames are
+    /// atomic, also between directories.
     #[default]
     Journal,
-    /// Each name as it was at some moment, whatever became of the others: of a rename the new name
-    /// may arrive and the old one stay, or the old one go and the new one not arrive.
+    /// Each name as of some time, independent of the others: after a rename both names or neither
+    /// may exist.
     Arbitrary,
 }
 
-/// One name's change, to nothing when it was removed.
+/// Change of one name, to `None` if it was removed.
 type NameChange = (PathBuf, Option<DirEntry>);
 type NameTable = BTreeMap<PathBuf, DirEntry>;
 
@@ -37,7 +37,7 @@ type NameTable = BTreeMap<PathBuf, DirEntry>;
 pub(super) struct DirState {
     current: NameTable,
     durable: NameTable,
-    /// Changes that are not durable, oldest first; those of one entry were made at once.
+    /// Changes that are not durable, oldest first; those of one entry are atomic.
     log: Vec<Vec<NameChange>>,
 }
 
@@ -62,7 +62,7 @@ impl DirState {
         })
     }
 
-    /// All files that have a name now or may have one after a power cut.
+    /// Files that have a name now, or may have one after a power loss.
     pub(super) fn reachable(&self) -> BTreeSet<InodeId> {
         let log = self.log.iter().flatten().filter_map(|(_, entry)| entry.as_ref());
         let entries = self.current.values().chain(self.durable.values()).chain(log);
@@ -73,7 +73,7 @@ impl DirState {
         entries.filter_map(file).collect()
     }
 
-    /// Makes the names in a folder durable, and no others but what [`NameOrder`] binds to them.
+    /// Makes the names in a directory durable, and others only as far as [`NameOrder`] requires.
     pub(super) fn sync(&mut self, dir: &Path, order: NameOrder) {
         let (durable, log) = (&mut self.durable, &mut self.log);
         match order {
@@ -86,7 +86,7 @@ impl DirState {
                 }
             }
             NameOrder::Journal => {
-                // A rename from another folder takes with it what happened there before.
+                // A rename from another directory includes the earlier changes there.
                 let mut folders = BTreeSet::from([dir.to_owned()]);
                 let mut due = vec![false; log.len()];
                 for (changes, due) in log.iter().zip(&mut due).rev() {
@@ -106,7 +106,7 @@ impl DirState {
         log.retain(|changes| !changes.is_empty());
     }
 
-    /// The names after a power cut.
+    /// Names after a power loss.
     pub(super) fn power_cut(&mut self, order: NameOrder, rng: &mut Rng) {
         let log = std::mem::take(&mut self.log);
         match order {
@@ -149,7 +149,7 @@ impl DirState {
                 }
             }
         }
-        // What is in a folder is gone with the folder. Parents come before their children.
+        // The contents of a lost directory are lost. Parents come before their children.
         let mut left = NameTable::new();
         for (path, entry) in std::mem::take(&mut self.durable) {
             let above = parent(&path);
@@ -175,12 +175,12 @@ fn apply(table: &mut NameTable, changes: &[NameChange]) {
     }
 }
 
-/// The folder of a name; `/` for `/`.
+/// Parent directory of a name; `/` for `/`.
 pub(super) fn parent(path: &Path) -> &Path {
     path.parent().unwrap_or(path)
 }
 
-/// The path from the root, where a relative one begins too.
+/// Absolute path; relative paths start at the root.
 pub(super) fn absolute(path: &Path) -> PathBuf {
     let mut whole = PathBuf::from("/");
     for component in path.components() {
@@ -199,7 +199,7 @@ mod tests {
 
     use super::*;
 
-    /// All sets of names that power cuts may leave of what `make` does.
+    /// All sets of names that power losses may leave after `make`.
     #[track_caller]
     fn check(order: NameOrder, make: impl Fn(&mut DirState), expected: &[&str]) {
         let mut seen = BTreeSet::new();

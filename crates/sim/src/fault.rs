@@ -19,9 +19,9 @@ pub enum DiskOperation {
     Sync,
     /// `open` of a file that exists.
     Open,
-    /// `open` that makes a file.
+    /// `open` that creates a file.
     Create,
-    /// `create_dir` that makes at least one folder.
+    /// `create_dir` that creates at least one directory.
     CreateDir,
     /// `list`.
     List,
@@ -40,8 +40,8 @@ pub enum DiskOperation {
 }
 
 impl DiskOperation {
-    /// Whether it changes something, or what is durable: these are counted, and a power cut or a
-    /// kill may come in the middle of one.
+    /// Whether it changes data or durability: such operations are counted, and a power loss or kill
+    /// may interrupt them.
     pub fn mutates(self) -> bool {
         use DiskOperation::*;
         !matches!(self, Read | Open | List | Lock | Map)
@@ -51,36 +51,36 @@ impl DiskOperation {
 /// Injected fault: fails matching operations on a path.
 #[derive(Clone, Debug)]
 pub struct Fault {
-    /// Which operation.
+    /// Operation.
     pub operation: DiskOperation,
-    /// Part of the file's present path (empty when it has none), of the folder's, or of either path
-    /// of a rename.
+    /// Part of the file's current path (empty if it has none), of the directory's, or of either
+    /// path of a rename.
     pub path_contains: String,
-    /// How many such operations still succeed.
+    /// Number of matching operations that still succeed.
     pub skip: u64,
-    /// How many fail after that.
+    /// Number of operations that fail after that.
     pub times: u64,
-    /// How they fail.
+    /// Kind of failure.
     pub kind: FaultKind,
 }
 
-/// How an operation fails.
+/// Kind of failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FaultKind {
-    /// With an error of this kind, and nothing was done; but a `sync` that fails leaves what it
-    /// should have written clean and not durable, as Linux does: it can be read until the power
-    /// goes, and a later `sync` does not write it.
+    /// An error of this kind, without effect; but a failed `sync` leaves its pages clean and not
+    /// durable, as Linux does: they can be read until power is lost, and a later `sync` does not
+    /// write them.
     Error(io::ErrorKind),
-    /// The same with an error of the operating system, such as 5 for EIO or 28 for ENOSPC.
+    /// An error of the operating system, such as 5 for EIO or 28 for ENOSPC.
     Os(i32),
-    /// A write, or a read, does a part of what was asked and says so.
+    /// A short write or read.
     ShortWrite,
-    /// With `ErrorKind::Interrupted`; nothing was done and nothing is lost.
+    /// `ErrorKind::Interrupted`, without effect.
     Interrupted,
 }
 
 impl FaultKind {
-    /// The error, unless it is none.
+    /// The error, if the kind is one.
     pub(super) fn error(self) -> Option<io::Error> {
         match self {
             FaultKind::Error(kind) => Some(io::Error::new(kind, "injected fault")),
@@ -91,7 +91,7 @@ impl FaultKind {
     }
 }
 
-/// The fault that strikes this operation, if any.
+/// The fault that applies to this operation, if any.
 pub(super) fn matching_fault(
     faults: &mut [Fault],
     operation: DiskOperation,

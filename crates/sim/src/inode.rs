@@ -13,30 +13,30 @@ use super::mapped_words::MappedWords;
 use super::pages::{PAGE, Pages, split_aligned};
 use super::rng::Rng;
 
-/// What a disk writes in whole or not at all.
+/// The disk writes a sector atomically.
 const SECTOR: u64 = 512;
 
-/// An open file's number.
+/// Number of an open file.
 pub(super) type OpenId = u64;
-/// A process's number.
+/// Process id.
 pub(super) type Pid = u64;
 
-/// File data and metadata without its name.
+/// Data and metadata of a file, without its name.
 #[derive(Debug, Default)]
 pub(super) struct Inode {
-    /// What readers see, but for the words.
+    /// Page cache, except the mapped words.
     cache: Pages,
-    /// What readers see of the first bytes (without the wake page), since the file was mapped.
+    /// Mapped words of the first bytes (without the wake page), if the file was mapped.
     words: Option<MappedWords>,
-    /// What is durable.
+    /// Durable contents.
     durable: Pages,
-    /// What was done since and may have reached the disk, oldest first.
+    /// Writes since the last sync that may have reached the disk, oldest first.
     pending: Vec<PendingWrite>,
-    /// Mapped pages whose sync failed, as they were then: not to be written until they change.
+    /// Mapped pages whose sync failed, with their contents then: not written until they change.
     lost_pages: BTreeMap<u64, Vec<u8>>,
-    /// How many pages from the front have their blocks, written or not.
+    /// Number of pages from the start that have blocks, written or not.
     reserved_pages: u64,
-    /// Whether each holder of the lock has it exclusively.
+    /// Lock holders, and whether each is exclusive.
     locks: BTreeMap<OpenId, bool>,
     mappings: Vec<Mapping>,
 }
@@ -46,7 +46,7 @@ pub(super) struct Inode {
 struct Mapping {
     pid: Pid,
     len: u64,
-    /// Gone when the region is.
+    /// Dead when the region is dropped.
     token: Weak<()>,
 }
 
@@ -83,7 +83,7 @@ impl Inode {
         self.push_write(WriteKind::Write { offset, bytes: bytes.to_vec() });
     }
 
-    /// The length must not go below [`Node::mapped_len`].
+    /// The length must not go below [`Inode::mapped_len`].
     pub(super) fn set_len(&mut self, len: u64) {
         match &self.words {
             Some(words) if words.len() <= len => {}
@@ -96,7 +96,7 @@ impl Inode {
         self.push_write(WriteKind::Len);
     }
 
-    /// Gives the first `len` bytes their blocks, and the file at least that length.
+    /// Reserves blocks for the first `len` bytes, and extends the file to at least that length.
     pub(super) fn allocate(&mut self, len: u64) {
         self.reserved_pages = self.reserved_pages.max(len.div_ceil(PAGE));
         if self.cache.len() < len {
@@ -109,12 +109,12 @@ impl Inode {
         self.pending.push(PendingWrite { kind: what, len_after: self.cache.len() });
     }
 
-    /// How many pages of the disk it takes.
+    /// Pages used on the disk.
     pub(super) fn page_count(&self) -> u64 {
         self.reserved_pages + self.cache.page_count_from(self.reserved_pages)
     }
 
-    /// How many more it would take with the first `len` bytes reserved.
+    /// Additional pages needed to reserve the first `len` bytes.
     pub(super) fn pages_to_reserve(&self, len: u64) -> u64 {
         let pages = self.reserved_pages.max(len.div_ceil(PAGE));
         pages + self.cache.page_count_from(pages) - self.page_count()
@@ -142,7 +142,7 @@ impl Inode {
         bytes
     }
 
-    /// Makes everything durable but what an earlier failure lost.
+    /// Makes everything durable except pages lost by an earlier failure.
     pub(super) fn sync(&mut self) {
         for change in std::mem::take(&mut self.pending) {
             change.apply_to(&mut self.durable, |_| true);
@@ -154,18 +154,18 @@ impl Inode {
         }
     }
 
-    /// Loses what is not durable, which can still be read.
+    /// Marks everything that is not durable as lost; it remains readable.
     pub(super) fn fail_sync(&mut self) {
         self.pending.clear();
         let dirty = self.dirty_pages();
         self.lost_pages.extend(dirty);
     }
 
-    /// Mapped pages that are not as on disk and that a sync would write.
+    /// Mapped pages that differ from the disk and that a sync would write.
     fn dirty_pages(&self) -> Vec<(u64, Vec<u8>)> {
         let Some(words) = &self.words else { return Vec::new() };
         let mut dirty = Vec::new();
-        // The first page belongs to the waiters.
+        // The first page holds the wake words.
         let len = words.len().min(self.cache.len());
         for page in 1..len.div_ceil(PAGE) {
             let offset = page * PAGE;
@@ -180,7 +180,7 @@ impl Inode {
         dirty
     }
 
-    /// What is left when the power goes: what was durable, and an arbitrary part of what was not.
+    /// Contents after a power loss: the durable ones, and an arbitrary part of the others.
     pub(super) fn power_cut(&mut self, rng: &mut Rng) {
         let dirty = self.dirty_pages();
         let mut left = std::mem::take(&mut self.durable);
@@ -214,7 +214,7 @@ impl Inode {
         *self = Inode { cache: left.clone(), durable: left, reserved_pages, ..Inode::default() };
     }
 
-    /// Changes what readers see and what is durable, as damage to the disk does.
+    /// Corrupts both cache and disk.
     pub(super) fn damage(&mut self, bytes: &[u8], offset: u64) {
         self.cache.write(bytes, offset);
         if let Some(words) = &self.words {
@@ -223,7 +223,7 @@ impl Inode {
         self.durable.write(bytes, offset);
     }
 
-    /// Cuts what readers see and what is durable.
+    /// Truncates both cache and disk.
     pub(super) fn damage_len(&mut self, len: u64) {
         self.unmap();
         for pages in [&mut self.cache, &mut self.durable] {
@@ -242,8 +242,7 @@ impl Inode {
         self.reserved_pages = self.reserved_pages.min(len.div_ceil(PAGE));
     }
 
-    /// A map of the first `len` bytes, which are there; `None` when it would need memory that a
-    /// shorter map holds.
+    /// Maps the first `len` bytes, which exist; `None` if a shorter mapping is in use.
     pub(super) fn map(&mut self, len: u64, pid: Pid) -> Option<Region> {
         if self.words.as_ref().is_some_and(|words| words.len() < len) {
             if self.is_mapped() {
@@ -258,13 +257,13 @@ impl Inode {
         Some(words.region(len, token))
     }
 
-    /// Ends the life of the words as part of the file.
+    /// Detaches the words from the file.
     fn unmap(&mut self) {
         if let Some(words) = self.words.take() {
             let mut bytes = vec![0; words.len().min(self.cache.len()) as usize];
             self.cache.read(&mut bytes, 0);
             words.read(&mut bytes, 0);
-            // What the maps stored is as if it had been written, unless a failed sync lost it.
+            // Stores through the mapping count as writes, unless a failed sync lost them.
             for (page, content) in self.dirty_since(&bytes) {
                 self.cache.write(&content, page * PAGE);
                 if self.lost_pages.get(&page) != Some(&content) {
@@ -275,7 +274,7 @@ impl Inode {
         self.lost_pages.clear();
     }
 
-    /// Pages of `bytes` that are not as in the cache.
+    /// Pages of `bytes` that differ from the cache.
     fn dirty_since(&self, bytes: &[u8]) -> Vec<(u64, Vec<u8>)> {
         let mut dirty = Vec::new();
         for (page, _, range) in split_aligned(0, bytes.len(), PAGE) {
@@ -288,19 +287,19 @@ impl Inode {
         dirty
     }
 
-    /// Whether a process that lives maps it.
+    /// Whether a living process maps it.
     pub(super) fn is_mapped(&self) -> bool {
         self.mapped_len() > 0
     }
 
-    /// How many bytes living processes map.
+    /// Number of bytes mapped by living processes.
     pub(super) fn mapped_len(&self) -> u64 {
         let lens = self.mappings.iter().filter(|map| map.is_alive()).map(|map| map.len);
         lens.max().unwrap_or(0)
     }
 
-    /// Takes the lock unless others are in the way. Whoever holds it otherwise gives that up first,
-    /// also when they then do not get it: so does `flock`.
+    /// Takes the lock unless others conflict. A lock already held is released first, even if this
+    /// fails: as `flock` does.
     pub(super) fn try_lock(&mut self, open: OpenId, exclusive: bool) -> bool {
         if self.locks.get(&open) == Some(&exclusive) {
             return true;
@@ -320,12 +319,12 @@ impl Inode {
         self.locks.remove(&open);
     }
 
-    /// Forgets the maps of a process.
+    /// Removes the mappings of a process.
     pub(super) fn unmap_process(&mut self, pid: Pid) {
         self.mappings.retain(|map| map.pid != pid);
     }
 
-    /// A copy that shares nothing and that nobody has open.
+    /// A copy without shared memory or open handles.
     pub(super) fn fork(&self) -> Inode {
         let words = self.words.as_ref().map(|words| {
             let mut now = self.cache.clone();
@@ -355,7 +354,7 @@ impl Mapping {
 }
 
 impl PendingWrite {
-    /// Does it to `pages`, of a write those sectors that arrive.
+    /// Applies it to `pages`; of a write, the sectors that arrive.
     fn apply_to(&self, pages: &mut Pages, mut arrives: impl FnMut(u64) -> bool) {
         match &self.kind {
             WriteKind::Write { offset, bytes } => {
@@ -376,7 +375,7 @@ mod tests {
 
     use super::*;
 
-    /// A file that holds `durable`, and nothing of it is in doubt.
+    /// A file with durable contents `durable` and no pending writes.
     fn inode(durable: &[u8]) -> Inode {
         let mut node = Inode::default();
         node.write(durable, 0);
@@ -384,7 +383,7 @@ mod tests {
         node
     }
 
-    /// What power cuts may leave, each seen by `look`.
+    /// Possible results of power losses, as seen by `look`.
     fn outcomes<T: Ord>(node: &Inode, look: impl Fn(&[u8]) -> T) -> BTreeSet<T> {
         let after = |seed| {
             let mut node = node.fork();

@@ -1,28 +1,25 @@
-//! Simulated disk with crash and fault injection, for tests: no product crate depends on this one.
-//! Everything arbitrary follows from a seed (and
-//! from the order in which threads come).
+//! Simulated disk with crash and fault injection, for tests: no product crate depends on it. All
+//! nondeterminism follows from a seed (and from the scheduling of threads).
 //!
-//! A machine has one [`SimDisk`] and processes that see it, each a [`SimProcess`]. A process can be
-//! killed, which loses nothing, and the power can be cut, which loses as much as POSIX allows:
+//! A machine has one [`SimDisk`] and processes that use it, each a [`SimProcess`]. A process can be
+//! killed, which loses nothing, and power can be lost, which loses as much as POSIX allows:
 //!
-//! * of what was written since the last `sync`, each sector of 512 bytes of each write may have
-//!   arrived or not, and a sector that was written several times may hold any of its versions;
-//! * of changes of the length, the length is one that the file had since the last `sync`; what is
-//!   inside and did not arrive is zero;
-//! * of names, see [`NameOrder`]. A file whose name did not arrive is gone, whatever was synced of
-//!   it, and a file whose folder did not arrive likewise: `create_dir` too needs a `sync_dir`
-//!   above;
-//! * of a mapped file, each page of 4 KiB is as last synced or as it was at the end. The wake page
-//!   is not kept: only what was written with `write_at` counts there.
+//! * data written since the last `sync`: each sector of 512 bytes of each write may survive or not,
+//!   and a sector written several times may hold any of its versions;
+//! * length changes: the length is one that the file had since the last `sync`; bytes inside it
+//!   that did not survive are zero;
+//! * names: see [`NameOrder`]. A file whose name or directory did not survive is lost, even if it
+//!   was synced; `create_dir` also needs a `sync_dir` of the parent;
+//! * mapped files: each page of 4 KiB is as last synced or as it was at the end. The wake page is
+//!   not saved: only data written with `write_at` count there.
 //!
-//! It is stricter than a real machine where that is simpler: two writes into one sector may arrive
-//! in any combination, and after a sync that failed no byte becomes durable that is not written
-//! again.
+//! It is stricter than a real machine where that is simpler: two writes into one sector may survive
+//! in any combination, and after a failed sync no byte becomes durable until it is written again.
 //!
-//! Where it differs from the real disk: a folder cannot be renamed; a file can be mapped further
-//! than before only when no process has the shorter map; what is mapped has its blocks reserved
-//! (where the real one kills a process that stores to a page without a block when the disk is
-//! full); and to cut off what is mapped is a panic.
+//! Differences from the real disk: a directory cannot be renamed; a larger mapping of a file
+//! requires that no process has the smaller one; mapped files have reserved blocks (a real machine
+//! kills a process that stores to a page without a block on a full disk); and truncating a mapped
+//! file panics.
 #![forbid(unsafe_code)]
 
 mod dir_state;
@@ -74,7 +71,7 @@ pub use process::SimProcess;
 pub struct SimDisk(Arc<SimShared>);
 
 impl SimDisk {
-    /// An empty disk. Paths on it begin at `/`, relative ones too.
+    /// An empty disk. Relative paths start at `/`.
     pub fn new(seed: u64) -> SimDisk {
         SimDisk(Arc::new(SimShared::new(SimMachine::new(seed))))
     }
@@ -84,35 +81,33 @@ impl SimDisk {
         SimProcess::new(Arc::clone(&self.0))
     }
 
-    /// Cuts the power and turns it on again: all processes are dead, and of what was not durable an
-    /// arbitrary part is left. New processes find a disk that works.
+    /// Cuts the power and restores it: all processes are dead, and an arbitrary part of the data
+    /// that was not durable is left. New processes find a working disk.
     pub fn power_cut(&self) {
         self.0.machine().power_cut();
         self.0.notify();
     }
 
-    /// Cuts the power in the middle of a mutating operation, the one after the next `count`: that
-    /// and all later ones of all processes are errors, until [`SimDisk::power_cut`] says what is
-    /// left.
+    /// Cuts the power during a mutating operation, the one after the next `count`: it and all later
+    /// operations of all processes fail until [`SimDisk::power_cut`] decides what is left.
     pub fn cut_after(&self, count: u64) {
         let mut machine = self.0.machine();
         machine.cut_at = Some(machine.operations + count);
     }
 
-    /// Whether the power went and [`SimDisk::power_cut`] has not been called since.
+    /// Whether power was lost and [`SimDisk::power_cut`] has not been called since.
     pub fn is_without_power(&self) -> bool {
         self.0.machine().is_powered_off
     }
 
-    /// How many mutating operations (see [`Operation::mutates`]) were begun so far, without those
-    /// that a power cut or a kill interrupted. One that fails for a reason of its own, such as a
-    /// missing file, may not count; one that meets a [`Fault`] does.
+    /// Number of mutating operations (see [`DiskOperation::mutates`]) begun so far, without those
+    /// interrupted by a power loss or kill. An operation that fails for its own reason, such as a
+    /// missing file, may not count; one that hits a [`Fault`] does.
     pub fn operations(&self) -> u64 {
         self.0.machine().operations
     }
 
-    /// Makes operations fail. Of several faults that fit, the first strikes that has not been used
-    /// up.
+    /// Injects a fault. Of several matching faults, the first that is not used up applies.
     pub fn inject(&self, fault: Fault) {
         let partial = matches!(fault.operation, DiskOperation::Read | DiskOperation::Write);
         assert!(
@@ -123,42 +118,41 @@ impl SimDisk {
         self.0.machine().faults.push(fault);
     }
 
-    /// Takes all faults back.
+    /// Removes all faults.
     pub fn clear_faults(&self) {
         self.0.machine().faults.clear();
     }
 
-    /// Which names a power cut leaves.
+    /// Sets which names a power loss leaves.
     pub fn set_name_order(&self, order: NameOrder) {
         self.0.machine().name_order = order;
     }
 
-    /// How many bytes fit: whole pages of 4 KiB, of which a file takes as many as were written or
-    /// reserved. Names take no room, but a file can be made only when a page is free. What the disk
-    /// already has stays.
+    /// Capacity in bytes, counted in whole pages of 4 KiB, written or reserved. Names take no
+    /// space, but creating a file needs a free page. Existing data stay.
     pub fn set_capacity(&self, bytes: u64) {
         self.0.machine().capacity_pages = Some(bytes / PAGE);
     }
 
-    /// How many bytes of the capacity are taken.
+    /// Used bytes.
     pub fn used_bytes(&self) -> u64 {
         self.0.machine().used_pages() * PAGE
     }
 
-    /// A copy of the disk as it is at this moment, with what is not durable, so that other things
-    /// may happen to it. It has no processes, faults, or orders to cut the power.
+    /// A copy of the current disk, including data that are not durable, for another continuation.
+    /// It has no processes, faults or armed power loss.
     pub fn fork(&self, seed: u64) -> SimDisk {
         SimDisk(Arc::new(SimShared::new(self.0.machine().fork(seed))))
     }
 
-    /// All files that have a name, with their lengths.
+    /// All named files with their lengths.
     pub fn files(&self) -> Vec<(PathBuf, u64)> {
         let machine = self.0.machine();
         let len = |(path, id): (&Path, _)| (path.to_owned(), machine.inodes[&id].len());
         machine.names.files().map(len).collect()
     }
 
-    /// What a file holds; `None` when there is no such file.
+    /// Contents of a file; `None` if it does not exist.
     pub fn contents(&self, path: impl AsRef<Path>) -> Option<Vec<u8>> {
         let machine = self.0.machine();
         match machine.names.get(&absolute(path.as_ref()))? {
@@ -167,7 +161,7 @@ impl SimDisk {
         }
     }
 
-    /// Turns one bit over, in the cache and on the disk. Panics where the file has no such byte.
+    /// Flips one bit in cache and disk. Panics if the file has no such byte.
     #[track_caller]
     pub fn flip_bit(&self, path: impl AsRef<Path>, byte: u64, bit: u32) {
         self.modify_inode(path.as_ref(), |node| {
@@ -180,15 +174,14 @@ impl SimDisk {
         });
     }
 
-    /// Puts other bytes into a file, in the cache and on the disk; the file is lengthened for them.
-    /// Panics when there is no such file.
+    /// Overwrites bytes in cache and disk, extending the file. Panics if the file does not exist.
     #[track_caller]
     pub fn overwrite(&self, path: impl AsRef<Path>, offset: u64, bytes: &[u8]) {
         self.modify_inode(path.as_ref(), |node| node.damage(bytes, offset));
     }
 
-    /// Cuts a file to `len` bytes, in the cache and on the disk, unless it is shorter. Panics when
-    /// there is no such file or a living process maps it.
+    /// Truncates a file to `len` bytes in cache and disk, unless it is shorter. Panics if it does
+    /// not exist or a living process maps it.
     #[track_caller]
     pub fn truncate(&self, path: impl AsRef<Path>, len: u64) {
         self.modify_inode(path.as_ref(), |node| {

@@ -18,7 +18,7 @@ use super::rng::Rng;
 #[derive(Debug)]
 pub(super) struct SimShared {
     machine: Mutex<SimMachine>,
-    /// Notified when a lock may be free, and when those who wait for one must die.
+    /// Notified when a lock may be free or when waiters must die.
     released: Condvar,
 }
 
@@ -27,7 +27,7 @@ impl SimShared {
         SimShared { machine: Mutex::new(machine), released: Condvar::new() }
     }
 
-    /// The state. A test that fails while it has it must not make others fail.
+    /// Locks the state, ignoring poisoning: a failing test must not make others fail.
     pub(super) fn machine(&self) -> MutexGuard<'_, SimMachine> {
         self.machine.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -53,20 +53,20 @@ pub(super) struct SimMachine {
     pub(super) faults: Vec<Fault>,
     pub(super) name_order: NameOrder,
     pub(super) capacity_pages: Option<u64>,
-    /// Mutating operations that were begun, without those that a power cut or a kill interrupted.
+    /// Mutating operations begun, without those interrupted by a power loss or kill.
     pub(super) operations: u64,
-    /// After how many of them the power goes.
+    /// Number of operations after which power is lost.
     pub(super) cut_at: Option<u64>,
-    /// Since the power went, until `power_cut`.
+    /// Power is lost until `power_cut`.
     pub(super) is_powered_off: bool,
-    /// How often the power went.
+    /// Number of power losses.
     pub(super) boot_count: u128,
     open_files: BTreeMap<OpenId, OpenFile>,
     processes: BTreeMap<Pid, ProcessEntry>,
     next_id: u64,
 }
 
-/// A file that a process has open.
+/// Open file of a process.
 #[derive(Clone, Copy, Debug)]
 struct OpenFile {
     inode: InodeId,
@@ -84,12 +84,12 @@ pub(super) struct ProcessEntry {
 /// How an operation proceeds: completes, is short, fails, or is interrupted by a crash.
 enum OpDecision {
     Complete,
-    /// Only a part of it.
+    /// Partial effect.
     Partial,
     Fail(FaultKind, io::Error),
-    /// The power goes while it is under way.
+    /// Power is lost during the operation.
     CutPower,
-    /// Its process is killed while it is under way.
+    /// The process is killed during the operation.
     KillProcess,
 }
 
@@ -112,7 +112,7 @@ impl SimMachine {
         }
     }
 
-    /// A copy of what is on the disk and in its cache; no process lives there.
+    /// A copy of disk and cache without processes.
     pub(super) fn fork(&self, seed: u64) -> SimMachine {
         SimMachine {
             names: self.names.clone(),
@@ -166,7 +166,7 @@ impl SimMachine {
         self.drop_unreferenced();
     }
 
-    /// Forgets files that have no name and that nobody uses.
+    /// Drops files without names and users.
     fn drop_unreferenced(&mut self) {
         let mut used = self.names.reachable();
         used.extend(self.open_files.values().map(|open| open.inode));
@@ -183,7 +183,7 @@ impl SimMachine {
         }
     }
 
-    /// Every operation of a process passes here, when it has been found possible.
+    /// Every operation of a process passes here once its preconditions hold.
     fn begin(
         &mut self,
         pid: Pid,
@@ -215,8 +215,8 @@ impl SimMachine {
         })
     }
 
-    /// Does an operation that is done in whole or not at all. When the power goes meanwhile it was
-    /// begun, and [`Machine::power_cut`] chooses what becomes of it.
+    /// Runs an atomic operation. If power is lost during it, [`SimMachine::power_cut`] decides its
+    /// effect.
     fn operate<T>(
         &mut self,
         pid: Pid,

@@ -1,7 +1,7 @@
 //! Mapped part of a simulated file.
 //!
-//! The first [`WAKE_BYTES`] belong to the waiters, who use them as words of 32 bits; as the same
-//! bytes must never be accessed in two widths, nothing here touches them once a region exists.
+//! The first [`WAKE_BYTES`] are used as 32-bit wake words; as the same bytes must never be accessed
+//! in two widths, nothing here accesses them once a region exists.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -16,7 +16,7 @@ use super::pages::{Pages, split_aligned};
 pub(super) struct MappedWords(Arc<[AtomicU64]>);
 
 impl MappedWords {
-    /// Memory with the whole words of a file, all of them.
+    /// Memory with all complete words of a file.
     pub(super) fn from_pages(file: &Pages) -> MappedWords {
         let word = |index: u64| {
             let mut bytes = [0; 8];
@@ -31,12 +31,12 @@ impl MappedWords {
         self.0.len() as u64 * 8
     }
 
-    /// The first `len` bytes as a region, which drops `token` when it ends.
+    /// The first `len` bytes as a region that drops `token` when it ends.
     pub(super) fn region(&self, len: u64, token: Arc<()>) -> Region {
         Region::from_words(Arc::clone(&self.0), len as usize, token)
     }
 
-    /// Replaces those of `bytes`, which begin at `offset` of the file, that lie here.
+    /// Replaces the part of `bytes`, at `offset` of the file, that is mapped.
     pub(super) fn read(&self, bytes: &mut [u8], offset: u64) {
         for (word, within, range) in split_aligned(offset, bytes.len(), 8) {
             if let Some(word) = self.word(word) {
@@ -47,12 +47,12 @@ impl MappedWords {
         }
     }
 
-    /// Writes those of `bytes`, which begin at `offset` of the file, that lie here.
+    /// Writes the part of `bytes`, at `offset` of the file, that is mapped.
     pub(super) fn write(&self, bytes: &[u8], offset: u64) {
         for (word, within, range) in split_aligned(offset, bytes.len(), 8) {
             if let Some(word) = self.word(word) {
                 let bytes = &bytes[range];
-                // Others may store to the rest of the word at the same time.
+                // Other threads may store to the rest of the word at the same time.
                 let change = |old: u64| {
                     let mut all = old.to_le_bytes();
                     all[within..within + bytes.len()].copy_from_slice(bytes);
@@ -63,13 +63,13 @@ impl MappedWords {
         }
     }
 
-    /// Zeros what lies at `offset` and behind it.
+    /// Zeroes everything from `offset` on.
     pub(super) fn zero_from(&self, offset: u64) {
         let count = self.len().saturating_sub(offset);
         self.write(&vec![0; count as usize], offset);
     }
 
-    /// The word with this number, unless it is in the wake page or past the end.
+    /// The word with this index, unless it is in the wake page or past the end.
     fn word(&self, index: u64) -> Option<&AtomicU64> {
         let index = usize::try_from(index).ok()?;
         self.0.get(index).filter(|_| index >= WAKE_BYTES / 8)

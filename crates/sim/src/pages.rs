@@ -1,14 +1,14 @@
-//! The bytes of a file as pages that copies share until one of them is written. A page that was
-//! never written is not there and reads as zeros, so a long empty file costs nothing, and a copy of
-//! a disk little.
+//! File contents as pages that copies share until one is written. Unwritten pages are absent and
+//! read as zeros, so that a long empty file is free and a copy of a disk is cheap.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// What a file system hands out and what memory maps: 4 KiB.
+/// Allocation unit of the file system and page size of memory: 4 KiB.
 pub(super) const PAGE: u64 = 4096;
 
-/// Sparse file contents in pages. Behind its length all is zero, whatever stood there before.
+/// Sparse file contents in pages. Everything after the length is zero, regardless of earlier
+/// contents.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Pages {
     len: u64,
@@ -20,7 +20,7 @@ impl Pages {
         self.len
     }
 
-    /// Fills `bytes` as far as the file goes; how far that was.
+    /// Fills `bytes` up to the end of the file; returns the number of bytes.
     pub(super) fn read(&self, bytes: &mut [u8], offset: u64) -> usize {
         let count = self.len.saturating_sub(offset).min(bytes.len() as u64) as usize;
         for (page, within, range) in split_aligned(offset, count, PAGE) {
@@ -56,7 +56,7 @@ impl Pages {
         self.pages.contains_key(&page)
     }
 
-    /// How many pages were written from this one on.
+    /// Number of written pages from this one on.
     pub(super) fn page_count_from(&self, page: u64) -> u64 {
         self.pages.range(page..).count() as u64
     }
@@ -68,8 +68,8 @@ impl Pages {
     }
 }
 
-/// Cuts `count` bytes at `offset` where multiples of `size` are: the number of the unit, the offset
-/// in it, and the range of the bytes.
+/// Splits `count` bytes at `offset` at multiples of `size`: unit number, offset in it, and range of
+/// the bytes.
 pub(super) fn split_aligned(
     offset: u64,
     count: usize,

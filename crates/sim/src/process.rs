@@ -24,34 +24,33 @@ impl SimProcess {
         SimProcess { shared, pid }
     }
 
-    /// Kill -9: its files are closed and their locks released, and all it still tries is an error.
-    /// What it wrote stays, and so does what it stored in mapped memory. (Its threads go on, and
-    /// what they store from now on still reaches other processes' regions of the same file: end
-    /// them.)
+    /// `kill -9`: its files are closed and their locks released, and all its further operations
+    /// fail. Its writes and stores to mapped memory remain. (Its threads keep running, and their
+    /// stores still reach other processes' regions of the same file: end them.)
     pub fn kill(&self) {
         self.shared.machine().kill(self.pid);
         self.shared.notify();
     }
 
-    /// Kills it in the middle of one of its mutating operations, the one after the next `count`.
-    /// Whether that is done is arbitrary; of a write, how many of its bytes.
+    /// Kills the process during a mutating operation, the one after the next `count`. Whether that
+    /// operation takes effect is arbitrary; for a write, so is the number of bytes.
     pub fn kill_after(&self, count: u64) {
         let mut machine = self.shared.machine();
         let process = machine.process(self.pid);
         process.kill_at = Some(process.operations + count);
     }
 
-    /// How many mutating operations it has begun, without the one that killed it.
+    /// Number of mutating operations begun, without the one that killed it.
     pub fn operations(&self) -> u64 {
         self.shared.machine().process(self.pid).operations
     }
 
-    /// Whether it has been killed, by name or by a power cut.
+    /// Whether it was killed, directly or by a power loss.
     pub fn is_dead(&self) -> bool {
         self.shared.machine().process(self.pid).is_dead
     }
 
-    /// Any of the operations may kill the process, and so release locks.
+    /// Any operation may kill the process, and so release locks.
     fn finish_operation<T>(&self, result: io::Result<T>) -> io::Result<T> {
         if result.is_err() {
             self.shared.notify();
@@ -106,7 +105,7 @@ impl fmt::Debug for SimProcess {
     }
 }
 
-/// A file that a process has open.
+/// Open file of a process.
 #[derive(Debug)]
 struct SimFile {
     process: SimProcess,
@@ -154,7 +153,7 @@ impl File for SimFile {
         let SimFile { process: SimProcess { shared, pid }, id } = self;
         let mut machine = shared.machine();
         let mut have = machine.try_lock(*pid, *id, true)?;
-        // It may have given up a shared lock that another waits for.
+        // It may have released a shared lock that another waits for.
         shared.notify();
         while !have {
             machine = shared.wait(machine);

@@ -1,5 +1,5 @@
-//! Arbitrary but repeatable choices: SplitMix64 (Steele, Lea and Flood 2014), whose every seed is
-//! good.
+//! Deterministic pseudo-random numbers: SplitMix64 (Steele, Lea and Flood 2014), for which every
+//! seed is good.
 
 /// Deterministic pseudo-random generator.
 #[derive(Clone, Debug)]
@@ -22,12 +22,12 @@ impl Rng {
         ((u128::from(self.next()) * u128::from(end)) >> 64) as u64
     }
 
-    /// An index from 0 to `last`, both possible.
+    /// An index from 0 to `last`, inclusive.
     pub(super) fn up_to(&mut self, last: usize) -> usize {
         self.below(last as u64 + 1) as usize
     }
 
-    /// True in `eighths` of 8 cases.
+    /// True with a probability of `eighths`/8.
     pub(super) fn chance(&mut self, eighths: u64) -> bool {
         self.below(8) < eighths
     }

@@ -1,10 +1,10 @@
-//! Storage traits: where chunks of series lie.
+//! Storage traits: where the chunks of series are stored.
 //!
-//! What writes puts chunks into parts and names series ([`StorageWriter`]); what reads scans parts
-//! and lists series ([`StorageReader`]). Parts are written once and never changed. Nothing above
-//! knows of files; a part can as well be a partition of a distributed database, whose rows are
-//! chunks. Which parts count, what rollups cover and how far the journal is in them says the
-//! manifest, which is the store's own ([`crate::manifest_file`]), and no part of these traits.
+//! [`StorageWriter`] puts chunks into parts and adds series; [`StorageReader`] scans parts and
+//! lists series. A part is written once and never changed. The layers above know no files: a part
+//! can also be a partition of a distributed database whose rows are chunks. The manifest
+//! ([`crate::manifest_file`]) belongs to the store and is not part of these traits: it says which
+//! parts are live, what rollups cover and up to where the journal is in parts.
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -15,32 +15,33 @@ use crate::error::Result;
 
 /// Write half of a storage.
 pub trait StorageWriter: Send + Sync + Debug {
-    /// Begins a part. Nobody asks for it before a manifest names it; one of that number that is
-    /// there already was left behind by a crash and is replaced.
+    /// Begins a part. The part is not read before a manifest names it. A part with this number that
+    /// a crash left behind is replaced.
     fn create_part(&self, number: u64) -> Result<Box<dyn PartWriter>>;
 
-    /// Forgets a part; who has it open may read on.
+    /// Removes a part; open handles can still read it.
     fn remove_part(&self, number: u64) -> Result<()>;
 
-    /// Appends series: the producer that each counts for, and its form. They survive the process;
-    /// durable, with all that was appended before, only if that is asked for.
+    /// Appends series: the producer that each one counts for, and its canonical key. They survive a
+    /// process crash; they survive a power loss, with everything appended before, only if `durable`
+    /// is set.
     fn add_series(&self, series: &[(Option<u64>, Vec<u8>)], durably: bool) -> Result<()>;
 
-    /// Appends that series were deleted, durably and in one write.
+    /// Appends deletions of series, durably and in one write.
     fn delete_series(&self, ids: &[SeriesId]) -> Result<()>;
 }
 
 /// Read half of a storage.
 pub trait StorageReader: Send + Sync + Debug {
-    /// A finished part.
+    /// Opens a finished part.
     fn open_part(&self, number: u64) -> Result<Arc<dyn Part>>;
 
-    /// The numbers of all parts that are there, also of those left behind.
+    /// Numbers of all existing parts, including those that a crash left behind.
     fn part_numbers(&self) -> Result<Vec<u64>>;
 
-    /// Gives everything that was appended, in order. Says how many places were damaged, whose forms
-    /// are then missing: each part has those of its own series too. Before anything is appended it
-    /// is called once.
+    /// Yields every appended record, in order. Returns the number of damaged places, whose keys are
+    /// then missing; each part also has the keys of its own series. Called once before anything is
+    /// appended.
     fn list_series(&self, each: &mut dyn FnMut(SeriesRecord<'_>)) -> Result<u64>;
 }
 
@@ -49,31 +50,31 @@ pub trait Storage: StorageWriter + StorageReader {}
 
 impl<T: StorageWriter + StorageReader> Storage for T {}
 
-/// What is remembered of series, one after the other.
+/// Record of the series log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SeriesRecord<'a> {
-    /// There is a series.
+    /// A series was added.
     Added {
-        /// Its canonical form.
+        /// Its canonical key.
         key: &'a [u8],
-        /// The producer that it counts for; `None` if it was stored before producers were
-        /// remembered.
+        /// The producer that it counts for; `None` for series stored before producers were
+        /// recorded.
         producer: Option<u64>,
     },
-    /// There is no such series any more.
+    /// The series was deleted.
     Deleted(SeriesId),
 }
 
-/// What a storage knows of a chunk.
+/// Summary of a chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChunkInfo {
-    /// Whose it is.
+    /// Series of the chunk.
     pub series: SeriesId,
-    /// Its rows.
+    /// Number of rows.
     pub rows: u32,
-    /// When its earliest row began, in ns since the Unix epoch.
+    /// Earliest start of a row, in ns since the Unix epoch.
     pub start: i64,
-    /// When its latest row ended.
+    /// Latest end of a row.
     pub end: i64,
 }
 
@@ -82,25 +83,25 @@ pub trait PartWriter {
     /// Adds a chunk.
     fn put_chunk(&mut self, chunk: &ChunkInfo, bytes: &[u8]) -> Result<()>;
 
-    /// Ends the part and makes it durable; `form` gives the form of each series in it. How many
-    /// bytes it takes.
+    /// Finishes the part and makes it durable; `form` returns the canonical key of each series in
+    /// it. Returns the size of the part in bytes.
     fn finish(self: Box<Self>, form: &dyn Fn(&SeriesId) -> Vec<u8>) -> Result<u64>;
 }
 
 /// Location of a chunk in its part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChunkLocation {
-    /// Whose it is.
+    /// Series of the chunk.
     pub series: SeriesId,
-    /// Where it begins: any number by which the part finds it.
+    /// Offset, or any other number by which the part finds the chunk.
     pub offset: u64,
-    /// Its bytes, header included.
+    /// Length in bytes, including the header.
     pub length: u32,
-    /// Its rows.
+    /// Number of rows.
     pub rows: u32,
-    /// When its earliest row began, in ns since the Unix epoch.
+    /// Earliest start of a row, in ns since the Unix epoch.
     pub start: i64,
-    /// When its latest row ended.
+    /// Latest end of a row.
     pub end: i64,
 }
 
@@ -109,24 +110,24 @@ pub trait Part: Send + Sync + Debug {
     /// The chunks of a series.
     fn find(&self, series: &SeriesId) -> Result<Vec<ChunkLocation>>;
 
-    /// How many chunks there are.
+    /// Number of chunks.
     fn chunks(&self) -> Result<usize>;
 
-    /// Gives the series of each chunk, ascending.
+    /// Yields the series of each chunk, ascending.
     fn for_each_series(&self, each: &mut dyn FnMut(&SeriesId)) -> Result<()>;
 
-    /// All chunks, by series, those of a series in the order of their times.
+    /// All chunks, ordered by series, then by time.
     fn chunk_locations(&self) -> Result<Vec<ChunkLocation>>;
 
     /// Reads the bytes of a chunk, unchecked.
     fn read(&self, place: &ChunkLocation, bytes: &mut Vec<u8>) -> Result<()>;
 
-    /// Gives the form of each series in it.
+    /// Yields the canonical key of each series in the part.
     fn for_each_key(&self, each: &mut dyn FnMut(&[u8])) -> Result<()>;
 
-    /// What of it is damaged besides chunks, such as its index; empty if nothing is known to be.
+    /// Damage outside chunks, such as a corrupt index; empty if none is known.
     fn damage(&self) -> Result<Vec<String>>;
 
-    /// What people call it.
+    /// Name shown to users.
     fn name(&self) -> String;
 }

@@ -1,4 +1,4 @@
-//! Base rows beside those of other parts: which reading the first of a part follows.
+//! Base rows merged from several parts, and the predecessor of the first one.
 
 #![cfg_attr(
     not(test),
@@ -23,16 +23,16 @@ use crate::row::{Predecessor, Rows};
 
 pub(crate) const ALL_TIME: Range<i64> = i64::MIN..i64::MAX;
 
-/// Whether a row of a series that ended at a time stays. The times of those of a series that go are
-/// one interval.
+/// Retention filter: whether a row of a series that ended at a time is retained. The dropped times
+/// of one series form one interval.
 pub(crate) type RowFilter<'a> = dyn Fn(&SeriesId, i64) -> bool + 'a;
 
-/// Whether no row of a series and a day stays: then none has to be read.
+/// Whether the filter drops all rows of a series in a day, so that none has to be read.
 pub(crate) fn drops_whole_day(keep: &RowFilter<'_>, id: &SeriesId, day: i64) -> bool {
     !keep(id, day.saturating_add(1)) && !keep(id, day.saturating_add(DAY))
 }
 
-/// Parts of the base by the start of their partition.
+/// Parts of the base by partition start.
 pub(crate) struct BaseParts<'a> {
     manifest: &'a Manifest,
     partitions: BTreeMap<i64, Vec<&'a PartInfo>>,
@@ -49,8 +49,8 @@ impl<'a> BaseParts<'a> {
 }
 
 impl StoreInner {
-    /// The last stored reading of a series up to `time`. Of one that `filter` refuses, the one that
-    /// it followed, if nothing else says what came before.
+    /// The last stored sample of a series up to `time` that passes `filter`, or a later predecessor
+    /// that the chunks of rejected samples record.
     pub(crate) fn previous_sample(
         &self,
         base: &BaseParts<'_>,
@@ -86,7 +86,7 @@ impl StoreInner {
         Ok(refused)
     }
 
-    /// Rows that `filter` lets pass, in order, and the reading that the first follows now.
+    /// Rows that pass `filter`, in order, and the predecessor of the first.
     pub(crate) fn filtered_rows(
         &self,
         base: &BaseParts<'_>,
@@ -108,7 +108,8 @@ impl StoreInner {
         let known_before = gaps.len();
         let stored = self.previous_sample(base, id, kind, before, filter, gaps)?;
         let predecessor = match base.manifest.predecessor(stored, told) {
-            // Nothing is missing, so there is none: that has to be known when others are dropped.
+            // No gap was found, so there was no predecessor; this must be recorded before other
+            // rows are dropped.
             Predecessor::Unknown
                 if gaps.len() == known_before
                     && !base.manifest.may_have_dropped_predecessor((i64::MIN, end)) =>
@@ -121,7 +122,7 @@ impl StoreInner {
     }
 }
 
-/// The last reading of a series in some parts that ended by `time`.
+/// The last sample of a series in some parts that ended by `time`.
 fn last_reading(
     parts: &[Arc<dyn Part>],
     id: &SeriesId,

@@ -23,21 +23,21 @@ use crate::mutex::lock;
 use crate::resolution::Resolution;
 use crate::row::{Predecessor, Rows};
 
-/// Change set of parts and manifest, committed atomically. Dropped, it takes with it the parts that
-/// it began: on a full disk they would be in the way of whatever is smaller.
+/// Change set of parts and manifest, committed atomically. Dropping it removes the parts that it
+/// began, so that they do not block smaller writes on a full disk.
 pub(crate) struct StoreChange<'a> {
     inner: &'a StoreInner,
-    /// As it was when the change began. Who prepares one has `work`, so it stays so.
+    /// Manifest when the change began. The caller holds `work`, so it stays current.
     pub(crate) base_manifest: Manifest,
-    /// From here on parts are this change's.
+    /// Parts from this number on belong to this change.
     first_part: u64,
     next_part: u64,
     series: u64,
     added: Vec<PartInfo>,
     removed: Vec<u64>,
-    /// What could not be put into its parts.
+    /// Rows that could not be written to its parts.
     gaps: Vec<Gap>,
-    /// Its parts are, or may be, named by a manifest.
+    /// A manifest names its parts, or may name them.
     is_done: bool,
 }
 
@@ -47,7 +47,7 @@ impl Drop for StoreChange<'_> {
             return;
         }
         for number in self.first_part..self.next_part {
-            // The next opening removes it, if this does not.
+            // If this fails, the next opening removes the part.
             if let Err(error) = self.inner.storage.remove_part(number) {
                 self.inner.add_warning(error.to_string());
             }
@@ -72,18 +72,18 @@ impl<'a> StoreChange<'a> {
         })
     }
 
-    /// Makes the forms of new series durable.
+    /// Makes the canonical keys of new series durable.
     pub(crate) fn add_series(&mut self) -> Result<()> {
         self.series = self.inner.append_keys(true)?;
         Ok(())
     }
 
-    /// Forms of series that are durable with this change.
+    /// Number of series keys that are durable with this change.
     pub(crate) fn series(&self) -> u64 {
         self.series
     }
 
-    /// Begins a part, which is made when the first rows are put.
+    /// Begins a part; the file is created with the first rows.
     pub(crate) fn write(&mut self, resolution: Resolution) -> PartBuilder<'a> {
         let number = self.next_part;
         self.next_part = self.next_part.saturating_add(1);
@@ -101,7 +101,7 @@ impl<'a> StoreChange<'a> {
         PartBuilder { inner: self.inner, info, writer: None }
     }
 
-    /// Ends a part; one without rows is none. Its number, if it is one.
+    /// Finishes a part. Returns its number, or `None` if it has no rows.
     pub(crate) fn add(
         &mut self,
         writing: PartBuilder<'_>,
@@ -141,7 +141,7 @@ impl<'a> StoreChange<'a> {
                 };
                 writing.append_rows(id, kind, rows, predecessor)
             };
-            // The part is dropped with the change, and begun anew.
+            // The part is dropped with the change and started again.
             catch_panic(put).unwrap_or_else(|message| {
                 let series = self.inner.index().series(number).to_string();
                 lock(&self.inner.quarantine).failed_series(id, &series, &message);
@@ -156,7 +156,7 @@ impl<'a> StoreChange<'a> {
         self.add(writing, SourceParts::new()).map(|_| ())
     }
 
-    /// The gap in the place of the rows of a series that cannot be sealed.
+    /// Gap that replaces the rows of a series that cannot be flushed.
     fn gap_for(
         &self,
         head: &Head,
@@ -165,18 +165,18 @@ impl<'a> StoreChange<'a> {
     ) -> Option<Gap> {
         let (start, end) = head.series_range(number)?;
         let (start, end) = (start.max(range.start), end.min(range.end));
-        // A series with rows in another partition only has none here.
+        // The series has rows in another partition only: no gap.
         if start > end {
             return None;
         }
-        // The defect may lie in what is counted here: then it stays unknown how much it was.
+        // The count may hit the same bug: the number of lost rows is then unknown.
         let lost = catch_panic(|| head.count_rows(number, kind, range)).ok();
         if lost == Some(0) {
             return None;
         }
         let values = catch_panic(|| match head.rows_of(number, kind, range) {
             Some(rows @ Rows::Histograms(_)) => Some(rows.amount()),
-            // Readings of what grows count the same values again and again.
+            // Samples of cumulative series count the same values repeatedly.
             _ => None,
         });
         let series = self.inner.index().series(number).to_string();
@@ -188,8 +188,8 @@ impl<'a> StoreChange<'a> {
         Some(Gap { start, end, producer: None, lost, reason })
     }
 
-    /// What the first of some readings of a head followed: an earlier one of the head, or one that
-    /// is stored.
+    /// Predecessor of the first of some samples of a head: an earlier sample of the head, or a
+    /// stored one.
     fn predecessor_in_head(
         &self,
         base: &BaseParts<'_>,
@@ -210,7 +210,7 @@ impl<'a> StoreChange<'a> {
         let is_new = u64::from(number.0) >= self.base_manifest.series;
         let mut gaps = Vec::new();
         if !is_new {
-            // What cannot be read is told by whoever asks for it; the head must not wait for it.
+            // Queries report unreadable data; the flush does not wait for it.
             match self.inner.previous_sample(base, &id, kind, before, None, &mut gaps) {
                 Ok(stored) => held = gather::later_reading(held, stored, kind),
                 Err(_) => return Predecessor::Unknown,
@@ -219,7 +219,8 @@ impl<'a> StoreChange<'a> {
         match held {
             Some(reading) => Predecessor::Reading(reading),
             None if is_new => Predecessor::Nothing,
-            // Nothing is missing, so there is none: that has to be known when others are dropped.
+            // No gap was found, so there was no predecessor; this must be recorded before other
+            // rows are dropped.
             None if gaps.is_empty()
                 && !self.base_manifest.may_have_dropped_predecessor((i64::MIN, end)) =>
             {
@@ -229,12 +230,12 @@ impl<'a> StoreChange<'a> {
         }
     }
 
-    /// Takes a part away.
+    /// Removes a part.
     pub(crate) fn remove(&mut self, number: u64) {
         self.removed.push(number);
     }
 
-    /// Commits it; `edit` changes what else stands in the manifest.
+    /// Commits the change; `edit` changes other fields of the manifest.
     pub(crate) fn commit(mut self, edit: impl FnOnce(&mut Manifest)) -> Result<()> {
         let mut manifest = std::mem::take(&mut self.base_manifest);
         for number in &self.removed {
@@ -270,7 +271,7 @@ pub(crate) struct PartBuilder<'a> {
 }
 
 impl PartBuilder<'_> {
-    /// Its writer, begun with the first rows.
+    /// Returns the writer; creates it with the first rows.
     fn begin(&mut self) -> Result<&mut dyn PartWriter> {
         let writer = match self.writer.take() {
             Some(writer) => writer,
@@ -279,17 +280,17 @@ impl PartBuilder<'_> {
         Ok(&mut **self.writer.insert(writer))
     }
 
-    /// Takes over from a part whose rows are put what they do not say.
+    /// Copies the metadata that rows do not carry from the part being replaced.
     pub(crate) fn replaces(&mut self, part: &PartInfo) {
         self.info.has_dropped_series |= part.has_dropped_series;
     }
 
-    /// Says that rows of some series are left out because of a rule.
+    /// Records that a retention rule dropped rows of some series.
     pub(crate) fn drops_series(&mut self) {
         self.info.has_dropped_series = true;
     }
 
-    /// Makes it a part even if no rows are put, about `range`.
+    /// Creates the part even if it has no rows, with time range `range`.
     pub(crate) fn set_range(&mut self, range: Range<i64>) -> Result<()> {
         self.begin()?;
         self.info.start = self.info.start.min(range.start);
@@ -297,7 +298,8 @@ impl PartBuilder<'_> {
         Ok(())
     }
 
-    /// Adds settled rows of a series; of readings of what grows, which one the first followed.
+    /// Adds normalized rows of a series and, for cumulative series, the predecessor of the first
+    /// row.
     pub(crate) fn append_rows(
         &mut self,
         series: SeriesId,

@@ -21,16 +21,15 @@ use crate::store::Store;
 /// Result of a scrub.
 #[derive(Clone, Debug, Default)]
 pub struct ScrubReport {
-    /// Parts that were read.
+    /// Parts read.
     pub parts: u64,
-    /// Chunks that were read.
+    /// Chunks read.
     pub chunks: u64,
-    /// Bytes of chunks that were read.
+    /// Bytes of chunks read.
     pub bytes: u64,
-    /// What is damaged.
+    /// Damage found.
     pub damage: Vec<ScrubDamage>,
-    /// Days that were rolled up anew, since a rollup of them was damaged and what it was made of
-    /// was not.
+    /// Days whose rollups were rebuilt: a rollup was damaged and its source parts were intact.
     pub rebuilt_days: Vec<i64>,
 }
 
@@ -39,26 +38,27 @@ pub struct ScrubReport {
 pub struct ScrubDamage {
     /// The file.
     pub file: String,
-    /// What in it, and what is wrong.
+    /// Location in the file and cause.
     pub description: String,
-    /// How many rows cannot be read for it; `None` if all can, or it is not known.
+    /// Rows that cannot be read because of the damage; `None` if there are none, or the number is
+    /// unknown.
     pub rows: Option<u64>,
-    /// Whether everything that is lost is still there at another place.
+    /// Whether everything lost can be rebuilt from other parts.
     pub is_rebuildable: bool,
 }
 
-/// How far the looking has come.
+/// Progress of a scrub.
 #[derive(Clone, Copy, Debug)]
 pub struct ScrubProgress {
-    /// Bytes of parts that were looked at.
+    /// Bytes of parts verified.
     pub bytes: u64,
     /// Bytes of all parts.
     pub bytes_total: u64,
 }
 
 impl Store {
-    /// Reads every chunk of every part, compares its checksum and decodes it. At most
-    /// `bytes_per_second` are read, if that is given.
+    /// Reads every chunk of every part, compares its checksum and decodes it. Reads at most
+    /// `bytes_per_second`, if given.
     pub fn verify(
         &self,
         bytes_per_second: Option<u64>,
@@ -86,7 +86,8 @@ impl Store {
         Ok(report)
     }
 
-    /// As [`Self::verify`], and rolls days up anew of which only rollups are damaged.
+    /// Same as [`Self::verify`]; also rebuilds rollups that are damaged while their source parts
+    /// are intact.
     pub fn scrub(
         &self,
         bytes_per_second: Option<u64>,
@@ -102,14 +103,14 @@ impl Store {
 /// Position of the background scrub.
 #[derive(Debug, Default)]
 pub(crate) struct ScrubCursor {
-    /// The part that is looked at, and how many of its chunks were.
+    /// Current part, and the number of its chunks already verified.
     at: (u64, usize),
-    /// Bytes that may be read now.
+    /// Read budget in bytes.
     bytes: f64,
 }
 
 impl StoreInner {
-    /// Looks at the next chunks. A part on which that panics is named and passed over until the
+    /// Verifies the next chunks. A part whose verification panics is reported and skipped until the
     /// next round.
     pub(crate) fn scrub_step_or_skip(&self, round: &mut ScrubCursor, elapsed: Duration) {
         if let Err(message) = catch_panic(|| self.scrub_step(round, elapsed)) {
@@ -123,8 +124,7 @@ impl StoreInner {
         }
     }
 
-    /// Looks at the next chunks, as many as the rate allows after `elapsed`. What is damaged is
-    /// noted.
+    /// Verifies as many chunks as the rate allows after `elapsed`, and records damage.
     pub(crate) fn scrub_step(&self, round: &mut ScrubCursor, elapsed: Duration) {
         let rate = self.options.scrub_bytes_per_second as f64;
         round.bytes = (round.bytes + rate * elapsed.as_secs_f64()).min(rate);
@@ -135,7 +135,7 @@ impl StoreInner {
                 state.manifest.parts.range(round.at.0..).next().map(|(_, part)| part.clone())
             };
             let Some(info) = next else {
-                // All over again, but not sooner than the next time.
+                // The next round starts at the next call at the earliest.
                 round.at = (0, 0);
                 return;
             };
@@ -147,7 +147,7 @@ impl StoreInner {
                 self.part(info.number).and_then(|part| Ok((part.chunk_locations()?, part)));
             let (places, part) = match opened {
                 Ok(opened) => opened,
-                // One that cannot be read must not keep the others from being looked at.
+                // An unreadable part does not stop the scrub of the others.
                 Err(error) => {
                     self.add_warning(error.to_string());
                     round.at = (info.number.saturating_add(1), 0);
@@ -170,7 +170,7 @@ impl StoreInner {
         }
     }
 
-    /// Looks at a part.
+    /// Verifies a part.
     pub(crate) fn verify_part(&self, info: &PartInfo, report: &mut ScrubReport) {
         let is_rollup = info.resolution != Resolution::Base && self.is_base_there(info);
         let damage = |file: &str, what: String, rows| ScrubDamage {
@@ -219,13 +219,13 @@ impl StoreInner {
         }
     }
 
-    /// Whether all that a rollup was made of is still there.
+    /// Whether all source parts of a rollup still exist.
     fn is_base_there(&self, info: &PartInfo) -> bool {
         let state = self.state();
         info.covers.values().flatten().all(|number| state.manifest.parts.contains_key(number))
     }
 
-    /// Rolls up anew what is damaged only in rollups. The caller has `work`.
+    /// Rebuilds rollups that are damaged while their sources are intact. The caller holds `work`.
     pub(crate) fn rebuild_rollups(&self) -> Result<Vec<i64>> {
         let mut mended = Vec::new();
         loop {

@@ -5,39 +5,39 @@
 //!      0     4  magic       b"tdck"
 //!      4     1  version     1; readers refuse any other
 //!      5     1  content     0 histograms, 1 cumulative histograms, 2 numbers, 3 summaries, 4 texts,
-//!                          5 cumulative histograms after a reading, 6 numbers after a reading
+//!                          5 cumulative histograms with predecessor, 6 numbers with predecessor
 //!      6     1  resolution  0 base, 1 a minute, 2 five minutes, 3 an hour, 4 a day
 //!      7     1  reserved    0
-//!      8    16  series      its id
-//!     24     8  start       i64 ns: when the earliest row began; of readings of what grows, was read
-//!     32     8  end         i64 ns: when the latest row ended
+//!      8    16  series      series id
+//!     24     8  start       i64 ns: earliest start; base rows of cumulative series: time of the first
+//!     32     8  end         i64 ns: latest end
 //!     40     4  rows        u32
-//!     44     4  length      u32: bytes of what follows the header
-//!     48     4  checksum    u32: CRC-32C of the 48 bytes before and of what follows
+//!     44     4  length      u32: bytes after the header
+//!     48     4  checksum    u32: CRC-32C of the 48 bytes before and of the bytes after
 //! ```
-//! What follows: the times (`times.rs`), then by content
+//! After the header: the times (`times.rs`), then by content
 //!
 //! ```text
 //! 0 histograms   a block as in docs/formats/block.md
-//! 1 cumulative   length and frame of the first row; a block of what each other row adds to the row before;
-//!                standings, a byte a row (2 bits each of sum, min, max: 0 unknown, 1 estimate, 2 exact); columns
+//! 1 cumulative   length and frame of the first row; a block of deltas of the other rows; accuracy, a
+//!                byte a row (2 bits each of sum, min, max: 0 unknown, 1 estimate, 2 exact); columns
 //!                of the rows' sum (high and low words), min and max, 0 where unknown
 //! 2 numbers      a column of f64
 //! 3 summaries    columns of count, nan (u64), sum's high and low words, min, max, first, last (f64)
 //! 4 texts        zstd of each text as length and UTF-8
-//! 5 cumulative   the predecessor (below); length and frame of the first row unless it is told by what it adds;
+//! 5 cumulative   the predecessor (below); length and frame of the first row unless it is a delta;
 //!                then as 1
 //! 6 numbers      the predecessor; a column of f64
 //! ```
-//! The predecessor is the reading that the first row followed when the chunk was written, so that
-//! what happened between the two is known when its own chunk is gone:
+//! The predecessor is the sample before the first row when the chunk was written. It gives the delta
+//! between the two after the chunk of the predecessor is dropped:
 //!
 //! ```text
-//! standing  u8      0 there was none; 1 the first row is told by what it adds to it; 2 it is not
-//! time      zigzag ns end, varint ns end less start   unless there was none
-//! value     length and frame, or f64                  unless there was none
+//! tag       u8      0 none; 1 the first row is its delta to the predecessor; 2 it is standalone
+//! time      zigzag ns end, varint ns end minus start  unless the tag is 0
+//! value     length and frame, or f64                  unless the tag is 0
 //! ```
-//! A column is a length and a pco stream. `docs/formats/chunk.md` says the same to a stranger.
+//! A column is a length and a pco stream. Specification: `docs/formats/chunk.md`.
 
 #![cfg_attr(
     not(test),
@@ -58,7 +58,7 @@ use crate::times;
 
 /// First bytes of a chunk.
 pub const MAGIC: [u8; 4] = *b"tdck";
-/// The version that is written, and the only one that is read.
+/// The version written, and the only one read.
 pub const VERSION: u8 = 1;
 /// Bytes of the header.
 pub const HEADER_BYTES: usize = 52;
@@ -78,36 +78,36 @@ pub const FIELDS: [(&str, usize, usize); 11] = [
 ];
 const CHECKSUM_AT: usize = 48;
 
-/// Rows of a chunk at the most: a quarter of a day at one sample a minute.
+/// Maximum rows of a chunk: a quarter of a day at one sample a minute.
 pub const ROWS_MAX: usize = 360;
-/// Bytes of a chunk at the most.
+/// Maximum bytes of a chunk.
 pub const BYTES_MAX: usize = 64 << 20;
-/// Bytes of texts in a chunk, before compression, at the most.
+/// Maximum bytes of texts in a chunk, before compression.
 const TEXT_BYTES_MAX: usize = 1 << 20;
-/// Zstandard's fast end: texts are few.
+/// A fast zstd level: texts are few.
 const TEXT_LEVEL: i32 = 3;
 
-/// What a chunk's header says.
+/// Parsed chunk header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ChunkHeader {
-    /// What kind of rows.
+    /// Kind of rows.
     pub(crate) content: ChunkKind,
-    /// What a row stands for.
+    /// Resolution of the rows.
     pub(crate) resolution: Resolution,
-    /// Whose rows.
+    /// Series of the rows.
     pub(crate) series: SeriesId,
-    /// When the earliest row began; of readings of what grows, when the earliest was read.
+    /// Earliest start of a row; for cumulative series, the time of the first sample.
     pub(crate) start: i64,
-    /// When the latest row ended.
+    /// Latest end of a row.
     pub(crate) end: i64,
-    /// How many.
+    /// Number of rows.
     pub(crate) rows: usize,
     /// Bytes after the header.
     pub(crate) length: usize,
 }
 
 impl ChunkHeader {
-    /// What a storage knows of the chunk.
+    /// The header as [`ChunkInfo`].
     pub(crate) fn info(&self) -> ChunkInfo {
         let ChunkHeader { series, start, end, rows, .. } = *self;
         ChunkInfo { series, rows: rows as u32, start, end }
@@ -117,9 +117,9 @@ impl ChunkHeader {
 /// What kind of rows a chunk holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ChunkKind {
-    /// What happened in each row's stretch.
+    /// Histograms of intervals.
     Histograms,
-    /// Everything since a start.
+    /// Histograms cumulative since a start.
     Cumulative,
     /// Plain numbers.
     Numbers,
@@ -127,9 +127,9 @@ pub(crate) enum ChunkKind {
     Summaries,
     /// Texts.
     Texts,
-    /// Everything since a start, after a reading that is known.
+    /// Cumulative histograms with a known predecessor.
     CumulativeWithPredecessor,
-    /// Plain numbers, after a reading that is known.
+    /// Numbers with a known predecessor.
     NumbersWithPredecessor,
 }
 
@@ -158,11 +158,11 @@ impl ChunkKind {
     }
 }
 
-/// What is wrong with bytes that should be a chunk.
+/// Why bytes are not a valid chunk.
 pub(crate) type Corruption = String;
 
 impl ChunkHeader {
-    /// Reads a header. Only [`check`] says whether it is to be trusted.
+    /// Parses a header. It is trustworthy only after [`check`].
     pub(crate) fn read(bytes: &[u8]) -> Result<ChunkHeader, Corruption> {
         let mut reader = WireReader::new(bytes);
         let mut read = || -> model::Result<_> {
@@ -195,7 +195,7 @@ impl ChunkHeader {
     }
 }
 
-/// Whether the bytes, header included, are what was written.
+/// Verifies the checksum of header and payload.
 pub(crate) fn check(bytes: &[u8]) -> Result<ChunkHeader, Corruption> {
     let header = ChunkHeader::read(bytes)?;
     let needed = HEADER_BYTES.saturating_add(header.length);
@@ -215,8 +215,8 @@ fn checksum(bytes: &[u8]) -> u32 {
     crc32c::crc32c_append(crc32c::crc32c(&bytes[..CHECKSUM_AT]), &bytes[HEADER_BYTES..])
 }
 
-/// Appends settled rows as chunks, and gives each one's header and bytes to `each`. Of readings of
-/// what grows, `predecessor` is what the first followed; it says nothing of other rows.
+/// Encodes normalized rows as chunks and passes each header with its bytes to `each`. `predecessor`
+/// is the predecessor of the first row of a cumulative series; other kinds ignore it.
 pub(crate) fn encode(
     series: SeriesId,
     resolution: Resolution,
@@ -250,7 +250,7 @@ pub(crate) fn encode(
                 .iter()
                 .map(|&time| match resolution {
                     Resolution::Base => row_begin(kind, time),
-                    // One between two slots is of the slot before.
+                    // A row between two slots belongs to the earlier slot.
                     _ => time.0.min(time.1.saturating_sub(1)),
                 })
                 .min()
@@ -265,9 +265,9 @@ pub(crate) fn encode(
     Ok(())
 }
 
-/// When a row is said to begin. Readings of what grows may count since long ago and are to be found
-/// where they were read. A distribution of a moment belongs to the nanosecond before it, as all
-/// does by its end.
+/// The start that a chunk header records for a row. A cumulative sample may count from far back and
+/// is indexed by the time it was read. A point-in-time histogram belongs to the nanosecond before
+/// it, as every row does by its end.
 pub(crate) fn row_begin(kind: SeriesKind, (start, end): (i64, i64)) -> i64 {
     match kind {
         _ if kind.is_cumulative() => end,
@@ -288,7 +288,7 @@ fn put_header(bytes: &mut [u8], header: &ChunkHeader) {
     bytes[CHECKSUM_AT..HEADER_BYTES].copy_from_slice(&checksum.to_le_bytes());
 }
 
-/// Makes a chunk of bytes that would be one but for magic, version, length and checksum.
+/// Test aid: sets magic, version, length and checksum so that arbitrary bytes pass as a chunk.
 pub(crate) fn reseal_header(bytes: &mut [u8]) {
     let length = bytes.len().saturating_sub(HEADER_BYTES) as u32;
     bytes[..4].copy_from_slice(&MAGIC);
@@ -298,8 +298,8 @@ pub(crate) fn reseal_header(bytes: &mut [u8]) {
     bytes[CHECKSUM_AT..HEADER_BYTES].copy_from_slice(&checksum.to_le_bytes());
 }
 
-/// Rows in groups that one chunk can hold: of one grid, not too many, and of cumulative ones such
-/// that each contains the one before.
+/// Splits rows into groups that fit one chunk each: one bucket scheme, at most [`ROWS_MAX`] rows
+/// and, for cumulative histograms, each containing the one before.
 fn split_rows(rows: Rows) -> Vec<Rows> {
     fn split_evenly<T>(mut rows: Vec<Row<T>>, wrap: fn(Vec<Row<T>>) -> Rows) -> Vec<Rows> {
         let mut pieces = Vec::new();
@@ -355,8 +355,8 @@ fn split_rows(rows: Rows) -> Vec<Rows> {
     }
 }
 
-/// Histograms by grid, zero threshold and declared thresholds, which are the same for all of a
-/// block.
+/// Groups histograms by bucket scheme, zero threshold and declared thresholds, which are the same
+/// for all rows of a block.
 fn group_uniform(rows: Vec<Row<Histogram>>) -> Vec<Vec<Row<Histogram>>> {
     let mut groups: Vec<Vec<Row<Histogram>>> = Vec::new();
     for row in rows {
@@ -374,12 +374,12 @@ fn is_uniform(a: &Histogram, b: &Histogram) -> bool {
     a.scheme() == b.scheme() && a.zero_threshold() == b.zero_threshold() && limits(a) == limits(b)
 }
 
-/// Halves what has too many different buckets for one block.
+/// Halves groups that have too many distinct buckets for one block.
 fn split_by_buckets(rows: Rows, wrap: fn(Vec<Row<Histogram>>) -> Rows) -> Vec<Rows> {
     let (Rows::Histograms(mut held) | Rows::Cumulative(mut held)) = rows else {
         panic!("BUG: only histograms have cells");
     };
-    // Between the first and the last bucket in use there is nearly always room for all.
+    // Nearly always the whole span from first to last used bucket fits.
     let span = |of: fn(&Histogram) -> &Buckets| {
         let ends = held.iter().filter_map(|row| {
             let indexes = of(&row.value).indexes();
@@ -389,12 +389,12 @@ fn split_by_buckets(rows: Rows, wrap: fn(Vec<Row<Histogram>>) -> Rows) -> Vec<Ro
         ends.map_or(0, |(first, last)| last.abs_diff(first).saturating_add(1))
     };
     let columns = span(Histogram::positive).max(span(Histogram::negative));
-    // A block pads its rows to eights.
+    // A block pads its rows to a multiple of eight.
     let rows = (held.len() as u64).next_multiple_of(8);
     if held.len() == 1 || columns.saturating_mul(rows) <= block::CELLS_MAX {
         return vec![wrap(held)];
     }
-    // Rows share most buckets, so the union is counted before rows are parted.
+    // Rows share most buckets, so the union is counted before the group is split.
     let mut union: Vec<i32> =
         held.iter().flat_map(|row| row.value.positive().indexes().iter().copied()).collect();
     let mut negative: Vec<i32> =
@@ -410,7 +410,7 @@ fn split_by_buckets(rows: Rows, wrap: fn(Vec<Row<Histogram>>) -> Rows) -> Vec<Ro
     [held, rest].into_iter().flat_map(|rows| split_by_buckets(wrap(rows), wrap)).collect()
 }
 
-/// Whether a reading can be told as what it adds to the last of `chunk`.
+/// Whether a sample can be encoded as its delta to the last of `chunk`.
 fn is_delta_codable(chunk: &[Row<Histogram>], row: &Row<Histogram>) -> bool {
     let Some(Row { value: before, .. }) = chunk.last() else { return false };
     let Some(added) = delta_between(before, &row.value) else { return false };
@@ -424,7 +424,7 @@ fn is_delta_codable(chunk: &[Row<Histogram>], row: &Row<Histogram>) -> bool {
 fn delta_between(before: &Histogram, after: &Histogram) -> Option<Histogram> {
     let mut added = after.clone();
     added.subtract(before).ok()?;
-    // Whatever is left of sides is told beside; a block then costs least without them.
+    // Sums are encoded separately; a block is smallest without them.
     let mut parts = added.into_parts();
     (parts.sum, parts.min, parts.max) =
         (TrackedValue::Absent, TrackedValue::Absent, TrackedValue::Absent);
@@ -439,7 +439,7 @@ fn apply_delta(before: &Histogram, added: &Histogram, sides: &SummaryValues) -> 
     Histogram::from_parts(parts).ok()
 }
 
-/// What a cumulative histogram has beside its counts.
+/// Summary values of a cumulative histogram beside its counts.
 struct SummaryValues {
     sum: TrackedValue<CompensatedSum>,
     min: TrackedValue<f64>,
@@ -488,11 +488,11 @@ impl SummaryValues {
 const PLAIN_META: SeriesMeta =
     SeriesMeta { unit: hist::codec::header::Unit::None, temporality: Temporality::Delta };
 
-/// There was no reading before the first row.
+/// The first row has no predecessor.
 const FIRST_READING: u8 = 0;
-/// The first row is told by what it adds to the reading before.
+/// The first row is encoded as its delta to the predecessor.
 const DELTA_CODED: u8 = 1;
-/// The first row stands for itself.
+/// The first row is encoded standalone.
 const STANDALONE: u8 = 2;
 
 #[expect(
@@ -515,8 +515,8 @@ fn put_values(out: &mut Vec<u8>, rows: Rows, predecessor: &Predecessor) {
                 }
                 Predecessor::Reading(Rows::Cumulative(before)) => {
                     let before = &before[0];
-                    // Steps of one chunk are alike: the second is asked about as if it were the
-                    // first.
+                    // Deltas of one chunk must be of the same kind: the second is checked as if it
+                    // were the first.
                     let is_step = is_delta_codable(std::slice::from_ref(before), &rows[0])
                         && rows.get(1).is_none_or(|second| {
                             is_delta_codable(&[before.clone(), rows[0].clone()], second)
@@ -602,10 +602,10 @@ fn put_block(out: &mut Vec<u8>, histograms: Vec<Histogram>) {
     block::encode(&histograms, PLAIN_META, out).expect("BUG: rows are alike and not too many");
 }
 
-/// When each row began and ended.
+/// Start and end of each row.
 pub(crate) type RowTimes = Vec<(i64, i64)>;
 
-/// A checked chunk's times, and what follows them.
+/// Times of a checked chunk, and the payload after them.
 pub(crate) fn read_times<'a>(
     header: &ChunkHeader,
     bytes: &'a [u8],
@@ -617,7 +617,7 @@ pub(crate) fn read_times<'a>(
     Ok((times, rest))
 }
 
-/// All rows of a checked chunk, and of readings of what grows which reading they followed.
+/// Decodes all rows of a checked chunk and, for cumulative series, the predecessor of the first.
 pub(crate) fn decode(
     header: &ChunkHeader,
     bytes: &[u8],
@@ -652,8 +652,8 @@ pub(crate) fn decode(
     Ok((rows, predecessor))
 }
 
-/// The last reading of a checked chunk that ended by `time`, alone, as [`Rows::last_reading`]. Of a
-/// chunk that ended by then only that one is worked out.
+/// The last sample of a checked chunk that ended by `time`, as [`Rows::last_reading`]. If the whole
+/// chunk ended by then, only the last sample is decoded.
 pub(crate) fn last_reading(
     header: &ChunkHeader,
     bytes: &[u8],
@@ -689,9 +689,9 @@ fn read_column<T: pco::data_types::Number + Default>(
 /// Column of cumulative histograms: base and deltas.
 struct CumulativeReadings {
     predecessor: Predecessor,
-    /// The first reading, or the one that it followed if the first too is told by what it adds.
+    /// The first sample or, if the first is delta-encoded too, its predecessor.
     base: Histogram,
-    /// A block: what each reading adds to the one before.
+    /// Block of deltas, one per sample.
     steps: Vec<u8>,
     rows: usize,
     is_first_added: bool,
@@ -765,7 +765,7 @@ impl CumulativeReadings {
         Ok(values)
     }
 
-    /// The last of the values, which are not none.
+    /// The last value. The chunk is not empty.
     fn last(&self) -> Result<Histogram, Corruption> {
         if self.rows == 1 && !self.is_first_added {
             return Ok(self.base.clone());
@@ -784,7 +784,7 @@ impl CumulativeReadings {
     }
 }
 
-/// Whether there is a reading before, by its standing.
+/// Whether the predecessor tag says that there is a predecessor.
 fn has_predecessor(standing: u8) -> Result<bool, Corruption> {
     match standing {
         FIRST_READING => Ok(false),
@@ -839,8 +839,9 @@ fn read_summaries(
 
 fn read_texts(reader: &mut WireReader<'_>, rows: usize) -> Result<Vec<String>, Corruption> {
     let packed = reader.bytes("texts").map_err(|error| error.to_string())?;
-    // A single text may be as large as a journal's record, so what is taken is what the frame says,
-    // within bounds: 128 KiB a block, whose least is a head of three bytes and a byte.
+    // A single text may be as large as a journal record, so the allocation follows the size in the
+    // frame header, within a bound: a zstd block unpacks to at most 128 KiB and takes at least four
+    // bytes (header of three bytes and one byte).
     let says = zstd::zstd_safe::get_frame_content_size(packed).ok().flatten();
     let room = (packed.len() / 4).saturating_mul(128 << 10).min(BYTES_MAX);
     let says = says.and_then(|bytes| usize::try_from(bytes).ok()).filter(|&bytes| bytes <= room);

@@ -1,8 +1,8 @@
-//! Numbers in a column, compressed by pco (github.com/pcodec/pcodec): to the last bit, NaN
-//! included.
+//! Numeric columns compressed by pco (github.com/pcodec/pcodec), lossless to the last bit including
+//! NaN.
 //!
-//! Bytes that claim a dictionary make pco reserve up to 256 MiB (2^25 numbers) before it looks
-//! whether it is there. Only bytes with a matching checksum come here.
+//! Input that claims a dictionary makes pco reserve up to 256 MiB (2^25 numbers) before it checks
+//! that the dictionary exists. Only input with a matching checksum is decoded here.
 
 #![cfg_attr(
     not(test),
@@ -12,18 +12,18 @@
 use pco::data_types::Number;
 use pco::{ChunkConfig, standalone};
 
-/// The column as bytes.
+/// Encodes a column.
 #[expect(clippy::expect_used, reason = "this level is one of pco's")]
 pub(crate) fn put<T: Number>(numbers: &[T]) -> Vec<u8> {
     standalone::simple_compress(numbers, &ChunkConfig::default().with_compression_level(LEVEL))
         .expect("BUG: this level is one of pco's")
 }
 
-/// Of pco's 0 to 12, below its default of 8: a column has 360 numbers at the most. Chosen, not
+/// Of pco's levels 0 to 12, below its default of 8: a column has at most 360 numbers. Chosen, not
 /// measured.
 const LEVEL: usize = 4;
 
-/// Takes a column of exactly `rows` numbers out.
+/// Decodes a column of exactly `rows` numbers.
 pub(crate) fn read<T: Number + Default>(bytes: &[u8], rows: usize) -> model::Result<Vec<T>> {
     let invalid = |found: String| model::Error::Invalid {
         offset: 0,

@@ -17,14 +17,14 @@ use crate::inner::StoreInner;
 use crate::manifest::{PartInfo, SourceParts};
 use crate::resolution::Resolution;
 
-/// As many parts of like size in a partition are put together: each row is then written once more
-/// for every factor of eight.
+/// Number of parts of similar size in a partition that triggers compaction: each row is rewritten
+/// once per factor of eight.
 const PARTS_TO_COMPACT: usize = 8;
-/// Parts are of like size up to this ratio.
+/// Maximum size ratio of parts of similar size.
 const LIKE_SIZE: u64 = 4;
 
 impl StoreInner {
-    /// Puts parts together where there are many, and all of a partition that is over.
+    /// Compacts partitions with many parts, and all parts of a closed partition.
     pub(crate) fn compact_parts(&self) -> Result<bool> {
         let (mut changed, mut failed) = (false, None);
         let mut left: BTreeSet<u64> = BTreeSet::new();
@@ -35,7 +35,7 @@ impl StoreInner {
             match self.run_guarded(&name, || self.merge_parts(&parts).map(|()| true)) {
                 Ok(true) => changed = true,
                 Ok(false) => left.extend(parts.iter().map(|part| part.number)),
-                // Parts that cannot be read are no reason to leave the others.
+                // An unreadable part does not stop the compaction of the others.
                 Err(error) => {
                     left.extend(parts.iter().map(|part| part.number));
                     failed = failed.or(Some(error));
@@ -51,8 +51,7 @@ impl StoreInner {
         let uncovered = days_without_rollup(&manifest);
         let mut groups: BTreeMap<(Resolution, i64), Vec<PartInfo>> = BTreeMap::new();
         for part in manifest.parts.values() {
-            // What is in a rollup is put together when its day is rolled up anew, in the same
-            // commit.
+            // A rollup is compacted when its day is rolled up again, in the same commit.
             let is_free = part.resolution != Resolution::Base
                 || uncovered.get(&part.day()).is_some_and(|numbers| numbers.contains(&part.number));
             if is_free && !left.contains(&part.number) {

@@ -1,4 +1,4 @@
-//! Coverage: which parts of the base the rollups of a day are made of.
+//! Coverage: the base parts that the rollups of a day are made of.
 
 #![cfg_attr(
     not(test),
@@ -13,7 +13,7 @@ use crate::manifest::{Manifest, PartInfo};
 use crate::resolution::{DAY, Resolution, slot};
 use crate::row::{Predecessor, Rows};
 
-/// The starts of the days that some part of the base is in, and is in no rollup yet.
+/// Starts of days with a base part that no rollup covers.
 pub(crate) fn days_without_rollup(manifest: &Manifest) -> BTreeMap<i64, Vec<u64>> {
     let mut days: BTreeMap<i64, Vec<u64>> = BTreeMap::new();
     for part in manifest.base_parts() {
@@ -30,13 +30,13 @@ impl Manifest {
         self.parts.values().filter(|part| part.resolution == Resolution::Base)
     }
 
-    /// Whether a part of the base is in the rollups of its day.
+    /// Whether the rollups of its day cover a base part.
     pub(crate) fn is_covered(&self, resolution: Resolution, day: i64, number: u64) -> bool {
         let mut rollups = self.parts.values().filter(|part| part.resolution == resolution);
         rollups.any(|part| part.covers.get(&day).is_some_and(|numbers| numbers.contains(&number)))
     }
 
-    /// Whether all that the rollups of a day were made of is still there.
+    /// Whether all source parts of a day's rollups still exist.
     pub(crate) fn has_all_sources(&self, day: i64) -> bool {
         let is_live = |number: &u64| {
             self.parts.get(number).is_some_and(|part| part.resolution == Resolution::Base)
@@ -47,8 +47,8 @@ impl Manifest {
             .all(|numbers| numbers.iter().all(is_live))
     }
 
-    /// Whether readings that this one followed may have been dropped: it counts since before its
-    /// partition, and of a day since then not all is there.
+    /// Whether predecessors of this sample may have been dropped: it counts from before its
+    /// partition, and some day since then is incomplete.
     pub(crate) fn may_have_dropped_predecessor(&self, (start, end): (i64, i64)) -> bool {
         let partition = slot(end, Resolution::Base.partition());
         let is_live = |number: &u64| {
@@ -60,12 +60,12 @@ impl Manifest {
             )
     }
 
-    /// Of settled readings of which nobody knows what the first followed: it must not count all
-    /// since its start if that was dropped, for that stands in rollups. What happened since is then
-    /// not known.
+    /// Drops the first of normalized samples whose predecessor is unknown if its earlier part was
+    /// dropped: it must not count everything since its start, because rollups hold that already.
+    /// The increase up to that sample is then unknown.
     pub(crate) fn without_baseline(&self, id: &SeriesId, rows: &mut Rows) -> Option<Gap> {
         let (end, start) = rows.first_time()?;
-        // One that does not say since when it counts may follow whatever was dropped.
+        // A sample without a start time may follow any dropped sample.
         let since = if start == end { i64::MIN } else { start };
         if !self.may_have_dropped_predecessor((since, end)) {
             return None;
@@ -79,10 +79,10 @@ impl Manifest {
         Some(Gap { start: end.saturating_sub(1), end, producer: None, lost: None, reason })
     }
 
-    /// Of the reading before some others that is stored, and what their chunks say that they
-    /// followed, the one that counts. A reading that came after those of its day were dropped is in
-    /// no rollup: what followed them follows them still, or what happened in between would be lost.
-    /// Of two readings of one time the one that is stored holds the other.
+    /// Chooses between the stored predecessor of some samples and the predecessor that their chunks
+    /// record. A sample that arrived after its day's samples were dropped is in no rollup: the
+    /// samples after it still follow it, otherwise the increase in between would be lost. Of two
+    /// samples at one time, the stored one contains the other.
     pub(crate) fn predecessor(&self, stored: Option<Rows>, told: Predecessor) -> Predecessor {
         let Some(reading) = stored else { return told };
         let time = reading.first_time();
@@ -96,7 +96,7 @@ impl Manifest {
         if is_newer { Predecessor::Reading(reading) } else { told }
     }
 
-    /// Rollups of a day that have what was in the part `old` cover its successor too.
+    /// Rollups of a day that cover the part `old` now cover its successor too.
     pub(crate) fn extend_coverage(&mut self, day: i64, old: u64, new: Option<u64>) {
         for part in self.parts.values_mut() {
             if let Some(numbers) = part.covers.get_mut(&day).filter(|held| held.contains(&old)) {
@@ -107,7 +107,7 @@ impl Manifest {
 }
 
 impl PartInfo {
-    /// The day that a part of the base lies in.
+    /// The day that a base part lies in.
     pub(crate) fn day(&self) -> i64 {
         slot(self.end, DAY)
     }

@@ -1,4 +1,4 @@
-//! Values that grow, and what was added between two of them.
+//! Cumulative values and their deltas.
 
 #![cfg_attr(
     not(test),
@@ -9,9 +9,9 @@ use hist::Histogram;
 
 /// Cumulative value that deltas can be computed from.
 pub(crate) trait CumulativeValue: Sized + Clone {
-    /// What was added since `before`; `None` if it began anew.
+    /// The increase since `before`; `None` after a reset.
     fn since(&self, before: &Self) -> Option<Self>;
-    /// Whether it says how much there is. Prometheus' mark of the end of a series does not.
+    /// Whether it carries a value. Prometheus' staleness marker does not.
     fn is_amount(&self) -> bool {
         true
     }

@@ -8,7 +8,7 @@ use model::SeriesId;
 #[derive(Debug, Default)]
 pub(crate) struct DeletedSeriesKeys {
     pub(crate) keys: HashMap<SeriesId, Vec<u8>>,
-    /// Where the journal ended when the last was deleted: nothing behind it names one.
+    /// Journal end at the last deletion: no later record names a deleted series by id.
     pub(crate) end: u64,
 }
 

@@ -17,15 +17,15 @@ use crate::index::SeriesNumber;
 use crate::inner::{SUBSCRIBER, StoreInner};
 use crate::mutex::lock;
 
-/// Where a part has so many chunks for each series that is looked for, each is looked for by its
-/// id.
+/// Where a part has more chunks than this for each candidate series, each series is looked up by
+/// its id.
 const CHUNKS_PER_LOOKUP: usize = 32;
 
 impl StoreInner {
-    /// Takes those of some series out of the index that have no rows, in no part and in no head.
-    /// How many. The caller has `work`.
+    /// Removes those of `series` from the index that have no rows in any part or head. Returns
+    /// their number. The caller holds `work`.
     pub(crate) fn forget_empty_series(&self, series: Vec<SeriesNumber>) -> Result<u64> {
-        // Forms that are not written yet are new, and have rows in the head.
+        // Keys that are not written yet belong to new series, which have rows in the head.
         let manifest = Arc::clone(&self.state().manifest);
         let ids: Vec<SeriesId> = {
             let index = self.index();
@@ -33,8 +33,8 @@ impl StoreInner {
             written.map(|number| index.id(number)).collect()
         };
         let mut empty: HashSet<SeriesId> = ids.into_iter().collect();
-        // Parts change under `work` only: until here nobody has to wait. The newest have most of
-        // what is live.
+        // Parts change only under `work`, so no other thread waits until here. The newest parts
+        // hold most of the live series.
         for &number in manifest.parts.keys().rev() {
             if empty.is_empty() {
                 return Ok(0);
@@ -50,7 +50,7 @@ impl StoreInner {
                 part.for_each_series(&mut |id| _ = empty.remove(id))?;
             }
         }
-        // Nobody appends until they are out: what was appended is in a head.
+        // Appends wait until the series are removed; everything appended before is in a head.
         let _admission = self.admission.write().unwrap_or_else(PoisonError::into_inner);
         self.catch_up()?;
         let heads = self.state().heads();
@@ -75,15 +75,14 @@ impl StoreInner {
         Ok(numbers.len() as u64)
     }
 
-    /// Series that a selector picks among those that have no rows any more, each once, in no order:
-    /// what the file of series remembers, which is read anew.
+    /// Deleted series that match a selector, each once, unordered: read again from the series file.
     pub(crate) fn select_deleted(&self, selector: &Selector) -> Result<Vec<Series>> {
         let mut keys: HashMap<SeriesId, Vec<u8>> = HashMap::new();
         let mut deleted: HashMap<SeriesId, Series> = HashMap::new();
         self.storage.list_series(&mut |record| match record {
             SeriesRecord::Added { key, .. } => {
                 let id = SeriesId::from_canonical_key(key);
-                // It came again.
+                // The series was added again.
                 deleted.remove(&id);
                 if Series::from_canonical_key(key).is_ok_and(|series| selector.matches(&series)) {
                     keys.insert(id, key.to_owned());
@@ -95,13 +94,13 @@ impl StoreInner {
                 deleted.extend(series.map(|series| (id, series)));
             }
         })?;
-        // What came again and was not sealed yet.
+        // Added again and not flushed yet.
         let index = self.index();
         deleted.retain(|id, _| index.number(id).is_none());
         Ok(deleted.into_values().collect())
     }
 
-    /// Keeps forms of deleted series as long as somebody may ask for them.
+    /// Retains canonical keys of deleted series as long as the journal may refer to their ids.
     pub(crate) fn retain_keys(&self, forms: Vec<(SeriesId, Vec<u8>)>) -> Result<()> {
         if forms.is_empty() {
             return Ok(());
@@ -114,7 +113,7 @@ impl StoreInner {
         self.release_keys()
     }
 
-    /// Gives up forms of deleted series that nobody asks for any more.
+    /// Releases canonical keys of deleted series that no journal record can name any more.
     pub(crate) fn release_keys(&self) -> Result<()> {
         if lock(&self.deleted_keys).keys.is_empty() {
             return Ok(());

@@ -1,4 +1,4 @@
-//! From cumulative readings to deltas.
+//! Deltas of cumulative samples.
 
 #![cfg_attr(
     not(test),
@@ -8,11 +8,11 @@
 use crate::cumulative_value::CumulativeValue;
 use crate::row::Row;
 
-/// What happened up to each of some readings, which are in order.
+/// The increase up to each of some samples, which are in order.
 ///
-/// A reading that says since when it counts and begins after the reading before it began anew, as
-/// does one that has less in it: it counts whole. Of a first reading that does not say since when
-/// it counts nothing is known but that it was there, and it yields nothing.
+/// A sample whose start is after the sample before it, or whose value is smaller, follows a reset:
+/// it counts whole. A first sample without a start time yields nothing, because its increase is
+/// unknown.
 pub(crate) fn deltas<T: CumulativeValue>(readings: &[Row<T>]) -> Vec<Row<T>> {
     let mut before: Option<&Row<T>> = None;
     let mut deltas = Vec::with_capacity(readings.len());
@@ -50,11 +50,11 @@ mod tests {
         check(&[(5, 5, 100.0)], &[]);
         check(&[(0, 5, 100.0)], &[(0, 5, 100.0)]);
         check(&[(0, 5, 1.0), (0, 7, 4.0), (0, 9, 4.0)], &[(0, 5, 1.0), (5, 7, 3.0), (7, 9, 0.0)]);
-        // Less than before: it began anew, nobody knows when.
+        // Smaller than before: reset at an unknown time.
         check(&[(5, 5, 9.0), (7, 7, 2.0)], &[(5, 7, 2.0)]);
-        // In between it was gone, which is no new beginning.
+        // The series was stale in between, which is not a reset.
         check(&[(5, 5, 9.0), (6, 6, f64::NAN), (7, 7, 11.0)], &[(5, 7, 2.0)]);
-        // It says when it began anew, although it has more than before.
+        // The start time shows a reset although the value is larger.
         check(&[(0, 5, 1.0), (6, 8, 4.0)], &[(0, 5, 1.0), (6, 8, 4.0)]);
     }
 }

@@ -3,36 +3,36 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// The result of most operations.
+/// Result of store operations.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Why a store could not do what it was asked.
+/// Error of a store operation.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The system refused an operation on a file.
+    /// A file operation failed.
     #[error("{path}: cannot {action}: {source}", path = path.display())]
     Io {
         /// The file or folder.
         path: PathBuf,
-        /// What was being done.
+        /// The failed action.
         action: &'static str,
-        /// The system's answer.
+        /// The operating system's error.
         source: io::Error,
     },
-    /// There is no store in the folder.
+    /// The folder holds no store.
     #[error("{}: there is no store here", dir.display())]
     NotFound {
         /// The folder.
         dir: PathBuf,
     },
-    /// The folder has a store, and what is wanted is a snapshot of one.
+    /// The folder holds a store where a snapshot is required.
     #[error("{}: this is a store, not a snapshot of one; `topdeck store snapshot` makes one", dir.display())]
     NotASnapshot {
         /// The folder.
         dir: PathBuf,
     },
-    /// The folder has a store already.
+    /// The folder already holds a store.
     #[error("{}: there is a store here already", dir.display())]
     AlreadyExists {
         /// The folder.
@@ -45,7 +45,7 @@ pub enum Error {
         path: PathBuf,
         /// Its version.
         found: u32,
-        /// The version this program knows.
+        /// The version this program supports.
         supported: u32,
     },
     /// Another process has the store open.
@@ -54,44 +54,45 @@ pub enum Error {
         /// The folder.
         dir: PathBuf,
     },
-    /// The manifest and the copy before it are both damaged.
+    /// Manifest and copy are both corrupt.
     #[error("{}: {reason}, nor is its copy whole; put one of them back, or make a store of a \
              snapshot with `topdeck store restore`", path.display())]
     Manifest {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The cause.
         reason: String,
     },
-    /// Bytes that are not what was written.
+    /// Stored bytes are corrupt.
     #[error("{location}: {reason}")]
     Damage {
-        /// Which file, and where in it.
+        /// File and location in it.
         location: String,
-        /// What is wrong.
+        /// The cause.
         reason: String,
     },
-    /// The journal beside the store is another one than the store was fed from.
+    /// The journal beside the store is not the one that the store was fed from.
     #[error("{}: this journal is number {found:032x}, the store was fed from {expected:032x}; put \
              the right one back, or restore store and journal together", dir.display())]
     WrongJournal {
         /// The journal's folder.
         dir: PathBuf,
-        /// Its number.
+        /// Id of that journal.
         found: u128,
-        /// The one the store knows.
+        /// Id that the store expects.
         expected: u128,
     },
-    /// A batch names a series by a number that the store does not know: send its form.
+    /// A batch names a series by an id that the store does not know; the sender must send canonical
+    /// keys.
     #[error("series {id} is not known here; send the batch with the series' form")]
     UnknownSeries {
-        /// The number.
+        /// The id.
         id: model::SeriesId,
     },
-    /// A batch, or what it holds, is refused: the sender is to blame.
+    /// A batch or its content is invalid: sender error.
     #[error(transparent)]
     Model(#[from] model::Error),
-    /// A series has another point-in-time histogram at the same moment: both cannot be true.
+    /// The series has a different point-in-time histogram at the same timestamp.
     #[error(
         "series {series} has another histogram at {time} ns already; \
          a point-in-time histogram is one sample, the first that came is kept"
@@ -99,28 +100,28 @@ pub enum Error {
     ConflictingPoint {
         /// The series.
         series: model::SeriesId,
-        /// The moment, in nanoseconds since the Unix epoch.
+        /// The timestamp, in nanoseconds since the Unix epoch.
         time: i64,
     },
     /// A limit on series was reached.
     #[error(transparent)]
     Cardinality(#[from] crate::index::CardinalityError),
-    /// The journal could not take or give a record.
+    /// A journal operation failed.
     #[error(transparent)]
     Journal(#[from] journal::Error),
-    /// A question that costs more than it may.
+    /// A query exceeds a limit.
     #[error("{limit}: {found}, allowed are {max}; {remedy}")]
     QueryTooExpensive {
-        /// What there is too much of.
+        /// The limited quantity.
         limit: &'static str,
-        /// How much.
+        /// The requested amount.
         found: u64,
-        /// How much there may be.
+        /// The limit.
         max: u64,
-        /// What to do.
+        /// The remedy.
         remedy: &'static str,
     },
-    /// Nobody waits for what is read any more: [`crate::View::until`].
+    /// The read was cancelled: [`crate::ReadView::with_cancellation`].
     #[error("reading took longer than it may; ask for less, or raise timeout")]
     Cancelled,
     /// A setting is out of range.
@@ -128,37 +129,36 @@ pub enum Error {
     InvalidSetting {
         /// The setting.
         name: &'static str,
-        /// Its value.
+        /// Rejected value.
         found: String,
-        /// What it may be.
+        /// Allowed values.
         expected: &'static str,
     },
-    /// A piece of maintenance panicked: topdeck has a defect there. The rest is kept in order.
+    /// A maintenance task panicked: a bug. Other maintenance goes on.
     #[error(
         "{action} met a defect of topdeck and is tried again in {seconds} s; please report it: \
          {message}"
     )]
     MaintenancePanicked {
-        /// What was being done, and to what.
+        /// The task and its object.
         action: String,
-        /// What the panic said.
+        /// The panic message.
         message: String,
-        /// When it is tried again.
+        /// Time until the retry.
         seconds: u64,
     },
-    /// The store is being closed: what was begun is left as it was before, and done after the next
-    /// opening.
+    /// The store is closing: unfinished work is discarded and repeated after the next opening.
     #[error("the store is being closed")]
     Closing,
-    /// An earlier error left memory and disk apart; opening the store again brings them together.
+    /// Fail-stop: an earlier error left memory and disk inconsistent; reopening the store recovers.
     #[error("the store stopped after an error: {reason}; open it again")]
     FailStop {
-        /// The error.
+        /// The earlier error.
         reason: String,
     },
 }
 
-/// Says what was being done to which file.
+/// Adds the action and the path to an I/O error.
 pub(crate) trait IoContext<T> {
     fn io_context(self, doing: &'static str, path: &Path) -> Result<T>;
 }

@@ -16,8 +16,8 @@ use crate::error::Result;
 use crate::manifest::PartInfo;
 use crate::row::{Predecessor, Rows};
 
-/// Reads a chunk and compares its checksum and what it is. What is damaged is a gap; what cannot be
-/// read now is an error, for it may be there the next time.
+/// Reads a chunk and verifies its checksum and header. Corruption becomes a gap; a read failure is
+/// an error, because a retry may succeed.
 pub(crate) fn read(
     part: &dyn Part,
     place: &ChunkLocation,
@@ -45,8 +45,7 @@ pub(crate) fn missing_chunk(part: &dyn Part, place: &ChunkLocation, why: &str) -
     }
 }
 
-/// Rows that a part should have and that nobody can find, its index being damaged with them: whose
-/// they are is not known.
+/// Gap for rows that are lost together with the corrupt index of a part: their series are unknown.
 pub(crate) fn missing_rows(part: &dyn Part, info: &PartInfo) -> Result<Option<Gap>> {
     let damage = part.damage()?;
     if damage.is_empty() {
@@ -59,18 +58,18 @@ pub(crate) fn missing_rows(part: &dyn Part, info: &PartInfo) -> Result<Option<Ga
     Ok((lost > 0).then_some(Gap { start, end, producer: None, lost: Some(lost), reason }))
 }
 
-/// Known predecessors of readings, from chunks. A chunk that was written before a late reading came
-/// says an older one; a chunk says of one that is gone what nothing else says.
+/// Known predecessors of samples, taken from chunks. A chunk written before a late sample arrived
+/// names an older predecessor. A predecessor that was dropped is known only from the chunk.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct KnownPredecessors(Vec<((i64, i64), Predecessor)>);
 
 impl KnownPredecessors {
-    /// Adds what a chunk says whose rows these are.
+    /// Adds the predecessor that the chunk of these rows records.
     pub(crate) fn add(&mut self, rows: &Rows, predecessor: Predecessor) {
         self.0.extend(rows.first_time().map(|first| (first, predecessor)));
     }
 
-    /// Forgets readings that `keep` refuses, by when they ended.
+    /// Removes samples that `keep` rejects by end time.
     pub(crate) fn retain(&mut self, keep: impl Fn(i64) -> bool) {
         for (_, predecessor) in &mut self.0 {
             if predecessor.time().is_some_and(|time| !keep(time.0)) {
@@ -79,34 +78,34 @@ impl KnownPredecessors {
         }
     }
 
-    /// What the reading followed that ended and began then, as far as chunks say.
+    /// The recorded predecessor of the sample with this end and start.
     pub(crate) fn for_reading(&self, first: (i64, i64)) -> Predecessor {
         let known = self.0.iter().filter(|held| held.1.time().is_some_and(|time| time < first));
         if let Some((_, last)) = known.max_by_key(|held| held.1.time()) {
             return last.clone();
         }
-        // What came before a first reading came late, and was the first then.
+        // A late sample before the recorded first one was itself the first at that time.
         match self.0.iter().any(|held| held.1 == Predecessor::Nothing) {
             true => Predecessor::Nothing,
             false => Predecessor::Unknown,
         }
     }
 
-    /// What the chunk says whose first row that is.
+    /// The predecessor recorded by the chunk that starts with that row.
     pub(crate) fn at(&self, first: (i64, i64)) -> Option<&Predecessor> {
         self.0.iter().find(|held| held.0 == first).map(|held| &held.1)
     }
 }
 
-/// Rows of a series out of parts.
+/// Rows of a series from several parts.
 pub(crate) struct GatheredRows {
-    /// Unsettled.
+    /// Not yet normalized.
     pub(crate) rows: Rows,
     pub(crate) predecessors: KnownPredecessors,
 }
 
 impl GatheredRows {
-    /// Rows in order, and what chunks say of the reading that the first followed.
+    /// Normalized rows, and the recorded predecessor of the first.
     pub(crate) fn into_settled(mut self, kind: SeriesKind) -> (Rows, Predecessor) {
         self.rows.normalize(kind);
         let first = self.rows.first_time();
@@ -116,8 +115,8 @@ impl GatheredRows {
     }
 }
 
-/// All rows of a series in some parts that ended within `range`, unsettled; `None` if there are
-/// none.
+/// All rows of a series in some parts that ended within `range`, not normalized; `None` if there
+/// are none.
 pub(crate) fn gather_rows(
     parts: &[Arc<dyn Part>],
     series: &SeriesId,
@@ -156,7 +155,7 @@ pub(crate) fn gather_rows(
     Ok(found)
 }
 
-/// The later of two readings; of those of one time the one that counts.
+/// The later of two samples; at equal times, the one with precedence.
 pub(crate) fn later_reading(a: Option<Rows>, b: Option<Rows>, kind: SeriesKind) -> Option<Rows> {
     match (a, b) {
         (Some(mut a), Some(b)) => {

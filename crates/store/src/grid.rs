@@ -1,4 +1,4 @@
-//! Time grid of a read and the resolution used for each piece.
+//! Time grid of a read, and the resolution that answers each piece.
 
 #![cfg_attr(
     not(test),
@@ -12,20 +12,20 @@ use crate::resolution::Resolution;
 /// Grid of equal time columns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TimeGrid {
-    /// When the first begins, in nanoseconds since the Unix epoch.
+    /// Start of the first column, in nanoseconds since the Unix epoch.
     pub start: i64,
-    /// Nanoseconds of a column.
+    /// Column width in nanoseconds.
     pub step: i64,
-    /// How many.
+    /// Number of columns.
     pub columns: u64,
 }
 
 impl TimeGrid {
-    /// Of at least `columns` columns over a stretch of time: the least step that is a whole number
-    /// of minutes (or seconds, of short stretches) and needs no more, beginning at or before the
-    /// start.
+    /// Grid that covers a time range: the smallest step that is a whole number of minutes (of
+    /// seconds or milliseconds for short ranges) and needs at most `columns` columns, plus one
+    /// where the start is rounded down to that unit.
     pub fn covering(range: Range<i64>, columns: u64) -> TimeGrid {
-        // The ends of time are farther apart than a number of nanoseconds can say.
+        // The distance between the extreme timestamps exceeds `i64`.
         let until_end =
             |start: i64| i128::from(range.end).saturating_sub(start.into()).max(1) as u64;
         let least = until_end(range.start).div_ceil(columns.max(1)).min(1 << 62) as i64;
@@ -40,10 +40,10 @@ impl TimeGrid {
         TimeGrid { start, step, columns: until_end(start).div_ceil(step as u64) }
     }
 
-    /// The stretch of a column. What ended within it, its last nanosecond before its end, belongs
-    /// to it.
+    /// Time range of a column. A row belongs to the column that contains the last nanosecond before
+    /// the row's end.
     pub fn column(&self, at: u64) -> Range<i64> {
-        // From one end of time to the other it is farther than an `i64` can say.
+        // The distance between the extreme timestamps exceeds `i64`.
         let moment = |at: i128| {
             let moment = i128::from(self.step).saturating_mul(at).saturating_add(self.start.into());
             moment.clamp(i64::MIN.into(), i64::MAX.into()) as i64
@@ -51,26 +51,26 @@ impl TimeGrid {
         moment(at.into())..moment(i128::from(at).saturating_add(1))
     }
 
-    /// All of it.
+    /// Time range of the grid.
     pub fn range(&self) -> Range<i64> {
         self.start..self.column(self.columns.saturating_sub(1)).end
     }
 }
 
-/// Which share of a stretch of time lies within a range: from 0 to 1.
+/// Share of a time range that lies within another: 0 to 1.
 pub(crate) fn overlap_share(stretch: &Range<i64>, range: &Range<i64>) -> f64 {
-    // A moment is a nanosecond long.
+    // A timestamp counts as one nanosecond long.
     let last = stretch.end.max(stretch.start.saturating_add(1));
     let (start, end) = (stretch.start.max(range.start), last.min(range.end));
     let length = last.saturating_sub(stretch.start).max(1);
     end.saturating_sub(start).clamp(0, length) as f64 / length as f64
 }
 
-/// A piece of time and the column that it belongs to.
+/// A time range and the column that it belongs to.
 pub(crate) type ColumnRun = (Range<i64>, usize);
 
-/// For each resolution the pieces of columns that are whole slots of it and of no coarser one, by
-/// time.
+/// For each resolution, the pieces of columns that consist of whole slots of it and of no coarser
+/// one, in order of time.
 pub(crate) fn plan(columns: &[Range<i64>]) -> [Vec<ColumnRun>; 5] {
     let mut plan: [Vec<ColumnRun>; 5] = Default::default();
     for (at, column) in columns.iter().enumerate() {
@@ -95,7 +95,7 @@ fn divide(
         plan[Resolution::Base as usize].push((range, column));
         return;
     };
-    // Below a rollup there is the base at least.
+    // The base is below every rollup.
     let finer = resolution.next_finer().unwrap_or(Resolution::Base);
     let beyond = range.start.rem_euclid(period);
     let first = match beyond {

@@ -1,6 +1,6 @@
 //! Head: rows in memory that are in no part yet.
 //!
-//! A row of a histogram is its frame, some hundred bytes; a series without rows is not here at all.
+//! A histogram row is stored as its frame, some hundred bytes; series without rows take no memory.
 
 #![cfg_attr(
     not(test),
@@ -29,9 +29,9 @@ pub(crate) struct Head {
     series: HashMap<SeriesNumber, HeadSeries, BuildHasherDefault<DenseHasher>>,
     bytes: usize,
     rows: u64,
-    /// What is in each partition, by its start.
+    /// Rows of each partition, by partition start.
     partitions: BTreeMap<i64, PartitionRows>,
-    /// What is known to be missing.
+    /// Known gaps.
     pub(crate) gaps: Vec<Gap>,
 }
 
@@ -39,24 +39,24 @@ pub(crate) struct Head {
 #[derive(Debug)]
 struct PartitionRows {
     rows: u64,
-    /// When the earliest row began, as chunks say it.
+    /// Earliest start of a row, as recorded in chunk headers.
     start: i64,
-    /// When the latest ended.
+    /// Latest end of a row.
     end: i64,
 }
 
 #[derive(Debug, Default)]
 struct HeadSeries {
-    /// Rows as they came: start zigzag less the end before, span varint, value.
+    /// Rows in order of arrival: zigzag start minus previous end, varint duration, value.
     bytes: Vec<u8>,
     end: i64,
-    /// When the earliest row began, as chunks say it, and the latest ended.
+    /// Earliest start, as recorded in chunk headers, and latest end of the rows.
     time_range: (i64, i64),
 }
 
-/// Hasher for dense series numbers. They are dense and the store's own, so that nobody can choose
-/// them, and a sample costs one multiplication here (Knuth, “The Art of Computer Programming”,
-/// volume 3, 6.4).
+/// Hasher for series numbers. The store assigns them densely, so an attacker cannot choose them,
+/// and one multiplication a sample suffices (Knuth, “The Art of Computer Programming”, volume 3,
+/// 6.4).
 #[derive(Debug, Default)]
 struct DenseHasher(u64);
 
@@ -70,7 +70,7 @@ impl Hasher for DenseHasher {
     }
 
     fn finish(&self) -> u64 {
-        // The best bits are the high ones, and tables look at the low ones too.
+        // The high bits are the best mixed, and hash tables use the low ones too.
         self.0 ^ (self.0 >> 32)
     }
 }
@@ -83,7 +83,7 @@ impl Head {
             ..HeadSeries::default()
         });
         let before = pending.bytes.capacity();
-        // Twice the room would be wasted on each of very many series.
+        // Doubling the capacity would waste memory on each of very many series.
         let need = entry.value.len().saturating_add(24);
         if pending.bytes.capacity().saturating_sub(pending.bytes.len()) < need {
             pending.bytes.reserve_exact(need.max(pending.bytes.len() / 4));
@@ -111,7 +111,7 @@ impl Head {
         (held.start, held.end) = (held.start.min(start), held.end.max(entry.end));
     }
 
-    /// About how much memory rows take.
+    /// Approximate memory of the rows, in bytes.
     pub(crate) fn bytes(&self) -> usize {
         const SERIES_BYTES: usize = size_of::<HeadSeries>() + size_of::<SeriesNumber>() + 8;
         self.series.len().saturating_mul(SERIES_BYTES).saturating_add(self.bytes)
@@ -125,7 +125,7 @@ impl Head {
         self.rows == 0 && self.gaps.is_empty()
     }
 
-    /// About how many rows of so many series ended within a range, if all series have as many.
+    /// Estimated rows of `series` series that ended within a range, assuming equal rows per series.
     pub(crate) fn estimate_rows(&self, series: u64, range: &Range<i64>) -> f64 {
         let rows = self.partitions.values().map(|partition| {
             partition.rows as f64 * overlap_share(&(partition.start..partition.end), range)
@@ -133,28 +133,28 @@ impl Head {
         rows.sum::<f64>() * (series as f64 / self.series.len().max(1) as f64).min(1.0)
     }
 
-    /// Series that have rows here.
+    /// Series with rows in this head.
     pub(crate) fn series(&self) -> impl Iterator<Item = SeriesNumber> {
         self.series.keys().copied()
     }
 
-    /// Starts of the partitions of the base that rows lie in.
+    /// Starts of the base partitions that have rows.
     pub(crate) fn partitions(&self) -> impl Iterator<Item = i64> {
         self.partitions.keys().copied()
     }
 
-    /// When the earliest row of a series began and the latest ended.
+    /// Earliest start and latest end of a series' rows.
     pub(crate) fn series_range(&self, number: SeriesNumber) -> Option<(i64, i64)> {
         self.series.get(&number).map(|pending| pending.time_range)
     }
 
-    /// When the earliest row of all began and the latest ended.
+    /// Earliest start and latest end of all rows.
     pub(crate) fn time_range(&self) -> Option<(i64, i64)> {
         let covers = self.partitions.values().map(|partition| (partition.start, partition.end));
         covers.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)))
     }
 
-    /// The rows of a series that ended within `range` (as slots count it), in the order they came.
+    /// Rows of a series that ended within `range` (by slot), in order of arrival.
     #[expect(clippy::expect_used, reason = "add takes values that a batch was read with")]
     pub(crate) fn rows_of(
         &self,
@@ -187,8 +187,7 @@ impl Head {
         Some(rows)
     }
 
-    /// How many rows of a series ended within `range` (as slots count it), without a look at
-    /// their values.
+    /// Number of rows of a series that ended within `range` (by slot), without decoding values.
     pub(crate) fn count_rows(
         &self,
         number: SeriesNumber,
@@ -200,7 +199,7 @@ impl Head {
         ends.filter(|end| range.contains(end)).count() as u64
     }
 
-    /// The frame of a series' point-in-time histogram at a moment, if one is here.
+    /// Frame of a series' point-in-time histogram at a timestamp, if this head has one.
     pub(crate) fn point(&self, number: SeriesNumber, kind: SeriesKind, time: i64) -> Option<&[u8]> {
         let pending = self.series.get(&number).filter(|pending| time <= pending.time_range.1)?;
         let mut rows = pending.rows(kind);
@@ -211,7 +210,7 @@ impl Head {
 const READ: &str = "BUG: the head holds what was checked";
 
 impl HeadSeries {
-    /// Start, end and value of each row, in the order they came.
+    /// Start, end and value of each row, in order of arrival.
     #[expect(clippy::expect_used, reason = "add wrote these bytes")]
     fn rows(&self, kind: SeriesKind) -> impl Iterator<Item = (i64, i64, &[u8])> {
         let mut reader = WireReader::new(&self.bytes);

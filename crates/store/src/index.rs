@@ -1,14 +1,14 @@
-//! Series index and selection. In memory, for one store.
+//! Series index and selection, in memory, for one store.
 //!
-//! A series is known by a [`Number`]. Its canonical form stands in one place, and every text of the
-//! index (names, values) is a place in the form of a series that has it. For each value of each
-//! label there are the numbers of the series that have it, ascending. A series that is deleted
-//! leaves its number, which nobody gets again.
+//! A series has a [`SeriesNumber`]. Its canonical key is stored once, and every text of the index
+//! (names, values) is a location in the key of a series that has it. Each value of each label has
+//! the ascending numbers of the series that have it. The number of a deleted series is never
+//! reused.
 //!
-//! Memory, with six labels and forms of some 150 bytes: 235 bytes a series where labels have up to
-//! 10,000 values, 323 where two of them are different for each series, at a million series; up to
-//! 387 just after tables have grown. `soak_a_million_series_fit` measures it by the allocator, and
-//! prints what selections take.
+//! Memory, with six labels and keys of about 150 bytes, at a million series: 235 bytes a series
+//! where labels have up to 10,000 values, 323 where two labels have a unique value per series; up
+//! to 387 right after tables have grown. `soak_a_million_series_fit` measures this by the
+//! allocator, and prints the cost of selections.
 
 #![cfg_attr(
     not(test),
@@ -40,25 +40,26 @@ use self::series_keys::{KeyText, SeriesKeys};
 use self::series_owner::{OwnerCount, OwnerTable, SeriesOwner};
 use self::table::HashIndex;
 
-/// The place of a series in this index: dense, from 0, never reused while the store is open.
+/// Position of a series in this index: dense, from 0, never reused while the store is open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct SeriesNumber(pub(crate) u32);
 
 /// Cardinality limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CardinalityLimits {
-    /// Series in all. More than 2^32 − 1 are never held.
+    /// Maximum number of series. The hard limit is 2^32 − 1.
     pub series_max: u64,
-    /// Series of one producer.
+    /// Maximum series per producer.
     pub series_per_producer_max: u64,
-    /// Series that one producer has of one metric.
+    /// Maximum series per metric and producer.
     pub series_per_metric_max: u64,
-    /// Values that one producer brings of one label, and names of metrics.
+    /// Maximum values per label and producer; also limits metric names.
     pub values_per_label_max: u64,
 }
 
 impl Default for CardinalityLimits {
-    /// Ten million series take 2.3 to 4 GB. A million of one producer are a mistake nearly always.
+    /// Ten million series take 2.3 to 4 GB. A million series of one producer are almost always a
+    /// mistake.
     fn default() -> CardinalityLimits {
         CardinalityLimits {
             series_max: 10_000_000,
@@ -69,83 +70,83 @@ impl Default for CardinalityLimits {
     }
 }
 
-/// Why a series was rejected. The index is then as it was.
+/// Why a series was rejected. The index is unchanged.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CardinalityError {
-    /// Not a canonical form. Who sent it is to blame.
+    /// The key is not canonical: sender error.
     #[error(transparent)]
     InvalidKey(#[from] model::Error),
-    /// Two forms of one hash, which nobody can make: what is stored was damaged, or the hash is
-    /// broken.
+    /// Hash collision of two keys, which cannot be produced on purpose: stored data was damaged, or
+    /// the hash is broken.
     #[error("{new} has the id {id}, which is that of {existing}; rename one of them")]
     SameId {
-        /// Of both.
+        /// Id of both.
         id: SeriesId,
-        /// The series that is known.
+        /// The known series.
         existing: String,
-        /// The series that was refused.
+        /// The rejected series.
         new: String,
     },
-    /// [`Limits::series_max`].
+    /// [`CardinalityLimits::series_max`].
     #[error(
         "cannot store new series {series}: series limit ({max}) reached; \
          delete series, or raise [store] max_series"
     )]
     Series {
-        /// The series that was refused.
+        /// The rejected series.
         series: String,
-        /// How many there would be.
+        /// The count including the new series.
         found: u64,
-        /// How many there may be.
+        /// The limit.
         max: u64,
     },
-    /// [`Limits::series_per_producer_max`].
+    /// [`CardinalityLimits::series_per_producer_max`].
     #[error(
         "cannot store new series {series}: series limit of its producer ({max}) reached; \
          delete series of it, or raise [store] max_producer_series"
     )]
     SeriesPerProducer {
-        /// The series that was refused.
+        /// The rejected series.
         series: String,
-        /// How many the producer would have.
+        /// The producer's count including the new series.
         found: u64,
-        /// How many it may have.
+        /// The limit.
         max: u64,
     },
-    /// [`Limits::series_per_metric_max`].
+    /// [`CardinalityLimits::series_per_metric_max`].
     #[error(
         "cannot store a new series of metric {metric}: series limit of a metric and a producer \
          ({max}) reached; leave out a label with many values, or raise [store] max_metric_series"
     )]
     SeriesPerMetric {
-        /// Its name.
+        /// Metric name.
         metric: String,
-        /// How many there would be.
+        /// The count including the new series.
         found: u64,
-        /// How many there may be.
+        /// The limit.
         max: u64,
     },
-    /// [`Limits::values_per_label_max`].
+    /// [`CardinalityLimits::values_per_label_max`].
     #[error(
         "cannot store a new value of label {label} of metric {metric}: value limit of a label and \
          a producer ({max}) reached; leave the label out if each request, user or session has its \
          own value, or raise [store] max_label_values"
     )]
     ValuesPerLabel {
-        /// Of the series that was refused.
+        /// Metric of the rejected series.
         metric: String,
-        /// The label's name.
+        /// Label name.
         label: String,
-        /// How many there would be.
+        /// The count including the new value.
         found: u64,
-        /// How many there may be.
+        /// The limit.
         max: u64,
     },
 }
 
 impl CardinalityError {
-    /// The limit that was reached, as the settings name it; `None` if it is about the series alone.
+    /// The exceeded limit by its setting name; `None` if the error concerns only the series.
     pub fn limit(&self) -> Option<&'static str> {
         match self {
             CardinalityError::InvalidKey(_) | CardinalityError::SameId { .. } => None,
@@ -157,25 +158,25 @@ impl CardinalityError {
     }
 }
 
-/// The series of a store.
+/// Index of the series of a store.
 #[derive(Debug)]
 pub(crate) struct SeriesIndex {
     limits: CardinalityLimits,
-    /// Keyed at random, so that nobody can choose texts that all hash alike.
+    /// Randomly keyed, so that an attacker cannot choose colliding texts.
     hasher: RandomState,
     keys: SeriesKeys,
     owners: OwnerTable,
     by_id: HashIndex,
     names: LabelIndex,
     units: LabelIndex,
-    /// As in [`KINDS`].
+    /// Indexed as [`KINDS`].
     kinds: [Vec<u32>; KINDS.len()],
     labels: Vec<LabelIndex>,
     by_label_name: HashIndex,
 }
 
 impl SeriesIndex {
-    /// Without series.
+    /// Empty index.
     pub(crate) fn new(limits: CardinalityLimits) -> SeriesIndex {
         SeriesIndex {
             limits,
@@ -191,8 +192,8 @@ impl SeriesIndex {
         }
     }
 
-    /// The number of the series of that form, which is taken in as one of `producer` if it was not
-    /// known, beyond any limit: what the journal holds was admitted, and perhaps under other
+    /// Returns the number of the series with this key. An unknown series is inserted for `producer`
+    /// without checking limits: the journal's records were admitted before, possibly under other
     /// limits.
     pub(crate) fn insert(
         &mut self,
@@ -225,7 +226,7 @@ impl SeriesIndex {
         Ok(self.insert_new((id, series.kind(), owner), form, &tags))
     }
 
-    /// The number of a series whose form is known.
+    /// Number of a known series, by key.
     fn find_by_key(
         &self,
         id: &SeriesId,
@@ -239,7 +240,7 @@ impl SeriesIndex {
         Err(CardinalityError::SameId { id: *id, existing: self.series(number).to_string(), new })
     }
 
-    /// Name, unit, and labels of a form, with what is known of them.
+    /// Name, unit and labels of a key, with their known entries.
     fn parse_key(&self, form: &[u8]) -> Vec<ParsedTag> {
         let number = self.keys.len();
         let parts = ParsedKey::parse(form);
@@ -324,32 +325,32 @@ impl SeriesIndex {
         self.by_label_name.find(hash, is_it).map(|at| at as usize)
     }
 
-    /// The label of that name.
+    /// Label index by name.
     fn label(&self, name: &str) -> Option<&LabelIndex> {
         let at = self.label_at(self.hash(name.as_bytes()), name.as_bytes())?;
         Some(&self.labels[at])
     }
 
-    /// The number of a series, if it is known.
+    /// Number of a known series, by id.
     pub(crate) fn number(&self, id: &SeriesId) -> Option<SeriesNumber> {
         self.by_id.find(hash_of_id(id), |number| self.keys.id(number) == *id).map(SeriesNumber)
     }
 
-    /// The id of a series.
+    /// Id of a series.
     ///
     /// # Panics
     ///
-    /// Here and below, if the number is not of this index.
+    /// Here and below, if the number does not belong to this index.
     pub(crate) fn id(&self, number: SeriesNumber) -> SeriesId {
         self.keys.id(number.0)
     }
 
-    /// The canonical form of a series.
+    /// Canonical key of a series.
     pub(crate) fn key(&self, number: SeriesNumber) -> &[u8] {
         self.keys.key(number.0)
     }
 
-    /// The series itself, taken from its form.
+    /// The series, decoded from its key.
     pub(crate) fn series(&self, number: SeriesNumber) -> Series {
         let Ok(series) = Series::from_canonical_key(self.key(number)) else {
             panic!("BUG: the key of series {} was not checked, or the series is deleted", number.0)
@@ -357,7 +358,7 @@ impl SeriesIndex {
         series
     }
 
-    /// What a series holds.
+    /// Kind of a series.
     pub(crate) fn kind(&self, number: SeriesNumber) -> SeriesKind {
         let Some(kind) = SeriesKind::from_canonical_key(self.key(number)) else {
             panic!("BUG: the key of series {} was not checked, or the series is deleted", number.0)
@@ -365,28 +366,28 @@ impl SeriesIndex {
         kind
     }
 
-    /// How many numbers there are, those of deleted series among them.
+    /// Number of assigned numbers, including deleted series.
     pub(crate) fn len(&self) -> usize {
         self.keys.len() as usize
     }
 
-    /// How many series there are.
+    /// Number of live series.
     pub(crate) fn live(&self) -> usize {
         self.keys.len().saturating_sub(self.keys.deleted()) as usize
     }
 
-    /// Whether the series of a number was not deleted since somebody asked for the number.
+    /// Whether the series of a number has not been deleted.
     pub(crate) fn is_live(&self, number: SeriesNumber) -> bool {
         self.keys.is_live(number.0)
     }
 
-    /// The producer that a series counts for, if it is known.
+    /// Producer that a series counts for, if known.
     pub(crate) fn producer(&self, number: SeriesNumber) -> Option<u64> {
         self.owners.producer(self.keys.owner(number.0))
     }
 
-    /// Takes series out. Their numbers stay theirs, and [`Self::id`] still answers for them; values
-    /// of labels that only they had are free. Looks at every value of every label.
+    /// Deletes series. [`Self::id`] still resolves their numbers; label values that only they had
+    /// are released. Visits every value of every label.
     pub(crate) fn delete(&mut self, numbers: &[SeriesNumber]) {
         let mut is_deleted = vec![false; self.len()];
         for number in numbers.iter().filter(|number| self.keys.is_live(number.0)) {
@@ -432,17 +433,18 @@ impl SeriesIndex {
         self.keys.delete(&gone);
     }
 
-    /// The series that a selector picks, ascending.
+    /// Series that match a selector, ascending.
     pub(crate) fn select(&self, selector: &Selector) -> Vec<SeriesNumber> {
         select::select(self, selector)
     }
 
-    /// What there is how many of, the `top` most of each. Looks at every value of every label.
+    /// Cardinality statistics with the `top` largest entries of each list. Visits every value of
+    /// every label.
     pub(crate) fn cardinality(&self, top: usize) -> Cardinality {
         cardinality::cardinality(self, top)
     }
 
-    /// Bytes of memory, without what the allocator adds. Looks at every value of every label.
+    /// Memory in bytes, without allocator overhead. Visits every value of every label.
     pub(crate) fn memory_bytes(&self) -> usize {
         let kinds = self.kinds.iter().map(table::capacity_bytes);
         let labels = self.labels.iter().map(LabelIndex::memory_bytes);
@@ -460,18 +462,18 @@ impl SeriesIndex {
     }
 }
 
-/// A series by its place in the index, for views.
+/// Series with its number, for views.
 #[derive(Clone, Debug)]
 pub struct SeriesEntryRef {
     pub(crate) number: SeriesNumber,
-    /// What it is.
+    /// The series.
     pub series: Series,
 }
 
 /// Tag of a key being inserted.
 struct ParsedTag {
     state: LabelState,
-    /// Where among the tag's values it is, if it was there before.
+    /// Index of the value among the tag's values, if it existed.
     value: Option<u32>,
     value_hash: u64,
     value_text: KeyText,
@@ -481,16 +483,16 @@ enum LabelState {
     Name,
     Unit,
     Label(usize),
-    /// The name's hash and place.
+    /// Hash and location of the name.
     NewLabel(u64, KeyText),
 }
 
-/// An id is a hash already.
+/// An id is already a hash.
 fn hash_of_id(id: &SeriesId) -> u64 {
     u64::from_le_bytes(id.0.first_chunk().copied().unwrap_or_default())
 }
 
-/// Where in [`KINDS`] a kind is.
+/// Index of a kind in [`KINDS`].
 fn kind_at(kind: SeriesKind) -> usize {
     let Some(at) = KINDS.iter().position(|(known, _)| *known == kind) else {
         panic!("BUG: kind {kind:?} is not in the table of kinds")
@@ -525,7 +527,7 @@ impl<'a> ParsedKey<'a> {
     /// Names and values, by ascending name.
     fn labels(&self) -> impl Iterator<Item = (&'a [u8], &'a [u8])> + use<'a> {
         let mut rest = self.labels.clone();
-        // All of them: the key was checked.
+        // The key was validated, so all of them parse.
         (0..self.labels_count)
             .map_while(move |_| Some((rest.bytes("name").ok()?, rest.bytes("value").ok()?)))
     }

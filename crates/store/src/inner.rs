@@ -1,10 +1,10 @@
 //! State of an open store, its locks, and its open parts.
 //!
-//! Locks, in the order in which they are taken: `work` (who changes parts), `admission` (who
-//! appends to the journal shares it, who deletes series has it alone), `feed` (who reads the
-//! journal), `state`, a head, the index, `producers` (whose batches were read), `quarantine`. Only
-//! who has `feed` changes the producers, so that with it the position and they are of one moment;
-//! an acknowledgement looks at them without it, and waits for nobody who reads.
+//! Lock order: `work` (changes parts), `admission` (shared by appends, exclusive for deleting
+//! series), `feed` (reads the journal), `state`, a head, the index, `producers` (batches read so
+//! far), `quarantine`. The producers change only under `feed`, so that position and producers are
+//! consistent under it; acknowledgements look at the producers without `feed` and never wait for
+//! the reader.
 
 #![cfg_attr(
     not(test),
@@ -34,7 +34,7 @@ use crate::work_backoff::WorkBackoff;
 
 /// The journal's subscriber that feeds the store.
 pub(crate) const SUBSCRIBER: &str = "store";
-/// Parts that are kept open at the most: each is a file.
+/// Maximum number of open parts: each is a file descriptor.
 const OPEN_MAX: usize = 256;
 
 pub(crate) struct StoreInner {
@@ -43,37 +43,37 @@ pub(crate) struct StoreInner {
     pub(crate) manifest_file: ManifestFile,
     pub(crate) journal: Journal,
     pub(crate) index: Arc<RwLock<SeriesIndex>>,
-    /// Forms that the file of series has.
+    /// Number of canonical keys in the series file.
     pub(crate) stored_keys: AtomicU64,
-    /// Held while more are appended.
+    /// Held while keys are appended.
     pub(crate) keys_lock: Mutex<()>,
-    /// Between the look at the index and the append: a series that a batch names by number must not
-    /// go meanwhile.
+    /// Covers the index lookup and the append: a series that a batch names by number must not be
+    /// deleted in between.
     pub(crate) admission: RwLock<()>,
-    /// Deleted series that batches in the journal may still name by number.
+    /// Keys of deleted series that journal batches may still name by number.
     pub(crate) deleted_keys: Mutex<DeletedSeriesKeys>,
     pub(crate) feed: Mutex<Subscriber>,
-    /// Whoever read the journal last has not ended in order: the head may have half of a record.
+    /// The last reader of the journal did not finish: the head may hold part of a record.
     pub(crate) is_feed_interrupted: AtomicBool,
-    /// Inputs that are left out.
+    /// Quarantined inputs.
     pub(crate) quarantine: Mutex<Quarantine>,
-    /// Which batches were read of the journal.
+    /// Batches read from the journal.
     pub(crate) producers: Mutex<ProducerTable>,
-    /// Sequences that were forgotten because there were too many.
+    /// Sequences evicted from the full table.
     pub(crate) evicted_sequences: AtomicU64,
-    /// Bytes of memory that rows in heads take, as of the last record read.
+    /// Memory of the rows in heads, in bytes, as of the last record read.
     pub(crate) head_bytes: AtomicUsize,
-    /// When the batch that was read last was appended; the smallest number before there is one.
+    /// Append time of the last batch read; `i64::MIN` before the first.
     pub(crate) last_append_time: AtomicI64,
-    /// Bytes of batches that were appended and are not read yet, about.
+    /// Approximate bytes of batches appended and not read yet.
     pub(crate) unread_bytes: AtomicUsize,
     pub(crate) state: Mutex<StoreState>,
     pub(crate) work: Mutex<()>,
     pub(crate) options: Options,
     pub(crate) stop: AtomicBool,
-    /// Work of maintenance that panicked, and when it is tried again.
+    /// Backoff of maintenance work that panicked.
     pub(crate) deferred_work: Mutex<HashMap<String, WorkBackoff>>,
-    /// Told when there is something to do.
+    /// Signalled when there is work.
     pub(crate) wake: (Mutex<bool>, Condvar),
 }
 
@@ -81,7 +81,7 @@ pub(crate) struct StoreState {
     pub(crate) manifest: Arc<Manifest>,
     /// Manifests that a view may still hold, with their generations.
     pub(crate) previous_manifests: Vec<(u64, Weak<Manifest>)>,
-    /// Parts that the manifest does not name any more, and the generation that took them away.
+    /// Parts that the manifest no longer names, and the generation that dropped them.
     pub(crate) unreferenced_parts: Vec<(u64, u64)>,
     pub(crate) active_head: Arc<RwLock<Head>>,
     pub(crate) sealing_head: Option<SealingHead>,
@@ -91,12 +91,12 @@ pub(crate) struct StoreState {
 }
 
 impl StoreState {
-    /// What opening found damaged, and what maintenance met.
+    /// Damage found at opening and by maintenance.
     pub(crate) fn warnings(&self) -> &[String] {
         &self.warnings
     }
 
-    /// The heads, the older first.
+    /// The heads, older first.
     pub(crate) fn heads(&self) -> Vec<Arc<RwLock<Head>>> {
         let sealing = self.sealing_head.as_ref().map(|sealing| Arc::clone(&sealing.head));
         sealing.into_iter().chain([Arc::clone(&self.active_head)]).collect()
@@ -108,7 +108,7 @@ impl StoreInner {
         lock(&self.state)
     }
 
-    /// The store's folder.
+    /// Directory of the store.
     pub(crate) fn dir(&self) -> &Path {
         &self.dir
     }
@@ -132,8 +132,8 @@ impl StoreInner {
         }
     }
 
-    /// An error once the store is being closed: long work ends here, and nothing of it has begun to
-    /// count.
+    /// Returns an error once the store is closing. Long work stops here, before anything is
+    /// committed.
     pub(crate) fn check_open(&self) -> Result<()> {
         match self.stop.load(Ordering::Relaxed) {
             true => Err(Error::Closing),
@@ -145,8 +145,8 @@ impl StoreInner {
         self.state().failure.get_or_insert_with(|| why.to_owned());
     }
 
-    /// Appends forms of series to their file that are not there yet; how many there are then. They
-    /// survive the process, and a power cut too if that is asked for.
+    /// Appends missing canonical keys to the series file; returns the number in the file. They
+    /// survive a process crash, and with `durably` also a power loss.
     pub(crate) fn append_keys(&self, durably: bool) -> Result<u64> {
         let _turn = lock(&self.keys_lock);
         let kept = self.stored_keys.load(Ordering::Relaxed);
@@ -161,7 +161,7 @@ impl StoreInner {
         Ok(kept)
     }
 
-    /// An open part.
+    /// Returns an open part.
     pub(crate) fn part(&self, number: u64) -> Result<Arc<dyn Part>> {
         if let Some(part) = self.state().open.get(&number) {
             return Ok(Arc::clone(part));
@@ -175,7 +175,7 @@ impl StoreInner {
         Ok(part)
     }
 
-    /// Makes a manifest the one that counts, and buries parts that it does not name.
+    /// Replaces the manifest, and schedules parts that it does not name for removal.
     pub(crate) fn replace_manifest(&self, manifest: Manifest, removed: &[u64]) {
         let mut state = self.state();
         if state.sealing_head.as_ref().is_some_and(|sealing| sealing.position <= manifest.position)
@@ -188,7 +188,7 @@ impl StoreInner {
         state.unreferenced_parts.extend(removed.iter().map(|&number| (generation, number)));
     }
 
-    /// Removes parts that no view can ask for any more.
+    /// Removes unreferenced parts that no view can read.
     pub(crate) fn remove_unreferenced(&self) {
         let removable: Vec<u64> = {
             let mut state = self.state();
@@ -207,7 +207,7 @@ impl StoreInner {
             removable.into_iter().map(|(_, number)| number).collect()
         };
         for number in removable {
-            // No manifest names it: the next start removes it, if this does not.
+            // No manifest names the part: if this fails, the next start removes it.
             if let Err(error) = self.storage.remove_part(number) {
                 self.add_warning(error.to_string());
             }
@@ -235,7 +235,7 @@ impl StoreInner {
         index.number(id).map(|number| index.kind(number))
     }
 
-    /// The form of a series that is stored here.
+    /// Canonical key of a stored series.
     #[expect(clippy::expect_used, reason = "rows are only written of series that are known")]
     pub(crate) fn key(&self, id: &SeriesId) -> Vec<u8> {
         let index = self.index();
@@ -243,7 +243,7 @@ impl StoreInner {
         index.key(number).to_owned()
     }
 
-    /// Parts that are to be written anew, and what is missing of them as a whole.
+    /// Opens parts to be rewritten; `gaps` gets rows that are missing as a whole.
     pub(crate) fn parts<'a>(
         &self,
         infos: impl IntoIterator<Item = &'a PartInfo>,

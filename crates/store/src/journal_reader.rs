@@ -26,19 +26,20 @@ use crate::store::Store;
 /// Ingest progress of a store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IngestProgress {
-    /// All records before this position were read.
+    /// All records before this position have been read.
     pub position: u64,
-    /// All records before this one are in parts.
+    /// All records before this position are in parts.
     pub flushed_position: u64,
-    /// What could not be taken in.
+    /// Rejected records.
     pub rejected: Vec<Gap>,
-    /// Records that the journal had lost before they were read; how many is what is lost.
+    /// Records that the journal lost before they were read; each gap's count is the number of
+    /// records.
     pub missing: Vec<Gap>,
 }
 
 impl IngestProgress {
-    /// The positions of records that the journal had lost, of a gap of [`Fed::missing`] that is
-    /// about all of them: `None` where gaps were joined, and of a producer's part.
+    /// Positions of the records that the journal lost, from a gap of [`IngestProgress::missing`]
+    /// that covers all of them; `None` for merged gaps and for one producer's share.
     pub fn positions(gap: &Gap) -> Option<Range<u64>> {
         let records = gap.lost.filter(|_| gap.producer.is_none())?;
         let (count, _) = MISSING_REASONS.iter().find_map(|text| gap.reason.split_once(text))?;
@@ -48,21 +49,19 @@ impl IngestProgress {
     }
 }
 
-/// Start of the reason of a gap for a record that the store rejected; the second one is in older
-/// manifests.
+/// Start of the reason of a gap for a rejected record; the second text is in older manifests.
 const REJECTED_REASONS: [&str; 2] =
     ["record rejected by the store", "a record that came from the journal was not taken in"];
-/// Part of the reason of a gap for records that the journal lost; the second one is in older
-/// manifests.
+/// Part of the reason of a gap for lost journal records; the second text is in older manifests.
 const MISSING_REASONS: [&str; 2] =
     [" batches lost in the journal: ", " batches missing in the journal: "];
-/// What stands around the first position in such a reason.
+/// Text before the first position in such a reason.
 const FROM: &str = ", from position ";
 const ON: &str = " on";
 
 impl Store {
-    /// How far the journal was read, after reading all of it that there is, and what of it could
-    /// not be taken in: a gap for each record, as long as gaps are not joined.
+    /// Reads the journal to its end. Returns the progress and one gap per rejected record, unless
+    /// gaps were merged.
     pub fn ingest_progress(&self) -> Result<IngestProgress> {
         let inner = self.inner();
         inner.catch_up()?;
@@ -90,24 +89,24 @@ impl Store {
     }
 }
 
-/// Why a record is refused that was quarantined.
+/// Reason of the gap for a quarantined record.
 const QUARANTINED_REASON: &str =
     "work on it panicked again and again; its bytes are kept in the folder quarantine";
 
-/// Work on a record panicked.
+/// Processing of a record panicked.
 struct RecordPanic {
     position: u64,
     message: String,
 }
 
-/// How many samples a record has, if they can be counted.
+/// Number of samples of a record, if they can be counted.
 fn count(bytes: &[u8]) -> Option<u64> {
     let entries =
         || BatchReader::new(bytes).ok().map(|entries| entries.map_while(Result::ok).count() as u64);
     catch_panic(entries).ok().flatten()
 }
 
-/// Notes a batch; whether it is new, and how many sequences were forgotten for it.
+/// Records a batch. Returns whether it is new, and the number of evicted sequences.
 fn record_batch(
     producers: &mut ProducerTable,
     identity: BatchIdentity,
@@ -124,12 +123,12 @@ impl StoreInner {
         self.read_batch(usize::MAX).map(|_| ())
     }
 
-    /// Reads the journal until there is no more, or rows in memory take so many bytes; whether
-    /// there is more.
+    /// Reads the journal to its end, or until rows in memory take `bytes_max`; returns whether more
+    /// is left.
     pub(crate) fn read_batch(&self, bytes_max: usize) -> Result<bool> {
         let mut feed = lock(&self.feed);
         loop {
-            // A panic anywhere leaves it broken.
+            // Stays set if anything below panics.
             if self.is_feed_interrupted.swap(true, Ordering::Relaxed) {
                 self.rebuild(&mut feed)?;
             }
@@ -150,8 +149,8 @@ impl StoreInner {
         let unread = self.unread_bytes.load(Ordering::Relaxed);
         while self.count_head_bytes() < bytes_max {
             let Some(item) = feed.next()? else {
-                // What was appended meanwhile may have been read too: it counts as unread until the
-                // next time.
+                // Records appended in the meantime may have been read too; they count as unread
+                // until the next call.
                 self.unread_bytes.fetch_sub(unread, Ordering::Relaxed);
                 return Ok(Ok(false));
             };
@@ -179,9 +178,8 @@ impl StoreInner {
         Ok(Ok(true))
     }
 
-    /// Puts in the place of the head one that is read anew from what is sealed, as far as was read
-    /// before. Work on a record panicked: the head may have half of it, and what was counted of it
-    /// is not known.
+    /// Rebuilds the head from the flushed state up to the previous read position. Processing of a
+    /// record panicked: the head may hold half of the record, and counts are unreliable.
     fn rebuild(&self, feed: &mut Subscriber) -> Result<()> {
         let read_to = feed.position();
         loop {
@@ -212,9 +210,9 @@ impl StoreInner {
         }
     }
 
-    /// Puts in the place of the head one with only what is durable in the journal, and the feed
-    /// behind it. A journal without room for what it has in memory gives room when what it has on
-    /// disk is sealed: the rows that leave the head here are read again by whoever reads on.
+    /// Replaces the head by one with only the records that are durable in the journal, and rewinds
+    /// the reader. A journal whose buffer is full gets space when its durable part is flushed; the
+    /// rows dropped from the head here are read again later.
     pub(crate) fn rewind_feed(&self, feed: &mut Subscriber) -> Result<()> {
         let manifest = Arc::clone(&self.state().manifest);
         let (mut head, mut producers) = (Head::default(), manifest.producers.clone());
@@ -243,7 +241,7 @@ impl StoreInner {
         };
         feed.set_level(Level::Memory);
         if let Err(error) = read {
-            // The head is as it was.
+            // The head is unchanged.
             feed.seek(read_to)?;
             return Err(error);
         }
@@ -262,9 +260,8 @@ impl StoreInner {
         bytes
     }
 
-    /// Takes an item in; `hear` says of a batch whether it is new. The result says what the journal
-    /// has lost, if the item is a gap. After a panic the head is to be rebuilt: half of the record
-    /// may be in it.
+    /// Ingests an item; `hear` tells whether a batch is new. Returns the journal's loss if the item
+    /// is a gap. After a panic the head must be rebuilt: it may hold half of the record.
     fn ingest_item(
         &self,
         head: &mut Head,
@@ -303,7 +300,7 @@ impl StoreInner {
                 Ok(None)
             }
             ReadItem::Gap(gap) => {
-                // If it is not known when that was, it was since the batch before it.
+                // If the time of the loss is unknown, it is after the batch before it.
                 let (start, end) = match &gap.time {
                     Some(time) => (*time.start(), *time.end()),
                     None => {
@@ -321,7 +318,7 @@ impl StoreInner {
                     head.gaps.push(Gap { start, end, producer, lost, reason });
                 };
                 let mut left = gap.records();
-                // Whose they were is known of all of a gap, or of none.
+                // The producers are known for all of a gap or for none of it.
                 for part in gap.producers.iter().filter(|_| gap.is_complete) {
                     lose(Some(part.producer), part.records.min(left));
                     left = left.saturating_sub(part.records);
@@ -334,7 +331,7 @@ impl StoreInner {
         }
     }
 
-    /// Work on a record panicked: it is tried again, and quarantined at last.
+    /// Processing of a record panicked: retry, then quarantine.
     fn record_panic(&self, position: u64, bytes: &[u8], message: &str) {
         let kept = lock(&self.quarantine).failed_record(position, bytes, message);
         self.add_warning(format!(
@@ -346,8 +343,8 @@ impl StoreInner {
         }
     }
 
-    /// Takes rows in. Of series that cannot be taken the others are; how many samples were not, if
-    /// that is known, and why the first was not.
+    /// Ingests rows. Rows of accepted series are stored even if others are rejected. Returns the
+    /// number of rejected samples, if known, and the first reason.
     fn apply(
         &self,
         head: &mut Head,

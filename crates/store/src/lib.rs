@@ -1,11 +1,11 @@
 //! Time-series store for histograms: exact merge, rollups.
 //!
-//! The way in: [`Store::ingest`] puts a [`model::Batch`] into the journal and acknowledges it; the
-//! *head* reads it from there. The head is sealed into *parts*, which are never changed: rows of a
-//! series are *chunks* with a checksum each. One *manifest* says which parts count, and up to where
-//! the journal is in them. Days that are over are rolled up, exactly.
+//! Write path: [`Store::ingest`] appends a [`model::Batch`] to the journal and acknowledges it; the
+//! *head* reads it from there. The head is flushed to immutable *parts*: rows of a series are
+//! *chunks* with a checksum each. One *manifest* names the live parts and the journal position they
+//! cover. Closed days are rolled up, exactly.
 //!
-//! The way out: a [`View`] is what can be read at one moment.
+//! Read path: a [`ReadView`] is a consistent snapshot.
 #![forbid(unsafe_code)]
 
 mod mutex;
@@ -62,7 +62,7 @@ mod view;
 
 mod error;
 
-/// What the formats' pages are held to.
+/// Layout constants that tests compare with the format pages.
 pub mod layout {
     pub use crate::chunk::{
         BYTES_MAX as CHUNK_BYTES_MAX, FIELDS as CHUNK_FIELDS, HEADER_BYTES as CHUNK_HEADER_BYTES,
@@ -75,15 +75,15 @@ pub mod layout {
     };
 }
 
-/// The parsers below checksums, for fuzzing: a checksum keeps a fuzzer out, and a bug of a writer
-/// in.
+/// Parsers below the checksums, for fuzzing: a fuzzer cannot produce valid checksums, a buggy
+/// writer can.
 #[doc(hidden)]
 pub mod fuzzing {
     use crate::chunk::{self, HEADER_BYTES};
     use crate::manifest::Manifest;
 
-    /// Reads any bytes as a chunk, once magic, version, length and checksum are put right: how many
-    /// rows it has.
+    /// Parses any bytes as a chunk after fixing magic, version, length and checksum; returns the
+    /// number of rows.
     pub fn chunk(bytes: &[u8]) -> Option<usize> {
         if bytes.len() < HEADER_BYTES {
             return None;
@@ -96,8 +96,8 @@ pub mod fuzzing {
         Some(rows)
     }
 
-    /// Reads any bytes as a manifest, once its checksum is put right. What is read is read again as
-    /// it is written.
+    /// Parses any bytes as a manifest after fixing its checksum, and checks that what is parsed
+    /// round-trips.
     pub fn manifest(text: &[u8]) -> bool {
         let checksum = format!("checksum {:08x}\n", crc32c::crc32c(text));
         let Ok(manifest) = Manifest::read(&[text, checksum.as_bytes()].concat()) else {

@@ -1,8 +1,8 @@
 //! Local backend: parts as files of a folder.
 //!
 //! ```text
-//! DIR/series              forms of series and what became of them, appended: `series.rs`
-//! DIR/parts/NUMBER.part   parts; the name is the number in 16 hexadecimal digits
+//! DIR/series              series keys and deletions, append-only: `series_file.rs`
+//! DIR/parts/NUMBER.part   parts; named by the number in 16 hexadecimal digits
 //! ```
 
 #![cfg_attr(
@@ -25,20 +25,20 @@ use crate::mutex::lock;
 use crate::part::{FilePart, FilePartWriter};
 use crate::series_file::{self, SeriesWriter};
 
-/// What is known of the file of series.
+/// State of the series file.
 #[derive(Debug, Default)]
 struct SeriesFileState {
-    /// What is appended next to it.
+    /// Writer for the next append.
     writer: SeriesWriter,
-    /// Something was appended that a power cut may take back.
+    /// Data was appended and not fsynced.
     is_unsynced: bool,
-    /// Its name is durable.
+    /// The directory entry is durable.
     is_name_durable: bool,
-    /// It was read: `writer` is right, and only appends change it.
+    /// The file was read: `writer` is valid, and only appends change it.
     is_loaded: bool,
 }
 
-/// A store's folder.
+/// Directory of a store.
 pub(crate) struct LocalBackend {
     disk: Arc<dyn Disk>,
     dir: PathBuf,
@@ -52,12 +52,12 @@ impl fmt::Debug for LocalBackend {
 }
 
 impl LocalBackend {
-    /// Parts and series in the folder of a store, which is there.
+    /// Backend for an existing store directory.
     pub(crate) fn new(disk: Arc<dyn Disk>, dir: &Path) -> LocalBackend {
         LocalBackend { disk, dir: dir.to_owned(), series: Mutex::default() }
     }
 
-    /// The name of a part in the folder of a store.
+    /// File name of a part.
     pub(crate) fn part_name(number: u64) -> PathBuf {
         Path::new("parts").join(format!("{number:016x}.part"))
     }
@@ -70,7 +70,7 @@ impl LocalBackend {
         self.dir.join("series")
     }
 
-    /// Appends to the file of series. What failed is written over by what is appended next.
+    /// Appends to the series file. The next append overwrites a failed one.
     fn append(&self, durably: bool, put: impl FnOnce(&mut SeriesWriter)) -> Result<()> {
         let mut series = lock(&self.series);
         let mut writer = series.writer.clone();
@@ -148,7 +148,7 @@ impl StorageReader for LocalBackend {
         let (damaged, writer) = series_file::read(&bytes, each);
         let mut series = lock(&self.series);
         if !series.is_loaded {
-            // The process before may have left it to the system.
+            // The previous process may have left data unsynced.
             (series.is_unsynced, series.writer) = (writer.intact_end() > 0, writer);
             series.is_loaded = true;
         }

@@ -1,5 +1,4 @@
-//! Maintenance: sealing, rollups, compaction, retention and scrub, in their order, and their
-//! thread.
+//! Maintenance: flush, rollups, compaction, retention and scrub, in this order, and their thread.
 
 #![cfg_attr(
     not(test),
@@ -21,7 +20,7 @@ use crate::quarantine::ATTEMPTS_MAX;
 use crate::work_backoff::WorkBackoff;
 
 impl StoreInner {
-    /// Does what is due; whether anything changed on disk.
+    /// Runs due maintenance; returns whether anything changed on disk.
     pub(crate) fn maintain(&self) -> Result<bool> {
         let _work = lock(&self.work);
         self.check_running()?;
@@ -30,16 +29,15 @@ impl StoreInner {
         if is_due || self.is_journal_nearly_full()? {
             self.catch_up()?;
             match self.seal_read() {
-                // A day is rolled up when all that there is of it is sealed.
+                // A day is rolled up only when all of it is flushed.
                 Ok(sealed) if is_due && !sealed.is_complete => return Ok(true),
                 Ok(sealed) => changed |= sealed.is_changed,
-                // It is full on account of somebody else, and nothing is due.
+                // Another subscriber fills the journal, and nothing is due.
                 Err(Error::Journal(journal::Error::Full(_))) if !is_due => {}
                 Err(error) => return Err(error),
             }
         }
-        // What stands in the way of one, such as a part that cannot be read, is no reason to leave
-        // the others.
+        // A failure of one task, such as an unreadable part, does not stop the others.
         let done = [self.run_due_rollups(), self.compact_parts(), self.drop_expired()];
         self.remove_unreferenced();
         if matches!(done[2], Ok(true)) {
@@ -55,10 +53,10 @@ impl StoreInner {
         Ok(changed)
     }
 
-    /// Does a piece of maintenance, named for people. If it panics, that is an error like others,
-    /// and whatever it was about is left alone for a minute, then for twice as long each time: what
-    /// cannot be worked on must not keep the rest from being kept in order. Says `false` if it is
-    /// left alone. From the third panic on it is told as quarantined, until it succeeds.
+    /// Runs a maintenance task, named for users. A panic is reported as an error, and the task is
+    /// deferred for a minute, then twice as long each time, so that it does not block other tasks.
+    /// Returns `false` while it is deferred. From the third panic on it is reported as quarantined,
+    /// until it succeeds.
     pub(crate) fn run_guarded(
         &self,
         name: &str,
@@ -96,7 +94,7 @@ impl StoreInner {
         }
     }
 
-    /// What the thread does.
+    /// Loop of the maintenance thread.
     pub(crate) fn run(&self) {
         const PAUSE: Duration = Duration::from_millis(100);
         const IDLE_PAUSE: Duration = Duration::from_secs(1);
@@ -116,8 +114,8 @@ impl StoreInner {
             let elapsed = now.duration_since(looked);
             looked = now;
             self.scrub_step_or_skip(&mut round, elapsed);
-            // Not at every batch: the head is read by whoever asks, this only keeps it from falling
-            // far behind.
+            // Not at every batch: readers catch up on their own; this only bounds the lag of the
+            // head.
             std::thread::sleep(PAUSE);
             let woken = lock(&self.wake.0);
             let waited = self.wake.1.wait_timeout_while(woken, IDLE_PAUSE, |woken| !*woken);

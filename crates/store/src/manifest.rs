@@ -1,26 +1,26 @@
 //! Manifest: the parts and progress of a store at one generation. Replacing it commits all of that
 //! at once.
 //!
-//! It is text, a fact a line, so that a person can read it:
+//! It is readable text, one fact a line:
 //!
 //! ```text
 //! topdeck store 2
-//! generation N                      rises with each commit
-//! journal ID POSITION               fed from this journal up to this position, excluded
-//! series N                          forms that the file of series has at least
-//! next N                            the next part's number
-//! producer ID BOOT SEQUENCE POSITION the last batch of a boot that is contained, and where it was
-//! keep RESOLUTION DURATION SELECTOR how long rows of matching series stay; the first that matches counts
+//! generation N                      incremented by each commit
+//! journal ID POSITION               contains this journal up to this position (exclusive)
+//! series N                          minimum number of keys in the series file
+//! next N                            number of the next part
+//! producer ID EPOCH SEQUENCE POSITION  last batch of an epoch that is contained, its position
+//! keep RESOLUTION DURATION SELECTOR  retention of matching series; the first match applies
 //! part N RESOLUTION START END BYTES CHUNKS ROWS COVERS DROPPED
 //! gap START END PRODUCER LOST REASON
 //! checksum CRC                      CRC-32C of all lines before, 8 hexadecimal digits
 //! ```
-//! Numbers are decimal, ids hexadecimal, times and durations ns; `-` stands for what is not known,
-//! not limited or empty. `COVERS` is what a rollup was made of: for each day its number since the
-//! epoch, a colon, and numbers of base parts and ranges of them with commas between; days have
-//! semicolons between. `DROPPED` is `dropped` where a rule by selector took rows of some series out
-//! of the part's days. Version 1 has no `DROPPED`: there, a rollup counts as such if a rule limits
-//! its resolution. `docs/formats/manifest.md` says the same to a stranger.
+//! Numbers are decimal, ids hexadecimal, times and durations ns; `-` stands for unknown, unlimited
+//! or empty. `COVERS` lists the source parts of a rollup: for each day its number since the epoch, a
+//! colon, and comma-separated numbers of base parts and ranges of them; days are separated by
+//! semicolons. `DROPPED` is `dropped` where a rule by selector dropped rows of some series from the
+//! part. Version 1 has no `DROPPED`: there, a rollup counts as `dropped` if a rule limits its
+//! resolution. Specification: `docs/formats/manifest.md`.
 
 #![cfg_attr(
     not(test),
@@ -39,33 +39,33 @@ use crate::error::Error;
 use crate::resolution::{DAY, Resolution};
 
 const TITLE: &str = "topdeck store ";
-/// The version that is written.
+/// The version written.
 pub const VERSION: u32 = 2;
-/// The oldest version that is read.
+/// The oldest version read.
 const VERSION_OLDEST: u32 = 1;
-/// What the line of a part says.
+/// Fields of a `part` line.
 pub const PART_FIELDS: [&str; 9] =
     ["N", "RESOLUTION", "START", "END", "BYTES", "CHUNKS", "ROWS", "COVERS", "DROPPED"];
-/// Since this version parts say whether rules dropped rows of some of their series.
+/// From this version on, parts record whether rules dropped rows of some series.
 const VERSION_OF_DROPPED: u32 = 2;
-/// How they say it.
+/// Value of that field.
 const DROPPED: &str = "dropped";
 
-/// Gaps that are remembered at the most; then neighbours are joined.
+/// Maximum number of gaps; beyond it, neighbours are merged.
 const GAPS_MAX: usize = 4096;
-/// Letters by which reasons are of one kind.
+/// Length of the reason prefix by which merged gaps are grouped.
 const REASON_PREFIX_BYTES: usize = 16;
-/// What the reason of joined gaps ends with that were not quite alike.
+/// Suffix of the reason of merged gaps whose reasons differed.
 const MERGED_SUFFIX: &str = "; and others like it";
-/// Producers' boots whose sequences are remembered at the most; then the origin that has most of
-/// them loses those that were silent longest.
+/// Maximum number of producer epochs; beyond it, the origin with the most epochs loses the longest
+/// idle ones.
 pub(crate) const PRODUCERS_MAX: usize = 1 << 16;
 
-/// One state of a store.
+/// State of a store at one generation.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Manifest {
     pub(crate) generation: u64,
-    /// The journal's number, once there is one.
+    /// Journal id, once there is one.
     pub(crate) journal: Option<u128>,
     pub(crate) position: u64,
     pub(crate) series: u64,
@@ -81,14 +81,14 @@ pub(crate) struct Manifest {
 pub(crate) struct ProducerTable(BTreeMap<(u64, u64), ProducerState>);
 
 impl ProducerTable {
-    /// Remembers that a batch is contained; how many sequences are forgotten for it.
+    /// Records a batch as contained; returns the number of evicted sequences.
     pub(crate) fn record(&mut self, identity: journal::BatchIdentity, position: u64) -> u64 {
         let heard = ProducerState { sequence: identity.sequence, position };
         self.0.insert((identity.producer, identity.epoch), heard);
         journal::evict(&mut self.0, PRODUCERS_MAX, |heard| heard.position)
     }
 
-    /// Whether a batch is contained already.
+    /// Whether a batch is contained.
     pub(crate) fn contains(&self, identity: journal::BatchIdentity) -> bool {
         let heard = self.0.get(&(identity.producer, identity.epoch));
         heard.is_some_and(|heard| identity.sequence <= heard.sequence)
@@ -99,40 +99,40 @@ impl ProducerTable {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ProducerState {
     pub(crate) sequence: u64,
-    /// The journal's position of that batch: who was silent longest has the least.
+    /// Journal position of that batch; the longest idle epoch has the smallest.
     pub(crate) position: u64,
 }
 
-/// What a manifest says of a part.
+/// Manifest entry of a part.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PartInfo {
-    /// Its number.
+    /// Part number.
     pub number: u64,
-    /// What its rows stand for.
+    /// Resolution of the rows.
     pub resolution: Resolution,
-    /// When its earliest row began, in ns since the Unix epoch.
+    /// Earliest start of a row, in ns since the Unix epoch.
     pub start: i64,
-    /// When its latest row ended.
+    /// Latest end of a row.
     pub end: i64,
-    /// Bytes of storage.
+    /// Size in bytes.
     pub bytes: u64,
-    /// Chunks in it.
+    /// Number of chunks.
     pub chunks: u64,
-    /// Rows in them.
+    /// Number of rows.
     pub rows: u64,
-    /// Of a rollup: numbers of the base parts it was made of, by the start of their day.
+    /// Source parts, for a rollup.
     pub covers: SourceParts,
-    /// A rule by selector dropped rows of some series: that it has none of a series and a day does
-    /// not say that there were none.
+    /// A rule by selector dropped rows of some series: missing rows of a series and day do not mean
+    /// that there were none.
     pub has_dropped_series: bool,
 }
 
-/// What a rollup was made of: numbers of base parts, by the start of their day. They stay after the
-/// parts are gone, so that it is known whether a day can be rolled up anew.
+/// Source parts of a rollup: numbers of base parts, by start of their day. They are retained after
+/// the parts are deleted, to tell whether a day can be rolled up again.
 pub type SourceParts = BTreeMap<i64, BTreeSet<u64>>;
 
 impl PartInfo {
-    /// The partition it lies in.
+    /// Partition of the part.
     pub(crate) fn partition(&self) -> Range<i64> {
         crate::resolution::slot_range(self.end, self.resolution.partition())
     }
@@ -141,21 +141,21 @@ impl PartInfo {
 /// Retention rule: resolution, duration, selector.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RetentionRule {
-    /// Of which resolution.
+    /// Resolution the rule applies to.
     pub resolution: Resolution,
-    /// Nanoseconds after their end; `None` for ever.
+    /// Retention after the end of a row, in nanoseconds; `None`: unlimited.
     pub duration: Option<i64>,
-    /// Of which series.
+    /// Series the rule applies to.
     pub selector: Selector,
 }
 
-/// The generation of a manifest that is whole.
+/// Generation of an intact manifest.
 pub(crate) fn generation(bytes: &[u8]) -> Option<u64> {
     Manifest::read(bytes).ok().map(|manifest| manifest.generation)
 }
 
-/// The version of a manifest that this program does not read; `None` also of one whose checksum is
-/// wrong, for then the version may be.
+/// Version of a manifest that this program cannot read; `None` if the checksum is wrong, because
+/// the version may be wrong too.
 pub(crate) fn other_version(bytes: &[u8]) -> Option<u32> {
     let text = std::str::from_utf8(bytes).ok()?;
     let version = version(text).filter(|&version| !is_read(version))?;
@@ -176,7 +176,7 @@ fn split_last_line(text: &str) -> (&str, &str) {
 }
 
 impl Manifest {
-    /// Reads the one of a folder.
+    /// Parses the manifest of a directory.
     pub(crate) fn open(bytes: &[u8], dir: &Path) -> Result<Manifest, Error> {
         let path = dir.join("manifest");
         if let Some(found) = other_version(bytes) {
@@ -239,7 +239,7 @@ impl Manifest {
         out.into_bytes()
     }
 
-    /// Reads one; what is wrong with it otherwise.
+    /// Parses a manifest; returns the cause if it is invalid.
     pub(crate) fn read(bytes: &[u8]) -> Result<Manifest, String> {
         let text = std::str::from_utf8(bytes).map_err(|_| "is no text".to_owned())?;
         let Some(version) = version(text) else {
@@ -249,8 +249,8 @@ impl Manifest {
             return Err(format!("has version {version}, this topdeck reads version {VERSION}"));
         }
         let (body, last) = split_last_line(text);
-        // As text: a number may be written in several ways, a flipped bit changes the case of a
-        // digit.
+        // Compared as text: a number has several spellings, and a flipped bit can change the case
+        // of a digit.
         if last != checksum_line(body) {
             return Err("its checksum does not match".to_owned());
         }
@@ -266,7 +266,7 @@ impl Manifest {
         Ok(manifest)
     }
 
-    /// Nobody noted what rules dropped: whatever they may have is looked for.
+    /// Version 1 does not record what rules dropped: assume that they did.
     fn expect_dropped_series(&mut self) {
         let limited: BTreeSet<Resolution> = self
             .retention
@@ -346,7 +346,7 @@ impl Manifest {
         Some(())
     }
 
-    /// Joins neighbours whose reasons are alike.
+    /// Merges neighbours whose reasons are alike.
     fn join_gaps(&mut self, are_alike: impl Fn(&Gap, &Gap) -> bool) {
         self.gaps.dedup_by(|gap, kept| {
             let joins = gap.producer == kept.producer && are_alike(gap, kept);
@@ -361,9 +361,9 @@ impl Manifest {
         });
     }
 
-    /// Remembers a gap; of very many, neighbours of one producer and reason become one. If that
-    /// does not help, of one kind of reason: first those of the producer that has most, so that
-    /// others' stay as they are.
+    /// Adds a gap. Beyond the limit, neighbouring gaps of one producer and reason are merged; if
+    /// that does not suffice, gaps with the same reason prefix, starting with the producer that has
+    /// the most, so that other producers' gaps stay exact.
     pub(crate) fn add_gap(&mut self, gap: Gap) {
         if self.gaps.contains(&gap) {
             return;
@@ -376,7 +376,7 @@ impl Manifest {
             (a.producer, &a.reason, a.start).cmp(&(b.producer, &b.reason, b.start))
         });
         self.join_gaps(|a, b| a.reason == b.reason);
-        // Reasons that name a record or a series are as many as there are of these.
+        // Reasons that name a record or a series are as many as there are records or series.
         let kind = |gap: &Gap| gap.reason.chars().take(REASON_PREFIX_BYTES).collect::<String>();
         let mut of_producers: Vec<(usize, Option<u64>)> = self
             .gaps
@@ -447,7 +447,7 @@ fn read_covers(text: &str) -> Option<SourceParts> {
     text.split(';').map(day).collect()
 }
 
-/// Numbers that one range may tell; a manifest of more was not written here.
+/// Maximum length of a range; this program writes no longer ones.
 const RANGE_MAX: u64 = 1 << 24;
 
 fn read_ranges(text: &str) -> Option<BTreeSet<u64>> {
@@ -536,7 +536,7 @@ mod tests {
         }
     }
 
-    /// As version 1 had it.
+    /// The manifest in version 1.
     fn first_version(manifest: &Manifest) -> Vec<u8> {
         let text = String::from_utf8(manifest.write()).unwrap();
         let (body, _) = split_last_line(&text);

@@ -1,12 +1,13 @@
-//! Folder of a store: its lock, and its manifest in two copies.
+//! Directory of a store: its lock, and its manifest in two copies.
 //!
 //! ```text
-//! DIR/manifest, DIR/manifest.copy   the manifest, twice; the one of the higher generation counts
-//! DIR/lock                          empty: its lock says that the store is open
+//! DIR/manifest, DIR/manifest.copy   the manifest, twice; the higher generation wins
+//! DIR/lock                          empty; locked while the store is open
 //! DIR/journal/                      the journal that feeds the store
 //! ```
-//! Both copies of the manifest are written by renaming, one after the other; only then are parts
-//! removed that it no longer names.
+//!
+//! Both copies are replaced by rename, one after the other; parts that the new manifest does not
+//! name are removed after that.
 
 #![cfg_attr(
     not(test),
@@ -21,11 +22,11 @@ use disk::{Disk, File, OpenMode};
 
 use crate::error::{Error, IoContext, Result};
 
-/// The manifest of a store whose lock is held.
+/// Manifest of a store whose lock is held.
 pub(crate) struct ManifestFile {
     disk: Arc<dyn Disk>,
     dir: PathBuf,
-    /// Held for its lock.
+    /// Keeps the lock.
     _lock: Box<dyn File>,
 }
 
@@ -36,15 +37,15 @@ impl fmt::Debug for ManifestFile {
 }
 
 impl ManifestFile {
-    /// Takes the folder, which is made if it is missing; refused while somebody else has it.
+    /// Locks the directory, creating it if it is missing; fails if another process holds the lock.
     pub(crate) fn open(disk: Arc<dyn Disk>, dir: &Path) -> Result<ManifestFile> {
         let parts = dir.join("parts");
         disk.create_dir(&parts).io_context("create", &parts)?;
-        // A folder that was missing needs a sync of the one above it, also when it was made by
-        // somebody who was killed before that. What one may not read, one cannot have made folders
-        // in.
+        // A new directory needs an fsync of its parent, also if a killed process created it. A
+        // parent that this process cannot read is skipped: this process cannot have created
+        // directories in it.
         for above in parts.ancestors().skip(1) {
-            // A relative path of one name has the empty path above it.
+            // The parent of a relative path of one name is the empty path.
             let above = if above.as_os_str().is_empty() { Path::new(".") } else { above };
             match disk.sync_dir(above) {
                 Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => {}
@@ -59,26 +60,27 @@ impl ManifestFile {
         Ok(ManifestFile { disk, dir: dir.to_owned(), _lock: lock })
     }
 
-    /// Whether there is a store in the folder.
+    /// Whether the directory holds a store.
     pub(crate) fn exists(disk: &dyn Disk, dir: &Path) -> Result<bool> {
         for name in ["manifest", "manifest.copy"] {
             let path = dir.join(name);
             match disk.open(&path, OpenMode::Read) {
                 Ok(_) => return Ok(true),
                 Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
-                // Whoever took it for missing would make a new one over it.
+                // An unreadable manifest must not be treated as missing: a new store would replace
+                // it.
                 Err(error) => return Err(error).io_context("open", &path),
             }
         }
         Ok(false)
     }
 
-    /// The manifest, and whether all copies of it are the same; `None` in a new store.
+    /// The manifest, and whether its copies are equal; `None` in a new store.
     pub(crate) fn read(&self) -> Result<Option<(Vec<u8>, bool)>> {
         let copies =
             [read_file(&*self.disk, &self.path(false))?, read_file(&*self.disk, &self.path(true))?];
         let are_alike = copies[0] == copies[1];
-        // One that a newer program wrote is not to be written over with an older copy.
+        // A manifest of a newer version is not replaced by an older copy.
         let is_other = |bytes: &&Vec<u8>| crate::manifest::other_version(bytes).is_some();
         if let Some(other) = copies.iter().flatten().find(is_other) {
             return Ok(Some((other.clone(), are_alike)));
@@ -88,14 +90,14 @@ impl ManifestFile {
             .flatten()
             .filter_map(|bytes| crate::manifest::generation(bytes).map(|found| (found, bytes)));
         let best = sound.max_by_key(|&(generation, _)| generation).map(|(_, bytes)| bytes.clone());
-        // Of none that is sound, the caller says what is wrong with it.
+        // If no copy is intact, the caller reports what is wrong.
         let found = best.or_else(|| copies.into_iter().flatten().next());
         Ok(found.map(|bytes| (bytes, are_alike)))
     }
 
-    /// Replaces the manifest, durably and at once.
+    /// Replaces the manifest durably and atomically.
     pub(crate) fn replace(&self, bytes: &[u8]) -> Result<()> {
-        // Both are whole before the first takes its place: a full disk is met before anything has
+        // Both copies are written before the first rename: a full disk fails before anything has
         // changed.
         let new = [false, true].map(|copy| {
             let path = self.path(copy);
@@ -112,7 +114,7 @@ impl ManifestFile {
         for (path, new) in &new {
             let replaced = self.disk.rename(new, path).and_then(|()| self.disk.sync_dir(&self.dir));
             if let Err(error) = replaced {
-                // Nobody knows which manifest the next start will find.
+                // It is unknown which manifest the next start will read.
                 let why = format!("{}: cannot replace it: {error}", path.display());
                 return Err(Error::FailStop { reason: why });
             }
@@ -125,7 +127,7 @@ impl ManifestFile {
     }
 }
 
-/// The bytes of a file; `None` if it is missing.
+/// Content of a file; `None` if it is missing.
 pub(crate) fn read_file(disk: &dyn Disk, path: &Path) -> Result<Option<Vec<u8>>> {
     let file = match disk.open(path, OpenMode::Read) {
         Ok(file) => file,
@@ -139,7 +141,7 @@ pub(crate) fn read_file(disk: &dyn Disk, path: &Path) -> Result<Option<Vec<u8>>>
     Ok(Some(bytes))
 }
 
-/// So many bytes, or an error: a damaged file system may say any length.
+/// Zeroed buffer, or an error: a damaged file system may report any length.
 fn zeroed_bytes(len: u64) -> std::io::Result<Vec<u8>> {
     let len = usize::try_from(len).map_err(|_| std::io::ErrorKind::OutOfMemory)?;
     let mut bytes = Vec::new();

@@ -13,26 +13,26 @@ use hist::{Accumulator, Histogram, Mixture, Scheme};
 
 use crate::grid::ColumnRun;
 
-/// Merges histograms into columns, per grid.
+/// Merges histograms into columns, per bucket scheme.
 pub(crate) struct ColumnMerge {
     columns: usize,
     sets: Vec<(Scheme, Vec<Accumulator>)>,
     full_columns: BTreeSet<usize>,
 }
 
-/// What is in each column.
+/// Merged columns.
 pub(crate) struct MergedColumns {
     pub(crate) columns: Vec<Mixture>,
-    /// Columns that lack what would have made them count more than 2^64 - 1 values.
+    /// Columns that left out histograms to keep their count at most 2^64 - 1.
     pub(crate) full_columns: BTreeSet<usize>,
 }
 
-/// Why a column that is full lacks something.
+/// Reason of the gap for such a column.
 pub(crate) const COLUMN_FULL_REASON: &str =
     "more values than can be counted (2^64 - 1); histograms that did not fit are left out";
 
 impl ColumnMerge {
-    /// Of so many columns.
+    /// Merge into `columns` columns.
     pub(crate) fn new(columns: usize) -> ColumnMerge {
         ColumnMerge { columns, sets: Vec::new(), full_columns: BTreeSet::new() }
     }
@@ -47,7 +47,7 @@ impl ColumnMerge {
         &mut self.sets[at].1
     }
 
-    /// Adds one to a column.
+    /// Adds a histogram to a column.
     pub(crate) fn add(&mut self, column: usize, histogram: &Histogram) {
         if self.set(histogram.scheme())[column].add(histogram).is_err() {
             self.full_columns.insert(column);
@@ -68,7 +68,7 @@ impl ColumnMerge {
         block::merge_runs(bytes, runs, set).map(drop).map_err(|error| error.to_string())
     }
 
-    /// What is in each column.
+    /// Returns the merged columns.
     pub(crate) fn finish(self) -> MergedColumns {
         let mut columns: Vec<Mixture> = vec![Mixture::default(); self.columns];
         let mut full = self.full_columns;
@@ -85,8 +85,7 @@ impl ColumnMerge {
     }
 }
 
-/// Gives each row its column anew, by its time and the column that it had; rows without one are
-/// left out.
+/// Assigns a new column to each row by its time and previous column; drops rows without one.
 pub(crate) fn assign_columns(
     rows: Vec<(Range<usize>, usize)>,
     times: &[(i64, i64)],
@@ -106,16 +105,16 @@ pub(crate) fn assign_columns(
     placed
 }
 
-/// Which rows, by their times in order, belong to which column.
+/// Assigns rows, by their ordered times, to columns.
 pub(crate) fn rows_in_runs(times: &[(i64, i64)], runs: &[ColumnRun]) -> Vec<(Range<usize>, usize)> {
     let mut rows: Vec<(Range<usize>, usize)> = Vec::new();
     let Some(&(_, begin)) = times.first() else { return rows };
-    // Pieces before the first row are many; from there on rows and pieces go along with each other.
+    // Skips the many pieces before the first row; from there rows and pieces advance together.
     let mut first = 0_usize;
     for (range, column) in &runs[runs.partition_point(|(range, _)| range.end < begin)..] {
         let count =
             |rest: &[(i64, i64)], end: i64| rest.iter().take_while(|time| time.1 <= end).count();
-        // Never more than there are rows.
+        // At most the number of rows.
         first = first.saturating_add(count(&times[first..], range.start));
         let end = first.saturating_add(count(&times[first..], range.end));
         match rows.last_mut() {

@@ -1,8 +1,8 @@
-//! Locks that outlive a panic of their owner.
+//! Locks that ignore poisoning.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// A lock whose owner panicked is taken all the same: what it guards is changed in single steps.
+/// Locks a mutex even if a holder panicked: the guarded data changes in single steps.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,4 +1,4 @@
-//! Options of an open store; sizes in bytes, times in nanoseconds unless said otherwise.
+//! Options of an open store; sizes in bytes, times in nanoseconds unless noted otherwise.
 
 use std::fmt;
 
@@ -7,27 +7,26 @@ use journal::WallClock;
 use crate::index::CardinalityLimits;
 use crate::resolution::MINUTE;
 
-/// How a store is opened; what is chosen anew each time.
+/// Options of opening a store, chosen anew each time.
 #[derive(Clone)]
 pub struct Options {
-    /// Rows in memory take about this many bytes at the most before they are sealed: 128 MiB by
-    /// default. Sealed early, they are in smaller chunks, which take more room until they are put
-    /// together.
+    /// Approximate maximum memory of rows before they are flushed: 128 MiB by default. Early
+    /// flushes make smaller chunks, which take more space until compaction.
     pub head_bytes_max: usize,
-    /// How long after the end of a partition rows are waited for before it is sealed or rolled up:
-    /// ten minutes by default, in nanoseconds. What comes later is right too, and costs more.
+    /// How long to wait for late rows after the end of a partition before it is flushed or rolled
+    /// up, in nanoseconds: ten minutes by default. Later rows are still correct, but cost more.
     pub late_grace: i64,
-    /// How many series, and values of a label, are taken.
+    /// Cardinality limits.
     pub limits: CardinalityLimits,
-    /// How many bytes of parts the thread looks at in a second, over and over: 1 MiB by default,
-    /// none if 0. What it finds damaged stands in the notes of [`Stat`].
+    /// Bytes of parts that the background scrub reads a second, in a loop: 1 MiB by default, 0
+    /// disables it. Damage is listed in the warnings of [`crate::StoreStat`].
     pub scrub_bytes_per_second: u64,
-    /// A thread of its own feeds the store and keeps it in order: `true` by default. Otherwise
-    /// whoever has it calls [`Store::maintain`].
+    /// Runs a thread that reads the journal and does maintenance: `true` by default. Otherwise the
+    /// owner calls [`Store::maintain`].
     pub has_background_thread: bool,
-    /// How the journal is opened.
+    /// Options of the journal.
     pub journal: journal::Options,
-    /// Where times come from.
+    /// Source of time.
     pub clock: WallClock,
 }
 

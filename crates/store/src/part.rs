@@ -4,20 +4,21 @@
 //! offset  size  field
 //!      0     8  magic    b"tdpart\0\0"
 //!      8     4  version  1; readers refuse any other
-//!     12     8  number   the part's
+//!     12     8  number   number of the part
 //!     20     4  checksum CRC-32C of the 20 bytes before
 //! ```
-//! Then chunks, each as in `chunk.rs`, next to each other; the forms; the index; and the footer, 52
+//! Then the chunks (`chunk.rs`) without padding, the canonical keys, the index, and the footer of 52
 //! bytes:
 //!
 //! ```text
-//! forms     zstd of each series' form as length and bytes, by ascending id
+//! keys      zstd of each series' canonical key as length and bytes, by ascending id
 //! index     48 bytes a chunk, by ascending series, start and offset: see ENTRY
-//! footer    magic b"tdpend\0\0", forms at u64, index at u64, chunks u64, bytes of forms unpacked u64,
-//!           CRC-32C of the forms as packed, of the index, and of the 48 bytes before: see FOOTER
+//! footer    magic b"tdpend\0\0", offset of keys u64, offset of index u64, chunks u64, uncompressed
+//!           bytes of keys u64, CRC-32C of the compressed keys, of the index, and of the 48 bytes
+//!           before: see FOOTER
 //! ```
-//! A part whose footer or index is damaged is read by looking for chunks: each says whose it is.
-//! `docs/formats/part.md` says the same to a stranger.
+//! A part with a corrupt footer or index is scanned for chunks: each names its series.
+//! Specification: `docs/formats/part.md`.
 
 #![cfg_attr(
     not(test),
@@ -41,16 +42,16 @@ use crate::error::{Error, IoContext, Result};
 pub const MAGIC: [u8; 8] = *b"tdpart\0\0";
 /// First bytes of its footer.
 pub const FOOTER_MAGIC: [u8; 8] = *b"tdpend\0\0";
-/// The version that is written, and the only one that is read.
+/// The version written, and the only one read.
 pub const VERSION: u32 = 1;
 /// Bytes before the first chunk.
 pub const HEADER_BYTES: usize = 24;
 /// The fields of the header: name, offset, size.
 pub const HEADER: [(&str, usize, usize); 4] =
     [("magic", 0, 8), ("version", 8, 4), ("number", 12, 8), ("checksum", 20, 4)];
-/// Bytes of an entry of the index.
+/// Bytes of an index entry.
 pub const ENTRY_BYTES: usize = 48;
-/// The fields of an entry of the index: name, offset, size.
+/// Fields of an index entry: name, offset, size.
 pub const ENTRY: [(&str, usize, usize); 6] = [
     ("series", 0, 16),
     ("offset", 16, 8),
@@ -64,19 +65,19 @@ pub const FOOTER_BYTES: usize = 52;
 /// The fields of the footer: name, offset, size.
 pub const FOOTER: [(&str, usize, usize); 8] = [
     ("magic", 0, 8),
-    ("forms", 8, 8),
+    ("keys", 8, 8),
     ("index", 16, 8),
     ("chunks", 24, 8),
     ("unpacked", 32, 8),
-    ("forms checksum", 40, 4),
+    ("keys checksum", 40, 4),
     ("index checksum", 44, 4),
     ("checksum", 48, 4),
 ];
 
-/// Forms of one part, unpacked, at the most.
+/// Maximum size of the canonical keys of a part, uncompressed.
 const KEYS_BYTES_MAX: u64 = 4 << 30;
 const KEYS_ZSTD_LEVEL: i32 = 3;
-/// What is gathered before it is written.
+/// Size of the write buffer.
 const WRITE_BYTES: usize = 1 << 20;
 
 /// Writes a part to a file.
@@ -84,7 +85,7 @@ pub(crate) struct FilePartWriter {
     disk: Arc<dyn Disk>,
     path: PathBuf,
     file: Box<dyn File>,
-    /// Not written yet.
+    /// Bytes not written yet.
     pending: Vec<u8>,
     written: u64,
     locations: Vec<ChunkLocation>,
@@ -191,12 +192,12 @@ fn decode_entry(bytes: &[u8; ENTRY_BYTES]) -> ChunkLocation {
     read().expect("BUG: an entry has 48 bytes")
 }
 
-/// A part in a file.
+/// A part stored as a file.
 pub(crate) struct FilePart {
     file: Box<dyn File>,
     path: PathBuf,
     bytes: u64,
-    /// Read when it is first asked for.
+    /// Read on first use.
     contents: OnceLock<PartContents>,
 }
 
@@ -220,7 +221,8 @@ impl FilePart {
         let header = part.read_at(0, HEADER_BYTES)?;
         let version = header.get(8..12).and_then(|bytes| bytes.first_chunk()).copied();
         let found = version.map_or(VERSION, u32::from_le_bytes);
-        // A damaged header is no reason to lose what follows; a sound one of another version is.
+        // A damaged header does not invalidate the chunks; an intact header of another version
+        // does.
         if found != VERSION && is_header_valid(&header) {
             return Err(Error::Version { path: path.to_owned(), found, supported: VERSION });
         }
@@ -303,8 +305,8 @@ impl FilePart {
         Ok(forms.map_err(|error| format!("the forms of its series cannot be unpacked: {error}")))
     }
 
-    /// Finds chunks without an index: from the front, and behind whatever is no chunk at the next
-    /// magic.
+    /// Finds chunks without an index: scans from the start, and resumes at the next magic after
+    /// invalid bytes.
     fn scan_for_chunks(&self) -> Result<Vec<ChunkLocation>> {
         const WINDOW: usize = 1 << 20;
         let mut places = Vec::new();
@@ -368,18 +370,18 @@ impl PartFooter {
         let mut reader = WireReader::new(&body[8..]);
         let mut read = || -> model::Result<PartFooter> {
             Ok(PartFooter {
-                keys_offset: reader.u64("forms")?,
+                keys_offset: reader.u64("keys")?,
                 index_offset: reader.u64("index")?,
                 chunks: reader.u64("chunks")? as usize,
                 keys_bytes: reader.u64("unpacked")?,
-                keys_checksum: reader.u32("forms checksum")?,
+                keys_checksum: reader.u32("keys checksum")?,
                 index_checksum: reader.u32("index checksum")?,
             })
         };
         read().ok()
     }
 
-    /// Whether what it says has room before `end`, where it begins itself.
+    /// Whether the section fits before `end`, where the footer starts.
     fn fits(&self, end: u64) -> bool {
         let index = (self.chunks as u64).checked_mul(ENTRY_BYTES as u64);
         (HEADER_BYTES as u64) <= self.keys_offset

@@ -1,9 +1,9 @@
 //! Point-in-time histograms: deduplication and conflicts.
 //!
-//! Windows of different senders add up. Two histograms of one moment do not: the second is the same
-//! one, sent again because the sender saw no answer, or contradicts the first. So it is looked for
-//! before a row is added, in memory and in the parts of the base. Once its rows are dropped, a
-//! histogram that is sent again is a new one.
+//! Interval histograms of different senders add up. Two histograms of one timestamp do not: the
+//! second is either a retry of the first or contradicts it. So the existing one is looked up before
+//! a row is added, in memory and in base parts. Once its rows are dropped, a histogram that is sent
+//! again is stored as new.
 
 #![cfg_attr(
     not(test),
@@ -29,27 +29,27 @@ use crate::row::Rows;
 /// Result of comparing a point-in-time histogram with the stored one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PointComparison {
-    /// Nothing.
+    /// No histogram is stored.
     New,
-    /// That histogram.
+    /// The same histogram is stored.
     Same,
-    /// Another one.
+    /// A different histogram is stored.
     Conflict,
 }
 
-/// Whether a sample is a histogram of a moment.
+/// Whether a sample is a point-in-time histogram.
 pub(crate) fn is_point(kind: SeriesKind, entry: &BatchEntry<'_>) -> bool {
     kind == SeriesKind::Histogram(Temporality::Delta) && entry.start == entry.end
 }
 
-/// The point-in-time histograms of the closed head and of the base at one moment.
+/// Lookup of point-in-time histograms in the closed head and the base.
 pub(crate) struct PointLookup<'a> {
     inner: &'a StoreInner,
     closed: Option<Arc<RwLock<Head>>>,
     manifest: Arc<Manifest>,
-    /// When the last row of the base ended, once somebody asked.
+    /// Latest end of a base row, computed on first use.
     base_end: Option<i64>,
-    /// The chunk that was read last: a request that is sent again asks for one row after the other.
+    /// The last chunk read: a retried request asks for its rows in order.
     last: Option<((u64, u64), Rows)>,
 }
 
@@ -60,8 +60,8 @@ impl<'a> PointLookup<'a> {
         PointLookup { inner, closed, manifest, base_end: None, last: None }
     }
 
-    /// Compares a point-in-time histogram with what its series has at that moment, in `head` and
-    /// elsewhere.
+    /// Compares a point-in-time histogram with the stored one of the same series and timestamp, in
+    /// `head` and in the base.
     pub(crate) fn compare(
         &mut self,
         head: &Head,
@@ -90,7 +90,7 @@ impl<'a> PointLookup<'a> {
         match self.find_in_base(&id, entry.end) {
             Ok(None) => PointComparison::New,
             Ok(held) => compare(held.as_ref(), entry),
-            // What is damaged is a gap for whoever reads it; the sample in hand is whole.
+            // Reads report the damage as a gap; this sample is intact and stored.
             Err(_) => PointComparison::New,
         }
     }
@@ -125,7 +125,7 @@ impl<'a> PointLookup<'a> {
     }
 }
 
-/// Compares what they say, not how it was written.
+/// Compares by value, not by encoding.
 fn compare(held: Option<&Histogram>, entry: &BatchEntry<'_>) -> PointComparison {
     let written = |histogram: &Histogram| {
         let mut bytes = Vec::new();

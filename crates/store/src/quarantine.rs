@@ -1,11 +1,11 @@
 //! Quarantine of inputs whose processing panics repeatedly.
 //!
-//! A record of the journal is tried three times, each time from a whole head. Then its bytes are
-//! kept as `quarantine/<position>.batch` in the store's folder, and a gap says whose it was and how
-//! many samples it had. The file says after a restart that the record is left out. A series that
-//! cannot be sealed is left out of the part, and a gap of each day says how many rows it had.
-//! Maintenance that panics, such as the rollup of a day, is tried again later and later
-//! (`Inner::guarded`).
+//! A journal record is tried three times, each time on a rebuilt head. Then its bytes are saved as
+//! `quarantine/<position>.batch` in the store's directory, and a gap records its producer and
+//! number of samples. After a restart the file marks the record as skipped. A series whose flush
+//! panics is left out of the part, and a gap per day records the number of lost rows. Maintenance
+//! that panics, such as the rollup of a day, is retried with exponential backoff
+//! (`StoreInner::run_guarded`).
 
 #![cfg_attr(
     not(test),
@@ -22,11 +22,11 @@ use model::SeriesId;
 
 use crate::error::{Error, IoContext, Result};
 
-/// How often work on the same input panics before the input is quarantined.
+/// Panics on the same input before it is quarantined.
 pub(crate) const ATTEMPTS_MAX: u32 = 3;
-/// Files of records that are kept at the most; more records are left out all the same.
+/// Maximum number of saved records; further records are skipped without saving.
 const FILES_MAX: usize = 1024;
-/// The folder of records, in the store's.
+/// Directory of saved records, in the store's directory.
 const FOLDER: &str = "quarantine";
 const SUFFIX: &str = ".batch";
 
@@ -48,7 +48,7 @@ enum QuarantineInput {
 }
 
 impl Quarantine {
-    /// The quarantine of a store, with the records that were left out by processes before.
+    /// Opens the quarantine of a store with the records that earlier processes skipped.
     pub(crate) fn open(
         disk: Arc<dyn Disk>,
         store: &Path,
@@ -78,8 +78,8 @@ impl Quarantine {
         self.series.contains(id)
     }
 
-    /// Work on a record of the journal panicked. Keeps its bytes when that was the last attempt;
-    /// what could not be kept is an error, and the record is quarantined all the same.
+    /// Handles a panic on a journal record. Saves its bytes after the last attempt; if that fails,
+    /// the record is quarantined anyway and the error is returned.
     pub(crate) fn failed_record(&mut self, position: u64, bytes: &[u8], why: &str) -> Result<()> {
         if self.attempt(QuarantineInput::Record(position)) < ATTEMPTS_MAX {
             return Ok(());
@@ -99,7 +99,7 @@ impl Quarantine {
         self.disk.sync_dir(&self.dir).io_context("write", &self.dir)
     }
 
-    /// Sealing a series panicked.
+    /// Handles a panic while flushing a series.
     pub(crate) fn failed_series(&mut self, id: SeriesId, series: &str, why: &str) {
         if self.attempt(QuarantineInput::Series(id)) >= ATTEMPTS_MAX {
             self.series.insert(id);
@@ -108,11 +108,11 @@ impl Quarantine {
         }
     }
 
-    /// What was left out of a head is sealed away, and what comes next is tried.
+    /// The head was flushed without the quarantined inputs; later inputs are tried again.
     pub(crate) fn clear_attempts(&mut self, position: u64) {
         self.series.clear();
         self.attempts.clear();
-        // The files stay; their records are never read again.
+        // The files remain; their records are never read again.
         self.records = self.records.split_off(&position);
     }
 
@@ -123,7 +123,7 @@ impl Quarantine {
     }
 }
 
-/// What a record is called.
+/// Name of a record for users.
 pub(crate) fn record_name(position: u64) -> String {
     format!("record {position} of the journal")
 }

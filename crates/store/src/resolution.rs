@@ -8,21 +8,21 @@
 use std::fmt;
 use std::ops::Range;
 
-/// Nanoseconds of a second.
+/// Nanoseconds per second.
 pub const SECOND: i64 = 1_000_000_000;
-/// Nanoseconds of a minute.
+/// Nanoseconds per minute.
 pub const MINUTE: i64 = 60 * SECOND;
-/// Nanoseconds of an hour.
+/// Nanoseconds per hour.
 pub const HOUR: i64 = 60 * MINUTE;
-/// Nanoseconds of a day.
+/// Nanoseconds per day.
 pub const DAY: i64 = 24 * HOUR;
 
-/// What one row stands for.
+/// Resolution of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Resolution {
-    /// One sample, as it came.
+    /// One sample, as received.
     Base,
-    /// Whatever ended within a minute.
+    /// Rows that ended within one minute.
     Minute,
     /// Within five minutes.
     FiveMinutes,
@@ -33,7 +33,7 @@ pub enum Resolution {
 }
 
 impl Resolution {
-    /// From the finest to the coarsest.
+    /// Finest to coarsest.
     pub const ALL: [Resolution; 5] = [
         Resolution::Base,
         Resolution::Minute,
@@ -42,11 +42,11 @@ impl Resolution {
         Resolution::Day,
     ];
 
-    /// Those that are made of the base.
+    /// Rollup resolutions, computed from the base.
     pub const ROLLUPS: [Resolution; 4] =
         [Resolution::Minute, Resolution::FiveMinutes, Resolution::Hour, Resolution::Day];
 
-    /// Nanoseconds of a row; `None` where it is whatever a sample has.
+    /// Nanoseconds of a row; `None` for the base, whose rows have the duration of their sample.
     pub fn period(self) -> Option<i64> {
         Some(match self {
             Resolution::Base => return None,
@@ -57,15 +57,15 @@ impl Resolution {
         })
     }
 
-    /// The one before it.
+    /// The next finer resolution.
     pub(crate) fn next_finer(self) -> Option<Resolution> {
         let at = Resolution::ALL.iter().position(|&r| r == self)?;
         at.checked_sub(1).map(|at| Resolution::ALL[at])
     }
 
-    /// Nanoseconds of a partition: no part reaches from one into another. Each is a divisor or a
-    /// multiple of a day. A chunk is then some hundred rows: at one sample a minute 360 of the
-    /// base, 288 of five minutes, 720 of an hour.
+    /// Partition length in nanoseconds: no part crosses a partition boundary. Each length divides a
+    /// day or is a multiple of one. A chunk then has some hundred rows: at one sample a minute 360
+    /// rows of the base, 288 of five minutes, 720 of an hour.
     pub(crate) fn partition(self) -> i64 {
         match self {
             Resolution::Base => 6 * HOUR,
@@ -75,7 +75,7 @@ impl Resolution {
         }
     }
 
-    /// As it is written: `base`, `1m`, `5m`, `1h`, `1d`.
+    /// Name in files and queries: `base`, `1m`, `5m`, `1h`, `1d`.
     pub fn name(self) -> &'static str {
         match self {
             Resolution::Base => "base",
@@ -86,7 +86,7 @@ impl Resolution {
         }
     }
 
-    /// The one of that name.
+    /// Resolution by name.
     pub fn parse(name: &str) -> Option<Resolution> {
         Resolution::ALL.into_iter().find(|resolution| resolution.name() == name)
     }
@@ -106,15 +106,15 @@ impl fmt::Display for Resolution {
     }
 }
 
-/// The slot of length `period` that a sample which ended at `end` belongs to, as its start: the one
-/// that has the last nanosecond before the end, so that what ended on the hour belongs to the hour
-/// before.
+/// Start of the slot of length `period` that a sample ending at `end` belongs to: the slot that
+/// contains the last nanosecond before the end, so that a sample ending on the hour belongs to the
+/// previous hour.
 pub(crate) fn slot(end: i64, period: i64) -> i64 {
     let last = end.saturating_sub(1);
     last.saturating_sub(last.rem_euclid(period))
 }
 
-/// The whole slot.
+/// Time range of that slot.
 pub(crate) fn slot_range(end: i64, period: i64) -> Range<i64> {
     let start = slot(end, period);
     start..start.saturating_add(period)

@@ -24,18 +24,17 @@ use crate::row::Predecessor;
 /// Result of a deletion.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DeletionResult {
-    /// Rows as they came that are gone.
+    /// Deleted base rows.
     pub rows: u64,
-    /// Rows of rollups that are gone although the rows they were made of had gone before.
+    /// Deleted rollup rows whose source rows had been deleted before.
     pub rollup_rows: u64,
-    /// Rows of rollups that stay, because they reach beyond the range and what they were made of is
-    /// gone.
+    /// Rollup rows that remain because they extend beyond the range and their source rows are gone.
     pub retained_rows: u64,
-    /// Series of which nothing is left: they count for no limit any more.
+    /// Series without remaining rows: they no longer count for limits.
     pub series: u64,
 }
 
-/// The rule that counts for a series.
+/// The rule that applies to a series.
 fn rule_for<'a>(
     keep: &'a [RetentionRule],
     resolution: Resolution,
@@ -45,7 +44,7 @@ fn rule_for<'a>(
 }
 
 impl StoreInner {
-    /// Drops rows that are kept no longer.
+    /// Drops expired rows.
     pub(crate) fn drop_expired(&self) -> Result<bool> {
         let (keep, parts) = {
             let state = self.state();
@@ -65,8 +64,8 @@ impl StoreInner {
             let is_old = |rule: &&RetentionRule| {
                 rule.duration.is_some_and(|ns| part.end.saturating_add(ns) <= self.now())
             };
-            // A day goes from the base only when all of it is in the rollups, and all of the next
-            // that there is: its first step begins with the last reading of this one.
+            // A day leaves the base only when all of it, and all that exists of the next day, is in
+            // rollups: the next day's first delta starts at the last sample of this day.
             let waits = part.resolution == Resolution::Base
                 && [part.day(), part.day().saturating_add(DAY)]
                     .iter()
@@ -77,7 +76,7 @@ impl StoreInner {
             let name = format!("dropping rows of part {:016x}", part.number);
             match self.run_guarded(&name, || self.drop_expired_rows(&part, &keep)) {
                 Ok(dropped) => changed |= dropped,
-                // A part that cannot be read is no reason to leave the others.
+                // An unreadable part does not stop retention of the others.
                 Err(error) => failed = failed.or(Some(error)),
             }
         }
@@ -85,8 +84,7 @@ impl StoreInner {
     }
 
     fn drop_expired_rows(&self, info: &PartInfo, keep: &[RetentionRule]) -> Result<bool> {
-        // It may have been made anew for the sake of another part, and is then looked at the next
-        // time.
+        // Another part's change may have rewritten it; it is handled in the next run.
         let is_there = || self.state().manifest.parts.contains_key(&info.number);
         if !is_there() {
             return Ok(true);
@@ -116,7 +114,7 @@ impl StoreInner {
         let manifest = Arc::clone(&self.state().manifest);
         let in_minutes = manifest.is_covered(Resolution::Minute, info.day(), info.number);
         if info.resolution == Resolution::Base && !in_minutes {
-            // One sample a minute needs no rollup of minutes until it goes itself.
+            // Data at one sample a minute gets a rollup of minutes only when the base rows expire.
             self.rollup_day(info.day())?;
         }
         if !is_there() {
@@ -129,7 +127,7 @@ impl StoreInner {
             return Ok(true);
         }
         let mut writing = change.write(info.resolution);
-        // What went of the base is told by the rollups that cover it.
+        // Rollups that cover base rows keep counting them.
         if info.resolution != Resolution::Base {
             writing.drops_series();
         }
@@ -140,13 +138,13 @@ impl StoreInner {
                 writing.append_rows(id, kind, rows, predecessor)?;
             }
         }
-        // Since the parts were listed, one of the base may have got another number.
+        // A base part may have been renumbered since the parts were listed.
         let covers = change.base_manifest.parts[&info.number].covers.clone();
         let new = change.add(writing, covers)?;
         let day = info.day();
         change.commit(|manifest| {
             gaps.into_iter().for_each(|gap| manifest.add_gap(gap));
-            // What went is still in the rollups: they cover the rest under its new number.
+            // The dropped rows are still in rollups, which cover the rest under its new number.
             if info.resolution == Resolution::Base {
                 manifest.extend_coverage(day, info.number, new);
             }
@@ -154,7 +152,7 @@ impl StoreInner {
         Ok(true)
     }
 
-    /// Deletes day by day, each in one commit. The caller has sealed the head.
+    /// Deletes day by day, one commit a day. The caller has flushed the head.
     pub(crate) fn delete(&self, selector: &Selector, range: Range<i64>) -> Result<DeletionResult> {
         let ids: BTreeSet<SeriesId> = {
             let index = self.index();
@@ -163,7 +161,7 @@ impl StoreInner {
         let mut deleted = DeletionResult::default();
         let manifest = Arc::clone(&self.state().manifest);
         let mut days: BTreeSet<i64> = BTreeSet::new();
-        // A row belongs to the nanosecond before its end: one that ended with the range is in it.
+        // A row belongs to the nanosecond before its end: a row that ended with the range is in it.
         for part in
             manifest.base_parts().filter(|part| part.start <= range.end && range.start < part.end)
         {
@@ -172,12 +170,13 @@ impl StoreInner {
                 days.insert(part.day());
             }
         }
-        // The last first: the day after one is rolled up anew, and then has least in it.
+        // Latest day first: the day after a deleted one is rolled up again, and has the least rows
+        // then.
         for &day in days.iter().rev() {
             let rows = self.delete_day(day, &ids, &range)?;
             deleted.rows = deleted.rows.saturating_add(rows);
         }
-        // Rollups of what is gone from the base. Those of the days above are made of what is left.
+        // Rollups whose base rows are gone. Rollups of the days above are rebuilt from the rest.
         let manifest = Arc::clone(&self.state().manifest);
         let live: BTreeSet<u64> = manifest.base_parts().map(|part| part.number).collect();
         for info in manifest.parts.values().filter(|part| part.resolution != Resolution::Base) {
@@ -207,8 +206,7 @@ impl StoreInner {
         self.rollup_days(&mut change, &days, Some(&keep), &mut gaps)?;
         let mut renumbered = Vec::new();
         if !before.has_all_sources(day) {
-            // The rollups of this day cannot be made anew: what is in them is taken out of the base
-            // alone.
+            // The rollups of this day cannot be rebuilt: its rows are deleted from the base only.
             for info in before.base_parts().filter(|part| part.day() == day) {
                 if before.is_covered(Resolution::Day, day, info.number) {
                     renumbered.push((
@@ -225,8 +223,8 @@ impl StoreInner {
         Ok(rows(&before).saturating_sub(rows(&self.state().manifest)))
     }
 
-    /// A part of the base without the rows that `keep` refuses, each series after the reading that
-    /// it follows now; the new one's number.
+    /// Rewrites a base part without the rows that `keep` rejects, with new predecessors; returns
+    /// the new part's number.
     pub(crate) fn rewrite(
         &self,
         change: &mut StoreChange<'_>,

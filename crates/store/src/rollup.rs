@@ -1,8 +1,8 @@
 //! Rollups: 1m, 5m, 1h, 1d, exact sums of base rows.
 //!
-//! A day (UTC) is rolled up when it is over, out of all its parts of the base, in one commit. A
-//! part of the base that comes later is read beside the rollup until the day is rolled up anew;
-//! both ways count the same.
+//! A day (UTC) is rolled up after its end, from all its base parts, in one commit. A base part that
+//! arrives later is read beside the rollup until the day is rolled up again; both give the same
+//! counts.
 
 #![cfg_attr(
     not(test),
@@ -34,11 +34,11 @@ use crate::merge::{COLUMN_FULL_REASON, ColumnMerge, assign_columns, rows_in_runs
 use crate::resolution::{DAY, Resolution, SECOND, slot};
 use crate::row::{NumberSummary, Predecessor, Row, Rows, is_between_slots, merge_into};
 
-/// Days with rows nearer together than this have rollups of a minute.
+/// Days whose rows are closer together than this get a rollup of minutes.
 const MINUTE_ROLLUP_SPACING: i64 = 45 * SECOND;
 
 impl StoreInner {
-    /// Rolls up the days that are over.
+    /// Rolls up closed days.
     pub(crate) fn run_due_rollups(&self) -> Result<bool> {
         let latest = self.now().saturating_sub(self.options.late_grace).saturating_sub(DAY);
         let (mut changed, mut failed) = (false, None);
@@ -47,7 +47,7 @@ impl StoreInner {
             let days = days_without_rollup(&self.state().manifest);
             let due = days.keys().find(|&&day| day <= latest && !tried.contains(&day));
             let Some(&day) = due else { return failed.map_or(Ok(changed), Err) };
-            // A day that cannot be read is no reason to leave the others.
+            // An unreadable day does not stop the rollup of others.
             tried.insert(day);
             let name = format!("rolling up day {}", day.div_euclid(DAY));
             match self.run_guarded(&name, || self.rollup_day(day).map(|()| true)) {
@@ -57,7 +57,7 @@ impl StoreInner {
         }
     }
 
-    /// Rolls up a day, anew if it was before.
+    /// Rolls up a day, or rolls it up again.
     pub(crate) fn rollup_day(&self, day: i64) -> Result<()> {
         let mut change = StoreChange::new(self)?;
         let mut gaps = Vec::new();
@@ -66,9 +66,9 @@ impl StoreInner {
         change.commit(|manifest| gaps.into_iter().for_each(|gap| manifest.add_gap(gap)))
     }
 
-    /// The day, and those whose first step began with a reading that is now another one: of a
-    /// series that has new rows, or of `changed`. Of those days too all new rows are rolled up, so
-    /// they are asked the same.
+    /// The day, and the days whose first delta starts from a sample that changed: of a series with
+    /// new rows, or of `changed`. All new rows of those days are rolled up too, so the same check
+    /// applies to them.
     pub(crate) fn rollup_queue(
         &self,
         manifest: &Manifest,
@@ -89,7 +89,7 @@ impl StoreInner {
         Ok(days)
     }
 
-    /// The days whose first step begins with a reading of `day`.
+    /// Days whose first delta starts from a sample of `day`.
     fn days_after(
         &self,
         manifest: &Manifest,
@@ -111,7 +111,7 @@ impl StoreInner {
         Ok(days)
     }
 
-    /// When the first reading of a series after `time` was made.
+    /// Time of the first sample of a series after `time`.
     pub(crate) fn next_sample_time(
         &self,
         parts: &[&PartInfo],
@@ -130,7 +130,7 @@ impl StoreInner {
         Ok(next)
     }
 
-    /// Rolls up days anew; of rows that `filter` refuses nothing stays, in the base neither.
+    /// Rolls up days again. Rows that `filter` rejects are dropped, from the base too.
     pub(crate) fn rollup_days(
         &self,
         change: &mut StoreChange<'_>,
@@ -150,7 +150,7 @@ impl StoreInner {
                 }
                 base
             } else {
-                // What the rollups were made of is gone in part: what is new is added to them.
+                // Some sources of the rollups are gone: new rows are added to the existing rollups.
                 base.into_iter()
                     .filter(|part| !manifest.is_covered(Resolution::Day, day, part.number))
                     .collect()
@@ -163,7 +163,7 @@ impl StoreInner {
         Ok(())
     }
 
-    /// A rollup without the days that are not in `covers` any more.
+    /// A rollup without the days that are no longer in `covers`.
     fn without_days(
         &self,
         change: &mut StoreChange<'_>,
@@ -189,8 +189,8 @@ impl StoreInner {
         change.add(writing, covers).map(|_| ())
     }
 
-    /// The series of some parts, by id. Rows of a series that is not known, its form being damaged
-    /// everywhere, are of no use to anybody: they become gaps.
+    /// The series of some parts, by id. Rows of an unknown series, whose key is corrupt everywhere,
+    /// cannot be used and become gaps.
     pub(crate) fn series_in(
         &self,
         parts: &[Arc<dyn Part>],
@@ -237,7 +237,7 @@ impl StoreInner {
                 continue;
             }
             if kind == SeriesKind::Histogram(Temporality::Delta) && rebuilt.is_unchanged() {
-                // What adds up, and is not written anew, need not be taken apart.
+                // Additive rows that are not rewritten are merged without decoding.
                 let mut finer = merge_day_histograms(&parts, &id, day, finest, gaps)?;
                 put_rollups(&mut rollups, &mut finer, finest, id, kind)?;
                 continue;
@@ -249,7 +249,7 @@ impl StoreInner {
                 self.filtered_rows(&base_parts, &id, kind, gathered, filter, gaps)?;
             rebuilt.put(id, kind, &rows, &predecessor)?;
             if kind.is_cumulative() && !is_whole {
-                // By its name: it may be no series any more when somebody reads this.
+                // By name: the id may be deleted when the gap is read.
                 let series = {
                     let index = self.index();
                     index.number(&id).map(|number| index.series(number))
@@ -274,7 +274,7 @@ impl StoreInner {
         let numbers = rebuilt.finish(change)?;
         let covers = SourceParts::from([(day, numbers)]);
         for (mut writing, resolution) in rollups.into_iter().zip(Resolution::ROLLUPS) {
-            // Texts have no rollups: a day of nothing else is rolled up all the same.
+            // Texts have no rollups; a day with only texts is marked as rolled up anyway.
             if !covers[&day].is_empty() && (resolution != Resolution::Minute || minutes_pay) {
                 writing.set_range(day..day.saturating_add(DAY))?;
             }
@@ -306,19 +306,19 @@ struct RewrittenDay<'a> {
     builders: BTreeMap<i64, PartBuilder<'a>>,
     removed: Vec<u64>,
     retained: BTreeSet<u64>,
-    /// Of a partition whose part is kept, its number.
+    /// Number of the retained part of each partition.
     retained_by_partition: BTreeMap<i64, u64>,
     outdated: BTreeSet<u64>,
 }
 
-/// What readings of a partition follow: an earlier one of the same day, or what the day's first
-/// follows.
+/// Predecessor of a partition's first sample: an earlier sample of the same day, or the predecessor
+/// of the day.
 fn before_partition(rows: &Rows, start: i64, predecessor: &Predecessor) -> Predecessor {
     rows.last_reading(start).map_or_else(|| predecessor.clone(), Predecessor::Reading)
 }
 
 impl<'a> RewrittenDay<'a> {
-    /// Whether all parts stay as they are.
+    /// Whether all parts are unchanged.
     fn is_unchanged(&self) -> bool {
         self.builders.is_empty()
     }
@@ -361,9 +361,9 @@ impl<'a> RewrittenDay<'a> {
         Ok(())
     }
 
-    /// Notes parts that stay as they are although the first reading of a series follows another one
-    /// than they say: a later one, or a greater one of the same time, that came late. When that one
-    /// is dropped, nobody would know what happened in between.
+    /// Marks retained parts whose recorded predecessor of a series' first sample is outdated
+    /// because a later sample, or a greater one of the same time, arrived late. When that sample is
+    /// dropped, the increase since it would be unknown.
     fn mark_outdated(&mut self, rows: &Rows, predecessor: &Predecessor, told: &KnownPredecessors) {
         for (&start, &number) in &self.retained_by_partition {
             let partition = start..start.saturating_add(Resolution::Base.partition());
@@ -379,7 +379,7 @@ impl<'a> RewrittenDay<'a> {
         }
     }
 
-    /// Parts that are to be written anew, which are kept no longer.
+    /// Takes the parts that must be rewritten out of the retained ones.
     fn take_outdated_parts(&mut self) -> BTreeSet<u64> {
         let outdated = std::mem::take(&mut self.outdated);
         self.retained.retain(|number| !outdated.contains(number));
@@ -396,13 +396,13 @@ impl<'a> RewrittenDay<'a> {
     }
 }
 
-/// Readings of a day whose other readings are gone: between which of them they lie is not known any
-/// more.
+/// Gap for late samples of a day whose other samples were dropped: their position among those is
+/// unknown.
 pub(crate) fn late_gap(series: &Series, rows: &Rows) -> Option<Gap> {
     let times = rows.times();
     let (start, end) =
         (times.iter().map(|time| time.1).min()?, times.iter().map(|time| time.1).max()?);
-    // A reading belongs to the nanosecond before it.
+    // A sample belongs to the nanosecond before it.
     let (start, lost) = (start.saturating_sub(1), Some(times.len() as u64));
     let reason = format!(
         "readings of series {series} came after those of their day were dropped, and are in no \
@@ -411,7 +411,7 @@ pub(crate) fn late_gap(series: &Series, rows: &Rows) -> Option<Gap> {
     Some(Gap { start, end, producer: None, lost, reason })
 }
 
-/// What happened in a day: of readings, the steps between them.
+/// What happened in a day; for cumulative series, the deltas.
 pub(crate) fn deltas_of_day(kind: SeriesKind, rows: Rows, before: Option<Rows>, day: i64) -> Rows {
     fn steps<T: crate::cumulative_value::CumulativeValue>(
         mut rows: Vec<Row<T>>,
@@ -441,7 +441,7 @@ pub(crate) fn deltas_of_day(kind: SeriesKind, rows: Rows, before: Option<Rows>, 
     }
 }
 
-/// Puts rollups of what happened, each made of the one before it.
+/// Writes rollups of deltas, each computed from the next finer one.
 fn put_rollups(
     rollups: &mut [PartBuilder<'_>],
     finer: &mut Rows,
@@ -458,7 +458,7 @@ fn put_rollups(
     Ok(())
 }
 
-/// Histograms of a day by slots, straight from the bytes of chunks.
+/// Merges histograms of a day by slot directly from chunk bytes.
 fn merge_day_histograms(
     parts: &[Arc<dyn Part>],
     id: &SeriesId,
@@ -466,14 +466,14 @@ fn merge_day_histograms(
     resolution: Resolution,
     gaps: &mut Vec<Gap>,
 ) -> Result<Rows> {
-    // The base has none.
+    // The base has no period.
     let period = resolution.period().unwrap_or(DAY);
     let slot = |at: usize| day.saturating_add((at as i64).saturating_mul(period));
     let slots = DAY.checked_div(period).unwrap_or(0) as usize;
     let runs: Vec<ColumnRun> =
         (0..slots).map(|at| (slot(at)..slot(at.saturating_add(1)), at)).collect();
     let mut merge = ColumnMerge::new(slots);
-    // Of most series there are none.
+    // Most series have no such values.
     let mut between: Option<ColumnMerge> = None;
     let mut bytes = Vec::new();
     for part in parts {
@@ -516,7 +516,7 @@ fn merge_day_histograms(
     Ok(Rows::Histograms(rows))
 }
 
-/// Rows by slots of `period`; of texts none.
+/// Rows by slot of `period`; none for texts.
 fn rollup_rows(rows: &Rows, period: i64) -> Rows {
     match rows {
         Rows::Histograms(rows) => Rows::Histograms(rollup_histograms(rows, period)),
@@ -542,7 +542,7 @@ fn rollup_histograms(rows: &[Row<Histogram>], period: i64) -> Vec<Row<Histogram>
         if rolled.last().is_none_or(|last| last.end != end) {
             first_of_slot = rolled.len();
         }
-        // Histograms of several families do not go into one.
+        // Histograms of different families cannot be merged.
         let merged = rolled[first_of_slot..]
             .iter_mut()
             .any(|held| held.start == start && merge_into(&mut held.value, &row.value));

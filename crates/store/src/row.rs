@@ -14,16 +14,16 @@ use crate::cumulative_value::CumulativeValue;
 /// A value for `[start, end)`, in nanoseconds since the Unix epoch.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Row<T> {
-    /// When it began.
+    /// Start.
     pub start: i64,
-    /// When it ended.
+    /// End.
     pub end: i64,
-    /// What it was.
+    /// Value.
     pub value: T,
 }
 
 impl<T> Row<T> {
-    /// Rows are kept by when they ended, then by when they began.
+    /// Sort key of rows: end, then start.
     pub(crate) fn time(&self) -> (i64, i64) {
         (self.end, self.start)
     }
@@ -32,24 +32,24 @@ impl<T> Row<T> {
 /// Summary of numbers: count, sum, min, max, first, last.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct NumberSummary {
-    /// How many numbers.
+    /// Number of values.
     pub count: u64,
-    /// How many values that were not a number; they are in nothing else.
+    /// Number of NaN values; the other fields exclude them.
     pub nan: u64,
-    /// Their sum, as if added with 100 bits.
+    /// Sum, computed as with 100 bits.
     pub sum: CompensatedSum,
-    /// The least.
+    /// Minimum.
     pub min: f64,
-    /// The greatest.
+    /// Maximum.
     pub max: f64,
-    /// The one that came first.
+    /// Earliest value.
     pub first: f64,
-    /// The one that came last.
+    /// Latest value.
     pub last: f64,
 }
 
 impl NumberSummary {
-    /// Of one number.
+    /// Summary of one number.
     pub fn of_number(value: f64) -> NumberSummary {
         if value.is_nan() {
             let sum = CompensatedSum::ZERO;
@@ -67,7 +67,7 @@ impl NumberSummary {
         NumberSummary { count: 1, nan: 0, sum, min: value, max: value, first: value, last: value }
     }
 
-    /// Adds numbers that came later, or at the same time.
+    /// Adds numbers of the same time or later.
     pub fn add(&mut self, later: &NumberSummary) {
         let nan = self.nan.saturating_add(later.nan);
         if self.count == 0 {
@@ -82,30 +82,31 @@ impl NumberSummary {
         self.nan = nan;
     }
 
-    /// The mean; `None` of nothing.
+    /// Mean; `None` if empty.
     pub fn mean(&self) -> Option<f64> {
         (self.count > 0).then(|| self.sum.value() / self.count as f64)
     }
 }
 
-/// Of two numbers that are; −0 is below 0, so that the order of adding does not show.
+/// The smaller of two numbers other than NaN; −0 is smaller than 0, so the result is independent of
+/// order.
 fn lesser(a: f64, b: f64) -> f64 {
     if a.total_cmp(&b).is_le() { a } else { b }
 }
 
-/// Predecessor of the first reading: the previous cumulative value.
+/// Predecessor of the first cumulative sample.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Predecessor {
-    /// Nobody knows whether there was one: it may have been dropped.
+    /// Unknown: it may have been dropped.
     Unknown,
-    /// There was none: the first is the first of its series.
+    /// None: the sample is the first of its series.
     Nothing,
-    /// This one, as the only row.
+    /// The previous sample, as the only row.
     Reading(Rows),
 }
 
 impl Predecessor {
-    /// When it ended and began, if it is known.
+    /// End and start, if known.
     pub(crate) fn time(&self) -> Option<(i64, i64)> {
         match self {
             Predecessor::Reading(row) => row.first_time(),
@@ -113,7 +114,7 @@ impl Predecessor {
         }
     }
 
-    /// Its row.
+    /// Row of the predecessor.
     pub(crate) fn into_reading(self) -> Option<Rows> {
         match self {
             Predecessor::Reading(row) => Some(row),
@@ -122,19 +123,19 @@ impl Predecessor {
     }
 }
 
-/// Whether a row, by its start and end, is a value of a moment that lies between two slots of
-/// `period`. It is in the slot before; whoever counts it in the slot that begins by then has to
-/// find it, so rollups keep it apart.
+/// Whether a row, by its start and end, is a point-in-time value on the boundary between two slots
+/// of `period`. It is stored in the earlier slot; reads that assign it to the later slot must find
+/// it, so rollups keep it separate.
 pub(crate) fn is_between_slots((start, end): (i64, i64), period: i64) -> bool {
     start == end && end.rem_euclid(period) == 0
 }
 
-/// Rows of one series, of whatever it holds, by time.
+/// Rows of one series of any kind, by time.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Rows {
-    /// Distributions of their stretch.
+    /// Histograms of intervals.
     Histograms(Vec<Row<Histogram>>),
-    /// Distributions since a start.
+    /// Histograms cumulative since a start.
     Cumulative(Vec<Row<Histogram>>),
     Numbers(Vec<Row<f64>>),
     Summaries(Vec<Row<NumberSummary>>),
@@ -163,7 +164,7 @@ impl Rows {
         }
     }
 
-    /// When the first row ended and began.
+    /// End and start of the first row.
     pub(crate) fn first_time(&self) -> Option<(i64, i64)> {
         match self {
             Rows::Histograms(rows) | Rows::Cumulative(rows) => rows.first().map(Row::time),
@@ -173,8 +174,8 @@ impl Rows {
         }
     }
 
-    /// The last reading of what grows that ended by `time` and says how much there is, alone. Rows
-    /// are settled.
+    /// The last sample of a cumulative series that ended by `time` and has a value, as the only
+    /// row. The rows are normalized.
     pub(crate) fn last_reading(&self, time: i64) -> Option<Rows> {
         fn of<T: CumulativeValue>(rows: &[Row<T>], time: i64) -> Option<Vec<Row<T>>> {
             let ended = rows.partition_point(|row| row.end <= time);
@@ -187,7 +188,7 @@ impl Rows {
         }
     }
 
-    /// Adds rows of the same kind at the end, out of order.
+    /// Appends rows of the same kind, unsorted.
     pub(crate) fn append(&mut self, more: Rows) {
         match (self, more) {
             (Rows::Histograms(rows), Rows::Histograms(more)) => rows.extend(more),
@@ -199,7 +200,7 @@ impl Rows {
         }
     }
 
-    /// Values in histograms, or numbers in summaries.
+    /// Number of values in histograms, or of numbers in summaries.
     pub(crate) fn amount(&self) -> u128 {
         match self {
             Rows::Histograms(rows) => rows
@@ -216,7 +217,7 @@ impl Rows {
         }
     }
 
-    /// No rows, as they come for a series of that kind.
+    /// Empty base rows for a series of that kind.
     pub(crate) fn empty_for(kind: SeriesKind) -> Rows {
         match kind {
             SeriesKind::Histogram(Temporality::Cumulative) => Rows::Cumulative(Vec::new()),
@@ -226,7 +227,7 @@ impl Rows {
         }
     }
 
-    /// No rows, as rollups have them for a series of that kind.
+    /// Empty rollup rows for a series of that kind.
     pub(crate) fn none_of_rollup(kind: SeriesKind) -> Rows {
         match kind {
             SeriesKind::Histogram(_) => Rows::Histograms(Vec::new()),
@@ -234,7 +235,7 @@ impl Rows {
         }
     }
 
-    /// Keeps rows for which `keep` says so, by start and end.
+    /// Retains rows for which `keep` holds, by start and end.
     pub(crate) fn retain(&mut self, keep: impl Fn(i64, i64) -> bool) {
         match self {
             Rows::Histograms(rows) | Rows::Cumulative(rows) => {
@@ -246,9 +247,8 @@ impl Rows {
         }
     }
 
-    /// Sorts by time and makes one of what belongs together: counts of the same stretch add up, of
-    /// two values that cannot both be true the greater stays. The order in which rows came does not
-    /// show.
+    /// Sorts by time and combines rows of the same time: interval counts add up; of two conflicting
+    /// values the greater stays. The result is independent of the order of arrival.
     pub(crate) fn normalize(&mut self, kind: SeriesKind) {
         let adds = kind == SeriesKind::Counter(Temporality::Delta);
         match self {
@@ -295,8 +295,8 @@ impl Rows {
     }
 }
 
-/// Adds a histogram to another, if their grids nest. One without values leaves no trace: not its
-/// coarser grid either, which would show in rollups only.
+/// Merges a histogram into another if their bucket schemes nest. An empty histogram is ignored: its
+/// coarser scheme would otherwise show in rollups only.
 pub(crate) fn merge_into(held: &mut Histogram, more: &Histogram) -> bool {
     let is_nothing = |histogram: &Histogram| histogram.is_empty() && histogram.nan_count() == 0;
     if is_nothing(more) {
@@ -309,8 +309,7 @@ pub(crate) fn merge_into(held: &mut Histogram, more: &Histogram) -> bool {
     held.merge(more).is_ok()
 }
 
-/// What decides between two readings of one cumulative histogram at one time: the one that has seen
-/// more.
+/// Precedence of two cumulative histograms of one time: the one with the higher count wins.
 fn rank(histogram: &Histogram) -> (u64, Vec<u8>) {
     let mut bytes = Vec::new();
     hist::codec::frame::encode(histogram, Default::default(), &mut bytes);

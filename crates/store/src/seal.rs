@@ -17,17 +17,17 @@ use crate::manifest::ProducerTable;
 use crate::mutex::lock;
 use crate::resolution::Resolution;
 
-/// Result of a flush (seal).
+/// Result of a flush.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SealResult {
-    /// Something on disk is other than it was.
+    /// Something on disk changed.
     pub(crate) is_changed: bool,
-    /// Nothing of what was read is left.
+    /// Nothing that was read is left in memory.
     pub(crate) is_complete: bool,
 }
 
 impl StoreInner {
-    /// Seals the head, and one that could not be sealed before. The caller has `work`.
+    /// Flushes the head, and a closed head whose flush failed before. The caller holds `work`.
     pub(crate) fn seal(&self) -> Result<bool> {
         self.check_running()?;
         self.catch_up()?;
@@ -35,22 +35,23 @@ impl StoreInner {
         if sealed.is_complete {
             return Ok(sealed.is_changed);
         }
-        // That may have given the journal room for the rest.
+        // The flush may have freed space in the journal for the rest.
         self.journal.flush(Level::Disk)?;
         self.catch_up()?;
         self.seal_read()?;
         Ok(true)
     }
 
-    /// Seals what was read of the journal, and what could not be sealed before. Of a journal that
-    /// is full, what is durable: it may be full because that is not sealed. The caller has `work`.
+    /// Flushes what was read from the journal, and a closed head whose flush failed before. If the
+    /// journal is full, flushes only what is durable: the missing flush may be the reason. The
+    /// caller holds `work`.
     pub(crate) fn seal_read(&self) -> Result<SealResult> {
         self.check_running()?;
         let changed = self.state().sealing_head.is_some();
         if changed {
             self.seal_closed()?;
         }
-        // With nobody's way barred; what is read from here on is rare, and little.
+        // Without blocking others; little is read from here on.
         let full = self.make_durable()?;
         let whole = {
             let mut feed = lock(&self.feed);
@@ -81,18 +82,18 @@ impl StoreInner {
         Ok(SealResult { is_changed: true, is_complete: whole })
     }
 
-    /// Makes durable what the journal has; the error of one that has no room for all of it.
+    /// Makes the journal durable; returns the error if the journal has no space for all of it.
     fn make_durable(&self) -> Result<Option<journal::Error>> {
         match self.journal.flush(Level::Disk) {
             Ok(_) => Ok(None),
             Err(full @ journal::Error::Full(_)) => Ok(Some(full)),
-            // A journal that takes nothing more is met before a head is closed for it.
+            // A fail-stopped journal is detected before a head is closed for it.
             Err(error) => Err(error.into()),
         }
     }
 
-    /// What a part contains must never be given anew by the journal: it is durable when the head is
-    /// closed.
+    /// The journal must never assign the positions of a part's records again: they are durable when
+    /// the head is closed.
     fn seal_closed(&self) -> Result<()> {
         let Some(sealing) = self.state().sealing_head.clone() else { return Ok(()) };
         let head = sealing.head.read().unwrap_or_else(PoisonError::into_inner);
@@ -116,8 +117,8 @@ impl StoreInner {
         Ok(())
     }
 
-    /// Reads the journal until there is no more, sealing whenever rows in memory take as much as
-    /// they may; whether anything was sealed. The caller has `work`.
+    /// Reads the journal to its end, flushing whenever rows in memory reach their limit; returns
+    /// whether anything was flushed. The caller holds `work`.
     pub(crate) fn drain_journal(&self) -> Result<bool> {
         let mut sealed = false;
         while self.read_batch(self.options.head_bytes_max.max(1))? {
@@ -126,7 +127,7 @@ impl StoreInner {
         Ok(sealed)
     }
 
-    /// Whether the journal is full, or soon may be, on account of what is only in memory here.
+    /// Whether the journal is full, or nearly so, because of rows that are only in memory here.
     pub(crate) fn is_journal_nearly_full(&self) -> Result<bool> {
         let position = self.state().manifest.position;
         Ok(self.journal.is_full() || self.journal.uses_half_of_limit(position)?)
@@ -140,7 +141,7 @@ impl StoreInner {
             }
             Arc::clone(&state.active_head)
         };
-        // Whoever writes to the head may want the state: it must not be held meanwhile.
+        // A writer of the head may need the state: it must not be locked meanwhile.
         let head = active.read().unwrap_or_else(PoisonError::into_inner);
         let latest = self.now().saturating_sub(self.options.late_grace);
         let is_over = |start: i64| start.saturating_add(Resolution::Base.partition()) <= latest;

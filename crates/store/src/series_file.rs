@@ -1,15 +1,15 @@
 //! Series file: canonical keys, owners, deletions.
 //!
 //! ```text
-//! records, one behind the other:
-//!   length   u32  below, 24 bits: of the payload; above, 8 bits: the kind of the record
-//!   checksum u32  CRC-32C of the payload, and of the kind behind it unless that is 0
-//!   payload       kind 0: the canonical form of a series
+//! records, without padding:
+//!   length   u32  lower 24 bits: length of the payload; upper 8 bits: kind of the record
+//!   checksum u32  CRC-32C of the payload, then of the kind unless that is 0
+//!   payload       kind 0: the canonical key of a series
 //!                 kind 1: u64, the producer that the series of the records after it count for; one byte, 0, if
 //!                         it is not known
-//!                 kind 2: the id of a series that was deleted; its form may come again later
+//!                 kind 2: the id of a deleted series; it may be added again later
 //! ```
-//! Numbers are little-endian. At the beginning, and behind damage, the producer is not known.
+//! Numbers are little-endian. The producer is unknown at the start and after damage.
 
 #![cfg_attr(
     not(test),
@@ -26,14 +26,14 @@ const KEY: u32 = 0;
 const PRODUCER: u32 = 1;
 const DELETED: u32 = 2;
 
-/// Makes what is appended to the file.
+/// Encodes what is appended to the file.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SeriesWriter {
-    /// The end of what is sound in the file.
+    /// End of the intact records in the file.
     intact_end: u64,
-    /// Not written yet.
+    /// Bytes not written yet.
     pending: Vec<u8>,
-    /// Whom the file says that series after its end count for.
+    /// Producer that further series in the file count for.
     producer: Option<u64>,
 }
 
@@ -53,14 +53,15 @@ impl SeriesWriter {
         self.record(DELETED, &id.0);
     }
 
-    /// What is to be written, and where. The writer is then as it will be when that is durable.
+    /// Takes offset and bytes of the next write. The writer's state is then valid once the write is
+    /// durable.
     pub(crate) fn take_pending(&mut self) -> (u64, Vec<u8>) {
         let (at, bytes) = (self.intact_end, std::mem::take(&mut self.pending));
         self.intact_end = self.intact_end.saturating_add(bytes.len() as u64);
         (at, bytes)
     }
 
-    /// The end of what is sound in the file.
+    /// End of the intact records in the file.
     pub(crate) fn intact_end(&self) -> u64 {
         self.intact_end
     }
@@ -77,13 +78,14 @@ fn checksum(kind: u32, payload: &[u8]) -> u32 {
     if kind == KEY { checksum } else { crc32c::crc32c_append(checksum, &kind.to_le_bytes()) }
 }
 
-/// Gives every record of the file. In how many places it is damaged, and what appends to it.
+/// Yields every record of the file. Returns the number of damaged places and the writer for
+/// appends.
 pub(crate) fn read(bytes: &[u8], each: &mut dyn FnMut(SeriesRecord<'_>)) -> (u64, SeriesWriter) {
     let mut writer = SeriesWriter::default();
     let (mut rest, mut damaged, mut was_sound, mut producer) = (bytes, 0_u64, true, None);
     while !rest.is_empty() {
         let Some((record, after)) = record(rest) else {
-            // Behind damage, the next sound record is looked for byte by byte.
+            // After damage, scans byte by byte for the next intact record.
             damaged = damaged.saturating_add(u64::from(was_sound));
             (was_sound, producer) = (false, None);
             rest = rest.get(1..).unwrap_or_default();
@@ -98,7 +100,7 @@ pub(crate) fn read(bytes: &[u8], each: &mut dyn FnMut(SeriesRecord<'_>)) -> (u64
         writer.intact_end = bytes.len().saturating_sub(rest.len()) as u64;
         writer.producer = producer;
     }
-    // What is torn off at the end was not acknowledged by a manifest; it is written over.
+    // No manifest acknowledged a truncated tail; it is overwritten.
     (damaged.saturating_sub(u64::from(!was_sound)), writer)
 }
 
@@ -108,7 +110,7 @@ enum SeriesFileRecord<'a> {
     Deleted(SeriesId),
 }
 
-/// The record at the front, and what is behind it.
+/// The first record, and the bytes after it.
 fn record(bytes: &[u8]) -> Option<(SeriesFileRecord<'_>, &[u8])> {
     let (header, rest) = bytes.split_first_chunk::<HEADER_BYTES>()?;
     let number = u64::from_le_bytes(*header);
@@ -169,7 +171,7 @@ mod tests {
         writer.add(Some(8), b"d");
         let (at, more) = writer.take_pending();
         assert_eq!(at, bytes.len() as u64);
-        // Torn off, and written over.
+        // Truncated, and overwritten.
         bytes.extend(&more[..5]);
         let (_, damaged, writer) = lines(&bytes);
         assert_eq!((damaged, writer.intact_end), (0, at));

@@ -22,31 +22,31 @@ use crate::store::Store;
 /// Contents of a snapshot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SnapshotInfo {
-    /// Parts.
+    /// Number of parts.
     pub parts: u64,
-    /// Their bytes.
+    /// Bytes of the parts.
     pub bytes: u64,
-    /// Rows in them, of all resolutions.
+    /// Rows in the parts, of all resolutions.
     pub rows: u64,
-    /// Series that are known.
+    /// Number of series.
     pub series: u64,
 }
 
 impl Store {
-    /// Writes what the store consists of now into a new folder, of the same file system if it is to
-    /// take no room: everything that was acknowledged before is in it.
+    /// Writes a snapshot of the store into a new directory. It contains everything acknowledged
+    /// before. On the same file system, parts are hard links and take no space.
     pub fn snapshot(&self, disk: &Arc<dyn Disk>, to: &Path) -> Result<SnapshotInfo> {
         let inner = self.inner();
         let _work = lock(&inner.work);
         inner.seal()?;
         let manifest = Arc::clone(&inner.state().manifest);
         let from = inner.dir().to_owned();
-        // Elsewhere it is fed by another journal.
+        // A restored store is fed by another journal.
         let copied = Manifest { journal: None, position: 0, ..Manifest::clone(&manifest) };
         copy(disk, &from, to, &copied)
     }
 
-    /// Makes a store of a snapshot, in a new folder.
+    /// Creates a store from a snapshot, in a new directory.
     pub fn restore(
         disk: &Arc<dyn Disk>,
         snapshot: &Path,
@@ -69,7 +69,7 @@ impl Store {
         copy(disk, snapshot, dir, &Manifest { journal: Some(journal), position: 0, ..manifest })
     }
 
-    /// Makes the journal of a store, if a crash has not left one already. Its number.
+    /// Creates the journal of a store, unless one exists from before a crash. Returns its id.
     pub(crate) fn create_journal(
         disk: &Arc<dyn Disk>,
         path: &Path,
@@ -100,7 +100,7 @@ impl Store {
     }
 }
 
-/// Parts and forms, and last of all the manifest: without one, a folder is no store.
+/// Copies parts and keys, and the manifest last: a directory without a manifest is no store.
 fn copy(disk: &Arc<dyn Disk>, from: &Path, to: &Path, manifest: &Manifest) -> Result<SnapshotInfo> {
     if ManifestFile::exists(&**disk, to)? {
         return Err(Error::AlreadyExists { dir: to.to_owned() });
@@ -123,7 +123,7 @@ fn copy(disk: &Arc<dyn Disk>, from: &Path, to: &Path, manifest: &Manifest) -> Re
     })
 }
 
-/// A second name; between file systems, or where a crash left half a copy, the bytes.
+/// Hard link; between file systems, or where a crash left a partial copy, the bytes are copied.
 fn link(disk: &dyn Disk, from: &Path, to: &Path) -> Result<()> {
     match disk.link(from, to) {
         Ok(()) => Ok(()),
@@ -143,13 +143,13 @@ fn copy_bytes(disk: &dyn Disk, from: &Path, to: &Path) -> Result<()> {
     const PIECE: usize = 1 << 20;
     let source = match disk.open(from, OpenMode::Read) {
         Ok(source) => source,
-        // A store without series has no file of them.
+        // A store without series has no series file.
         Err(error) if error.kind() == std::io::ErrorKind::NotFound && from.ends_with("series") => {
             return Ok(());
         }
         Err(error) => return Err(error).io_context("open", from),
     };
-    // Whatever is there has another name too, perhaps, and must not be written into.
+    // An existing file may be a hard link of another file, and must not be overwritten in place.
     match disk.remove(to) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
             return Err(error).io_context("remove", to);

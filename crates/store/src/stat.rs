@@ -14,29 +14,29 @@ use crate::error::Result;
 use crate::inner::StoreInner;
 use crate::manifest::{PartInfo, RetentionRule};
 
-/// What a store is like at one moment.
+/// State of a store at one time.
 #[derive(Clone, Debug)]
 pub struct StoreStat {
-    /// Series that are known.
+    /// Number of series.
     pub series: u64,
-    /// Bytes of memory that knowing them takes.
+    /// Memory of the index, in bytes.
     pub index_bytes: u64,
     /// Rows that are only in memory and in the journal.
     pub head_rows: u64,
-    /// Bytes of memory that they take.
+    /// Memory of those rows, in bytes.
     pub head_bytes: u64,
     /// Parts.
     pub parts: Vec<PartInfo>,
-    /// What is known to be missing.
+    /// Known gaps.
     pub gaps: Vec<Gap>,
-    /// How long rows are kept.
+    /// Retention rules.
     pub retention: Vec<RetentionRule>,
-    /// What opening found damaged, and what the last maintenance met.
+    /// Damage found at opening and by the last maintenance.
     pub warnings: Vec<String>,
-    /// Last sequences of producers that were forgotten because there were too many, since it was
-    /// opened. A retry of those counts again.
+    /// Last sequences of producers that were evicted since opening because the table was full. A
+    /// retry of an evicted sequence is counted again.
     pub evicted_sequences: u64,
-    /// The journal.
+    /// State of the journal.
     pub journal: journal::JournalStat,
 }
 

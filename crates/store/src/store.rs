@@ -31,7 +31,7 @@ use crate::retention::DeletionResult;
 use crate::stat::StoreStat;
 use crate::view::ReadView;
 
-/// A time-series store. One process has it open at a time; it may be used from many threads.
+/// Time-series store. One process can have it open at a time; it can be used from many threads.
 pub struct Store {
     inner: Arc<StoreInner>,
     thread: Option<JoinHandle<()>>,
@@ -44,12 +44,11 @@ impl fmt::Debug for Store {
 }
 
 impl Store {
-    /// Makes a store in a folder, with its journal in the folder `journal` below it.
+    /// Creates a store in a directory, with its journal in subdirectory `journal`.
     pub fn create(disk: &Arc<dyn Disk>, dir: &Path, settings: &journal::Settings) -> Result<()> {
         let manifest_file = ManifestFile::open(Arc::clone(disk), dir)?;
         let storage = LocalBackend::new(Arc::clone(disk), dir);
-        // Parts without a manifest are what is left of one that was damaged: nothing may be made
-        // over them.
+        // Parts without a manifest are the rest of a damaged store: no new store may replace them.
         if ManifestFile::exists(&**disk, dir)? || !storage.part_numbers()?.is_empty() {
             return Err(Error::AlreadyExists { dir: dir.to_owned() });
         }
@@ -59,14 +58,14 @@ impl Store {
         manifest_file.replace(&manifest.write())
     }
 
-    /// Opens a store, whatever happened to it.
+    /// Opens a store and recovers it from any crash.
     pub fn open(disk: Arc<dyn Disk>, dir: &Path, options: &Options) -> Result<Store> {
         let storage = Arc::new(LocalBackend::new(Arc::clone(&disk), dir));
         Store::open_with_storage(disk, dir, storage, options)
     }
 
-    /// Opens a store whose parts and series lie in another storage than its folder, which has its
-    /// manifest, its journal and its quarantine. It is created as any other.
+    /// Opens a store with parts and series in another storage than its directory, which holds the
+    /// manifest, the journal and the quarantine. It is created like any other.
     pub fn open_with_storage(
         disk: Arc<dyn Disk>,
         dir: &Path,
@@ -85,8 +84,7 @@ impl Store {
             }
         }
         let (index, deleted) = SeriesIndex::load(&*storage, &manifest, options.limits, &mut notes)?;
-        // Of damaged forms that are in no part either nothing is left; the next new ones take their
-        // numbers.
+        // Corrupt keys that no part has either are lost; the next new series take their numbers.
         manifest.series = manifest.series.min(index.len() as u64);
 
         let supervisor = options.journal.supervisor.clone();
@@ -131,7 +129,7 @@ impl Store {
             wake: (Mutex::new(false), Condvar::new()),
         });
         inner.retain_keys(deleted)?;
-        // On a full disk nothing can be sealed, and what was acknowledged is wanted all the same.
+        // A full disk prevents flushing; acknowledged data must be readable anyway.
         if let Err(error) = inner.drain_journal() {
             inner.add_warning(format!("opening: {error}"));
             inner.catch_up()?;
@@ -143,9 +141,9 @@ impl Store {
         Ok(Store { inner, thread })
     }
 
-    /// Takes a batch in, and answers when it has reached the level. With an identity, a repeat is
-    /// recognised and counted once, also after a restart. Series that are named by id only must be
-    /// known; if one that is new is beyond a limit, nothing of the batch is taken.
+    /// Ingests a batch; returns when it has reached the durability level. With an identity, a retry
+    /// is recognised and counted once, also after a restart. Series that are named by id only must
+    /// be known. If a new series exceeds a limit, the whole batch is rejected.
     pub fn ingest(
         &self,
         identity: Option<BatchIdentity>,
@@ -165,8 +163,8 @@ impl Store {
         self.inner.ingest(identity, batch, level)
     }
 
-    /// Takes a batch in whose new series were admitted ([`Store::admit`]): as [`Store::ingest`],
-    /// beyond any limit.
+    /// Ingests a batch whose new series were admitted with [`Store::check_batch`]: same as
+    /// [`Store::ingest`] without limit checks.
     pub fn ingest_checked(
         &self,
         identity: Option<BatchIdentity>,
@@ -176,49 +174,48 @@ impl Store {
         self.inner.ingest(identity, batch, level)
     }
 
-    /// Whether a batch of that identity would be a repeat.
+    /// Whether a batch with this identity would be a duplicate.
     pub fn has_taken(&self, identity: BatchIdentity) -> Result<bool> {
         self.inner.has_taken(identity)
     }
 
-    /// Whether a series of that form is known, or may be taken in as one of `producer`. `batch` has
-    /// the new series that came before it in the same batch, and then it too. Batches that are
-    /// appended at the same time do not see one another's new series: together they may be that
-    /// much beyond a limit.
+    /// Checks whether a series with this key is known or may be inserted for `producer`. `batch`
+    /// holds the new series before it in the same batch, and afterwards this one. Concurrent
+    /// batches do not see each other's new series and may together exceed a limit by that many.
     pub fn check_batch(&self, form: &[u8], producer: u64, batch: &mut NewSeries) -> Result<()> {
         self.inner.check_batch(form, Some(producer), batch)
     }
 
-    /// Reads what the journal has that is not in the head yet.
+    /// Reads the rest of the journal into the head.
     pub fn catch_up(&self) -> Result<()> {
         self.inner.catch_up()
     }
 
-    /// Whether there is a store in a folder, though parts of it may be damaged or missing.
+    /// Whether a directory holds a store, even if parts of it are damaged or missing.
     pub fn exists(disk: &Arc<dyn Disk>, dir: &Path) -> Result<bool> {
         ManifestFile::exists(&**disk, dir)
     }
 
-    /// What can be read now: all that was acknowledged before.
+    /// Read view of everything acknowledged before.
     pub fn view(&self) -> Result<ReadView> {
         self.inner.catch_up()?;
         Ok(ReadView::new(Arc::clone(&self.inner)))
     }
 
-    /// Does what is due: feeds, seals, rolls up, puts together, drops what is kept no longer. Says
+    /// Runs due maintenance: reading the journal, flush, rollups, compaction, retention. Returns
     /// whether anything changed on disk.
     pub fn maintain(&self) -> Result<bool> {
         self.inner.maintain()
     }
 
-    /// Brings everything in memory into parts.
+    /// Flushes everything in memory to parts.
     pub fn seal(&self) -> Result<()> {
         let _work = lock(&self.inner.work);
         self.inner.seal().map(|_| ())
     }
 
-    /// Replaces the rules by which rows are kept. The first rule that names a row's resolution and
-    /// matches its series counts; without one it is kept for ever.
+    /// Replaces the retention rules. The first rule that names a row's resolution and matches its
+    /// series applies; rows without a rule are retained forever.
     pub fn set_retention(&self, keep: Vec<RetentionRule>) -> Result<()> {
         let _work = lock(&self.inner.work);
         if let Some(rule) = keep.iter().find(|rule| rule.duration.is_some_and(|ns| ns <= 0)) {
@@ -242,20 +239,20 @@ impl Store {
         self.inner.seal()?;
         let series = self.inner.index().select(selector);
         let deleted = self.inner.delete(selector, range);
-        // While it went on it looked at parts of before.
+        // Reads during the deletion opened earlier parts.
         self.inner.remove_unreferenced();
         let mut deleted = deleted?;
         deleted.series = self.inner.forget_empty_series(series)?;
         Ok(deleted)
     }
 
-    /// What there is how many of.
+    /// Cardinality statistics.
     pub fn cardinality(&self, top: usize) -> Result<Cardinality> {
         self.inner.catch_up()?;
         Ok(self.inner.index().cardinality(top))
     }
 
-    /// What it is like now.
+    /// Current state.
     pub fn stat(&self) -> Result<StoreStat> {
         self.inner.stat()
     }
@@ -264,24 +261,24 @@ impl Store {
         &self.inner
     }
 
-    /// The journal that feeds it.
+    /// The journal that feeds the store.
     pub fn journal(&self) -> &Journal {
         &self.inner.journal
     }
 
-    /// Bytes of memory that rows in no part take, and about those that they will take which are
-    /// only in the journal. Costs nothing to ask.
+    /// Memory of rows that are in no part, in bytes, plus an estimate for those that are only in
+    /// the journal. Cheap.
     pub fn head_and_pending_bytes(&self) -> usize {
         let unread = self.inner.unread_bytes.load(Ordering::Relaxed);
         self.inner.head_bytes.load(Ordering::Relaxed).saturating_add(unread)
     }
 
-    /// How it was opened.
+    /// Options it was opened with.
     pub fn options(&self) -> &Options {
         &self.inner.options
     }
 
-    /// The canonical form of a series, if the store knows it.
+    /// Canonical key of a series, if known.
     pub fn key(&self, id: &model::SeriesId) -> Option<Vec<u8>> {
         let find = || {
             let index = self.inner.index();
@@ -289,12 +286,12 @@ impl Store {
             drop(index);
             found.or_else(|| lock(&self.inner.deleted_keys).key(id))
         };
-        // It may have been acknowledged and not been read yet. If that fails, it says so elsewhere.
+        // The series may be acknowledged and not read yet. A failure is reported elsewhere.
         find().or_else(|| self.inner.catch_up().ok().and_then(|()| find()))
     }
 }
 
-/// The manifest, made whole if its copies differ, and whether they are alike now.
+/// Reads the manifest and repairs differing copies; returns whether the copies are now equal.
 fn open_manifest(
     manifest_file: &ManifestFile,
     dir: &Path,
@@ -304,8 +301,8 @@ fn open_manifest(
     let (bytes, mut are_alike) = found;
     let manifest = Manifest::open(&bytes, dir)?;
     if !are_alike {
-        // A crash came between them, or one is damaged. Both say the same before parts go that one
-        // still names: it may be the only one some day.
+        // A crash came between the two writes, or one copy is damaged. Both copies must be equal
+        // before parts are removed that only one of them names.
         let written = manifest_file.replace(&bytes);
         are_alike = written.is_ok();
         notes.push(match written {
@@ -324,14 +321,14 @@ fn open_subscriber(
     notes: &mut Vec<String>,
 ) -> Result<Subscriber> {
     let found = journal.stat()?.id;
-    // Of its own checkpoint the store says itself what became of it.
+    // The store reports damage of its own checkpoint itself.
     let of_journal = journal.recovery_report().damaged_files.iter();
     notes.extend(of_journal.filter(|note| !note.starts_with("checkpoint ")).cloned());
     if let Some(expected) = manifest.journal.filter(|&expected| expected != found) {
         return Err(Error::WrongJournal { dir: dir.join("journal"), found, expected });
     }
     let mut subscriber = match journal.subscribe(SUBSCRIBER) {
-        // What it says is in the manifest too, which is never ahead of it.
+        // The manifest holds the position too and is never ahead of the checkpoint.
         Err(
             lost @ (journal::Error::NoCheckpoint { .. } | journal::Error::CheckpointCorrupt { .. }),
         ) => {
@@ -356,7 +353,7 @@ fn open_subscriber(
     Ok(subscriber)
 }
 
-/// Starts the thread that keeps the store in order.
+/// Starts the maintenance thread.
 fn spawn_thread(inner: &Arc<StoreInner>) -> Result<JoinHandle<()>> {
     let thread = inner.supervisor().thread("store");
     let dir = inner.dir().to_owned();
@@ -374,14 +371,14 @@ impl Drop for Store {
         self.inner.stop.store(true, Ordering::Relaxed);
         self.inner.wake();
         if let Some(thread) = self.thread.take() {
-            // It has nothing to say: what it met stands in the notes.
+            // Its errors are in the warnings.
             let _ = thread.join();
         }
     }
 }
 
 impl StoreInner {
-    /// Whether a batch is contained already, or will be when the journal was read.
+    /// Whether a batch is contained, or will be once the journal is read.
     fn has_taken(&self, identity: BatchIdentity) -> Result<bool> {
         Ok(lock(&self.producers).contains(identity) || self.journal.has_accepted(identity)?)
     }
@@ -406,8 +403,8 @@ impl StoreInner {
 
     fn check_batch(&self, form: &[u8], producer: Option<u64>, batch: &mut NewSeries) -> Result<()> {
         if !batch.is_current && self.index().number(&SeriesId::from_canonical_key(form)).is_none() {
-            // What was acknowledged and not read yet counts: otherwise limits hold nothing back
-            // while nobody asks.
+            // Records acknowledged and not read yet count; otherwise the limits would have no
+            // effect between reads.
             self.catch_up()?;
             batch.is_current = true;
         }
@@ -415,7 +412,7 @@ impl StoreInner {
         Ok(())
     }
 
-    /// Whether all series are known that a batch names by number, and its values are of their
+    /// Checks that all series that a batch names by id are known, and that its values match their
     /// kinds.
     fn check_known_series(&self, batch: &Batch) -> Result<()> {
         let mut is_current = false;
@@ -445,10 +442,10 @@ impl StoreInner {
             }
         }
         drop(index);
-        // From here on the form is in one record of the journal only, until rows are sealed: if
-        // that is damaged, nobody would know whose all the others are. Where there is no room for
-        // it, that risk is taken. Relaxed: of a number that is stored here its form was appended
-        // before, by whoever stored it.
+        // From here on the key is in one journal record only, until rows are flushed: if that
+        // record is damaged, the series of all later rows is unknown. So the key is appended to the
+        // series file, unless the disk is full. Relaxed: if a number is stored here, its writer
+        // appended its key before.
         let kept = self.stored_keys.load(Ordering::Relaxed);
         if named.is_some_and(|number| u64::from(number.0) >= kept) {
             let _ = self.append_keys(false);

@@ -2,13 +2,13 @@
 //!
 //! ```text
 //! coding  u8   0 runs, 1 columns; the shorter is written
-//! runs: until all rows are told, each:
-//!   rows  varint how many of the same gap and span, less one
-//!   gap   zigzag ns: start, less the end of the row before; of the first row less 0
-//!   span  varint ns: end less start
+//! runs, until all rows are encoded, each:
+//!   rows  varint number of rows with the same gap and span, minus one
+//!   gap   zigzag ns: start minus the end of the previous row; minus 0 for the first row
+//!   span  varint ns: end minus start
 //! columns: starts, then spans, each a length and a pco stream of i64 (github.com/pcodec/pcodec)
 //! ```
-//! Rows are in the order of their ends. Differences wrap around.
+//! Rows are ordered by end. Differences wrap around.
 
 #![cfg_attr(
     not(test),
@@ -21,7 +21,7 @@ use crate::column;
 
 const RUNS: u8 = 0;
 const COLUMNS: u8 = 1;
-/// Runs shorter than this on average are tried as columns too.
+/// Average run length below which columns are tried too.
 const RUN_ROWS_FEW: usize = 4;
 
 pub(crate) fn put(out: &mut Vec<u8>, times: &[(i64, i64)]) {

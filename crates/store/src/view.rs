@@ -1,7 +1,7 @@
 //! Read view: consistent snapshot for queries.
 //!
-//! Every answer is made of rows as they came, or of exact rollups of them; which of the two does
-//! not show. What is known to be missing comes with the answer.
+//! Answers combine base rows and exact rollups of them; the result is the same either way. Known
+//! gaps are returned with the answer.
 
 #![cfg_attr(
     not(test),
@@ -35,13 +35,12 @@ use crate::row::{NumberSummary, Row, Rows};
 
 use self::placement::{enclosing_range, overlaps};
 
-/// Columns that are worked on at a time; an answer of more is given in pieces, and takes no more
-/// memory.
+/// Columns computed at a time; larger answers are returned in batches and take no more memory.
 const COLUMNS_AT_ONCE: u64 = 1024;
-/// Columns of one answer at the most.
+/// Maximum columns of an answer.
 pub const COLUMNS_MAX: u64 = 10_000_000;
 
-/// Series that are looked for in a part between two looks at whether somebody still waits.
+/// Series looked up in a part between two checks for cancellation.
 const SERIES_AT_ONCE: usize = 256;
 
 /// Consistent read view.
@@ -49,29 +48,29 @@ pub struct ReadView {
     inner: Arc<StoreInner>,
     manifest: Arc<Manifest>,
     heads: Vec<Arc<RwLock<Head>>>,
-    /// Days of which rows as they came were dropped, if only in part.
+    /// Days with dropped base rows.
     dropped_days: OnceLock<BTreeSet<i64>>,
     is_cancelled: Option<Arc<dyn Fn() -> bool + Send + Sync>>,
 }
 
-/// What happened in a column of time.
+/// Value of a time column.
 #[derive(Clone, Debug)]
 pub struct TimeColumn<T> {
-    /// When it begins, in nanoseconds since the Unix epoch.
+    /// Start, in nanoseconds since the Unix epoch.
     pub start: i64,
-    /// When it ends.
+    /// End.
     pub end: i64,
-    /// What happened in it.
+    /// Value.
     pub value: T,
-    /// What is known to be missing in it.
+    /// Known gaps in it.
     pub gaps: Vec<Gap>,
 }
 
-/// Works out some columns, and what is missing in them.
+/// Computes some columns and their gaps.
 type ColumnReader<T> =
     fn(&ReadView, &[SeriesQuery], &[Range<i64>], &mut Vec<Gap>) -> Result<Vec<T>>;
 
-/// Takes a checked chunk; what is wrong with it otherwise.
+/// Processes a checked chunk; returns the cause if it is invalid.
 type ChunkVisitor<'a> =
     dyn FnMut(&ChunkLocation, &chunk::ChunkHeader, &[u8]) -> Result<(), String> + 'a;
 
@@ -90,13 +89,13 @@ impl ReadView {
         ReadView { inner, manifest, heads, dropped_days: OnceLock::new(), is_cancelled: None }
     }
 
-    /// Every read stops with [`Error::Over`] when this says so: it is asked at each part and
-    /// series. Give it what the question has.
+    /// Reads stop with [`crate::Error::Cancelled`] once `is_over` returns true; it is called at
+    /// each part and series.
     pub fn with_cancellation(self, is_over: Arc<dyn Fn() -> bool + Send + Sync>) -> ReadView {
         ReadView { is_cancelled: Some(is_over), ..self }
     }
 
-    /// An error if nobody waits any more.
+    /// Returns an error if the read is cancelled.
     fn check(&self) -> Result<()> {
         match &self.is_cancelled {
             Some(is_over) if is_over() => Err(Error::Cancelled),
@@ -104,32 +103,32 @@ impl ReadView {
         }
     }
 
-    /// The series that a selector picks.
+    /// Series that match a selector.
     pub fn select(&self, selector: &Selector) -> Vec<SeriesEntryRef> {
         let index = self.inner.index();
         let found = |number| SeriesEntryRef { number, series: index.series(number) };
         index.select(selector).into_iter().map(found).collect()
     }
 
-    /// The series that a selector picks among those that have no rows any more: they were deleted,
-    /// or are kept no longer. Reads the file of series: for messages.
+    /// Series without rows that match a selector: they were deleted or expired. Reads the series
+    /// file; meant for messages.
     pub fn select_deleted(&self, selector: &Selector) -> Result<Vec<Series>> {
         self.inner.select_deleted(selector)
     }
 
-    /// Goes through the series that a selector picks until `each` says to stop, without holding all
-    /// of them. How many it picks in all.
+    /// Calls `each` for the series that match a selector until it returns false, without collecting
+    /// them. Returns the total number of matches.
     pub fn each_series(
         &self,
         selector: &Selector,
         each: &mut dyn FnMut(Series) -> ControlFlow<()>,
     ) -> usize {
-        /// Between two of so many, others may take in new series.
+        /// The lock is released between batches, so that new series can be inserted.
         const AT_ONCE: usize = 1024;
         let numbers = self.inner.index().select(selector);
         for some in numbers.chunks(AT_ONCE) {
             let index = self.inner.index();
-            // Some may have been deleted meanwhile.
+            // Some may have been deleted in between.
             let live = some.iter().copied().filter(|number| index.is_live(*number));
             let series: Vec<Series> = live.map(|number| index.series(number)).collect();
             drop(index);
@@ -140,25 +139,25 @@ impl ReadView {
         numbers.len()
     }
 
-    /// The series of a number, if it is known.
+    /// Series by id, if known.
     pub fn series(&self, id: &SeriesId) -> Option<Series> {
         let index = self.inner.index();
         index.number(id).map(|number| index.series(number))
     }
 
-    /// From when to when there are rows of some series, in nanoseconds since the Unix epoch.
+    /// Time range of the rows of some series, in nanoseconds since the Unix epoch.
     pub fn time_range(&self, series: &[SeriesEntryRef]) -> Result<Option<Range<i64>>> {
         self.rows_range(series, |_| 0)
     }
 
-    /// Which columns have all rows of some series: what was read at a moment, as what grows is,
-    /// belongs to the nanosecond before it.
+    /// Time range of the columns that have all rows of some series: a sample of one timestamp, such
+    /// as a cumulative one, belongs to the nanosecond before it.
     pub fn complete_range(&self, series: &[SeriesEntryRef]) -> Result<Option<Range<i64>>> {
         self.rows_range(series, |kind| i64::from(kind != SeriesKind::Histogram(Temporality::Delta)))
     }
 
-    /// From when to when there are rows at all, as parts say without being read; where only rollups
-    /// are left it is whole days.
+    /// Time range of all rows, taken from part metadata without reading parts; where only rollups
+    /// are left it covers whole days.
     pub fn part_range(&self) -> Option<Range<i64>> {
         let live: BTreeSet<u64> = self.manifest.base_parts().map(|part| part.number).collect();
         let says = |part: &&PartInfo| match part.resolution {
@@ -172,9 +171,9 @@ impl ReadView {
         enclosing_range(all.iter())
     }
 
-    /// About how many rows of so many series there are to be read of a range, as they came, or of
-    /// the coarsest rollups that fit in columns as long as `step`. Parts and the head are not read:
-    /// each has as many rows of every series and in every moment as it has on average.
+    /// Estimated number of rows to read for `series` series in a range, at base resolution or from
+    /// the coarsest rollups that fit columns of length `step`. Assumes that rows are evenly
+    /// distributed over series and time; reads neither parts nor the head.
     pub fn estimate_rows(&self, series: u64, range: &Range<i64>, step: Option<i64>) -> u64 {
         let fits =
             |part: &&PartInfo| part.resolution.period().is_some_and(|period| Some(period) <= step);
@@ -190,11 +189,11 @@ impl ReadView {
             part.rows as f64 * share * overlap_share(&(part.start..part.end), range)
         });
         let in_heads = self.heads().map(|head| head.estimate_rows(series, range)).sum::<f64>();
-        // What is more than fits, fits barely.
+        // Saturates above the maximum.
         (in_parts.sum::<f64>() + in_heads).ceil() as u64
     }
 
-    /// The rows of kinds that lie `before` their start begin so much earlier.
+    /// Time range of rows, with starts extended by `before` of their kind.
     fn rows_range(
         &self,
         series: &[SeriesEntryRef],
@@ -206,7 +205,7 @@ impl ReadView {
             let (first, last) = extent.clone().map_or((start, end), |held| (held.start, held.end));
             extent = Some(first.min(start)..last.max(end));
         };
-        // A rollup's rows are whole slots: what finer rows are there of says it better.
+        // Rollup rows are whole slots: finer rows, where present, give the exact range.
         let mut told: BTreeSet<u64> = BTreeSet::new();
         for resolution in Resolution::ALL {
             let own = || self.manifest.parts.values().filter(|part| part.resolution == resolution);
@@ -223,8 +222,8 @@ impl ReadView {
                         for place in part.find(&series.id)? {
                             let start = match resolution.period() {
                                 None => place.start.saturating_sub(before(kind)),
-                                // A row of a moment begins where its slot ends: a range that cuts
-                                // the slot would not have it.
+                                // A point-in-time row starts where its slot ends: a range that cuts
+                                // the slot would miss it.
                                 Some(period) if starts_with_point(&*part, &place, kind) => {
                                     slot(place.start, period)
                                 }
@@ -235,7 +234,7 @@ impl ReadView {
                     }
                 }
             }
-            // Of a series that a rule took out of a part, coarser rows say it.
+            // If a rule dropped series from a part, coarser rows give their range.
             let says_all = |info: &&PartInfo| !info.has_dropped_series;
             told.extend(own().filter(says_all).flat_map(made_of).collect::<Vec<_>>());
         }
@@ -250,7 +249,7 @@ impl ReadView {
         Ok(extent)
     }
 
-    /// Distributions of some series of histograms, put together, column by column.
+    /// Merged histograms of some series, column by column.
     pub fn histograms<'a>(
         &'a self,
         series: &[SeriesEntryRef],
@@ -262,9 +261,9 @@ impl ReadView {
         })
     }
 
-    /// The same, but a distribution of a moment belongs to the column that begins by then, and not
-    /// to the one that ends by then. Of days that were rolled up by a topdeck that did not keep
-    /// them apart, rollups have it in the column before.
+    /// Same as [`Self::histograms`], but a point-in-time histogram on a column boundary belongs to
+    /// the later column. Rollups of topdeck versions that did not keep such values separate have
+    /// them in the earlier column.
     pub fn histograms_by_start<'a>(
         &'a self,
         series: &[SeriesEntryRef],
@@ -276,8 +275,8 @@ impl ReadView {
         })
     }
 
-    /// Numbers of some series of counts or gauges, put together, column by column; `None` where
-    /// there are none. Of cumulative counts it is the increase.
+    /// Merged numbers of some counters or gauges, column by column; `None` for empty columns. For
+    /// cumulative counters, the increase.
     pub fn numbers<'a>(
         &'a self,
         series: &[SeriesEntryRef],
@@ -335,13 +334,13 @@ impl ReadView {
             .iter()
             .map(|found| SeriesQuery { found: found.clone(), id: index.id(found.number) })
             .collect();
-        // Parts hold series by id: read in that order, a file is read from its front to its end.
+        // Parts store series by id: reading in that order reads a file sequentially.
         asked.sort_unstable_by_key(|series| series.id);
         asked.dedup_by_key(|series| series.id);
         asked
     }
 
-    /// Rows of one series as they came, in the order of their ends.
+    /// Base rows of one series, ordered by end.
     pub fn samples(
         &self,
         series: &SeriesEntryRef,
@@ -372,7 +371,7 @@ impl ReadView {
         self.heads.iter().map(|head| head.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// What is known to be missing in some time, of whatever series, by time.
+    /// Known gaps within a time range, of any series, by time.
     pub fn gaps(&self, range: &Range<i64>) -> Vec<Gap> {
         let mut gaps = self.known_gaps(range);
         gaps.sort();
@@ -380,7 +379,7 @@ impl ReadView {
         gaps
     }
 
-    /// Gaps that are remembered, and touch `range`.
+    /// Recorded gaps that touch `range`.
     fn known_gaps(&self, range: &Range<i64>) -> Vec<Gap> {
         let mut gaps = self.manifest.gaps.clone();
         self.heads().for_each(|head| gaps.extend(head.gaps.iter().cloned()));
@@ -389,8 +388,8 @@ impl ReadView {
     }
 }
 
-/// Whether the first row of a chunk of a rollup is a value of a moment. Of a chunk that cannot be
-/// read nobody knows; whoever reads its rows says so.
+/// Whether the first row of a rollup chunk is a point-in-time value. False for an unreadable chunk;
+/// reading its rows reports the damage.
 fn starts_with_point(part: &dyn Part, place: &ChunkLocation, kind: SeriesKind) -> bool {
     if place.start == place.end {
         return true;

@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 
 use crate::rng::Rng;
 
-/// Which sectors of which pending writes survive a crash. Were each a toss of its own, a write of
-/// many sectors would never arrive in whole and an early one never without the next; hence the
-/// kinds.
+/// Which sectors of which pending writes survive a crash. With an independent choice per sector, a
+/// long write would never survive whole, and an early one never without the next; hence the kinds.
 pub(super) struct CrashOutcome<'a> {
     kind: SurvivalKind,
     write_count: usize,
-    /// By sector: until which write it has everything, or that each write is a toss.
+    /// By sector: the write up to which everything survives, or an independent choice for each
+    /// write.
     sectors: BTreeMap<u64, Option<usize>>,
     rng: &'a mut Rng,
 }
@@ -18,9 +18,9 @@ pub(super) struct CrashOutcome<'a> {
 enum SurvivalKind {
     Nothing,
     All,
-    /// The writes before this one, in whole.
+    /// All writes before this one.
     UntilWrite(usize),
-    /// This many of 8 chances for each sector.
+    /// Each sector with a probability of this many eighths.
     EachSector(u64),
 }
 
@@ -55,7 +55,7 @@ impl CrashOutcome<'_> {
         }
     }
 
-    /// The same for a page that was changed through a map.
+    /// Whether a page changed through a mapping survives.
     pub(super) fn page_survives(&mut self) -> bool {
         match self.kind {
             SurvivalKind::Nothing => false,

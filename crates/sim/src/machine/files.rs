@@ -12,13 +12,13 @@ use crate::fault::{DiskOperation, FaultKind};
 use crate::inode::{Inode, OpenId, Pid};
 
 impl SimMachine {
-    /// The file's present path, or nothing when it has none.
+    /// Current path of the file, or empty.
     fn path_of(&self, node: InodeId) -> PathBuf {
         let mut files = self.names.files();
         files.find(|(_, id)| *id == node).map_or(PathBuf::new(), |(path, _)| path.to_owned())
     }
 
-    /// [`Machine::begin`] for an open file.
+    /// [`SimMachine::begin`] for an open file.
     fn begin_on(
         &mut self,
         pid: Pid,
@@ -33,7 +33,7 @@ impl SimMachine {
         self.begin(pid, operation, &[&path])
     }
 
-    /// [`Machine::operate`] for an open file.
+    /// [`SimMachine::operate`] for an open file.
     fn operate_on<T>(
         &mut self,
         pid: Pid,
@@ -55,7 +55,7 @@ impl SimMachine {
         self.inode(id)
     }
 
-    /// Does nothing for a file that a kill or a power cut has closed.
+    /// No effect for a file that a kill or power loss has closed.
     pub(crate) fn close(&mut self, open: OpenId) {
         if let Some(OpenFile { inode: node, .. }) = self.open_files.remove(&open) {
             self.inode(node).unlock(open);
@@ -103,7 +103,7 @@ impl SimMachine {
             OpDecision::Fail(_, error) => return Err(error),
             OpDecision::Partial => self.partial_len(bytes.len()),
             OpDecision::KillProcess => self.rng.up_to(bytes.len()),
-            // What of it arrives is chosen with the rest.
+            // Decided with the other pending writes.
             OpDecision::Complete | OpDecision::CutPower => bytes.len(),
         };
         let free = self.free_pages();
@@ -123,7 +123,7 @@ impl SimMachine {
         }
     }
 
-    /// At least 1 and less than all, if that is possible.
+    /// At least 1 and less than all, if possible.
     fn partial_len(&mut self, count: usize) -> usize {
         match count {
             0 | 1 => count,
@@ -167,7 +167,7 @@ impl SimMachine {
         })
     }
 
-    /// An error when the disk has not the room to reserve the first `len` bytes of a file.
+    /// An error if the disk lacks space to reserve the first `len` bytes of a file.
     fn check_capacity(&mut self, node: InodeId, len: u64) -> io::Result<()> {
         let free = self.free_pages();
         match self.inode(node).pages_to_reserve(len) <= free {
@@ -188,7 +188,7 @@ impl SimMachine {
                 }
                 Err(error)
             }
-            // What of it was written is chosen with the rest.
+            // Decided with the other pending writes.
             OpDecision::CutPower => Err(power_error()),
             OpDecision::KillProcess => {
                 if self.rng.chance(4) {
@@ -206,7 +206,7 @@ impl SimMachine {
         })
     }
 
-    /// [`Machine::try_lock`] by one who has waited, which is not another operation.
+    /// [`SimMachine::try_lock`] by a waiter, which does not count as another operation.
     pub(crate) fn retry_lock(&mut self, pid: Pid, open: OpenId) -> io::Result<bool> {
         self.live_process(pid)?;
         Ok(self.inode_of(open).try_lock(open, true))
@@ -236,7 +236,7 @@ impl SimMachine {
     }
 }
 
-/// An offset or length that the operating system can express.
+/// Checks that the operating system can express an offset or length.
 fn check_offset(bytes: u64) -> io::Result<()> {
     match i64::try_from(bytes) {
         Ok(_) => Ok(()),

@@ -124,7 +124,7 @@ impl SimMachine {
         })
     }
 
-    /// What has this name, in a folder that exists.
+    /// Entry of this name, in an existing directory.
     fn find(&self, path: &Path) -> io::Result<Option<DirEntry>> {
         self.folder(parent(path))?;
         Ok(self.names.get(path))

@@ -1,4 +1,4 @@
-//! Arbitrary operations have the same results on both disks.
+//! Random operations have the same results on both disks.
 
 use std::io;
 use std::path::Path;
@@ -62,12 +62,12 @@ fn disk_step() -> impl Strategy<Value = DiskStep> {
 
 type Handles = [Option<Box<dyn File>>; HANDLES];
 
-/// What a step shows, as text.
+/// Result of a step, as text.
 fn run_step(disk: &dyn Disk, dir: &Path, handles: &mut Handles, step: &DiskStep) -> String {
     let path = |name: usize| dir.join(NAMES[name]);
     let folder = |name: usize| path(name).parent().unwrap().to_owned();
     if let DiskStep::Open(handle, name, mode) = step {
-        // What was open is closed before, as its lock is in the way of nobody then.
+        // Closed first, so that its lock blocks nothing.
         handles[*handle] = None;
         let opened = disk.open(&path(*name), *mode);
         let shown = describe(opened.as_ref().map(drop));

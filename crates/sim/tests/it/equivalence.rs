@@ -1,4 +1,4 @@
-//! One suite for both disks: what holds on the real one holds on the simulated one.
+//! One suite for both disks: the real and the simulated one behave the same.
 
 use std::io::ErrorKind;
 use std::path::Path;
@@ -12,7 +12,7 @@ use sim::SimDisk;
 
 use crate::{SleepingThread, TempDir, open, put, read};
 
-/// Runs a test on both disks, in an empty folder.
+/// Runs a test on both disks, in an empty directory.
 #[track_caller]
 fn check(test: impl Fn(&dyn Disk, &Path)) {
     let temp = TempDir::new();
@@ -230,7 +230,7 @@ fn a_lock_is_changed_by_giving_it_up_first() {
         assert!(a.try_lock().unwrap());
         assert!(a.try_lock_shared().unwrap());
         assert!(b.try_lock_shared().unwrap());
-        // Neither can have it alone, and who tried has nothing any more.
+        // Neither can get the exclusive lock, and the attempt lost the shared one.
         assert!(!a.try_lock().unwrap());
         assert!(b.try_lock().unwrap());
     });
@@ -290,7 +290,7 @@ fn maps_of_a_file_are_the_same_memory() {
         b.write_all_at(&[0xff; 9], WAKE + 15).unwrap();
         assert_eq!(two[1].load(Relaxed), 0xff22_3344_5566_7788);
         assert_eq!(one[2].load(Relaxed), u64::MAX);
-        // What was stored is in the file, also when nobody maps it any more.
+        // Stores are in the file even after it is unmapped.
         drop((one, two, a, b));
         assert_eq!(
             read(disk, dir.join("a"))[WAKE_BYTES + 8..][..8],

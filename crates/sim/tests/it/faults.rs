@@ -1,4 +1,4 @@
-//! Faults and damage on request.
+//! Injected faults and damage.
 
 use std::io::ErrorKind;
 use std::path::Path;
@@ -70,7 +70,7 @@ fn a_fault_strikes_where_and_when_it_should() {
     }
     let full = Err(ErrorKind::StorageFull);
     assert_eq!(kinds, [Ok(1), Ok(1), full, full, Ok(1), Ok(1)]);
-    // The path is the present one.
+    // The fault matches the current path.
     process.rename(Path::new("/b"), Path::new("/aa")).unwrap();
     inject(&disk, DiskOperation::Write, kind);
     assert!(b.write_at(b"x", 0).is_err());
@@ -121,7 +121,7 @@ fn failed_sync_keeps_data_readable_until_power_loss() {
         let again = disk.fork(seed);
         disk.power_cut();
         assert_eq!(disk.contents("/a").unwrap(), b"oldmore");
-        // Written again it is as good as any.
+        // Written again, the data become durable.
         let process = again.process();
         let file = put(&process, "/a", b"new");
         file.sync().unwrap();

@@ -1,5 +1,5 @@
-//! The crate from outside: one suite for the real disk and the simulated one, and what only the
-//! simulated one can do.
+//! Tests of the crate's interface: one suite for the real and the simulated disk, and tests of
+//! simulation-only features.
 
 mod differential;
 mod equivalence;
@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use disk::{Disk, File, OpenMode};
 
-/// A folder of the real disk, removed in the end.
+/// A directory of the real disk, removed at the end.
 struct TempDir(PathBuf);
 
 impl TempDir {
@@ -26,7 +26,7 @@ impl TempDir {
             let name = format!("topdeck-disk-{}-{number}", std::process::id());
             let path = std::env::temp_dir().join(name);
             match std::fs::create_dir(&path) {
-                // Left by another process of that number.
+                // Left by another process with the same id.
                 Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
                 made => return made.map(|()| TempDir(path)).unwrap(),
             }
@@ -40,12 +40,12 @@ impl Drop for TempDir {
     }
 }
 
-/// A thread that is about to wait for something: others go on when it sleeps.
+/// A thread that is about to wait: others continue once it sleeps.
 #[derive(Default)]
 struct SleepingThread(AtomicU32);
 
 impl SleepingThread {
-    /// The calling thread is the one.
+    /// Sets the calling thread.
     fn set_current(&self) {
         self.0.store(
             rustix::thread::gettid().as_raw_nonzero().get().cast_unsigned(),
@@ -53,7 +53,7 @@ impl SleepingThread {
         );
     }
 
-    /// Waits until it sleeps: for a minute, at the most.
+    /// Waits until the thread sleeps, at most a minute.
     fn wait(&self) {
         for _ in 0..60_000 {
             let tid = self.0.load(Ordering::SeqCst);
@@ -68,13 +68,13 @@ impl SleepingThread {
     }
 }
 
-/// Opens or makes a file.
+/// Opens or creates a file.
 #[track_caller]
 fn open(disk: &dyn Disk, path: impl AsRef<Path>) -> Box<dyn File> {
     disk.open(path.as_ref(), OpenMode::Create).unwrap()
 }
 
-/// Makes a file with these bytes, not synced.
+/// Creates a file with these bytes, not synced.
 #[track_caller]
 fn put(disk: &dyn Disk, path: impl AsRef<Path>, bytes: &[u8]) -> Box<dyn File> {
     let file = open(disk, path);
@@ -82,7 +82,7 @@ fn put(disk: &dyn Disk, path: impl AsRef<Path>, bytes: &[u8]) -> Box<dyn File> {
     file
 }
 
-/// All of a file.
+/// All contents of a file.
 #[track_caller]
 fn read(disk: &dyn Disk, path: impl AsRef<Path>) -> Vec<u8> {
     let file = disk.open(path.as_ref(), OpenMode::Read).unwrap();

@@ -1,4 +1,4 @@
-//! Power cuts: what was synced survives all of them, and what was not is lost in some.
+//! Power losses: synced data survive all of them, other data are lost in some.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -11,7 +11,7 @@ use crate::{open, put, read};
 
 const SEEDS: u64 = 300;
 
-/// Holds what may be left, after power cuts at the moment after `work`, to the expected.
+/// Compares the possible contents after power losses following `work` with the expected ones.
 #[track_caller]
 fn check(work: impl Fn(&dyn Disk), look: impl Fn(&SimDisk) -> String, expected: &[&str]) {
     let seen = outcomes(NameOrder::Journal, work, look);
@@ -34,7 +34,7 @@ fn outcomes(
     (0..SEEDS).map(after).collect()
 }
 
-/// The names and contents of all files.
+/// Names and contents of all files.
 fn all(disk: &SimDisk) -> String {
     let file = |(path, len): (std::path::PathBuf, u64)| {
         let bytes = disk.contents(&path).unwrap();
@@ -218,7 +218,7 @@ fn disk_recovers_and_processes_stay_dead() {
     let again = open(&after, "/a");
     assert!(again.try_lock().unwrap());
     assert_eq!(disk.used_bytes(), 8192);
-    // Memory is gone with the power: the old region is no longer the file.
+    // Memory is lost with the power: the old region is no longer the file.
     region[0].store(9, Relaxed);
     assert_eq!(again.map(8192).unwrap()[0].load(Relaxed), 0);
     drop(file);
@@ -226,7 +226,7 @@ fn disk_recovers_and_processes_stay_dead() {
     assert_eq!(read(&after, "/a")[..3], *b"abc");
 }
 
-/// A store in three files, replaced by rename: what `cut_after` is for.
+/// Replaces three files by rename: a use of `cut_after`.
 fn save(disk: &dyn Disk, number: u8) -> std::io::Result<()> {
     let file = disk.open(Path::new("/new"), OpenMode::Create)?;
     file.set_len(0)?;
@@ -259,7 +259,7 @@ fn synced_store_survives_cut_at_every_operation() {
                 break;
             }
         }
-        // Before the rename is under way it is the old one, and then either.
+        // Before the rename starts the old file remains; then either is possible.
         let expected = [(0, 1), (1, 1), (2, 1), (3, 1), (4, 1), (4, 2), (5, 1), (5, 2), (6, 2)];
         assert_eq!(seen, BTreeSet::from(expected));
     }

@@ -25,7 +25,7 @@ fn killed_process_keeps_writes_and_releases_locks() {
     assert!(theirs.try_lock().unwrap());
     assert_eq!(theirs.map(8192).unwrap()[0].load(Relaxed), 1);
     assert_eq!(read(&other, "/a")[WAKE_BYTES + 8..], [7; 4088]);
-    // All it still tries fails, and what it drops is not closed twice.
+    // All further operations fail, and dropped files are not closed twice.
     let path = Path::new("/a");
     let tried = [
         file.read_at(&mut [0], 0).map(drop),
@@ -73,7 +73,7 @@ fn power_cut_fails_lock_waiter() {
     check_waiter(in_an_operation, Some("the power is out"));
 }
 
-/// What one who waits for a lock gets when `act` strikes who has it.
+/// Result of waiting for a lock when `act` affects its holder.
 #[track_caller]
 fn check_waiter(act: impl Fn(&SimDisk, &SimProcess, &dyn File), error: Option<&str>) {
     let disk = SimDisk::new(1);

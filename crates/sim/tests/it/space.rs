@@ -1,4 +1,4 @@
-//! A disk that is full.
+//! A full disk.
 
 use std::io::ErrorKind;
 use std::path::Path;

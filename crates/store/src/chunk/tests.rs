@@ -1,4 +1,4 @@
-//! Chunks come back as they were written, and damage is told.
+//! Chunks round-trip; damage is detected.
 
 use hist::Scheme;
 use proptest::prelude::*;
@@ -26,7 +26,7 @@ fn chunks_after(
     chunks
 }
 
-/// Rows come back, in whatever chunks.
+/// Checks that rows round-trip, in any number of chunks.
 #[track_caller]
 fn check(rows: Rows) -> Vec<(ChunkHeader, Vec<u8>)> {
     let chunks = chunks(rows.clone());
@@ -65,7 +65,7 @@ fn histogram(scheme: &Scheme, values: &[f64]) -> Histogram {
     histogram
 }
 
-/// Readings of a histogram that each add values, and begin anew where the number beside them is 0.
+/// Samples of a histogram that each add values, with a reset where the number is 0.
 fn growing_histograms(steps: &[(u8, Vec<f64>)]) -> Vec<Histogram> {
     let mut held = Histogram::default();
     let step = |(reset, more): &(u8, Vec<f64>)| {
@@ -120,7 +120,7 @@ fn many_rows_make_many_chunks() {
 
 #[test]
 fn many_buckets_make_many_chunks() {
-    // Each row has buckets of its own: 360 rows have 360 * 400 columns, too many for a block.
+    // Each row has other buckets: 360 rows have 360 * 400 columns, too many for one block.
     let mut values = Vec::new();
     for row in 0..360 {
         let parts = hist::HistogramParts {
@@ -164,7 +164,8 @@ fn nan_keeps_its_bits() {
     assert!(rows[1].value.is_sign_negative());
 }
 
-/// Readings after another, or none, come back with it; the last is found without the others.
+/// Checks that the predecessor, or its absence, round-trips, and that the last sample decodes
+/// without the others.
 #[track_caller]
 fn check_after(kind: SeriesKind, mut rows: Rows, predecessor: Predecessor) {
     let chunks = chunks_after(kind, rows.clone(), predecessor.clone());

@@ -12,21 +12,21 @@ use model::{Series, SeriesId};
 use super::series_owner::{OwnerCount, SeriesOwner};
 use super::{CardinalityError, LabelState, ParsedTag, SeriesIndex};
 
-/// New series of a batch that were admitted. They count before the store has read them.
+/// New series of a batch that were admitted. They count before the store reads the batch.
 #[derive(Debug, Default)]
 pub struct NewSeries {
-    /// The store has read what was appended before.
+    /// The store has read everything appended before.
     pub(crate) is_current: bool,
     ids: HashSet<SeriesId>,
     series_of_metric: HashMap<String, u64>,
-    /// Values of labels that the store does not know, by the label's name.
+    /// New label values, by label name.
     values_of_label: HashMap<String, HashSet<String>>,
 }
 
 impl SeriesIndex {
-    /// Whether a series of that form is known, or may be taken in as one of `producer`: it is
-    /// canonical, and within the limits. `batch` has what is new and came before it, and then it
-    /// too. Whether it is new.
+    /// Checks whether a series with this key is known or may be inserted for `producer`: its key is
+    /// canonical and the limits permit it. `batch` holds the new series before it in the same
+    /// batch, and afterwards this one. Returns whether the series is new.
     pub(crate) fn check_insert(
         &self,
         form: &[u8],
@@ -124,8 +124,8 @@ impl SeriesIndex {
         Ok(())
     }
 
-    /// Values of a tag that an owner brought; where all together are fewer than `max`, at the most
-    /// so many.
+    /// Number of values of a tag that an owner introduced; an upper bound where all owners together
+    /// have fewer than `max`.
     fn values_of(&self, tag: &ParsedTag, owner: Option<SeriesOwner>, max: u64) -> u64 {
         let (Some(label), Some(owner)) = (self.known_label(tag), owner) else { return 0 };
         let what = match tag.state {
@@ -139,7 +139,7 @@ impl SeriesIndex {
         self.count_for_owner(what, owner, label.values.len() as u64, max, count)
     }
 
-    /// What an owner has of `all`, counted only where that may be as much as it may have.
+    /// An owner's share of `all`, counted only where it may reach the limit.
     fn count_for_owner(
         &self,
         what: OwnerCount,

@@ -10,31 +10,31 @@ use std::cmp::Reverse;
 use super::SeriesIndex;
 use super::label::LabelValue;
 
-/// How many of what there is; lists begin with the most.
+/// Cardinality statistics; lists are in descending order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cardinality {
-    /// Series in all.
+    /// Number of series.
     pub series: u64,
-    /// Metrics in all.
+    /// Number of metrics.
     pub metrics: u64,
-    /// Labels, by name, in all.
+    /// Number of label names.
     pub labels: u64,
-    /// Metrics with most series.
+    /// Metrics with the most series.
     pub by_metric: Vec<(String, u64)>,
-    /// Labels with most values.
+    /// Labels with the most values.
     pub by_label: Vec<LabelCardinality>,
-    /// Label, value, and series; the pairs with most series.
+    /// Label, value and series of the pairs with the most series.
     pub by_pair: Vec<(String, String, u64)>,
 }
 
-/// Of one label.
+/// Cardinality of one label.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LabelCardinality {
-    /// Its name.
+    /// Label name.
     pub name: String,
-    /// How many values it has.
+    /// Number of values.
     pub values: u64,
-    /// How many series have it.
+    /// Number of series that have the label.
     pub series: u64,
 }
 
@@ -68,7 +68,7 @@ pub(super) fn cardinality(index: &SeriesIndex, top: usize) -> Cardinality {
     }
 }
 
-/// The `top` with the highest counts; of equal counts, the lesser.
+/// The `top` entries with the highest counts; ties go to the smaller entry.
 fn top_counts<T: Ord>(
     top: usize,
     all: impl Iterator<Item = (u64, T)>,
@@ -76,7 +76,7 @@ fn top_counts<T: Ord>(
     let mut kept: Vec<(Reverse<u64>, T)> = Vec::new();
     for (count, what) in all {
         kept.push((Reverse(count), what));
-        // Sorting once for as many again keeps both the memory and the comparisons few.
+        // Sorting after every doubling bounds both memory and comparisons.
         if kept.len() >= top.saturating_mul(2).max(64) {
             kept.sort_unstable();
             kept.truncate(top);

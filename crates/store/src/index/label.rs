@@ -13,7 +13,7 @@ pub(super) struct LabelIndex {
     pub(super) name: KeyText,
     by_text: HashIndex,
     pub(super) values: Vec<LabelValue>,
-    /// Series that have the label.
+    /// Number of series that have the label.
     pub(super) series: u32,
 }
 
@@ -23,12 +23,12 @@ pub(super) struct LabelValue {
     pub(super) postings: Postings,
 }
 
-/// Postings list: series numbers, ascending. Many values have one series only, and need no memory
-/// elsewhere.
+/// Postings list: ascending series numbers. A list of one series, which is common, needs no
+/// allocation.
 ///
-/// Plain numbers: some 5.4 bytes for each tag of each series, with the slack of growing vectors (a
-/// million series). Differences as varints would take a third, which is less than a sixth of a
-/// series, and would cost every selection.
+/// Uncompressed: about 5.4 bytes per tag and series, with the slack of growing vectors (a million
+/// series). Varint deltas would take a third of that, but postings are less than a sixth of a
+/// series' memory and every selection would pay for decoding.
 #[derive(Debug)]
 pub(super) enum Postings {
     One(u32),
@@ -54,12 +54,12 @@ impl Postings {
         self.as_slice().len()
     }
 
-    /// The least.
+    /// The smallest number.
     pub(super) fn first(&self) -> u32 {
         self.as_slice()[0]
     }
 
-    /// Without those that were deleted; `None` if none is left.
+    /// Postings without deleted series; `None` if none is left.
     fn without_deleted(self, is_deleted: &[bool]) -> Option<Postings> {
         match self {
             Postings::One(number) => {
@@ -82,12 +82,12 @@ impl LabelIndex {
         LabelIndex { name, ..LabelIndex::default() }
     }
 
-    /// Where among the values a text is.
+    /// Index of a text among the values.
     pub(super) fn find(&self, forms: &SeriesKeys, hash: u64, text: &[u8]) -> Option<u32> {
         self.by_text.find(hash, |at| forms.is(self.values[at as usize].text, text))
     }
 
-    /// Series `number` has the value, which [`Self::find`] found at `at`.
+    /// Adds series `number` to the value that [`Self::find`] found at `at`.
     pub(super) fn add(&mut self, at: Option<u32>, hash: u64, text: KeyText, number: u32) {
         self.series = self.series.saturating_add(1);
         match at {
@@ -99,8 +99,8 @@ impl LabelIndex {
         }
     }
 
-    /// Takes series out that were deleted, by their numbers; `text_of` finds a value in the form of
-    /// a series that has it.
+    /// Removes deleted series, by number; `text_of` returns a value as located in the key of a
+    /// series that has it.
     pub(super) fn delete(&mut self, is_deleted: &[bool], text_of: &dyn Fn(u32) -> KeyText) {
         let mut places = vec![None; self.values.len()];
         let (mut left, mut series) = (Vec::with_capacity(self.values.len()), 0);

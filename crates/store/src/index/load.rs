@@ -14,12 +14,12 @@ use crate::backend::{SeriesRecord, Storage};
 use crate::error::Result;
 use crate::manifest::Manifest;
 
-/// Ids and forms of series that were deleted.
+/// Ids and canonical keys of deleted series.
 pub(crate) type DeletedKeys = Vec<(SeriesId, Vec<u8>)>;
 
 impl SeriesIndex {
-    /// The series of a store, and those that were deleted, by id. Forms that are damaged are in
-    /// parts too, and made whole out of them; `notes` says so.
+    /// Loads the live and the deleted series of a store, by id. Corrupt keys are recovered from
+    /// parts; `notes` reports them.
     pub(crate) fn load(
         storage: &dyn Storage,
         manifest: &Manifest,
@@ -85,7 +85,7 @@ impl PendingDeletions {
         }
     }
 
-    /// A series comes that was deleted before, perhaps.
+    /// Adds a series that may have been deleted before.
     fn restore(&mut self, index: &mut SeriesIndex, id: &SeriesId) {
         if self.pending.contains(id) {
             self.apply(index);

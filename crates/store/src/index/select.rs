@@ -1,9 +1,9 @@
 //! Evaluation of selectors on the index.
 //!
-//! A part of a selector is answered with ascending numbers, or with those that it does not pick: so
-//! `not` costs nothing, and a missing label is all series but those that have it. In an `and`,
-//! exact values come first, from the rarest on; what is left of the candidates is then either met
-//! with the numbers of the other parts, or, where there are few, each is asked by its form.
+//! Each part of a selector evaluates to an ascending list of numbers or to the complement of one:
+//! `not` costs nothing, and a missing label is the complement of the series that have it. An `and`
+//! evaluates exact values first, the rarest first; the remaining candidates are intersected with
+//! the other parts or, if few are left, tested one by one on their keys.
 
 #![cfg_attr(
     not(test),
@@ -18,7 +18,7 @@ use model::selector::{KIND, KINDS, NAME, Pattern, UNIT};
 use super::label::LabelIndex;
 use super::{ParsedKey, SeriesIndex, SeriesNumber};
 
-/// How many numbers are put together in the time in which one candidate is asked.
+/// Numbers merged in the time that testing one candidate takes.
 const NUMBERS_PER_CANDIDATE: usize = 64;
 
 pub(super) fn select(index: &SeriesIndex, selector: &Selector) -> Vec<SeriesNumber> {
@@ -101,7 +101,7 @@ impl SeriesIndex {
         let (complements, picked): (Vec<_>, Vec<_>) =
             parts.iter().map(|part| self.evaluate(part)).partition(|picked| picked.is_complement);
         let picked = self.union(picked.iter().map(|picked| &picked.numbers[..])).into_owned();
-        // What one of them does not pick, all the others must not pick either.
+        // The union excludes a number only if every complement excludes it.
         let complements = complements.into_iter().map(|picked| picked.numbers);
         match complements.reduce(|a, b| intersect(&a, &b, true).into()) {
             None => PostingsSet::including(picked),
@@ -150,7 +150,7 @@ impl SeriesIndex {
         at.map_or(&[], |at| label.values[at as usize].postings.as_slice())
     }
 
-    /// What it takes to answer, in candidates that could be asked instead.
+    /// Cost of evaluating a selector, in candidate tests.
     fn selection_cost(&self, selector: &Selector) -> usize {
         match selector {
             Selector::All => 0,
@@ -176,7 +176,7 @@ impl SeriesIndex {
         }
     }
 
-    /// Whether a selector picks that series.
+    /// Whether a series matches a selector.
     fn is_selected(&self, number: u32, selector: &Selector) -> bool {
         match selector {
             Selector::All => true,
@@ -187,7 +187,7 @@ impl SeriesIndex {
         }
     }
 
-    /// The value of a tag, empty if the series has none of that name.
+    /// Value of a tag; empty if the series lacks it.
     fn tag_of(&self, number: u32, name: &str) -> &str {
         let parts = ParsedKey::parse(self.keys.key(number));
         let bytes = match name {
@@ -195,7 +195,7 @@ impl SeriesIndex {
             UNIT => parts.unit,
             KIND => {
                 let has = |numbers: &Vec<u32>| numbers.binary_search(&number).is_ok();
-                // A deleted series has none.
+                // A deleted series has no key.
                 return self.kinds.iter().position(has).map_or("", |at| KINDS[at].1);
             }
             name => {
@@ -207,7 +207,7 @@ impl SeriesIndex {
         std::str::from_utf8(bytes).unwrap_or_default()
     }
 
-    /// What is in one of them at least.
+    /// Union of lists.
     fn union<'a>(&self, lists: impl Iterator<Item = &'a [u32]> + Clone) -> Cow<'a, [u32]> {
         let mut some = lists.filter(|numbers| !numbers.is_empty());
         let first = some.clone().next().unwrap_or_default();
@@ -222,7 +222,7 @@ impl SeriesIndex {
             numbers.dedup();
             return Cow::Owned(numbers);
         }
-        // A bit for each series takes as many words as are few here.
+        // A bitmap with a bit per series is small here.
         let mut bits = vec![0u64; self.len().div_ceil(64)];
         some.by_ref()
             .flatten()
@@ -232,7 +232,7 @@ impl SeriesIndex {
         for (at, &word) in bits.iter().enumerate() {
             let mut left = word;
             while left != 0 {
-                // Below the numbers that there are, which fit 32 bits.
+                // Series numbers fit 32 bits.
                 numbers.push((at as u32).wrapping_mul(64) | left.trailing_zeros());
                 left &= left.wrapping_sub(1);
             }
@@ -241,7 +241,7 @@ impl SeriesIndex {
     }
 }
 
-/// Whether the numbers are there as they are.
+/// Whether the postings exist without merging.
 fn is_precomputed(selector: &Selector) -> bool {
     match selector {
         Selector::Not(part) => is_precomputed(part),
@@ -250,7 +250,7 @@ fn is_precomputed(selector: &Selector) -> bool {
     }
 }
 
-/// The numbers of `these` that are among `those`, or that are not. Both ascend.
+/// Numbers of `these` that are in `those`, or that are not. Both are ascending.
 fn intersect(these: &[u32], those: &[u32], is_among: bool) -> Vec<u32> {
     let (these, mut rest) = match is_among && those.len() < these.len() {
         true => (those, these),
@@ -267,7 +267,7 @@ fn intersect(these: &[u32], those: &[u32], is_among: bool) -> Vec<u32> {
     out
 }
 
-/// How many numbers come before one: in steps that double, since it is near mostly.
+/// Number of entries below `number`, by galloping search: the position is usually near.
 fn count_before(numbers: &[u32], number: u32) -> usize {
     let mut step = 1;
     while step < numbers.len() && numbers[step.wrapping_sub(1)] < number {

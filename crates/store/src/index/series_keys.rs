@@ -1,7 +1,7 @@
 //! Canonical keys of all series, with ids and owners.
 //!
-//! A series that was deleted keeps its number and its id, and has an empty form: 22 bytes stay of
-//! it until the store is opened again.
+//! A deleted series keeps its number and id with an empty key: 22 bytes until the store is
+//! reopened.
 
 #![cfg_attr(
     not(test),
@@ -13,8 +13,8 @@ use model::SeriesId;
 use super::series_owner::SeriesOwner;
 use super::table::capacity_bytes;
 
-/// Series of a chunk: forms of 150 KB. What a growing chunk has to spare is little, and large ones
-/// need no moving.
+/// Series per chunk: about 150 KB of keys. A growing chunk wastes little, and full chunks are never
+/// moved.
 const CHUNK_SERIES: usize = 1 << CHUNK_BITS;
 const CHUNK_BITS: u32 = 10;
 
@@ -28,7 +28,7 @@ pub(super) struct SeriesKeys {
 #[derive(Debug, Default)]
 struct KeyChunk {
     bytes: Vec<u8>,
-    /// Where in `bytes` each form ends: at most 16 MiB.
+    /// End of each key in `bytes`: at most 16 MiB.
     ends: Vec<u32>,
     ids: Vec<SeriesId>,
     owners: Vec<SeriesOwner>,
@@ -42,11 +42,11 @@ pub(super) struct KeyText {
     len: u16,
 }
 
-/// Offsets and lengths of texts fit.
+/// Offsets and lengths of texts fit `u16`.
 const _: () = assert!(model::CANONICAL_KEY_BYTES_MAX <= u16::MAX as usize);
 
 impl KeyText {
-    /// Where `part` lies in `form`, which is or will be that of series `number`.
+    /// Location of `part` in `form`, the current or future key of series `number`.
     pub(super) fn locate(number: u32, form: &[u8], part: &[u8]) -> KeyText {
         let offset = part.as_ptr().addr().wrapping_sub(form.as_ptr().addr());
         let end = offset.checked_add(part.len());
@@ -57,14 +57,14 @@ impl KeyText {
         KeyText { number, offset: offset as u16, len: part.len() as u16 }
     }
 
-    /// The series in whose form it lies.
+    /// The series whose key contains the text.
     pub(super) fn number(&self) -> u32 {
         self.number
     }
 }
 
 impl SeriesKeys {
-    /// One more; its number is how many there were.
+    /// Appends a series; its number is the previous count.
     pub(super) fn push(&mut self, form: &[u8], id: SeriesId, owner: SeriesOwner) -> u32 {
         let is_chunk_full = (self.len as usize).is_multiple_of(CHUNK_SERIES);
         if is_chunk_full && let Some(full) = self.chunks.last_mut() {
@@ -79,22 +79,22 @@ impl SeriesKeys {
         chunk.ids.push(id);
         chunk.owners.push(owner);
         let number = self.len;
-        // The index takes no more than 2^32 − 1 series.
+        // The index holds at most 2^32 − 1 series.
         self.len = number.saturating_add(1);
         number
     }
 
-    /// Numbers in all, those of deleted series among them.
+    /// Number of assigned numbers, including deleted series.
     pub(super) fn len(&self) -> u32 {
         self.len
     }
 
-    /// Numbers of series that were deleted.
+    /// Number of deleted series.
     pub(super) fn deleted(&self) -> u32 {
         self.deleted
     }
 
-    /// Whether the series of a number was not deleted.
+    /// Whether the series of a number is live.
     pub(super) fn is_live(&self, number: u32) -> bool {
         !self.key(number).is_empty()
     }
@@ -104,7 +104,8 @@ impl SeriesKeys {
         chunk.owners[at]
     }
 
-    /// Empties the forms of series, ascending, which have one. No text may lie in them any more.
+    /// Clears the keys of live series, ascending by number. No text may be located in them any
+    /// more.
     pub(super) fn delete(&mut self, numbers: &[u32]) {
         for of_chunk in numbers.chunk_by(|a, b| a >> CHUNK_BITS == b >> CHUNK_BITS) {
             let chunk = &mut self.chunks[(of_chunk[0] >> CHUNK_BITS) as usize];
@@ -137,11 +138,11 @@ impl SeriesKeys {
 
     pub(super) fn text(&self, text: KeyText) -> &str {
         let bytes = &self.key(text.number)[usize::from(text.offset)..][..usize::from(text.len)];
-        // It was checked when it was taken in.
+        // Validated at insertion.
         std::str::from_utf8(bytes).unwrap_or_default()
     }
 
-    /// Whether a text is that one.
+    /// Whether a text equals `bytes`.
     pub(super) fn is(&self, text: KeyText, bytes: &[u8]) -> bool {
         usize::from(text.len) == bytes.len()
             && self.key(text.number)[usize::from(text.offset)..].starts_with(bytes)

@@ -1,9 +1,8 @@
 //! Series owners (producers) and their counts against limits.
 //!
-//! A series counts for the producer whose batch brought it first, a value of a label for the
-//! producer of the first series that has it. Series that were stored before producers were
-//! remembered, and those whose form was damaged and taken from a part, count for nobody: only for
-//! the store as a whole.
+//! A series counts for the producer that sent it first, a label value for the producer of the first
+//! series that has it. Series stored before producers were recorded, and series whose key was
+//! recovered from a part, count only for the store as a whole.
 
 #![cfg_attr(
     not(test),
@@ -15,25 +14,25 @@ use std::sync::{Mutex, PoisonError};
 
 use super::table::capacity_bytes;
 
-/// Producer as an owner of series. Two bytes, because each series has one.
+/// Producer as an owner of series. Two bytes, because every series stores one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct SeriesOwner(u16);
 
-/// Nobody knows who.
+/// The producer is unknown.
 pub(super) const UNKNOWN: SeriesOwner = SeriesOwner(0);
-/// All producers for which there is no number any more: they have one limit together.
+/// All producers beyond the available owner numbers; they share one limit.
 const SHARED_OWNER: SeriesOwner = SeriesOwner(1);
-/// Numbers of the two above, and of producers.
+/// Maximum number of owners, including the two above.
 const OWNERS_MAX: usize = 1 << 16;
 
-/// What of an owner is counted.
+/// Counted quantity of an owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum OwnerCount {
-    /// Series of a metric, by its place among the names.
+    /// Series of a metric, by the metric's index.
     OfMetric(u32),
-    /// Values of a label, by its place among the labels.
+    /// Values of a label, by the label's index.
     OfLabel(usize),
-    /// Names of metrics.
+    /// Metric names.
     Names,
     /// Units.
     Units,
@@ -41,11 +40,11 @@ pub(super) enum OwnerCount {
 
 #[derive(Debug)]
 pub(super) struct OwnerTable {
-    /// Series of each, and its producer.
+    /// Number of series and producer of each owner.
     accounts: Vec<(u32, Option<u64>)>,
     by_producer: HashMap<u64, SeriesOwner>,
-    /// What was counted because the whole of it is beyond what one may have; kept right from then
-    /// on.
+    /// Counts that were computed because the total exceeds the limit of one owner; maintained from
+    /// then on.
     counts: Mutex<HashMap<(OwnerCount, SeriesOwner), u64>>,
 }
 
@@ -60,14 +59,14 @@ impl Default for OwnerTable {
 }
 
 impl OwnerTable {
-    /// The owner of a producer's series, without giving it a number.
+    /// Owner of a producer's series, without adding one.
     pub(super) fn find(&self, producer: Option<u64>) -> Option<SeriesOwner> {
         let Some(producer) = producer else { return Some(UNKNOWN) };
         let is_full = self.accounts.len() >= OWNERS_MAX;
         self.by_producer.get(&producer).copied().or(is_full.then_some(SHARED_OWNER))
     }
 
-    /// The owner of a producer's series; one that is new gets a number.
+    /// Owner of a producer's series; adds a new producer.
     pub(super) fn find_or_add(&mut self, producer: Option<u64>) -> SeriesOwner {
         if let Some(owner) = self.find(producer) {
             return owner;
@@ -78,12 +77,12 @@ impl OwnerTable {
         owner
     }
 
-    /// The producer, if it is one.
+    /// Producer of an owner, if it stands for one.
     pub(super) fn producer(&self, owner: SeriesOwner) -> Option<u64> {
         self.accounts[usize::from(owner.0)].1
     }
 
-    /// Series of an owner.
+    /// Number of series of an owner.
     pub(super) fn series(&self, owner: SeriesOwner) -> u64 {
         self.accounts[usize::from(owner.0)].0.into()
     }
@@ -98,7 +97,7 @@ impl OwnerTable {
         *series = series.saturating_sub(1);
     }
 
-    /// How much of it an owner has; `count` is asked the first time.
+    /// An owner's count of a quantity; `count` computes it on first use.
     pub(super) fn count(
         &self,
         what: OwnerCount,
@@ -109,7 +108,7 @@ impl OwnerTable {
         *counts.entry((what, owner)).or_insert_with(|| count() as u64)
     }
 
-    /// One more, where it is counted.
+    /// Increments a maintained count.
     pub(super) fn add(&mut self, what: OwnerCount, owner: SeriesOwner) {
         let counts = self.counts.get_mut().unwrap_or_else(PoisonError::into_inner);
         if counts.is_empty() {
@@ -120,13 +119,13 @@ impl OwnerTable {
         }
     }
 
-    /// Everything is counted anew when it is asked for.
+    /// Clears the counts; they are recomputed on demand.
     pub(super) fn clear_counts(&mut self) {
         self.counts = Mutex::default();
     }
 
     pub(super) fn memory_bytes(&self) -> usize {
-        /// What a table takes for an entry, beside the entry.
+        /// Overhead of a hash table entry, in bytes.
         const SLOT: usize = 2;
         let counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
         let slots = |slots: usize, entry: usize| slots.saturating_mul(entry.saturating_add(SLOT));

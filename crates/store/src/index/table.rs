@@ -1,26 +1,26 @@
-//! Hash index from hashes to numbers.
+//! Hash table from hashes to numbers.
 //!
 //! Open addressing with linear probing. A slot holds half of the hash beside the number, so that
-//! the table grows without asking for what was hashed, and looks at it only where that half is
-//! equal. Between 9 and 18 bytes an entry.
+//! the table grows without rehashing keys and compares keys only where that half matches. 9 to 18
+//! bytes an entry.
 
 #![cfg_attr(
     not(test),
     deny(clippy::unwrap_used, clippy::expect_used, clippy::arithmetic_side_effects)
 )]
 
-/// No entry has this number.
+/// Marks an empty slot; no entry has this value.
 const EMPTY: u64 = u64::MAX;
 
 #[derive(Debug, Default)]
 pub(super) struct HashIndex {
-    /// Hash above, number below. A power of two of them, or none.
+    /// Hash in the high half, number in the low half. The length is a power of two, or 0.
     slots: Vec<u64>,
     len: usize,
 }
 
 impl HashIndex {
-    /// The number of this hash that is the one.
+    /// The number with this hash for which `is_it` holds.
     pub(super) fn find(&self, hash: u64, mut is_it: impl FnMut(u32) -> bool) -> Option<u32> {
         let hash = half(hash);
         let mask = self.slots.len().checked_sub(1)?;
@@ -33,12 +33,12 @@ impl HashIndex {
             if (slot >> 32) as u32 == hash && is_it(slot as u32) {
                 return Some(slot as u32);
             }
-            // Around the end by the mask.
+            // Wraps around by the mask.
             at = at.wrapping_add(1);
         }
     }
 
-    /// One more; [`Self::find`] did not find it.
+    /// Inserts a number; [`Self::find`] did not find it.
     pub(super) fn insert(&mut self, hash: u64, number: u32) {
         let len = self.len.saturating_add(1);
         if len.saturating_mul(8) > self.slots.len().saturating_mul(7) {
@@ -50,7 +50,7 @@ impl HashIndex {
         self.len = len;
     }
 
-    /// Renumbers what is in it, and takes out what gets no number.
+    /// Renumbers the entries; removes those without a new number.
     pub(super) fn renumber(&mut self, new: impl Fn(u32) -> Option<u32>) {
         let old = std::mem::take(self);
         let slots = old.slots.into_iter().filter(|slot| *slot != EMPTY);
@@ -59,7 +59,7 @@ impl HashIndex {
             .collect();
         self.len = kept.len();
         if !kept.is_empty() {
-            // As many slots as inserting one by one would have led to.
+            // The capacity that inserting one by one would have reached.
             let size = kept.len().saturating_mul(8).div_ceil(7).next_power_of_two().max(4);
             self.slots = vec![EMPTY; size];
             kept.into_iter().for_each(|slot| self.put(slot));
@@ -67,7 +67,7 @@ impl HashIndex {
     }
 
     fn put(&mut self, slot: u64) {
-        // It has a slot that is empty.
+        // The table has an empty slot.
         let mask = self.slots.len().wrapping_sub(1);
         let mut at = (slot >> 32) as usize & mask;
         while self.slots[at] != EMPTY {
@@ -81,7 +81,7 @@ impl HashIndex {
     }
 }
 
-/// Bytes of memory that a vector has, used or not.
+/// Bytes allocated by a vector.
 pub(super) fn capacity_bytes<T>(vec: &Vec<T>) -> usize {
     vec.capacity().saturating_mul(size_of::<T>())
 }
@@ -97,7 +97,7 @@ mod tests {
     #[test]
     fn inserted_entries_are_found() {
         let mut table = HashIndex::default();
-        // Many of one hash, and hashes that fall on the last slot.
+        // Many entries with one hash, and hashes that map to the last slot.
         let hash = |n: u32| u64::from(if n.is_multiple_of(3) { u32::MAX } else { n / 2 }) << 32;
         for n in 0..1000 {
             assert_eq!(table.find(hash(n), |found| found == n), None);

@@ -1,5 +1,4 @@
-//! The index held against a list of series that is asked one by one, and its memory against the
-//! allocator.
+//! Compares the index with a linear scan over a list of series, and its memory with the allocator.
 
 use std::time::{Duration, Instant};
 
@@ -71,13 +70,13 @@ fn non_canonical_keys_are_rejected() {
     let mut index = SeriesIndex::new(CardinalityLimits::default());
     let form = gauge("m", &[("a", "b")]).canonical_key();
     assert!(matches!(index.insert(&form[1..], None), Err(CardinalityError::InvalidKey(_))));
-    // The same name, its length in two bytes.
+    // The same name with its length encoded in two bytes.
     let longer = [&form[..1], &[0x81, 0], &form[2..]].concat();
     assert!(matches!(index.insert(&longer, None), Err(CardinalityError::InvalidKey(_))));
     assert_eq!(index.insert(&form, None), Ok(SeriesNumber(0)));
 }
 
-/// Admits a series as the only new one of its batch, and takes it in.
+/// Admits a series as the only new one of its batch, and inserts it.
 #[track_caller]
 fn check(index: &mut SeriesIndex, producer: u64, series: &Series, expected: Result<u32, &str>) {
     let len = index.len();
@@ -140,10 +139,10 @@ fn producer_at_its_limits_blocks_no_other() {
         );
         assert!(refused.is_err(), "{metric}");
     }
-    // The metric and the label are full for the first only.
+    // Metric and label are at their limit for the first producer only.
     check(&mut index, 2, &host("m", "c"), Ok(2));
     check(&mut index, 2, &host("m", "d"), Ok(3));
-    // What the first brought is no value of the second's.
+    // Values of the first producer do not count for the second.
     check(&mut index, 2, &host("n", "a"), Ok(4));
     let error = "cannot store new series n{host=\"b\"}: series limit of its producer (3) reached; \
                  delete series of it, or raise [store] max_producer_series";
@@ -160,7 +159,7 @@ fn producer_at_its_limits_blocks_no_other() {
     let error = "cannot store new series p: series limit (9) reached; delete series, or raise \
                  [store] max_series";
     check(&mut index, 6, &gauge("p", &[]), Err(error));
-    // Nobody's: what was stored before producers were remembered.
+    // Stored before producers were recorded: no owner.
     assert_eq!(index.insert(&gauge("p", &[]).canonical_key(), None), Ok(SeriesNumber(9)));
     assert_eq!(index.producer(SeriesNumber(9)), None);
     assert_eq!(index.producer(SeriesNumber(8)), Some(5));
@@ -173,7 +172,7 @@ fn new_series_of_one_batch_count_together() {
         let mut batch = NewSeries::default();
         let admit =
             |n: &u32| index.check_insert(&series(*n).canonical_key(), Some(1), &mut batch).is_ok();
-        // Each comes twice, as it may in a request.
+        // A request may contain each series twice.
         (0..20).flat_map(|n| [n, n]).filter(admit).count()
     };
     let of_host = |n: u32| gauge("m", &[("host", &n.to_string()), ("zone", "z")]);
@@ -222,7 +221,7 @@ fn cardinality_begins_with_the_most() {
     );
 }
 
-/// Few names and values, so that selectors meet them.
+/// Few names and values, so that selectors match.
 fn series() -> impl Strategy<Value = Series> {
     let kind = (0..KINDS.len()).prop_map(|at| KINDS[at].0);
     let labels = prop::collection::btree_map("[abcd]", "[xyz]{1,2}", 0..4);
@@ -293,7 +292,7 @@ proptest! {
         for selector in &selectors {
             prop_assert_eq!(index.select(selector), expected(selector, &|_| true), "{}", selector);
         }
-        // The same without some of them, which come again with other numbers.
+        // The same without some series, which are added again with other numbers.
         let numbers: Vec<SeriesNumber> =
             (0..distinct.len()).filter(|n| gone[*n]).map(|n| SeriesNumber(n as u32)).collect();
         index.delete(&numbers);
@@ -341,7 +340,7 @@ fn deleted_series_count_towards_no_limit() {
     assert!(index.check_insert(&c, Some(1), &mut NewSeries::default()).is_err());
     index.delete(&[SeriesNumber(0), SeriesNumber(1), SeriesNumber(1)]);
     assert_eq!((index.len(), index.live()), (3, 1));
-    // The value that is left counts for the producer whose series has it now.
+    // The remaining value counts for the producer whose series has it now.
     check(&mut index, 1, &host("m", "c"), Ok(3));
     check(&mut index, 1, &host("m", "d"), Ok(4));
     assert!(
@@ -357,8 +356,8 @@ fn deleted_series_count_towards_no_limit() {
     );
 }
 
-/// Series `n` of a fleet: 20 metrics on 10,000 hosts. With `unique`, two labels have a value for
-/// each series.
+/// Series `n` of a fleet: 20 metrics on 10,000 hosts. With `unique`, two labels have a unique value
+/// per series.
 fn fleet(n: u32, unique: bool) -> Series {
     let (metric, host) = (n % 20, n / 20 % 10_000);
     let series = Series::new(
@@ -382,13 +381,13 @@ fn fleet(n: u32, unique: bool) -> Series {
     series.validate().unwrap()
 }
 
-/// Builds a fleet's index: it, what the allocator gave for it, and the mean of the forms' lengths.
+/// Builds a fleet's index. Returns the index, the bytes allocated for it, and the mean key length.
 fn build_index(count: u32, unique: bool) -> (SeriesIndex, u64, f64) {
     let mut built = None;
     let mut bytes = 0;
     let mut time = Duration::ZERO;
     let allocated = allocation_counter::measure(|| {
-        // The last fleet has more values of a label than are allowed by default.
+        // The last fleet exceeds the default limit of label values.
         let mut index = SeriesIndex::new(NO_LIMITS);
         for n in 0..count {
             let form = fleet(n, unique).canonical_key();
@@ -430,7 +429,7 @@ fn a_hundred_thousand_series_fit() {
     check_memory(100_000, true, 450.0);
 }
 
-/// Lists long and short, so that each way of putting them together is taken.
+/// Short and long lists, so that every merge strategy is covered.
 #[test]
 fn a_fleet_is_selected_as_it_matches() {
     let series: Vec<_> = (0..10_000).map(|n| fleet(n * 83, n % 3 == 0)).collect();
@@ -463,12 +462,12 @@ const SELECTIONS: [&str; 10] = [
     "{}",
 ];
 
-/// What selections take is printed and not asserted.
+/// The cost of selections is printed, not asserted.
 #[test]
 #[ignore = "soak: three indexes of a million series, ten seconds"]
 fn soak_a_million_series_fit() {
     drop(check_memory(1_000_000, true, 350.0));
-    // Just after the values of a label, and the table by which they are found, took twice the room.
+    // Right after the values of a label and their hash table doubled.
     drop(check_memory((1 << 20) + 1, true, 450.0));
     let index = check_memory(1_000_000, false, 250.0);
     for selector in SELECTIONS {

@@ -1,4 +1,4 @@
-//! A day that is rolled up while rows of it are only in memory, beside a store that never rolls up.
+//! Compares a store that rolls up days while rows are only in memory with a store that never does.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -42,8 +42,7 @@ fn series() -> Vec<Series> {
     kinds.map(named).into()
 }
 
-/// A reading of everything at a minute: what grows has a hundred more in each minute, and began
-/// anew at times.
+/// A sample of every series at a minute: cumulative ones grow by a hundred a minute, with resets.
 fn batch(minute: i64, says_since: bool, is_new: bool) -> model::Batch {
     let end = BEGIN + minute * MINUTE;
     let amount = if is_new { minute % 7 } else { 100 * minute };
@@ -68,7 +67,7 @@ fn batch(minute: i64, says_since: bool, is_new: bool) -> model::Batch {
     batch.finish()
 }
 
-/// What is read of every series, in columns of several lengths.
+/// Reads every series, in columns of several lengths.
 fn read(store: &Store) -> String {
     let view = store.view().unwrap();
     let mut out = String::new();
@@ -104,10 +103,10 @@ fn read(store: &Store) -> String {
 
 #[derive(Clone, Debug)]
 enum RollupStep {
-    /// Takes readings in, which are then only in memory.
+    /// Ingests samples, which are then only in memory.
     Read(Vec<(i64, bool, bool)>),
     Seal,
-    /// Rolls a day up, whatever is in memory.
+    /// Rolls up a day, whatever is in memory.
     Roll(i64),
     Compact,
 }
@@ -115,7 +114,7 @@ enum RollupStep {
 fn step() -> impl Strategy<Value = RollupStep> {
     let minute = prop_oneof![
         4 => 1..DAYS * 24 * 60,
-        // The first and last moments of days.
+        // First and last timestamps of days.
         1 => (0..DAYS, 0i64..3).prop_map(|(day, off)| (day * 24 * 60 + off).max(1)),
         1 => (1..=DAYS, 0i64..3).prop_map(|(day, off)| day * 24 * 60 - off),
     ];

@@ -1,4 +1,4 @@
-//! Cumulative readings: what was added between them, in days with rollups and without.
+//! Deltas of cumulative samples, on days with and without rollups.
 
 #![cfg_attr(
     not(test),
@@ -22,7 +22,7 @@ use super::dropped::CoveredParts;
 use super::placement::{Plan, enclosing_range, join_ranges, split_by_days};
 use super::{ReadView, SeriesQuery, may_contain};
 
-/// Days with and without rollups of a series.
+/// Days of a series with and without rollups.
 #[derive(Default)]
 pub(super) struct RollupCoverage {
     /// Days that have a rollup, by resolution.
@@ -30,18 +30,18 @@ pub(super) struct RollupCoverage {
     pub(super) loose: BTreeMap<i64, UnrolledDay>,
 }
 
-/// How a day without complete rollups is read.
+/// How to read a day without complete rollups.
 #[derive(Clone, Copy)]
 pub(super) enum UnrolledDay {
-    /// All of it as it came.
+    /// From base rows only.
     RawOnly,
-    /// What the rollup was made of is gone: the rollup, and what is in none.
+    /// From the rollup, whose sources are gone, and base rows that no rollup covers.
     RollupPlusRaw,
 }
 
 impl ReadView {
-    /// What happened in the planned pieces, of one series, in order: histograms, or summaries of
-    /// numbers. The slower way, for what does not simply add up.
+    /// Deltas of one series in the planned pieces, in order: histograms, or summaries of numbers.
+    /// The slow path, for rows that are not additive.
     pub(super) fn deltas_in_pieces(
         &self,
         series: &SeriesQuery,
@@ -52,7 +52,7 @@ impl ReadView {
         let kind = series.found.series.kind();
         let mut rows = Rows::none_of_rollup(kind);
         let days = self.unrolled_days(series, covered, gaps)?;
-        // Pieces that rows are read of as they came: all of them, or only those that no rollup has.
+        // Pieces read from base rows: from all of them, or only from those without rollup.
         let (mut base, mut beside): (Vec<Range<i64>>, Vec<Range<i64>>) = Default::default();
         base.extend(plan[Resolution::Base as usize].iter().map(|(range, _)| range.clone()));
         for resolution in Resolution::ROLLUPS {
@@ -84,7 +84,7 @@ impl ReadView {
         for range in join_ranges(beside) {
             let is_loose = |info: &PartInfo| self.is_not_rolled_up(info, Resolution::Day, covered);
             let found = self.base_rows(series, &range, is_loose, gaps)?;
-            // Between which of those that are gone a reading lies is not known any more.
+            // The position of a sample among dropped ones is unknown.
             match kind.is_cumulative() {
                 true => gaps.extend(late_gap(&series.found.series, &found.rows)),
                 false => rows.append(self.deltas_since(series, found, range.start, gaps)?),
@@ -98,8 +98,7 @@ impl ReadView {
         Ok(rows)
     }
 
-    /// Readings that are in no rollup of a day of which others are gone: what they grew by is not
-    /// known.
+    /// Gaps for samples without rollup on a day with dropped samples: their increase is unknown.
     pub(super) fn add_too_late(
         &self,
         series: &SeriesQuery,
@@ -144,7 +143,7 @@ impl ReadView {
         Ok(())
     }
 
-    /// Rows of the base as what happened from `start` on.
+    /// Base rows as deltas from `start` on.
     pub(super) fn deltas_since(
         &self,
         series: &SeriesQuery,
@@ -157,7 +156,7 @@ impl ReadView {
         if kind.is_cumulative() && rows.len() > 0 {
             let stored = self.previous_sample(series, start, gaps)?;
             predecessor = self.manifest.predecessor(stored, predecessor);
-            // A series of which nothing is in a part had no reading that could have been dropped.
+            // A series that is in no part had no sample that could have been dropped.
             let is_new = u64::from(series.found.number.0) >= self.manifest.series;
             if predecessor == Predecessor::Unknown && !is_new {
                 gaps.extend(self.manifest.without_baseline(&series.id, &mut rows));
@@ -176,7 +175,7 @@ impl ReadView {
         })
     }
 
-    /// The last reading up to `time`, wherever it is.
+    /// The last sample up to `time`, in heads or parts.
     pub(super) fn previous_sample(
         &self,
         series: &SeriesQuery,
@@ -204,7 +203,7 @@ impl ReadView {
         Ok(None)
     }
 
-    /// Which days of a series have rows that are in no rollup.
+    /// Days of a series with rows that no rollup covers.
     pub(super) fn unrolled_days(
         &self,
         series: &SeriesQuery,
@@ -236,7 +235,7 @@ impl ReadView {
                     Ok((places, true)) => {
                         touched.extend(places.iter().map(|place| place.start..place.end));
                     }
-                    // What it had may have been of this series: whoever reads it meets the gap.
+                    // The unreadable part may contain this series: the read meets the gap.
                     _ => touched.push(info.start..info.end),
                 }
             }
@@ -253,7 +252,7 @@ impl ReadView {
                     .collect();
             unrolled.insert(slot(range.end, DAY));
             if kind.is_cumulative() {
-                // The step after the last of these readings begins with it.
+                // The delta after the last of these samples starts from it.
                 next = self.next_sample_time(series, range.end, gaps)?;
             }
             unrolled.extend(next.map(|time| slot(time, DAY)));
@@ -269,7 +268,7 @@ impl ReadView {
         Ok(days)
     }
 
-    /// When the first reading after `time` was made.
+    /// Time of the first sample after `time`.
     pub(super) fn next_sample_time(
         &self,
         series: &SeriesQuery,

@@ -1,4 +1,4 @@
-//! Rows that retention rules dropped: which days lack some, and what rollups have of them.
+//! Rows dropped by retention rules: which days lack rows, and what rollups have of them.
 
 #![cfg_attr(
     not(test),
@@ -20,11 +20,11 @@ use crate::row::Rows;
 use super::placement::{Plan, clip_to_days, split_by_days, split_by_slots};
 use super::{ReadView, SeriesQuery, may_contain};
 
-/// What rows that were dropped mean for an answer.
+/// Effect of dropped rows on an answer.
 #[derive(Default)]
 pub(super) struct DroppedRows {
     pub(super) gaps: Vec<Gap>,
-    /// Of series that are read otherwise than others.
+    /// Plans of series that are read differently from the others.
     pub(super) plans: BTreeMap<SeriesId, Plan>,
 }
 
@@ -33,7 +33,7 @@ impl DroppedRows {
         self.plans.get(&series.id).unwrap_or(plan)
     }
 
-    /// The pieces of a day are read of a finer resolution.
+    /// Reads the pieces of a day from a finer resolution.
     pub(super) fn read_instead(
         &mut self,
         series: &SeriesQuery,
@@ -57,22 +57,22 @@ impl DroppedRows {
     }
 }
 
-/// What rollups have of a series and a day.
+/// What the rollups of one resolution have of a series and a day.
 pub(super) enum RowsOfDay {
-    /// As much as there is.
+    /// All known rows.
     Complete,
-    /// Less than these, which are finer.
+    /// Fewer rows than this finer resolution.
     Finer(Resolution),
-    /// Less than coarser ones, or than nobody knows.
+    /// Fewer rows than a coarser resolution, or an unknown share.
     Missing,
 }
 
-/// Day and number of the base parts that are in a rollup, by resolution.
+/// Day and number of the base parts that rollups cover, by resolution.
 pub(super) type CoveredParts = [BTreeSet<(i64, u64)>; 5];
 
 impl ReadView {
-    /// Days of which rows are kept, but not those that some piece needs: they are not empty. Where
-    /// finer rows have all that is known of a series, they are read instead.
+    /// Gaps for days whose rows of the required resolution were dropped while other resolutions
+    /// retain them. Where a finer resolution has everything known of a series, it is read instead.
     pub(super) fn dropped_gaps(
         &self,
         series: &[&SeriesQuery],
@@ -92,7 +92,7 @@ impl ReadView {
             if resolution != Resolution::Base {
                 lacking.extend(self.days_with_dropped_series(resolution));
             }
-            // Rows as they came go by partitions, of which a day has several.
+            // Base rows are dropped by partition; a day has several.
             let period = DAY.min(resolution.partition());
             let mut pieces = BTreeMap::new();
             for (range, _) in &plan[resolution as usize] {
@@ -144,7 +144,7 @@ impl ReadView {
         Ok(dropped)
     }
 
-    /// Days of whose rollups a rule took rows of some series.
+    /// Days whose rollups lost rows of some series to a rule.
     pub(super) fn days_with_dropped_series(
         &self,
         resolution: Resolution,
@@ -154,8 +154,7 @@ impl ReadView {
         self.manifest.parts.values().filter(is_meant).flat_map(|part| part.covers.keys().copied())
     }
 
-    /// Whether the rollups of a resolution have as much of a series and a day as any other
-    /// resolution has.
+    /// Compares the rollups of a resolution with all other resolutions, for one series and day.
     pub(super) fn rows_of_day(
         &self,
         series: &SeriesQuery,
@@ -165,7 +164,7 @@ impl ReadView {
     ) -> Result<RowsOfDay> {
         let kind = series.found.series.kind();
         let range = day..day.saturating_add(DAY);
-        // Whoever reads them for an answer says what is damaged.
+        // The read of the answer reports damage.
         let mut gaps = Vec::new();
         let mut amounts: Vec<(Resolution, u128)> = Vec::new();
         for resolution in Resolution::ROLLUPS {
@@ -177,7 +176,7 @@ impl ReadView {
                 &mut gaps,
                 &mut rows,
             )?;
-            // What is in no rollup of the resolution is read beside it.
+            // Base rows that no rollup of this resolution covers count too.
             let beside = match kind {
                 _ if kind.is_cumulative() => None,
                 SeriesKind::Histogram(_) => self.amount_in_base(series, &range, &mut |info| {
@@ -189,8 +188,8 @@ impl ReadView {
             };
             amounts.push((resolution, rows.amount().saturating_add(beside.unwrap_or(0))));
         }
-        // Readings of a day of which some are gone are no measure: between which of those they lie
-        // is not known.
+        // Cumulative samples of a day with dropped samples cannot be compared: their position among
+        // those is unknown.
         if !kind.is_cumulative() || self.manifest.has_all_sources(day) {
             let amount = self.amount_in_base(series, &range, &mut |_| true)?;
             amounts.extend(amount.map(|amount| (Resolution::Base, amount)));
@@ -211,15 +210,14 @@ impl ReadView {
         })
     }
 
-    /// How much happened in a stretch of time according to the parts of the base that are wanted;
-    /// `None` if one cannot be read.
+    /// Amount in a time range, according to the selected base parts; `None` if one is unreadable.
     pub(super) fn amount_in_base(
         &self,
         series: &SeriesQuery,
         range: &Range<i64>,
         wanted: &mut dyn FnMut(&PartInfo) -> bool,
     ) -> Result<Option<u128>> {
-        // Whoever reads them for an answer says what is damaged.
+        // The read of the answer reports damage.
         let mut gaps = Vec::new();
         let infos =
             self.manifest.base_parts().filter(|info| may_contain(info, range) && wanted(info));
@@ -235,8 +233,8 @@ impl ReadView {
         })
     }
 
-    /// Whether rollups of a partition hold more of a series than the rows that are left of those
-    /// they were made of: some were dropped, although others came since.
+    /// Whether rollups of a partition hold more of a series than its remaining source rows: some
+    /// rows were dropped, even if others arrived since.
     pub(super) fn lacks_rows(
         &self,
         series: &SeriesQuery,
@@ -245,7 +243,7 @@ impl ReadView {
     ) -> Result<bool> {
         let range = start..start.saturating_add(Resolution::Base.partition());
         let kind = series.found.series.kind();
-        // Whoever reads them for an answer says what is damaged.
+        // The read of the answer reports damage.
         let mut gaps = Vec::new();
         let day = slot(range.end, DAY);
         let of_day = |resolution, gaps: &mut Vec<Gap>| {
@@ -257,7 +255,7 @@ impl ReadView {
         let mut rolled = Rows::none_of_rollup(kind);
         let mut is_thinned = false;
         for resolution in [Resolution::Hour, Resolution::FiveMinutes, Resolution::Minute] {
-            // Of one that a rule took rows out of, another one may have more.
+            // If a rule dropped rows of one rollup, another may have more.
             is_thinned |= self.days_with_dropped_series(resolution).any(|held| held == day);
             if rolled.len() == 0 || is_thinned {
                 let rows = of_day(resolution, &mut gaps)?;
@@ -268,7 +266,7 @@ impl ReadView {
         }
         let is_short = is_thinned && of_day(Resolution::Day, &mut gaps)?.amount() > rolled.amount();
         if rolled.len() == 0 || is_short {
-            // A rollup of the whole day does not say which part of it rows were in.
+            // A rollup of a whole day does not tell which partition its rows were in.
             return Ok(true);
         }
         rolled.retain(|_, end| range.contains(&end.saturating_sub(1)));
@@ -282,8 +280,8 @@ impl ReadView {
         Ok(left.is_some_and(|left| rolled.amount() > left))
     }
 
-    /// Whether the finest rollups of a partition have a slot in which no reading is left. Readings
-    /// that came late may have grown by more than those that were dropped.
+    /// Whether the finest rollups of a partition have a slot without remaining samples. Late
+    /// samples may have grown by more than the dropped ones.
     pub(super) fn lacks_readings(
         &self,
         series: &SeriesQuery,
@@ -304,8 +302,7 @@ impl ReadView {
         Ok(!slots.times().into_iter().all(is_left))
     }
 
-    /// Where rows of a series as they came were dropped and rollups have them: it is not empty
-    /// there.
+    /// Gaps where base rows of a series were dropped and rollups have them: the range is not empty.
     pub(super) fn dropped_samples(
         &self,
         series: &SeriesQuery,
@@ -324,8 +321,8 @@ impl ReadView {
         Ok(self.dropped_gaps(&[series], &plan, &self.rollup_coverage())?.gaps)
     }
 
-    /// Whether a series has rows of a day in parts that are wanted. A part that cannot be read has
-    /// none: who reads its rows says so.
+    /// Whether a series has rows of a day in the selected parts. An unreadable part counts as
+    /// empty; reading its rows reports the damage.
     pub(super) fn has_rows(
         &self,
         series: &SeriesQuery,
@@ -340,7 +337,7 @@ impl ReadView {
         })
     }
 
-    /// What is in no rollup yet, or in one that is not there.
+    /// Whether a base part is in no rollup of `resolution`, or only in one that no longer exists.
     pub(super) fn is_not_rolled_up(
         &self,
         info: &PartInfo,

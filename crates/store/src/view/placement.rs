@@ -1,4 +1,4 @@
-//! Places of rows in columns, and pieces of time.
+//! Assignment of rows to columns, and ranges of time.
 
 #![cfg_attr(
     not(test),
@@ -17,16 +17,16 @@ use crate::resolution::{DAY, Resolution};
 #[derive(Clone, Copy)]
 pub(super) struct Placement<'a> {
     pub(super) columns: &'a [Range<i64>],
-    /// A value of a moment belongs to the column that begins by then.
+    /// A point-in-time value on a column boundary belongs to the later column.
     pub(super) points_by_start: bool,
 }
 
-/// Stands for the time before the first column, of which only values of its last moment are wanted.
+/// Stands for the time before the first column; only point-in-time values at its end are used.
 pub(super) const BEFORE_FIRST: usize = usize::MAX;
 
 impl Placement<'_> {
-    /// A gap where an answer shows it: what is missing of the time before could only be of the
-    /// first column's first moment.
+    /// The gap as an answer shows it: of the time before the first column, only the last timestamp
+    /// matters.
     pub(super) fn shown(self, gap: Gap) -> Gap {
         match self.columns.first() {
             Some(&Range { start, .. }) if gap.end <= start => {
@@ -36,11 +36,12 @@ impl Placement<'_> {
         }
     }
 
-    /// A plan that also has what may lie between the time before and the first column.
+    /// Extends a plan by the time before the first column, whose last timestamp may belong to that
+    /// column.
     pub(super) fn extend_with_points(self, mut plan: Plan) -> Plan {
         let first = self.columns.first().filter(|_| self.points_by_start);
         if let Some(&Range { start, .. }) = first {
-            // The coarsest that keeps such a value apart is what retention leaves.
+            // The coarsest resolution that keeps such values separate is retained longest.
             let periods = Resolution::ROLLUPS.map(|rollup| (rollup, rollup.period().unwrap_or(1)));
             let coarsest = periods.iter().rev().find(|(_, period)| start.rem_euclid(*period) == 0);
             let (resolution, period) = coarsest.copied().unwrap_or((Resolution::Base, 1));
@@ -50,7 +51,7 @@ impl Placement<'_> {
         plan
     }
 
-    /// The column of a row, by its start and end, that ended in `column`.
+    /// Column of a row, by its start and end, that ended in `column`.
     pub(super) fn column_of(self, (start, end): (i64, i64), column: usize) -> Option<usize> {
         if !self.points_by_start || start < end {
             return (column != BEFORE_FIRST).then_some(column);
@@ -60,7 +61,7 @@ impl Placement<'_> {
     }
 }
 
-/// For each resolution the pieces of columns that are read of it.
+/// Pieces of columns to read, by resolution.
 pub(super) type Plan = [Vec<ColumnRun>; 5];
 
 pub(super) fn overlaps(gap: &Gap, range: &Range<i64>) -> bool {
@@ -73,12 +74,12 @@ pub(super) fn enclosing_range<'a>(
     ranges.cloned().reduce(|a, b| a.start.min(b.start)..a.end.max(b.end))
 }
 
-/// A stretch of time in pieces that each lie in one day.
+/// Splits a time range by days.
 pub(super) fn split_by_days(range: &Range<i64>) -> Vec<Range<i64>> {
     split_by_slots(range, DAY)
 }
 
-/// The pieces of a stretch of time that lie in some days.
+/// The pieces of a time range that lie in some days.
 pub(super) fn clip_to_days(
     range: &Range<i64>,
     days: &BTreeSet<i64>,
@@ -89,7 +90,7 @@ pub(super) fn clip_to_days(
         .filter(|piece| !piece.is_empty())
 }
 
-/// A stretch of time in pieces that each lie in one slot of a length.
+/// Splits a time range by slots of `period`.
 pub(super) fn split_by_slots(range: &Range<i64>, period: i64) -> Vec<Range<i64>> {
     let mut pieces = Vec::new();
     let mut start = range.start;
@@ -102,7 +103,7 @@ pub(super) fn split_by_slots(range: &Range<i64>, period: i64) -> Vec<Range<i64>>
     pieces
 }
 
-/// Ranges that touch as one.
+/// Joins adjacent ranges.
 pub(super) fn join_ranges(mut ranges: Vec<Range<i64>>) -> Vec<Range<i64>> {
     ranges.sort_by_key(|range| range.start);
     let mut joined: Vec<Range<i64>> = Vec::new();

@@ -24,7 +24,7 @@ use super::placement::{Placement, Plan, column_of, enclosing_range};
 use super::{ChunkVisitor, ReadView, SeriesQuery, may_contain};
 
 impl ReadView {
-    /// Gives each chunk of a series in a part that touches `range`, checked; what is damaged
+    /// Calls `each` with each checked chunk of a series in a part that touches `range`; damage
     /// becomes a gap.
     pub(super) fn chunks(
         &self,
@@ -78,8 +78,7 @@ impl ReadView {
         Ok(())
     }
 
-    /// All rows of the base that ended within `range`, out of parts that are wanted and out of the
-    /// heads.
+    /// All base rows that ended within `range`, from the selected parts and from the heads.
     pub(super) fn base_rows(
         &self,
         series: &SeriesQuery,
@@ -98,7 +97,8 @@ impl ReadView {
             self.chunks(info, &series.id, range, gaps, &mut |_, header, bytes| {
                 let (mut more, mut predecessor) = chunk::decode(header, bytes)?;
                 if kind.is_cumulative() {
-                    // Where the range cuts a chunk, its first row there follows one of the chunk.
+                    // Where the range cuts a chunk, the predecessor of the first row is in the
+                    // chunk.
                     let before = more.last_reading(range.start);
                     predecessor = before.map_or(predecessor, Predecessor::Reading);
                 }
@@ -164,7 +164,7 @@ impl ReadView {
         Ok(merged.columns)
     }
 
-    /// Histograms of rollups, as far as the plan wants them.
+    /// Adds rollups of histograms according to the plan.
     pub(super) fn add_rollups(
         &self,
         series: &[&SeriesQuery],
@@ -185,7 +185,7 @@ impl ReadView {
         Ok(())
     }
 
-    /// Histograms as they came: where no rollup is wanted, and what is in none.
+    /// Adds base histograms: where the plan uses no rollup, and rows that no rollup covers.
     pub(super) fn add_base(
         &self,
         series: &[&SeriesQuery],

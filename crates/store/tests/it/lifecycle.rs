@@ -412,8 +412,7 @@ impl StoreHarness {
     fn answer(&self, grid: TimeGrid) -> ColumnAnswers {
         match answer(self.store(), grid) {
             Ok((found, gaps)) => {
-                let are_known =
-                    gaps.iter().all(|gap| gap.reason.contains("missing in the journal"));
+                let are_known = gaps.iter().all(|gap| gap.reason.contains("lost in the journal"));
                 if !are_known {
                     self.fail(&format!("{gaps:?}"));
                 }
