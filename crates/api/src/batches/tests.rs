@@ -317,11 +317,11 @@ async fn forged_sequence_does_not_block_an_agent() {
     let forged = [text_batch(1 << 40)];
     check_forbidden(
         &submit(&here, forward_request(&forged)).await,
-        "is not signed, and an earlier one was",
+        "is not signed, but a key is bound",
     );
     let other = Signer::from_seed(&[2; 32]);
     let said = submit(&here, signed_request(&forged, &other)).await;
-    check_forbidden(&said, "is signed with another key than the first one");
+    check_forbidden(&said, "is signed with a key other than the bound key");
     assert!(said.3.contains("remove the producer's line from"), "{said:?}");
     let stolen = request_with_signature(
         forward_body(&forged),
@@ -337,7 +337,7 @@ async fn forged_sequence_does_not_block_an_agent() {
     assert_eq!(durable(&here).len(), 2);
     assert_eq!(identity_rejections(&here, "key"), 2);
     let notes = here.context.intake.audit().unwrap().warnings;
-    assert!(notes.iter().any(|note| note.contains("signed with another key")), "{notes:?}");
+    assert!(notes.iter().any(|note| note.contains("signed with a key other")), "{notes:?}");
 }
 
 #[tokio::test]

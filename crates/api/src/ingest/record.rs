@@ -113,5 +113,5 @@ pub(crate) fn reject_partial(placed: MapSummary) -> Result<MapSummary, ErrorResp
     if more > 0 {
         what.push_str(&format!(", and {more} more"));
     }
-    Err(ErrorResponse::bad_request(format!("{what}; nothing of the body was taken")))
+    Err(ErrorResponse::bad_request(format!("{what}; the whole body is rejected")))
 }

@@ -63,7 +63,7 @@ impl IngestFormat for RemoteWriteFormat {
         rows: &mut dyn RowSink,
     ) -> Result<WriteSummary, ErrorResponse> {
         remote_write::read_request(self.version, body, rows).map_err(|error| {
-            ErrorResponse::bad_request(format!("this is no request of remote write: {error}"))
+            ErrorResponse::bad_request(format!("invalid remote write request: {error}"))
         })
     }
 
@@ -73,7 +73,7 @@ impl IngestFormat for RemoteWriteFormat {
             return with_counts(StatusCode::NO_CONTENT.into_response(), &written);
         }
         let what = format!(
-            "{} of this request could not be taken, and the rest was: {}",
+            "{} samples of this request rejected, the others stored: {}",
             written.rejected,
             written.errors.join("; ")
         );

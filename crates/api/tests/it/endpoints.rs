@@ -131,7 +131,7 @@ fn ddsketches_are_imported() {
     it.post("/v1/import?metric=took&unit=ms&label.host=b", "", protobuf)
         .check(200, "\"values\":300");
     let lines = "Av1KgVq/UvA/AAAAAAAAAAAFBQACRAIoAh4CFgI=\n";
-    it.post("/v1/import?metric=lines&format=ddsketch", "", lines).check(200, "\"readings\":1");
+    it.post("/v1/import?metric=lines&format=ddsketch", "", lines).check(200, "\"samples\":1");
     assert_eq!((it.count(r#"took{host="a"}"#), it.count("took"), it.count("lines")), (5, 305, 5));
     let [(_, row)] = &it.rows(r#"took{host="a"}"#)[..] else { panic!("one row") };
     let SampleValue::Histogram(histogram) = &row.value else { panic!("{row:?}") };
@@ -176,7 +176,7 @@ fn remote_write_response_has_the_counts() {
     assert_eq!(answer.header("x-prometheus-remote-write-histograms-written"), Some("0"));
     assert_eq!(answer.header("x-prometheus-remote-write-exemplars-written"), Some("0"));
     let answer = post(v1, b"\xff\xff\xff");
-    answer.check(400, "no request of remote write");
+    answer.check(400, "invalid remote write request");
     assert_eq!(answer.header("x-prometheus-remote-write-samples-written"), Some("0"));
     post("Content-Type: application/x-protobuf\r\n", b"").check(415, "expected snappy");
     let text = "Content-Encoding: snappy\r\nContent-Type: text/plain\r\n";
@@ -216,7 +216,7 @@ fn sender_at_its_series_limit_does_not_affect_others() {
     let answer = write(&["a", "b", "c", "d"]);
     answer.check(
         400,
-        "4 of this request could not be taken, and the rest was: cannot store new series c",
+        "4 samples of this request rejected, the others stored: cannot store new series c",
     );
     answer.check(400, "series limit of its producer (2) reached");
     assert_eq!(answer.header(written), Some("4"));
