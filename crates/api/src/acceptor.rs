@@ -28,17 +28,17 @@ use crate::limits::{Limits, RejectReason};
 use crate::middleware::RequestMiddleware;
 use crate::response_buffers::{BufferedResponse, ConnectionResponseBuffers, SharedBody};
 
-/// How long nothing is accepted after the system had nothing to give: open files, memory.
+/// Pause after an accept error for lack of resources: open files, memory.
 const ERROR_PAUSE: Duration = Duration::from_millis(100);
-/// Requests at a time on one connection of HTTP/2.
+/// Maximum concurrent streams of an HTTP/2 connection.
 const STREAMS_MAX: u32 = 128;
-/// Bytes that may come on one stream of HTTP/2 before they are asked for; four times as many on a
-/// connection.
+/// Initial flow control window of an HTTP/2 stream, in bytes; that of a connection is four times as
+/// large.
 const STREAM_WINDOW: u32 = 256 << 10;
-/// The least that hyper takes as a buffer for the head of a request.
+/// Minimum header buffer that hyper accepts.
 const HEADER_BYTES_MIN: usize = 8 << 10;
 
-/// The configuration of TLS for new connections, where there is TLS.
+/// TLS configuration for new connections, if any.
 pub(crate) type TlsConfigCell = Option<Arc<RwLock<Arc<ServerConfig>>>>;
 
 /// State shared by the connections of one listener.
@@ -97,19 +97,19 @@ impl Restartable for Acceptor {
     }
 
     async fn wait_for_stop(&mut self) {
-        // An error is a stop without a word.
+        // An error means that the sender is gone: also a stop.
         let _ = self.context.phase.wait_for(|&phase| phase != ServerPhase::Open).await;
     }
 }
 
-/// Whether accepting failed for a connection that is gone already.
+/// Whether accept failed for a connection that is already closed.
 fn is_connection_error(error: &io::Error) -> bool {
     use io::ErrorKind::{ConnectionAborted, ConnectionReset, Interrupted};
     matches!(error.kind(), ConnectionAborted | ConnectionReset | Interrupted)
 }
 
-/// Runs the requests of HTTP/2 connections as tasks. A panic of one resets its stream, and is
-/// counted as one of its connection, as a panic in a request of HTTP/1 is.
+/// Runs the requests of HTTP/2 connections as tasks. A panic resets the stream and is counted for
+/// the connection, as a panic in an HTTP/1 request is.
 #[derive(Clone)]
 struct RequestExecutor(Supervisor);
 
@@ -127,8 +127,8 @@ impl<F: Future<Output: Send> + Send + 'static> Executor<F> for RequestExecutor {
 fn builder(limits: &Limits, executor: RequestExecutor) -> Builder<RequestExecutor> {
     let mut builder = Builder::new(executor);
     let head = limits.max_header_bytes.max(HEADER_BYTES_MIN);
-    // How long a head may take is looked at in `connection`, which knows an idle connection from a
-    // slow one.
+    // `connection` enforces the header timeout: it distinguishes an idle connection from a slow
+    // one.
     builder.http1().timer(TokioTimer::new()).header_read_timeout(None).max_buf_size(head);
     builder
         .http2()
@@ -147,8 +147,8 @@ async fn connection(
     _permit: OwnedSemaphorePermit,
 ) {
     let Ok(local) = stream.local_addr() else { return };
-    // Without it small answers wait for the acknowledgement of those before; it may fail on a dead
-    // connection.
+    // TCP_NODELAY: without it small responses wait for the acknowledgement of earlier ones. It may
+    // fail on a dead connection.
     let _ = stream.set_nodelay(true);
     let Some(secured) = &accepting.tls else {
         let peer = Peer { local, remote, certificate: Arc::default() };
@@ -188,7 +188,7 @@ async fn serve<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
             async move {
                 supervisor.fault_point(format_args!("answer {}", request.uri().path()));
                 let is_grpc = grpc::is_grpc(request.headers());
-                // HTTP/2 could have many answers made that nobody reads.
+                // An HTTP/2 client could request many responses and read none.
                 in_flight.set_write_pending(true);
                 unread.wait_ready().await;
                 in_flight.set_write_pending(false);
@@ -209,7 +209,7 @@ async fn serve<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
     let mut overdue = std::pin::pin!(life.wait_for_timeout(&gate.limits));
     loop {
         tokio::select! {
-            // How it ended is the other end's affair: what was refused has been counted.
+            // The result is ignored: errors of the client are counted elsewhere.
             _ = connection.as_mut() => return,
             why = overdue.as_mut() => {
                 why.into_iter().for_each(|why| gate.reject_counters.count(why));
@@ -225,8 +225,8 @@ async fn serve<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
     }
 }
 
-/// An answer that has room among those that are not taken yet, or the refusal in its place; and
-/// whether its bytes count.
+/// Reserves buffer space for a response, or returns the error response; and whether its bytes are
+/// counted.
 fn track_response(
     gate: &RequestMiddleware,
     unread: &Arc<ConnectionResponseBuffers>,
@@ -234,7 +234,7 @@ fn track_response(
     is_grpc: bool,
 ) -> (Response<Body>, (BufferedResponse, bool)) {
     let is_own = response.extensions().get::<SharedBody>().is_none();
-    // What comes in pieces without end has bounds of its own.
+    // A stream has limits of its own.
     let bytes = if is_own { response.body().size_hint().exact().unwrap_or(0) } else { 0 };
     if let Some(held) = unread.reserve(usize::try_from(bytes).unwrap_or(usize::MAX)) {
         return (response, (held, is_own));
@@ -244,7 +244,7 @@ fn track_response(
     (refusal, (held, true))
 }
 
-/// Whether an answer goes on until somebody ends it.
+/// Whether a response has no end.
 fn is_endless(response: &Response<Body>) -> bool {
     let kind = response.headers().get(header::CONTENT_TYPE);
     kind.is_some_and(|kind| kind.as_bytes().starts_with(b"text/event-stream"))

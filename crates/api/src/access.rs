@@ -1,13 +1,12 @@
 //! Authentication and authorization: token, client certificate, loopback.
 //!
-//! * On a loopback address nobody has to show anything, unless the settings say so. But a web page
-//!   that somebody on this host looks at must not come in: the name that was asked for has to be
-//!   one of this host's own (a page can make its own name point here, "DNS rebinding"), what writes
-//!   must not come from a page of another origin, and what a browser says that another page asks
-//!   for is refused, but for a link that somebody follows (`Sec-Fetch-Site`, `-Mode` and `-Dest`:
-//!   w3.org/TR/fetch-metadata).
-//! * On any other address a token with the route's scope is needed.
-//! * A token that is sent is looked at in any case.
+//! * On a loopback address no credential is needed by default. To keep out web pages opened in a
+//!   browser on this host, the requested host name has to be one of this host (a page can resolve
+//!   its own name to this address, "DNS rebinding"), writes must not come from a page of another
+//!   origin, and requests that a browser makes for another page are rejected, except for links that
+//!   a user follows (`Sec-Fetch-Site`, `-Mode` and `-Dest`: w3.org/TR/fetch-metadata).
+//! * On any other address a token with the route's scope is required.
+//! * A token that is sent is always verified.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, PoisonError, RwLock};
@@ -22,43 +21,43 @@ use http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, header};
 use crate::error_response::ErrorResponse;
 use crate::token::{Scope, TokenFile};
 
-/// Names by which this host is asked for, beside its addresses.
+/// Accepted names of this host, beside its addresses.
 const LOCAL_NAMES: [&str; 3] = ["localhost", "127.0.0.1", "::1"];
 
 /// Access policy: tokens, certificates, allowed hosts.
 #[derive(Debug)]
 pub(crate) struct AccessPolicy {
     pub(crate) tokens: RwLock<Arc<TokenFile>>,
-    /// Whether a token is needed on loopback too.
+    /// Whether a token is required on loopback too.
     pub(crate) is_required: bool,
-    /// Names that may be asked for on loopback beside this host's own.
+    /// Additional host names accepted on loopback.
     pub(crate) hosts: Vec<String>,
 }
 
-/// The other end of a connection.
+/// Addresses and certificate of a connection.
 #[derive(Clone, Debug)]
 pub(crate) struct Peer {
-    /// The address here that it came to.
+    /// Local address.
     pub(crate) local: SocketAddr,
-    /// Its own.
+    /// Address of the client.
     pub(crate) remote: SocketAddr,
-    /// Names of its verified certificate.
+    /// Names in the client's verified certificate.
     pub(crate) certificate: Arc<[String]>,
 }
 
 /// Authenticated principal.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Principal {
-    /// The token's name, where there is one.
+    /// The token's name, if there is a token.
     pub(crate) name: Option<String>,
 }
 
-/// Whether an address is this host's own; an IPv4 address may come as one of IPv6.
+/// Whether an address is loopback, also as an IPv4-mapped IPv6 address.
 pub(crate) fn is_loopback(address: IpAddr) -> bool {
     address.to_canonical().is_loopback()
 }
 
-/// Lets in who has the scope, for all routes of a router.
+/// Requires a scope for all routes of a router.
 pub(crate) fn require_scope<S: Clone + Send + Sync + 'static>(
     router: Router<S>,
     scope: Scope,
@@ -121,7 +120,7 @@ impl AccessPolicy {
         Ok(Principal { name: Some(token.name.clone()) })
     }
 
-    /// Refuses a name that is not this host's own.
+    /// Rejects a host name that is not one of this host.
     fn check_host(&self, uri: &Uri, headers: &HeaderMap) -> Result<(), ErrorResponse> {
         let Some(host) = host(uri, headers) else { return Ok(()) };
         let name = host_name(host);
@@ -145,18 +144,18 @@ fn unauthorized(what: &str) -> ErrorResponse {
 
 struct RequestSecret {
     bytes: Option<Vec<u8>>,
-    /// A browser does not send it by itself.
+    /// A browser does not send a bearer token by itself.
     is_bearer: bool,
 }
 
-/// The secret of a request: a bearer's, or the password of a user of any name.
+/// The secret of a request: bearer token, or the password of basic authentication with any user.
 fn request_secret(headers: &HeaderMap) -> Result<RequestSecret, ErrorResponse> {
     let Some(value) = headers.get(header::AUTHORIZATION) else {
         return Ok(RequestSecret { bytes: None, is_bearer: false });
     };
     let (kind, rest) =
         value.to_str().ok().and_then(|text| text.split_once(' ')).unwrap_or(("", ""));
-    // "Token" is how clients of Influx say it.
+    // InfluxDB clients send "Token".
     if kind.eq_ignore_ascii_case("bearer") || kind.eq_ignore_ascii_case("token") {
         return Ok(RequestSecret { bytes: Some(rest.trim().as_bytes().to_vec()), is_bearer: true });
     }
@@ -171,19 +170,19 @@ fn request_secret(headers: &HeaderMap) -> Result<RequestSecret, ErrorResponse> {
     ))
 }
 
-/// The secret in an address of HTTPTrap, its last part. On this host it may be anything.
+/// The secret in an HTTPTrap URL, its last segment. On loopback any value is accepted.
 fn trap_secret(uri: &Uri) -> Option<&[u8]> {
     let (_, secret) = uri.path().strip_prefix("/module/httptrap/")?.split_once('/')?;
     Some(secret.as_bytes())
 }
 
-/// What was asked for: HTTP/2 has it in the address, HTTP/1 in a header.
+/// The requested host: HTTP/2 has it in the URI, HTTP/1 in a header.
 fn host<'a>(uri: &'a Uri, headers: &'a HeaderMap) -> Option<&'a str> {
     let named = headers.get(header::HOST).map(|value| value.to_str().unwrap_or("?"));
     uri.authority().map(|authority| authority.as_str()).or(named)
 }
 
-/// Whether a header is a host, with or without a port (RFC 9110, 7.2; RFC 3986, 3.2.2).
+/// Whether a header is a valid host, with or without a port (RFC 9110, 7.2; RFC 3986, 3.2.2).
 pub(crate) fn is_host(value: &HeaderValue) -> bool {
     let name = value.to_str().map_or("", host_name);
     let is_of_name =
@@ -191,8 +190,7 @@ pub(crate) fn is_host(value: &HeaderValue) -> bool {
     !name.is_empty() && name.bytes().all(is_of_name)
 }
 
-/// A host without its port and brackets; nothing of what is no host with or without a port (RFC
-/// 9110, 7.2).
+/// A host without port and brackets; `None` for an invalid host (RFC 9110, 7.2).
 fn host_name(host: &str) -> &str {
     let (name, rest) = match host.strip_prefix('[') {
         Some(rest) => rest.split_once(']').unwrap_or_default(),
@@ -205,13 +203,13 @@ fn host_name(host: &str) -> &str {
     }
 }
 
-/// Refuses what a page of another site or port has a browser ask for: it would not see the answer,
-/// but a question costs as much. Browsers send these headers themselves to addresses of this host,
-/// programs do not.
+/// Rejects requests that a page of another site or port triggers: the page could not read the
+/// response, but the query would have a cost. Browsers send these headers to addresses of this
+/// host; programs do not.
 fn check_same_site(method: &Method, headers: &HeaderMap) -> Result<(), ErrorResponse> {
     let is = |name: &str, value: &str| headers.get(name).is_some_and(|found| found == value);
     let is_other = is("sec-fetch-site", "cross-site") || is("sec-fetch-site", "same-site");
-    // Followed in a window of its own, where who does so sees it.
+    // A link opens in a window of its own, visible to the user.
     let is_link = *method == Method::GET
         && is("sec-fetch-mode", "navigate")
         && is("sec-fetch-dest", "document");
@@ -224,7 +222,7 @@ fn check_same_site(method: &Method, headers: &HeaderMap) -> Result<(), ErrorResp
     ))
 }
 
-/// Refuses what a web page of another origin writes.
+/// Rejects writes from a page of another origin.
 fn check_same_origin(method: &Method, uri: &Uri, headers: &HeaderMap) -> Result<(), ErrorResponse> {
     let is_safe = [Method::GET, Method::HEAD, Method::OPTIONS].contains(method);
     let Some(origin) = headers.get(header::ORIGIN).filter(|_| !is_safe) else { return Ok(()) };
@@ -249,7 +247,8 @@ mod tests {
 
     const HOST: (&str, &str) = ("host", "localhost:7717");
 
-    /// A secret `s` of the token `t` with the scope ingest, and a certificate `c` of `k` with read.
+    /// A secret `s` of the token `t` with scope ingest, and a certificate `c` of `k` with scope
+    /// read.
     fn access(is_required: bool) -> AccessPolicy {
         let path = std::env::temp_dir().join(format!("topdeck-access-{:x}", journal::random_id()));
         let hash = blake3::hash(b"s").to_hex();
@@ -333,7 +332,7 @@ mod tests {
             get(site, &frame, refused);
             get(site, &link, Ok(None));
         }
-        // The page itself, and what a person types.
+        // The web UI itself, and a typed URL.
         get("same-origin", &[("sec-fetch-mode", "cors")], Ok(None));
         get("none", &link, Ok(None));
         let post = [&[HOST, ("sec-fetch-site", "cross-site")][..], &link].concat();

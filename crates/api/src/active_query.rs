@@ -1,4 +1,4 @@
-//! A running query: its place in a lane, its memory, and whether it is to go on.
+//! A running query: its lane permit, memory, and cancellation.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -97,22 +97,21 @@ pub(crate) struct ActiveQueryState {
     pub(crate) started: Instant,
     pub(crate) timeout: Duration,
     pub(crate) is_disconnected: AtomicBool,
-    /// Told when it is gone.
+    /// Notified when the client disconnects.
     pub(crate) disconnected: Notify,
-    /// Why it was refused in the middle of the work.
+    /// Error that ended the query during execution.
     pub(crate) error: OnceLock<ApiError>,
-    /// Where it works, and since when. The lock is held while a light question waits to become a
-    /// heavy one.
+    /// Lane, start time and permit. Locked while a light query waits to move to the heavy lane.
     pub(crate) permit: Mutex<Option<(QueryLane, Instant, LanePermit)>>,
-    /// Whether it works in the light lane; to be looked at without the lock.
+    /// Whether the query is in the light lane; readable without the lock.
     pub(crate) is_light: AtomicBool,
     pub(crate) reservation: Reservation,
-    /// What waits for a turn in the middle of the work.
+    /// Runtime for waits during execution.
     pub(crate) runtime: Handle,
 }
 
 impl ActiveQuery {
-    /// Waits for a place in a lane.
+    /// Waits for a permit in a lane.
     pub(crate) async fn enter(&self, lane: QueryLane) -> Result<(), ApiError> {
         let place = self.acquire_permit(lane).await?;
         *self.permit() = Some((lane, Instant::now(), place));
@@ -154,34 +153,34 @@ impl ActiveQuery {
         self.permit.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// In which lane it works.
+    /// Current lane.
     pub(crate) fn lane(&self) -> Option<QueryLane> {
         self.permit().as_ref().map(|place| place.0)
     }
 
-    /// Gives its place up.
+    /// Releases the permit.
     fn release_permit(&self) {
         drop(self.permit().take());
     }
 
-    /// What the store has now; reads of it end when this is over.
+    /// A view of the store; reads through it stop when the query is cancelled.
     pub(crate) fn view(&self, store: &Store) -> Result<ReadView, ApiError> {
         let over = self.clone();
         Ok(store.view()?.with_cancellation(Arc::new(move || over.should_stop())))
     }
 
-    /// Nobody waits for the answer any more, or its time is up.
+    /// Whether the client has disconnected or the timeout has expired.
     fn is_cancelled(&self) -> bool {
-        // Relaxed: nothing else is read by this flag.
+        // Relaxed: the flag publishes no other data.
         self.is_disconnected.load(Ordering::Relaxed) || self.started.elapsed() >= self.timeout
     }
 
-    /// The same, or it was refused.
+    /// Whether the query is cancelled or has failed.
     fn is_ended(&self) -> bool {
         self.error.get().is_some() || self.is_cancelled()
     }
 
-    /// Counts a question that was worked on.
+    /// Counts a query that was executed.
     pub(crate) fn record_outcome<T>(
         &self,
         timer: &LatencyHistogram,
@@ -194,8 +193,8 @@ impl ActiveQuery {
         outcome
     }
 
-    /// Whether to stop. What works longer in the light lane than it may waits here for a place in
-    /// the heavy one.
+    /// Whether to stop. A query that exceeds the time limit of the light lane waits here for a
+    /// permit of the heavy lane.
     pub(crate) fn should_stop(&self) -> bool {
         if self.is_ended() {
             return true;
@@ -212,7 +211,7 @@ impl ActiveQuery {
         false
     }
 
-    /// Goes on in the heavy lane, when it is the client's turn there. An error ends the question.
+    /// Moves to the heavy lane when the client's turn comes. An error ends the query.
     fn move_to_heavy(
         &self,
         place: &mut Option<(QueryLane, Instant, LanePermit)>,
@@ -222,7 +221,7 @@ impl ActiveQuery {
         if place.as_ref().is_none_or(|place| place.0 == QueryLane::Heavy) {
             return Ok(());
         }
-        // Others have the place that this gave up.
+        // The released permit belongs to another query now.
         *place = None;
         let waited =
             self.runtime.block_on(self.acquire_permit(QueryLane::Heavy)).map_err(refuse)?;
@@ -231,7 +230,7 @@ impl ActiveQuery {
         Ok(())
     }
 
-    /// An error if it is over.
+    /// Returns an error if the query is cancelled or has failed.
     pub(crate) fn check_cancelled(&self) -> Result<(), ApiError> {
         match (self.should_stop(), self.error.get()) {
             (false, _) => Ok(()),
@@ -240,13 +239,13 @@ impl ActiveQuery {
         }
     }
 
-    /// Holds more memory, which is given back at the end of the question.
+    /// Reserves memory, released at the end of the query.
     pub(crate) fn reserve(&self, bytes: usize) -> Result<(), ApiError> {
         let is_ended = || self.is_ended();
         match self.reservation.grow(bytes as u64, &is_ended) {
             Err(Denial::NotLight) => {
                 let became = self.move_to_heavy(&mut self.permit());
-                // Why not is told by the check.
+                // The check returns the cause.
                 became.or_else(|()| self.check_cancelled())?;
                 self.reservation.grow(0, &is_ended).map_err(|denial| self.denial_error(denial))
             }
@@ -282,12 +281,12 @@ impl ActiveQuery {
         }
     }
 
-    /// An answer in JSON, if it is not too large.
+    /// A JSON response within the size limit.
     pub(crate) fn json_response(&self, json: &Json) -> Result<JsonBody, ApiError> {
         self.response_buffer().write_json(json)
     }
 
-    /// Somewhere to write an answer to.
+    /// A buffer for the response.
     pub(crate) fn response_buffer(&self) -> BoundedBuffer {
         let max = self.service.max_response_bytes;
         BoundedBuffer::new(max, Some(self.clone()))
@@ -326,7 +325,7 @@ impl Drop for CancelOnDrop {
     }
 }
 
-/// Works on a question that has a place, on a thread of its own.
+/// Executes a query that has a permit, on a blocking thread.
 pub(crate) async fn run_blocking<T: Send + 'static>(
     asking: ActiveQuery,
     work: impl FnOnce(&ActiveQuery) -> Result<T, ApiError> + Send + 'static,
@@ -336,7 +335,7 @@ pub(crate) async fn run_blocking<T: Send + 'static>(
         asking.service.supervisor.fault_point("work on a query");
         let outcome = work(&asking);
         asking.release_permit();
-        // It says more than what the work made of it.
+        // The stored error is more precise than the returned one.
         match asking.error.get() {
             Some(refusal) => Err(refusal.clone()),
             None => outcome,

@@ -1,7 +1,7 @@
 //! Annotations: deploys, incidents and other events.
 //!
-//! They are texts of the series `annotation`, with tags as labels: stored, copied and forwarded
-//! like all others. One is told to be taken when it is durable.
+//! An annotation is a text sample of the series `annotation`, with tags as labels: stored, copied
+//! and forwarded like other samples. The sender is acknowledged when it is durable.
 
 #[cfg(test)]
 mod tests;
@@ -28,16 +28,16 @@ use crate::route::{ApiRoute, JSON, Parameter, SELECTOR, TIMEOUT};
 use crate::time_expr::{self, TIME_SYNTAX};
 use crate::token::Scope;
 
-/// The series that they are of.
+/// Name of the series.
 const METRIC_NAME: &str = "annotation";
-/// Bytes of one, as it is sent.
+/// Maximum request size of an annotation, in bytes.
 const BYTES_MAX: usize = 64 << 10;
-/// How long one may be: all that touch a time are found in so much more.
+/// Maximum duration of an annotation: a query reads this much time beyond its range.
 const DURATION_MAX: i64 = 31 * store::DAY;
-/// As many as are told where nobody says, and at the most.
+/// Default and maximum number of annotations in a response.
 const LIMIT: usize = 1_000;
 const LIMIT_MAX: usize = 100_000;
-/// Bytes of all that are told, with their tags: more than anybody reads.
+/// Maximum size of a response, tags included.
 const RESPONSE_BYTES_MAX: usize = 16 << 20;
 
 const ANNOTATIONS: &[Parameter] = &[
@@ -146,7 +146,7 @@ impl Annotation {
         }
     }
 
-    /// What it takes in memory.
+    /// Size in memory.
     fn memory_bytes(&self) -> usize {
         let tag = |(name, value): &(String, String)| {
             size_of::<(String, String)>() + name.len() + value.len()
@@ -186,7 +186,7 @@ async fn add(
     let value = SampleValue::Text(annotation.text.clone());
     let sample = Sample { start: annotation.start, end: annotation.end, value };
     let intake = context.intake.clone();
-    // Appending may wait for the disk.
+    // The append may wait for the disk.
     let supervisor = context.intake.supervisor().clone();
     let appended = blocking(&supervisor, move || {
         let producer = intake.producer("annotations");
@@ -217,14 +217,14 @@ async fn list(context: Context, parameters: Parameters) -> Result<JsonBody, ApiE
         let own = parameters.selector("selector")?.unwrap_or(Selector::All);
         let wanted = Selector::and(named.into_iter().chain([own]).collect());
         let mut found = LatestAnnotations::new(limit, RESPONSE_BYTES_MAX);
-        // One that is longer than the time ends after it.
+        // A long annotation that overlaps the range may end after it.
         let until = to.saturating_add(DURATION_MAX).saturating_add(1);
         for series in view.select(&wanted) {
             let Some(extent) = view.time_range(std::slice::from_ref(&series))? else { continue };
             let tags = series.series.labels();
             let mut start = from.saturating_sub(1).max(extent.start.saturating_sub(1));
             let end = until.min(extent.end.saturating_add(1));
-            // Piece by piece, so that it ends soon when nobody waits any more.
+            // In pieces, so that a cancelled query ends soon.
             while start < end {
                 asking.check_cancelled()?;
                 let piece = start..end.min(start.saturating_add(DURATION_MAX));
@@ -273,7 +273,7 @@ impl LatestAnnotations {
         }
     }
 
-    /// Leaves the latest, in order of time.
+    /// Keeps the latest, ordered by time.
     fn truncate(&mut self) {
         self.found.sort_by(|a, b| (a.start, a.end, &a.text).cmp(&(b.start, b.end, &b.text)));
         let (mut kept, mut bytes) = (0, 0);
@@ -290,7 +290,7 @@ impl LatestAnnotations {
         self.bytes = bytes;
     }
 
-    /// Them, in order of time, and whether there were more.
+    /// The annotations ordered by time, and whether the limit was exceeded.
     fn finish(mut self) -> (Vec<Annotation>, bool) {
         self.truncate();
         (self.found, self.is_truncated)

@@ -10,29 +10,29 @@ use crate::error_response::ErrorResponse;
 /// API error, before rendering.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum ApiError {
-    /// It cannot be read: the asker's.
+    /// Invalid request: the client is to blame.
     BadRequest(String),
-    /// It cannot be answered of what there is, or costs more than it may.
+    /// The query cannot be answered from the stored data, or exceeds a limit.
     Unprocessable(String),
-    /// Its time was up.
+    /// Timeout.
     Timeout(String),
-    /// Too many are asked at once.
+    /// A concurrency or memory limit is reached.
     TooManyRequests {
-        /// What there is too much of.
+        /// The limit.
         message: String,
-        /// After how long to ask again.
+        /// Retry delay.
         retry_after: Duration,
     },
-    /// There is no such thing.
+    /// The object does not exist.
     NotFound(String),
-    /// It is not, or no longer, as the asker takes it to be.
+    /// The object has changed since the client read it.
     PreconditionFailed(String),
     /// The store failed.
     Internal(String),
 }
 
 impl ApiError {
-    /// A parameter that makes no sense.
+    /// An invalid parameter value.
     pub(crate) fn invalid_parameter(name: &str, found: &str, expected: &str) -> ApiError {
         let start: String = found.chars().take(VALUE_CHARS_MAX).collect();
         let more = if start.len() < found.len() { "…" } else { "" };
@@ -41,10 +41,10 @@ impl ApiError {
         ))
     }
 
-    /// Of a question, whose places are told as line and column.
+    /// A query error; positions are reported as line and column.
     pub(crate) fn from_query_error(error: query::Error, text: &str) -> ApiError {
         let message = match error.span() {
-            // Of what is asked by parameters alone.
+            // The request has parameters only, no query text.
             Some(_) if text.is_empty() => error.to_string(),
             Some(place) => {
                 let (line, column) = place.line_and_column(text);
@@ -67,7 +67,7 @@ impl ApiError {
         }
     }
 
-    /// The text of it.
+    /// The message.
     pub(crate) fn message(&self) -> &str {
         match self {
             ApiError::BadRequest(what)
@@ -80,7 +80,7 @@ impl ApiError {
         }
     }
 
-    /// The status, which is that of Prometheus where it knows the case.
+    /// The status: that of Prometheus if it has the case.
     pub(crate) fn status(&self) -> StatusCode {
         match self {
             ApiError::BadRequest(_) => StatusCode::BAD_REQUEST,
@@ -94,9 +94,9 @@ impl ApiError {
     }
 }
 
-/// After how long one who was refused may ask again.
+/// Retry delay of a rejected query.
 pub(crate) const RETRY_AFTER_BUSY: Duration = Duration::from_secs(1);
-/// So much of what was found is told.
+/// Maximum length of a value in a message, in characters.
 const VALUE_CHARS_MAX: usize = 100;
 
 impl From<store::Error> for ApiError {

@@ -1,10 +1,10 @@
 //! `POST /v1/batches`: forward requests from agents, see `docs/formats/forward.md`.
 //!
-//! Batches are taken one after the other, each checked whole before it is taken, and the sender is
-//! told how far everything is durable here. At the first that cannot be taken it ends: those before
-//! it are taken, those behind it come again. A repeat is known by the sender's journal and its
-//! position there. A parcel that is signed binds its journal to the key: from then on nobody else
-//! sends in its name.
+//! Batches are appended in order, each after a complete check, and the response says up to which
+//! sequence everything is durable here. The first rejected batch ends the request: earlier batches
+//! are stored, later ones are sent again. A duplicate is detected by the sender's journal and its
+//! position there. A signed request binds its journal to the key: afterwards no other sender can
+//! use the journal's name.
 
 use std::sync::Arc;
 
@@ -32,12 +32,11 @@ use crate::ingest::ingest_request::{earlier_producer, scoped_producer};
 use crate::ingest::unpack_zstd;
 use crate::route::{ApiRoute, JSON};
 
-/// Tells numbers of agents' journals from others.
+/// Hash context that separates producer numbers of agents' journals from others.
 const PRODUCERS: &str = "topdeck 2026 producers of parcels";
-/// Parcels that are unpacked at the same time.
+/// Maximum concurrent decompressions of forward requests.
 const DECOMPRESSIONS_MAX: usize = 4;
-/// How far back a packed parcel may refer, as a power of two: what it is unpacked with takes as
-/// much memory.
+/// Maximum window of a compressed request, as a power of two; decompression needs this much memory.
 const WINDOW_LOG_MAX: u32 = 23;
 
 pub(crate) const ROUTES: &[ApiRoute] = &[ApiRoute {
@@ -78,16 +77,17 @@ async fn handle_batches(
     }
     let body = read_body(body).await?;
     let turn = turns.acquire().await.expect("BUG: nobody closes it");
-    // A parcel says itself whose it is: what comes with another token is somebody else's.
+    // Producer numbers are scoped by token: the same journal with another token is another
+    // producer.
     let client = parts.extensions.get::<Principal>().and_then(|client| client.name.clone());
     let intake = Arc::clone(&context.intake);
-    // What is no text is nobody's name; the books keep as much of it as they want.
+    // A header that is not text counts as no name; the ledger limits the name's length.
     let agent = headers.get(AGENT_PRODUCER).and_then(|name| name.to_str().ok()).unwrap_or_default();
-    // Beside names of other producers it is an agent's.
+    // A prefix distinguishes agents from other producers.
     let agent = if agent.is_empty() { String::new() } else { format!("agent {agent}") };
     let bound =
         parts.extensions.get::<Arc<BodyLimits>>().expect("BUG: a body without bounds").clone();
-    // Unpacking takes the processor, and appending may wait for the disk.
+    // Decompression uses CPU time, and the append may wait for the disk.
     let work = move || {
         let parcel = if packed { decompress(&body, &bound)?.into() } else { body };
         append_batches(&intake, client.as_deref(), &agent, seal.as_ref(), &parcel)
@@ -96,10 +96,10 @@ async fn handle_batches(
         Ok(answer) => answer?,
         Err(error) => std::panic::resume_unwind(error.into_panic()),
     };
-    // Others need not wait for the disk.
+    // Other requests need not wait for the disk.
     drop(turn);
     if let Some(receipt) = answer.receipt.take() {
-        // One for all: what is before the last is durable with it.
+        // One wait for all: batches before the last one are durable with it.
         receipt.until_durable().await?;
     }
     Ok(answer)
@@ -112,7 +112,7 @@ struct RequestSignature {
 }
 
 impl RequestSignature {
-    /// None of an earlier topdeck, which does not sign.
+    /// `None` for an earlier topdeck, which does not sign.
     fn from_headers(headers: &HeaderMap) -> Result<Option<RequestSignature>, ErrorResponse> {
         let text = |name| headers.get(name).map(|value| value.to_str().unwrap_or_default());
         let (key, signature) = match (text(KEY_HEADER), text(SIGNATURE_HEADER)) {
@@ -149,10 +149,10 @@ fn too_large() -> ErrorResponse {
     ErrorResponse::new(StatusCode::PAYLOAD_TOO_LARGE, what)
 }
 
-/// The body; how large all may be and how long one may take is the server's to say.
+/// Reads the body; the server enforces size and time limits.
 async fn read_body(body: Body) -> Result<Bytes, ErrorResponse> {
     let body = axum::body::to_bytes(body, FORWARD_REQUEST_BYTES_MAX).await;
-    // Broken off, or longer than it said.
+    // Aborted, or longer than its Content-Length.
     body.map_err(|error| {
         ErrorResponse::bad_request(format!("the parcel did not come whole: {error}"))
     })
@@ -166,12 +166,12 @@ fn decompress(body: &[u8], bound: &BodyLimits) -> Result<Vec<u8>, ErrorResponse>
 /// Outcome of a forward request.
 #[derive(Debug, Default)]
 struct ForwardOutcome {
-    /// The last batch that is in the journal, and what says when it is durable.
+    /// Receipt of the last appended batch.
     receipt: Option<Receipt>,
     accepted: Option<u64>,
     appended: u64,
     duplicates: u64,
-    /// Where and why it ended early.
+    /// The batch that ended the request, and the reason.
     failure: Option<BatchFailure>,
 }
 
@@ -181,7 +181,7 @@ struct BatchFailure {
     response: ErrorResponse,
 }
 
-/// Takes batch after batch, until one cannot be taken.
+/// Appends batches until one is rejected.
 fn append_batches(
     intake: &Intake,
     client: Option<&str>,
@@ -192,8 +192,8 @@ fn append_batches(
     let parcel = ForwardRequest::decode(bytes)
         .map_err(|error| ErrorResponse::bad_request(format!("parcel: {error}")))?;
     let (producer, boot) = parcel.producer_and_epoch();
-    // Keys of version 0.1.0 are kept by its numbers, and what was taken under them is not taken
-    // again.
+    // Keys of version 0.1.0 are stored under its producer numbers, and batches accepted under these
+    // numbers are duplicates.
     let earlier = client.map_or(producer, |client| earlier_producer(PRODUCERS, client, producer));
     let producer = scoped_producer(PRODUCERS, client.unwrap_or_default(), producer, None);
     if seal.is_some_and(|seal| !verify_signature(bytes, &seal.key, &seal.signature)) {
@@ -239,7 +239,7 @@ fn append_batch(
 }
 
 impl BatchFailure {
-    /// Whether it is about the batch, and not about now or here.
+    /// Whether the batch is the cause, not the state of this server.
     fn is_permanent(&self) -> bool {
         matches!(self.response.status, StatusCode::BAD_REQUEST | StatusCode::PAYLOAD_TOO_LARGE)
     }

@@ -1,11 +1,11 @@
-//! Work that may wait, on a thread of its own. A panic of it is counted and reported.
+//! Blocking work on a thread of its own. A panic is counted and reported.
 
 use intake::{SupervisedThread, Supervisor};
 
 /// The thread's name in `/v1/status` and in `topdeck_thread_restarts_total`.
 const THREAD: &str = "request";
 
-/// Runs `work` on a thread that may wait. The error is what a client is told after a panic.
+/// Runs `work` on a blocking thread. After a panic the error is the client's response.
 pub(crate) async fn blocking<T: Send + 'static>(
     supervisor: &Supervisor,
     work: impl FnOnce() -> T + Send + 'static,

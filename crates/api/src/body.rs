@@ -16,7 +16,7 @@ use crate::error_response::ErrorResponse;
 use crate::limits::{BodyReservation, RejectCounters, RejectReason};
 use crate::response_buffers::BufferedResponse;
 
-/// After how long to try again when there is no room for a body, or an answer.
+/// Retry delay when there is no memory for a body or a response.
 pub(crate) const RETRY_AFTER_FULL: Duration = Duration::from_secs(1);
 
 /// Body limits and the first violation.
@@ -26,7 +26,7 @@ pub(crate) struct BodyLimits {
     reject_counters: Arc<RejectCounters>,
     bytes_max: usize,
     timeout: Duration,
-    /// Why the body is no longer read.
+    /// Error that ended the reading of the body.
     pub(crate) violation: OnceLock<ErrorResponse>,
 }
 
@@ -52,7 +52,7 @@ impl BodyLimits {
         self.violation.get_or_init(|| problem).clone()
     }
 
-    /// Refuses a body that is announced to be too large.
+    /// Rejects a body whose Content-Length exceeds the limit.
     pub(crate) fn check_content_length(&self, bytes: u64) -> Result<(), ErrorResponse> {
         if bytes > self.bytes_max as u64 {
             Err(self.reject(RejectReason::BodyBytes))
@@ -61,7 +61,7 @@ impl BodyLimits {
         }
     }
 
-    /// Takes room for more bytes of a body that is being unpacked, `so_far` together.
+    /// Reserves memory for more decompressed bytes, `so_far` in total.
     pub(crate) fn reserve_decompressed(
         &self,
         so_far: usize,
@@ -73,7 +73,7 @@ impl BodyLimits {
         self.hold(more)
     }
 
-    /// Takes room for what a body needs beside its bytes.
+    /// Reserves memory that a body needs beside its bytes.
     pub(crate) fn hold(&self, bytes: usize) -> Result<(), ErrorResponse> {
         if self.reservation.reserve(bytes) {
             Ok(())
@@ -87,7 +87,7 @@ impl BodyLimits {
         self.reservation.less(bytes);
     }
 
-    /// Bytes of a body at the most.
+    /// Maximum size of a body in bytes.
     pub(crate) fn bytes_max(&self) -> usize {
         self.bytes_max
     }
@@ -111,13 +111,12 @@ fn limit_error(why: RejectReason, bytes_max: usize, time_max: Duration) -> Error
     }
 }
 
-/// What a request takes beside the bytes of its body, while that is read and worked on. The futures
-/// that wait for it are most: 9.0 kB in all were measured
-/// (`many_small_bodies_take_no_more_than_is_counted`).
+/// Memory of a request beside its body, while the body is read and handled. Mostly the futures: 9.0
+/// kB in total were measured (`many_small_bodies_take_no_more_than_is_counted`).
 const BODY_BYTES: usize = 8 << 10;
 
-/// Appends to a buffer that takes at most an eighth more memory than it has bytes: twice as much
-/// would be more than is counted.
+/// Appends to a buffer that grows to at most an eighth more than its length: doubling would exceed
+/// the accounted memory.
 pub(crate) fn append(buffer: &mut Vec<u8>, more: &[u8]) {
     if more.len() > buffer.capacity() - buffer.len() {
         buffer.reserve_exact(more.len().max(buffer.len() / 8));
@@ -125,13 +124,13 @@ pub(crate) fn append(buffer: &mut Vec<u8>, more: &[u8]) {
     buffer.extend_from_slice(more);
 }
 
-/// The body of a request, given in one piece: whoever reads it wants all of it. What comes is
-/// copied at once, as the pieces of one that comes byte by byte would take dozens of times as much
-/// memory; and those who put pieces together would hold all of them twice.
+/// A request body, returned in one piece. Chunks are copied at once: the chunks of a body that
+/// arrives byte by byte would take dozens of times as much memory, and joining chunks at the end
+/// would need twice the memory.
 pub(crate) struct LimitedBody<B> {
     inner: B,
     limits: Arc<BodyLimits>,
-    /// What came and is not given yet.
+    /// Bytes received and not yet returned.
     pending: Vec<u8>,
     trailers: Option<Frame<Bytes>>,
     phase: Reading,
@@ -140,10 +139,10 @@ pub(crate) struct LimitedBody<B> {
 
 #[derive(PartialEq)]
 enum Reading {
-    /// Nobody has asked for it.
+    /// Not polled yet.
     Unread,
     Begun,
-    /// All of it is here.
+    /// Complete.
     Over,
 }
 
@@ -220,19 +219,18 @@ where
 /// Response body; the request ends when it is dropped.
 pub(crate) struct TrackedResponseBody {
     inner: axum::body::Body,
-    /// What was given by the body and is handed on in pieces.
+    /// Bytes of the inner body that are not yet passed on.
     remaining: Bytes,
-    /// Ends a stream of events when the server stops, which would never end by itself.
+    /// Ends an event stream when the server stops.
     stopping: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
     request: ActiveRequest,
-    /// Its place among answers that are not taken yet.
+    /// Its reservation in the response buffers.
     buffered: Arc<BufferedResponse>,
-    /// Whether its bytes are held for it alone, and count until they are gone.
+    /// Whether its bytes are held for this response only, and count until they are freed.
     is_tracked: bool,
 }
 
-/// Bytes of an answer that are handed on at once; what comes after them waits until they were
-/// taken.
+/// Bytes of a response passed on at once; the rest waits until they are sent.
 const CHUNK_BYTES: usize = 64 << 10;
 
 impl TrackedResponseBody {
@@ -247,7 +245,7 @@ impl TrackedResponseBody {
                 async move { drop(phase.wait_for(|&phase| phase != ServerPhase::Open).await) };
             Box::pin(stopping) as Pin<Box<dyn Future<Output = ()> + Send>>
         });
-        // Until it is asked for the first piece, the other end takes nothing.
+        // Until the first chunk is polled, the client reads nothing.
         request.set_write_pending(true);
         let unread = Arc::new(unread);
         TrackedResponseBody {
@@ -275,7 +273,7 @@ impl Body for TrackedResponseBody {
             self.stopping = None;
             self.inner = axum::body::Body::empty();
         }
-        // It is asked for more: what was given was taken.
+        // A further poll means that the previous chunk was sent.
         self.request.set_write_pending(false);
         if self.remaining.is_empty() {
             match ready!(Pin::new(&mut self.inner).poll_frame(cx)) {

@@ -1,4 +1,4 @@
-//! Text of an answer, within a number of bytes, whose memory is the query's.
+//! Response text with a size limit, accounted to its query.
 
 use std::fmt::{self, Write as _};
 
@@ -9,24 +9,24 @@ use crate::active_query::ActiveQuery;
 use crate::api_error::ApiError;
 use crate::json::Json;
 
-/// Text that may become so long.
+/// Text with a maximum length.
 #[derive(Debug)]
 pub(crate) struct BoundedBuffer {
     pub(crate) text: String,
     max: usize,
-    /// The question that its memory is taken for.
+    /// The query to which the memory is accounted.
     query: Option<ActiveQuery>,
-    /// Why there was no memory for more.
+    /// Error of a failed reservation.
     error: Option<ApiError>,
 }
 
 impl BoundedBuffer {
-    /// For at most `max` bytes, whose memory is that of a query.
+    /// A buffer of at most `max` bytes, accounted to a query.
     pub(crate) fn new(max: usize, query: Option<ActiveQuery>) -> BoundedBuffer {
         BoundedBuffer { text: String::new(), max, query, error: None }
     }
 
-    /// Why no more could be written.
+    /// Error of a failed write.
     pub(crate) fn into_error(self) -> ApiError {
         self.error.unwrap_or_else(|| {
             ApiError::Unprocessable(format!(
@@ -53,7 +53,7 @@ impl fmt::Write for BoundedBuffer {
             return Err(fmt::Error);
         }
         if bytes > self.text.capacity() {
-            // As it grows by itself, but known beforehand.
+            // Doubles like a `String`, but reserves the memory first.
             let capacity =
                 (2 * self.text.capacity()).min(self.max).max(INITIAL_BUFFER_BYTES).max(bytes);
             let more = capacity - self.text.capacity();
@@ -68,7 +68,7 @@ impl fmt::Write for BoundedBuffer {
     }
 }
 
-/// How much a page holds at first.
+/// Initial capacity.
 const INITIAL_BUFFER_BYTES: usize = 4 << 10;
 
 /// Serialised JSON body.

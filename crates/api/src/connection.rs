@@ -1,7 +1,7 @@
-//! Connection timeouts: what a connection waits for, and for how long.
+//! Connection timeouts: header, body write and idle.
 //!
-//! What is looked at is the same for HTTP/1 and HTTP/2, in the clear and in TLS: bytes that come,
-//! bytes that are not taken, and requests that are being answered.
+//! The rules are equal for HTTP/1 and HTTP/2, with and without TLS: bytes received, bytes not sent,
+//! and requests in flight.
 
 use std::collections::HashMap;
 use std::io;
@@ -18,11 +18,11 @@ use crate::limits::{Limits, RejectReason};
 /// Lifecycle phase of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ServerPhase {
-    /// It takes connections.
+    /// Accepts connections.
     Open,
-    /// It answers what has been asked.
+    /// Answers the requests in flight.
     Stopping,
-    /// It ends what is left.
+    /// Aborts the remaining requests.
     Closed,
 }
 
@@ -36,19 +36,19 @@ pub(crate) struct ConnectionMonitor {
 #[derive(Debug)]
 struct ConnectionState {
     active_requests: u32,
-    /// Since when nothing is asked.
+    /// Start of the idle period.
     idle_since: Instant,
-    /// When the first byte of a request came that has not begun.
+    /// Time of the first byte of a request whose header is incomplete.
     head_started: Option<Instant>,
-    /// Since when the other end takes nothing.
+    /// Time since when writes are blocked.
     write_blocked: Option<Instant>,
-    /// Answers of which the other end has taken nothing since then, by the number of their request:
-    /// HTTP/2 lets it do so while the connection itself is not stuck.
+    /// Responses blocked since a time, by request number: HTTP/2 can block one stream while the
+    /// connection is not blocked.
     pending_writes: HashMap<u64, Instant>,
-    /// The number of the next request.
+    /// Next request number.
     next: u64,
     is_new: bool,
-    /// HTTP/2 has bytes between requests that belong to none.
+    /// HTTP/2 has frames that belong to no request.
     is_http2: bool,
 }
 
@@ -73,7 +73,7 @@ impl ConnectionMonitor {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A request begins, until what is returned is dropped.
+    /// Starts a request; it ends when the returned value is dropped.
     pub(crate) fn begin_request(self: &Arc<ConnectionMonitor>) -> ActiveRequest {
         let mut state = self.state();
         state.active_requests += 1;
@@ -83,8 +83,7 @@ impl ConnectionMonitor {
         ActiveRequest { monitor: Arc::clone(self), number }
     }
 
-    /// Waits until the connection waits for too long, and says for what; for nothing if it is only
-    /// idle.
+    /// Waits for a timeout and returns its reason; `None` if the connection is only idle.
     pub(crate) async fn wait_for_timeout(&self, limits: &Limits) -> Option<RejectReason> {
         loop {
             let Some((at, why)) = self.deadline(limits) else {
@@ -94,7 +93,7 @@ impl ConnectionMonitor {
             if at <= Instant::now() {
                 return why;
             }
-            // Whether the time is over or something changed, it is looked at anew.
+            // After a timeout or a change the state is checked again.
             let _ = tokio::time::timeout_at(at, self.changed.notified()).await;
         }
     }
@@ -139,7 +138,7 @@ impl ConnectionMonitor {
     }
 }
 
-/// A request that is being answered.
+/// A request in flight.
 #[derive(Debug)]
 pub(crate) struct ActiveRequest {
     monitor: Arc<ConnectionMonitor>,
@@ -147,7 +146,7 @@ pub(crate) struct ActiveRequest {
 }
 
 impl ActiveRequest {
-    /// Whether a piece of its answer waits to be taken by the other end, from now on.
+    /// Sets whether a chunk of the response waits to be sent.
     pub(crate) fn set_write_pending(&self, waits: bool) {
         let mut state = self.monitor.state();
         match waits {
@@ -238,17 +237,17 @@ mod tests {
     /// Test event of a connection.
     enum ConnectionEvent {
         Read(&'static [u8]),
-        /// A request begins.
+        /// A request starts.
         Begin,
-        /// And ends.
+        /// A request ends.
         End,
         WriteBlocked(bool),
-        /// The other end takes nothing of its answer.
+        /// The client does not read its response.
         WritePending(bool),
     }
     use ConnectionEvent::{Begin, End, Read, WriteBlocked, WritePending};
 
-    /// What the connection is waiting for after `steps`, as limits have it.
+    /// Expects the timeout reason after `steps`.
     #[track_caller]
     fn check(steps: &[ConnectionEvent], expected: Option<Option<RejectReason>>) {
         let life = ConnectionMonitor::new();

@@ -17,42 +17,42 @@ use crate::offered_routes::OfferedRoutes;
 use crate::query_admission::{ClientId, QueryLane};
 use crate::query_service::{QueryService, QueryServiceSettings};
 
-/// Handler context; cheap to clone; knows the client.
+/// Handler context; cheap to clone; includes the client's identity.
 #[derive(Clone, Debug)]
 pub struct Context {
-    /// The way in, and the store behind it.
+    /// The intake, and the store behind it.
     pub intake: Arc<Intake>,
-    /// Where questions are taken.
+    /// The query service.
     pub queries: Arc<QueryService>,
     pub(crate) offered: Arc<OfferedRoutes>,
     client: ClientId,
 }
 
 impl Context {
-    /// Of a way in.
+    /// A context with an intake and query settings.
     pub fn new(intake: Arc<Intake>, desk: QueryServiceSettings) -> Context {
         let desk = Arc::new(QueryService::new(desk, Arc::clone(&intake)));
         Context { intake, queries: desk, offered: Arc::default(), client: ClientId::default() }
     }
 
-    /// The same with routes that roles offer.
+    /// Adds the routes of roles.
     pub fn with_routes(self, routes: Vec<role::Route>) -> Context {
         let offered = OfferedRoutes::new(routes, self.offered.formats.clone());
         Context { offered: Arc::new(offered), ..self }
     }
 
-    /// The same with ingest formats beside those of the table.
+    /// Adds ingest formats to those of the table.
     pub fn with_formats(self, formats: &[IngestFormatRow]) -> Context {
         let offered = OfferedRoutes::new(self.offered.routes.clone(), formats.to_vec());
         Context { offered: Arc::new(offered), ..self }
     }
 
-    /// The same for another client.
+    /// The context of another client.
     pub(crate) fn for_client(&self, client: ClientId) -> Context {
         Context { client, ..self.clone() }
     }
 
-    /// Works on something that reads little: [`QueryService::run`].
+    /// Runs work that reads little: [`QueryService::run`].
     pub(crate) async fn run_light<T: Send + 'static>(
         &self,
         what: &'static str,
@@ -62,7 +62,7 @@ impl Context {
         self.queries.run(QueryLane::Light, &self.client, what, timeout, work).await
     }
 
-    /// Works on something that takes long.
+    /// Runs work that takes long.
     pub(crate) async fn run_heavy<T: Send + 'static>(
         &self,
         what: &'static str,
@@ -72,7 +72,7 @@ impl Context {
         self.queries.run(QueryLane::Heavy, &self.client, what, timeout, work).await
     }
 
-    /// Works on something that reads little of the store: [`QueryService::run_light_with_view`].
+    /// Runs work that reads little of the store: [`QueryService::run_light_with_view`].
     pub(crate) async fn run_light_with_view<T: Send + 'static>(
         &self,
         what: &'static str,
@@ -82,7 +82,7 @@ impl Context {
         self.queries.run_light_with_view(&self.client, what, timeout, work).await
     }
 
-    /// Works on a query: [`QueryService::run_query`].
+    /// Runs a query: [`QueryService::run_query`].
     pub(crate) async fn run_query<T: Send + 'static>(
         &self,
         what: &'static str,

@@ -27,14 +27,14 @@ use crate::named_dir::{io_error, is_valid_name, list_entries};
 use crate::route::{ApiRoute, JSON, Parameter};
 use crate::token::Scope;
 
-/// Bytes of a dashboard.
+/// Maximum size of a dashboard in bytes.
 const BYTES_MAX: usize = 256 << 10;
-/// Dashboards that may be stored.
+/// Maximum number of dashboards.
 const DASHBOARDS_MAX: usize = 1_000;
-/// What a name may be.
+/// Description of valid names.
 const NAME_SYNTAX: &str =
     "a name of up to 64 letters, digits, '-' and '_' that begins with a letter or digit";
-/// Suffix of files of dashboards.
+/// Suffix of dashboard files.
 const SUFFIX: &str = ".json";
 
 const BY_NAME: &[Parameter] = &[Parameter::text("name", "name of the dashboard")];
@@ -94,7 +94,7 @@ fn dashboard_path(folder: &Path, name: &str) -> PathBuf {
     folder.join(format!("{name}{SUFFIX}"))
 }
 
-/// Names, in order.
+/// Names, sorted.
 fn dashboard_names(folder: &Path) -> Result<Vec<String>, ApiError> {
     let found = list_entries(folder)?;
     let names = found.iter().filter_map(|entry| entry.strip_suffix(SUFFIX));
@@ -116,7 +116,7 @@ async fn list(context: Context) -> Result<JsonBody, ApiError> {
     context.run_light("dashboards", None, work).await
 }
 
-/// A dashboard as it is now, if there is one, with today's names: its tag is that of these.
+/// Reads a dashboard, if it exists, migrated to the current schema, with the ETag of the result.
 fn read_dashboard(folder: &Path, name: &str) -> Result<Option<String>, ApiError> {
     let path = dashboard_path(folder, name);
     match fs::read_to_string(&path) {
@@ -130,7 +130,8 @@ fn not_found(name: &str) -> ApiError {
     ApiError::NotFound(format!("there is no dashboard {name:?}"))
 }
 
-/// Refuses to change what is not as the asker saw it: somebody else's change would be lost.
+/// Rejects a write if the dashboard has changed since the client read it: another user's change
+/// would be lost.
 fn check_if_match(headers: &HeaderMap, name: &str, now: Option<&str>) -> Result<(), ApiError> {
     let now = now.map(|text| etag::etag(text.as_bytes()));
     if etag::matches_header(headers, &IF_MATCH, now.as_deref()) == Some(false) {
@@ -144,7 +145,7 @@ fn check_if_match(headers: &HeaderMap, name: &str, now: Option<&str>) -> Result<
     Ok(())
 }
 
-/// An answer about a board, by whose tag it can be changed.
+/// A response with the dashboard's ETag, with which it can be changed.
 fn with_etag(tag: String, answer: JsonBody) -> impl IntoResponse + use<> {
     ([(ETAG, tag), (CACHE_CONTROL, "no-cache".to_owned())], answer)
 }
@@ -192,7 +193,7 @@ async fn write(
             )));
         }
         write_file(&folder, &name, &body).map_err(|error| io_error(&folder, &error))?;
-        // What was written is UTF-8: it is JSON.
+        // The body was parsed as JSON: it is UTF-8.
         let tag = etag::etag(migration::migrate(String::from_utf8_lossy(&body).into()).as_bytes());
         let answer =
             desk.json_response(&Object(vec![("schema", integer(2)), ("saved", Text(name))]))?;
@@ -201,11 +202,11 @@ async fn write(
     context.run_light("dashboards", None, work).await
 }
 
-/// The old one stays until the new one is whole and on disk.
+/// The old file stays until the new one is complete and durable.
 fn write_file(folder: &Path, name: &str, board: &[u8]) -> io::Result<()> {
     if !folder.exists() {
         fs::create_dir_all(folder)?;
-        // That it is there has to be on disk too.
+        // The folder entry has to be durable too.
         folder.parent().map_or(Ok(()), |parent| File::open(parent)?.sync_all())?;
     }
     let new = folder.join(format!("{name}.new"));
@@ -214,7 +215,7 @@ fn write_file(folder: &Path, name: &str, board: &[u8]) -> io::Result<()> {
         file.sync_all()
     });
     if let Err(error) = written.and_then(|()| fs::rename(&new, dashboard_path(folder, name))) {
-        // A disk that is full shall not be filled by what nobody reads.
+        // A failed write leaves no file on a full disk.
         let _ = fs::remove_file(&new);
         return Err(error);
     }

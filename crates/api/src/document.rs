@@ -1,9 +1,9 @@
 //! JSON documents, shared by the HTTP API and the commands.
 //!
 //! Times are nanoseconds since the Unix epoch. A statistic is `{"lower", "estimate", "upper"}` in
-//! the unit named; numbers read back to the same bits; `null` stands for no bound, or for not
-//! known; in answers to questions in PromQL and CAQL infinities are texts. Fields are only ever
-//! added; a change of meaning is another `schema`.
+//! the unit named; numbers round-trip exactly; `null` means no bound, or unknown; in responses to
+//! PromQL and CAQL queries infinities are strings. New fields may be added; a change of meaning is
+//! a new `schema`.
 
 pub mod breakdown;
 pub mod cardinality;
@@ -17,7 +17,7 @@ pub use render::json::statistics::{bracket, count, distribution, fields, labels,
 use crate::json::Json::{self, Integer, Null, Object, Text};
 use crate::json::integer;
 
-/// What is known to be missing.
+/// A gap.
 pub fn gap(gap: &Gap) -> Json {
     Object(vec![
         ("start_ns", Integer(gap.start.into())),

@@ -11,19 +11,19 @@ use http::{HeaderValue, StatusCode, header};
 pub struct ErrorResponse {
     /// The status.
     pub status: StatusCode,
-    /// What went wrong, for the one who asked.
+    /// Message for the client.
     pub message: String,
-    /// After how long the same request may be tried again.
+    /// Retry delay.
     pub retry_after: Option<Duration>,
 }
 
 impl ErrorResponse {
-    /// A problem of a status.
+    /// An error response with a status.
     pub fn new(status: StatusCode, what: impl Into<String>) -> ErrorResponse {
         ErrorResponse { status, message: what.into(), retry_after: None }
     }
 
-    /// What was sent makes no sense.
+    /// 400 Bad Request.
     pub fn bad_request(what: impl Into<String>) -> ErrorResponse {
         ErrorResponse::new(StatusCode::BAD_REQUEST, what)
     }
@@ -69,7 +69,7 @@ impl IntoResponse for ErrorResponse {
         if self.status == StatusCode::UNAUTHORIZED {
             headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
         }
-        // Those whose answers are not JSON find it there.
+        // Protocols without JSON responses read it from the extensions.
         response.extensions_mut().insert(self);
         response
     }

@@ -3,14 +3,13 @@
 use http::HeaderMap;
 use http::header::HeaderName;
 
-/// The tag of bytes, as a header has it.
+/// The ETag of bytes, as a header value.
 pub(crate) fn etag(bytes: &[u8]) -> String {
     format!("\"{}\"", &blake3::hash(bytes).to_hex()[..16])
 }
 
-/// Whether a header names the tag of what is there now; `*` names whatever is. A proxy that packs
-/// an answer makes its tag a weak one (`W/"…"`), which is the same one here. `None` if there is no
-/// such header.
+/// Whether a header matches the current ETag; `*` matches any. A weak tag (`W/"…"`) matches too: a
+/// proxy that compresses a response weakens its tag. `None` without the header.
 pub(crate) fn matches_header(
     headers: &HeaderMap,
     header: &HeaderName,

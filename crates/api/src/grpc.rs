@@ -1,10 +1,9 @@
 //! Unary gRPC on the HTTP ports.
 //!
-//! A message is a flag (1 if it is packed), its length in 4 bytes, and its bytes; an answer ends
+//! A message is a flag (1 if compressed), its length in 4 bytes, and its bytes; a response ends
 //! with trailers that have the status. Source:
 //! <https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md>, `statuscodes.md`,
-//! `compression.md`. There is no streaming here, so that a message is a body, under the limits of
-//! bodies.
+//! `compression.md`. Streaming is not supported: a message is a body, subject to the body limits.
 
 use axum::body::Body;
 use axum::response::Response;
@@ -20,19 +19,19 @@ const STATUS: HeaderName = HeaderName::from_static("grpc-status");
 const MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
 const DETAILS: HeaderName = HeaderName::from_static("grpc-status-details-bin");
 const ACCEPTED: HeaderName = HeaderName::from_static("grpc-accept-encoding");
-/// How the message is packed, where its flag says that it is.
+/// Compression of the message, if its flag is set.
 pub(crate) const ENCODING: HeaderName = HeaderName::from_static("grpc-encoding");
 
-/// Bytes before a message.
+/// Length of the message prefix in bytes.
 const PREFIX_BYTES: usize = 5;
 
-/// Whether a request is one of gRPC.
+/// Whether a request is gRPC.
 pub(crate) fn is_grpc(headers: &HeaderMap) -> bool {
     let kind = headers.get(header::CONTENT_TYPE);
     kind.is_some_and(|kind| kind.as_bytes().starts_with(b"application/grpc"))
 }
 
-/// The message in a body, and whether it is packed.
+/// The message in a body, and whether it is compressed.
 pub(crate) fn parse_message(mut body: Bytes) -> Result<(Bytes, bool), ErrorResponse> {
     if body.len() < PREFIX_BYTES {
         return Err(ErrorResponse::bad_request(format!(
@@ -55,7 +54,7 @@ pub(crate) fn parse_message(mut body: Bytes) -> Result<(Bytes, bool), ErrorRespo
     Ok((body, flag == 1))
 }
 
-/// An answer with a message.
+/// A response with a message.
 pub(crate) fn message_response(message: &[u8]) -> Response {
     let mut framed = Vec::with_capacity(PREFIX_BYTES + message.len());
     framed.push(0);
@@ -77,7 +76,7 @@ fn respond(body: Body) -> Response {
     response
 }
 
-/// An answer that says what went wrong.
+/// An error response.
 pub(crate) fn error_response(problem: &ErrorResponse) -> Response {
     let code = grpc_code(problem.status);
     let mut response = respond(Body::empty());
@@ -94,7 +93,7 @@ pub(crate) fn error_response(problem: &ErrorResponse) -> Response {
     response
 }
 
-/// gRPC's word for a status.
+/// The gRPC status code for an HTTP status.
 pub(crate) fn grpc_code(status: StatusCode) -> u32 {
     match status {
         StatusCode::BAD_REQUEST | StatusCode::NOT_ACCEPTABLE => 3,
@@ -110,7 +109,7 @@ pub(crate) fn grpc_code(status: StatusCode) -> u32 {
     }
 }
 
-/// A text as `grpc-message` has it.
+/// Percent-encodes a text for `grpc-message`.
 fn percent_encode(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for byte in text.bytes() {

@@ -1,5 +1,5 @@
-//! Whether topdeck is well, for those who start and watch it. No token is asked for, so nothing is
-//! told but what failed: threads that are down, inputs that are quarantined, and damage.
+//! Health check for supervisors and load balancers. It requires no token, so it reports failures
+//! only: dead threads, quarantined inputs, and damage.
 
 use axum::routing;
 use http::StatusCode;
@@ -37,8 +37,8 @@ async fn health(context: Context) -> Result<String, ErrorResponse> {
     outcome.map_err(|what| ErrorResponse::new(StatusCode::SERVICE_UNAVAILABLE, what))
 }
 
-/// What is told: a line, and one for each place with damage and each quarantined input. Those are
-/// no reason to start topdeck anew: it would meet them again.
+/// The report: a summary line, and a line for each damaged location and each quarantined input.
+/// These do not make the check fail: a restart would not remove them.
 fn check_health(intake: &Intake) -> Result<String, String> {
     let stat = intake.target().journal().stat().map_err(|error| error.to_string())?;
     if stat.is_failed {

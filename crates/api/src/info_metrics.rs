@@ -19,10 +19,10 @@ use crate::json::integer;
 use crate::parameters::Parameters;
 use crate::route::{ApiRoute, Parameter, SELECTOR, TIMEOUT};
 
-/// As many as are told where nobody says, and at the most.
+/// Default and maximum number of values in a response.
 const LIMIT: usize = 1_000;
 const LIMIT_MAX: usize = 100_000;
-/// Bytes of all that are told: more than anybody reads.
+/// Maximum size of a response in bytes.
 const RESPONSE_BYTES_MAX: usize = 16 << 20;
 
 const INFO_METRICS: &[Parameter] = &[
@@ -53,7 +53,7 @@ async fn info_metrics(context: Context, parameters: Parameters) -> Result<JsonBo
         let own = parameters.selector("selector")?.unwrap_or(Selector::All);
         let wanted = Selector::and(vec![Selector::label_equals(selector::KIND, "text"), own]);
         let (mut told, mut found, mut bytes) = (Vec::new(), 0u64, 0);
-        // A row lies before its end.
+        // A point is before its interval's end.
         let range = from.saturating_sub(1)..to.saturating_add(1);
         let mut gaps: BTreeSet<Gap> = view.gaps(&range).into_iter().collect();
         for series in view.select(&wanted) {

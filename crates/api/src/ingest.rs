@@ -1,7 +1,7 @@
 //! Ingest over HTTP: the table of formats, one file for each.
 //!
-//! What they share is in `ingest_request.rs`: the body is unpacked and decoded beside the runtime,
-//! what was decoded is one batch, and the sender is told when the batch is durable.
+//! Their common part is in `ingest_request.rs`: the body is decompressed and decoded outside the
+//! runtime, the result is one batch, and the sender is acknowledged when the batch is durable.
 
 mod decompress;
 mod hlog;
@@ -34,7 +34,7 @@ pub(crate) const FORMATS: &[IngestFormatRow] = &[
     IngestFormatRow::of::<import::ImportFormat>(),
 ];
 
-/// The handlers of all formats, and of those that are added to the table.
+/// Handlers of all formats, including those added to the table.
 pub(crate) fn routes(added: &[IngestFormatRow]) -> Router<Context> {
     let all = FORMATS.iter().chain(added);
     let router = all.map(IngestFormatRow::router).fold(Router::new(), Router::merge);

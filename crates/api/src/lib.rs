@@ -1,7 +1,7 @@
 //! HTTP server: ingest, query, Prometheus API, live stream.
 //!
-//! [`Server::start`] listens; what is asked goes through limits and tokens to a handler, one file
-//! for each noun.
+//! [`Server::start`] listens; a request passes limits and authentication to a handler. Each noun
+//! has a file.
 #![forbid(unsafe_code)]
 
 mod acceptor;

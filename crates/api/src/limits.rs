@@ -12,37 +12,36 @@ use crate::response_buffers;
 /// HTTP limits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Bytes of a body, as it comes and as it is unpacked: 16 MiB. Beyond, the answer is 413.
+    /// Maximum body size in bytes, compressed and decompressed: 16 MiB. Beyond it: 413.
     pub max_body_bytes: usize,
-    /// Bytes that all bodies take which are being read or worked on, as they come and unpacked, and
-    /// what they are unpacked with: 256 MiB. Beyond, 429.
+    /// Maximum memory in bytes of all bodies being read or handled, compressed, decompressed and
+    /// for the decompressors: 256 MiB. Beyond it: 429.
     pub max_buffered_body_bytes: usize,
-    /// Bytes of all answers that clients have not taken yet: 128 MiB. Beyond, 429. One answer may
-    /// have seven eighths of it.
+    /// Maximum bytes of all responses that clients have not read: 128 MiB. Beyond it: 429. One
+    /// response may have seven eighths of it.
     pub max_buffered_response_bytes: usize,
-    /// How long a body may take to come: 60 s. Beyond, 408.
+    /// Timeout for reading a body: 60 s. Beyond it: 408.
     pub body_read_timeout: Duration,
-    /// Bytes of a request's line and headers: 64 KiB. Beyond, 431. The least is 8 KiB.
+    /// Maximum size of request line and headers in bytes: 64 KiB. Beyond it: 431. Minimum: 8 KiB.
     pub max_header_bytes: usize,
-    /// How long a request's line and headers may take to come, and the beginning of TLS: 10 s. Then
-    /// the connection ends.
+    /// Timeout for reading request line and headers, and for the TLS handshake: 10 s. Beyond it the
+    /// connection is closed.
     pub header_read_timeout: Duration,
-    /// How long a request may take until its answer begins: 120 s. Beyond, 503. Snapshots take as
-    /// long as they take.
+    /// Timeout until the response begins: 120 s. Beyond it: 503. Snapshots have no timeout.
     pub request_timeout: Duration,
-    /// How long the other end may take nothing of an answer: 60 s. Then the connection ends.
+    /// Timeout of a blocked write of a response: 60 s. Beyond it the connection is closed.
     pub write_timeout: Duration,
-    /// How long a connection is held on which nothing is asked: 5 minutes.
+    /// Idle timeout of a connection: 5 minutes.
     pub idle_timeout: Duration,
-    /// Connections at a time: 16,384. One more is closed at once.
+    /// Maximum number of connections: 16,384. Further ones are closed at once.
     pub max_connections: usize,
-    /// Bodies that are decoded at a time: two for each processor, as one waits for the journal
-    /// while another is decoded. One more waits.
+    /// Maximum number of bodies decoded concurrently: two per CPU, as one may wait for the journal
+    /// while another is decoded. Further ones wait.
     pub max_concurrent_decodes: usize,
 }
 
 impl Limits {
-    /// As many bytes as one answer may have.
+    /// Maximum bytes of one response.
     pub fn max_response_bytes(&self) -> usize {
         response_buffers::response_bytes_max(self.max_buffered_response_bytes)
     }
@@ -77,13 +76,13 @@ pub(crate) enum RejectReason {
     RequestTimeout,
     WriteTimeout,
     Connections,
-    /// The system gave no more: open files, memory.
+    /// Lack of a system resource: open files, memory.
     Accept,
-    /// TLS was not agreed on.
+    /// TLS handshake failed.
     Handshake,
-    /// No token, or none that is known.
+    /// Missing or unknown token.
     Token,
-    /// A token without the scope, or a web page.
+    /// Token without the scope, or a request from a web page.
     Forbidden,
 }
 
@@ -151,8 +150,8 @@ impl BodyReservation {
         BodyReservation { budget: Arc::clone(room), bytes: AtomicUsize::new(0) }
     }
 
-    /// Takes more; whether there was as much.
-    // Relaxed: the numbers guard no other memory.
+    /// Reserves more bytes; `false` if they exceed the budget.
+    // Relaxed: the counter guards no other memory.
     pub(crate) fn reserve(&self, bytes: usize) -> bool {
         let taken = self.budget.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |used| {
             used.checked_add(bytes).filter(|&used| used <= self.budget.max)
@@ -163,7 +162,7 @@ impl BodyReservation {
         taken.is_ok()
     }
 
-    /// Gives some of it back.
+    /// Releases some bytes.
     pub(crate) fn less(&self, bytes: usize) {
         self.bytes.fetch_sub(bytes, Ordering::Relaxed);
         self.budget.used.fetch_sub(bytes, Ordering::Relaxed);
@@ -176,7 +175,7 @@ impl Drop for BodyReservation {
     }
 }
 
-/// Permits to decode bodies: no more are decoded at once.
+/// Permits for concurrent decoding of bodies.
 #[derive(Clone, Debug)]
 pub(crate) struct DecodePermits(Arc<Semaphore>);
 

@@ -1,10 +1,10 @@
-//! The maximum that stands beside every percentile: of a question that asks for percentiles, the
-//! question that asks for the greatest value of the same distributions over the same windows.
+//! Maxima next to percentiles: for a query of percentiles, the query of the maximum of the same
+//! distributions over the same windows.
 //!
-//! It is the same expression with `histogram_max(x)` in the place of `histogram_quantile(q, x)`.
-//! Where what is done to the percentile would make something else of a maximum (`p99 > 1`,
-//! `topk(3, p99)`), it is asked without that; and where nothing says which maximum belongs to which
-//! number (`p99 / p50`), for all of them together.
+//! It is the same expression with `histogram_max(x)` in place of `histogram_quantile(q, x)`. If an
+//! operation on the percentile would change the meaning of the maximum (`p99 > 1`, `topk(3, p99)`),
+//! the maximum query omits the operation. If no maximum belongs to a single result (`p99 / p50`),
+//! the maximum covers all of them.
 
 use query::caql;
 use query::promql::{self, AggregateOp, BinaryOp, Expr, ExprKind};
@@ -13,21 +13,21 @@ use query::{LabelSet, Stream};
 /// Maximum query of an expression with percentiles.
 #[derive(Debug, PartialEq, Eq)]
 pub struct MaxQuery {
-    /// What to ask.
+    /// The query text.
     pub expression: String,
-    /// Each stream of the answer belongs beside one of these labels; else they are told together.
+    /// Whether each result stream belongs to the stream with the same labels; otherwise they are
+    /// reported together.
     pub is_per_stream: bool,
-    /// The label that tells percentiles of the same distribution apart.
+    /// The label that distinguishes percentiles of the same distribution.
     pub by: Option<String>,
 }
 
-/// As many as a reader looks at where they are told together.
+/// Maximum number of queries whose results are reported together.
 const MERGED_QUERIES_MAX: usize = 3;
 
-/// The maxima that percentiles in an expression of PromQL want beside them; none if there is no
-/// percentile.
+/// Maximum queries for the percentiles in a PromQL expression; empty without percentiles.
 pub fn max_queries(text: &str, options: &promql::Options) -> Vec<MaxQuery> {
-    // What is wrong with the expression is told by whoever answers it.
+    // The main query reports syntax errors.
     let Ok(expr) = promql::parse(text, options) else { return Vec::new() };
     if let Some((question, by)) = max_expression(text, &expr) {
         return vec![MaxQuery { expression: question, is_per_stream: true, by }];
@@ -40,11 +40,11 @@ pub fn max_queries(text: &str, options: &promql::Options) -> Vec<MaxQuery> {
     questions.into_iter().map(together).collect()
 }
 
-/// The expression with maxima in the place of its percentiles, if its streams stay the same by
-/// this; and by which label they are told apart.
+/// The expression with percentiles replaced by maxima, if its streams stay the same, and the label
+/// that distinguishes its percentiles.
 fn max_expression(text: &str, expr: &Expr) -> Option<(String, Option<String>)> {
     let of = |expr: &Expr| text.get(expr.span.start..expr.span.end);
-    // The expression with another one in the place of a part of it.
+    // The expression with a part replaced.
     let with = |part: &Expr, (new, by): (String, Option<String>)| {
         let before = text.get(expr.span.start..part.span.start)?;
         let after = text.get(part.span.end..expr.span.end)?;
@@ -59,7 +59,7 @@ fn max_expression(text: &str, expr: &Expr) -> Option<(String, Option<String>)> {
                 Some((format!("histogram_max({})", of(args.first()?)?), Some(by.clone())))
             }
             "quantile_over_time" => {
-                // Of percentiles, the greatest one of all is no maximum.
+                // The greatest of several percentiles is not a maximum.
                 let samples = args.get(1)?;
                 let question = format!("max_over_time({})", of(samples)?);
                 Some(match contains_percentile(samples) {
@@ -123,7 +123,7 @@ const ALL: promql::Options = promql::Options {
     standard_only: false,
 };
 
-/// Whether there are percentiles in it.
+/// Whether an expression contains percentiles.
 fn contains_percentile(expr: &Expr) -> bool {
     let is_percentile = match &expr.kind {
         ExprKind::Call { function, .. } => {
@@ -138,8 +138,8 @@ fn contains_percentile(expr: &Expr) -> bool {
     is_percentile || expr.children().into_iter().any(contains_percentile)
 }
 
-/// Questions for the maxima of percentiles that are anywhere in an expression, each once. What is
-/// in a subquery has other windows than the answer, and is left out.
+/// Collects distinct maximum queries for percentiles anywhere in an expression. Subqueries are
+/// skipped: their windows differ from those of the result.
 fn collect_max_queries(text: &str, expr: &Expr, questions: &mut Vec<String>) {
     if matches!(expr.kind, ExprKind::Subquery { .. }) {
         return;
@@ -154,14 +154,14 @@ fn collect_max_queries(text: &str, expr: &Expr, questions: &mut Vec<String>) {
     }
 }
 
-/// The same for CAQL, of percentiles of histograms and over streams.
+/// Maximum queries of a CAQL expression: percentiles of histograms and over streams.
 pub fn max_queries_caql(text: &str) -> Vec<MaxQuery> {
     let Ok(caql::CaqlQuery { body: caql::Body::Caql(expr), .. }) = caql::parse(text) else {
         return Vec::new();
     };
     let by = Some(caql::LABEL.to_owned());
     let mut root = &expr;
-    // Names change nothing.
+    // `label` calls do not change values.
     while let caql::CaqlExprKind::Call(call) = &root.kind
         && let ("label", [source]) = (call.name.as_str(), &call.sources[..])
     {
@@ -177,7 +177,7 @@ pub fn max_queries_caql(text: &str) -> Vec<MaxQuery> {
     questions.into_iter().map(together).collect()
 }
 
-/// The maximum of what a call takes percentiles of.
+/// The maximum expression for a percentile call.
 fn caql_max_expression(text: &str, expr: &caql::Expr) -> Option<String> {
     let caql::CaqlExprKind::Call(call) = &expr.kind else { return None };
     let maximum = match call.name.as_str() {
@@ -208,20 +208,20 @@ fn collect_caql_max_queries(text: &str, expr: &caql::Expr, questions: &mut Vec<S
 /// Result of a maximum query.
 #[derive(Debug, Default)]
 pub struct Maxima {
-    /// What was asked.
+    /// The query text.
     pub expression: String,
     /// The maxima.
     pub streams: Vec<Stream>,
-    /// In what they are.
+    /// Unit of the maxima.
     pub unit: Option<String>,
-    /// Each belongs beside a stream of the answer.
+    /// Whether each maximum belongs to a stream of the result.
     pub is_per_stream: bool,
-    /// The label that those have, and these do not.
+    /// The label that the result's streams have and the maxima lack.
     pub by: Option<String>,
 }
 
 impl Maxima {
-    /// Those that belong beside a stream.
+    /// The maximum that belongs to a stream.
     pub fn stream_for(&self, labels: &LabelSet) -> Option<&Stream> {
         let own = match &self.by {
             Some(by) => labels.with(by, ""),
@@ -229,7 +229,7 @@ impl Maxima {
         };
         let of = |labels: &LabelSet| labels.with(caql::LABEL, "").without_metadata();
         let mut same = self.streams.iter().filter(|stream| of(&stream.labels) == of(&own));
-        // Of two nobody knows which.
+        // Two matches are ambiguous.
         same.next().filter(|_| self.is_per_stream && same.next().is_none())
     }
 }

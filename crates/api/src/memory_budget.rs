@@ -1,68 +1,67 @@
 //! Query memory budget, shared by all queries.
 //!
-//! Light queries have a share of it that heavy ones cannot take, as large as all of them may need,
-//! so that they never wait for memory. A heavy query that cannot grow waits until others give
-//! memory back, for a bounded time. It is refused at once where that would not happen: where it
-//! alone needs more than there is, and where every other query that holds memory waits for some as
-//! well.
+//! A share of the budget is reserved for light queries, large enough for all of them, so that they
+//! never wait for memory. A heavy query that cannot grow waits, for a bounded time, until others
+//! release memory. It is rejected at once if waiting cannot help: it alone needs more than the
+//! budget, or every other query that holds memory waits too.
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Memory is drawn in multiples of so much: between, a query does not look at the budget.
+/// Queries draw memory from the budget in multiples of this size, to lock it seldom.
 const DRAW_UNIT_BYTES: u64 = 256 << 10;
-/// The share of the budget that only light queries draw from.
+/// Share of the budget (one of this many parts) reserved for light queries.
 const LIGHT_SHARE: u64 = 8;
-/// Bytes of the budget at the least: light queries have to have room.
+/// Minimum size of the budget: light queries need memory.
 pub(crate) const BYTES_MIN: u64 = 32 << 20;
 
-/// The memory of all queries together.
+/// Memory budget of all queries.
 pub(crate) struct MemoryBudget {
     bytes_max: u64,
-    /// What only light queries draw from.
+    /// Bytes reserved for light queries.
     light_bytes: u64,
-    /// How many bytes one light query may hold.
+    /// Maximum bytes of one light query.
     light_query_bytes: u64,
     wait_timeout: Duration,
     state: Mutex<BudgetState>,
-    /// Memory was given back, or a query is over.
+    /// Notified when memory is released, or a query ends.
     changed: Condvar,
 }
 
 #[derive(Default)]
 struct BudgetState {
-    /// Bytes that heavy queries have drawn.
+    /// Bytes drawn by heavy queries.
     heavy: u64,
-    /// Bytes that light ones have.
+    /// Bytes drawn by light queries.
     light: u64,
-    /// Heavy queries that have drawn some.
+    /// Heavy queries that hold memory.
     holders: usize,
-    /// Those of them that wait for more.
+    /// Holders that wait for more.
     waiting_holders: usize,
-    /// All that wait.
+    /// All waiting queries.
     waiting: usize,
 }
 
-/// Reason why a query gets no memory.
+/// Reason of a failed reservation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Denial {
-    /// It would need more than there is.
+    /// The query needs more than its maximum.
     TooLarge {
-        /// As much as it may have.
+        /// The maximum.
         max: u64,
     },
-    /// Others hold it.
+    /// Other queries hold the memory.
     Busy {
-        /// How much they all hold.
+        /// Bytes held by all queries.
         used: u64,
-        /// As much as all may have.
+        /// The budget.
         max: u64,
     },
-    /// A light query holds as much as it may, and has to become a heavy one.
+    /// A light query is at its maximum and has to become heavy.
     NotLight,
-    /// It is over, and needs none.
+    /// The query is cancelled.
     Cancelled,
 }
 
@@ -73,8 +72,8 @@ impl fmt::Debug for MemoryBudget {
 }
 
 impl MemoryBudget {
-    /// Of so many bytes, for so many light queries at a time. Who cannot grow waits as long as
-    /// `wait_max`.
+    /// A budget of `bytes`, for `light` concurrent light queries. A query that cannot grow waits at
+    /// most `wait_max`.
     pub(crate) fn new(
         bytes_max: u64,
         light_queries: usize,
@@ -96,25 +95,25 @@ impl MemoryBudget {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Bytes that are drawn.
+    /// Drawn bytes.
     pub(crate) fn used(&self) -> u64 {
         let state = self.state();
         state.heavy + state.light
     }
 
-    /// Queries that wait for memory.
+    /// Number of queries that wait for memory.
     pub(crate) fn waiting(&self) -> usize {
         self.state().waiting
     }
 
-    /// As much as all heavy queries may have.
+    /// Maximum bytes of all heavy queries.
     fn heavy_bytes(&self) -> u64 {
         self.bytes_max - self.light_bytes
     }
 
-    /// Those who wait look again whether they are over.
+    /// Wakes waiters, which check whether their query has ended.
     pub(crate) fn notify_waiters(&self) {
-        // With the lock, so that nobody is between looking and waiting.
+        // Taking the lock excludes a waiter between its check and its wait.
         drop(self.state());
         self.changed.notify_all();
     }
@@ -124,17 +123,17 @@ impl MemoryBudget {
 #[derive(Debug)]
 pub(crate) struct Reservation {
     budget: Arc<MemoryBudget>,
-    /// What the query holds.
+    /// Reserved bytes.
     reserved: AtomicU64,
-    /// What it has drawn for that. Written with the budget's lock.
+    /// Bytes drawn from the budget for them. Written under the budget's lock.
     drawn: AtomicU64,
     is_light: AtomicBool,
-    /// Threads that wait for memory. Written with the budget's lock.
+    /// Waiting threads. Written under the budget's lock.
     waiters: AtomicUsize,
 }
 
 impl Reservation {
-    /// Of a light query that holds nothing.
+    /// An empty reservation of a light query.
     pub(crate) fn new(budget: &Arc<MemoryBudget>) -> Reservation {
         Reservation {
             budget: Arc::clone(budget),
@@ -145,14 +144,14 @@ impl Reservation {
         }
     }
 
-    /// What the query holds.
+    /// Reserved bytes.
     pub(crate) fn reserved(&self) -> u64 {
         self.reserved.load(Ordering::Relaxed)
     }
 
-    /// Holds more; waits for it if need be. The bytes count as held even where they are denied: the
-    /// query ends.
-    // Relaxed: the numbers guard no other memory, and where they are compared the lock is held.
+    /// Reserves more bytes, and waits for them if necessary. The bytes count as reserved even after
+    /// an error, because the query ends.
+    // Relaxed: the counters guard no other memory, and are compared under the lock.
     pub(crate) fn grow(&self, bytes: u64, is_over: &dyn Fn() -> bool) -> Result<(), Denial> {
         let held = self.reserved.fetch_add(bytes, Ordering::Relaxed).saturating_add(bytes);
         match held <= self.drawn.load(Ordering::Relaxed) {
@@ -161,10 +160,10 @@ impl Reservation {
         }
     }
 
-    /// Holds less.
+    /// Releases bytes.
     pub(crate) fn shrink(&self, bytes: u64) {
         let held = self.reserved.fetch_sub(bytes, Ordering::Relaxed).saturating_sub(bytes);
-        // A few are kept, as a query that gives back soon takes again.
+        // Some drawn bytes are kept, as a query often reserves again soon.
         if self.drawn.load(Ordering::Relaxed) > held.saturating_add(4 * DRAW_UNIT_BYTES) {
             let mut state = self.budget.state();
             let wanted = self.reserved().next_multiple_of(DRAW_UNIT_BYTES);
@@ -177,7 +176,7 @@ impl Reservation {
         }
     }
 
-    /// Draws as a heavy query from now on, if what it holds fits.
+    /// Becomes heavy, if the reserved bytes fit.
     pub(crate) fn become_heavy(&self) -> Result<(), Denial> {
         let mut state = self.budget.state();
         if !self.is_light.load(Ordering::Relaxed) {
@@ -193,7 +192,8 @@ impl Reservation {
         Ok(())
     }
 
-    /// Draws what is held; waits for it if need be. `is_over` is asked with the lock of the budget.
+    /// Draws the reserved bytes, and waits if necessary. `is_over` is called under the budget's
+    /// lock.
     fn draw(&self, is_over: &dyn Fn() -> bool) -> Result<(), Denial> {
         let budget = &*self.budget;
         let mut state = budget.state();
@@ -203,7 +203,7 @@ impl Reservation {
         let until = Instant::now() + budget.wait_timeout;
         let is_first = self.waiters.fetch_add(1, Ordering::Relaxed) == 0;
         let is_holder = self.drawn.load(Ordering::Relaxed) > 0;
-        // However many of its threads wait, it is one holder.
+        // A query counts as one holder, regardless of its number of waiting threads.
         let counted = usize::from(is_first && is_holder);
         state.waiting += usize::from(is_first);
         state.waiting_holders += counted;
@@ -228,7 +228,7 @@ impl Reservation {
         outcome
     }
 
-    /// Draws what is held, if that can be decided now.
+    /// Draws the reserved bytes, unless it has to wait.
     fn try_draw(&self, state: &mut BudgetState) -> Option<Result<(), Denial>> {
         let budget = &*self.budget;
         let (held, drawn) = (self.reserved(), self.drawn.load(Ordering::Relaxed));
@@ -236,7 +236,7 @@ impl Reservation {
             return Some(Ok(()));
         }
         let (max, others) = match self.is_light.load(Ordering::Relaxed) {
-            // All of them fit together.
+            // The reserved share has room for all light queries.
             true if held > budget.light_query_bytes => return Some(Err(Denial::NotLight)),
             true => (budget.light_query_bytes, 0),
             false => (budget.heavy_bytes(), state.heavy - drawn),
@@ -282,11 +282,11 @@ mod tests {
     use super::*;
 
     const MIB: u64 = 1 << 20;
-    /// Only to end a test that hangs.
+    /// Ends a test that hangs.
     const LONG: Duration = Duration::from_secs(60);
     const NEVER: &dyn Fn() -> bool = &|| false;
 
-    /// 64 MiB, of which heavy queries have 56 and light ones 2 each.
+    /// 64 MiB: 56 for heavy queries, 2 for each light one.
     fn budget(wait_max: Duration) -> Arc<MemoryBudget> {
         MemoryBudget::new(64 * MIB, 4, wait_max)
     }
@@ -297,7 +297,7 @@ mod tests {
         reservation
     }
 
-    /// Returns when somebody waits for memory.
+    /// Returns when this many queries wait for memory.
     fn await_waiting(budget: &MemoryBudget, many: usize) {
         while budget.waiting() < many {
             thread::yield_now();
@@ -373,7 +373,7 @@ mod tests {
         });
         drop(told);
         let denied = outcomes.iter().filter(Result::is_err).count();
-        // Whoever waited last made room for the others.
+        // The rejection of the last waiter releases memory for the others.
         assert!((1..4).contains(&denied), "{denied}");
         assert_eq!((budget.used(), budget.waiting()), (0, 0));
     }

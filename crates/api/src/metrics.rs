@@ -1,8 +1,9 @@
 //! Self metrics in the Prometheus text format 0.0.4.
 //!
-//! The text has no room for whole distributions: they are in the store. Here times are histograms
-//! with bounds at powers of two of nanoseconds, told in seconds, from [`FIRST`] to [`LAST`]. At
-//! these bounds the counts are exact, but that a time of exactly a bound is counted above it.
+//! The text format has no native histograms; the store has the complete distributions. Here
+//! durations are classic histograms in seconds with bounds at powers of two of nanoseconds, from
+//! [`FIRST_POWER`] to [`LAST_POWER`]. The counts are exact, except that a duration equal to a bound
+//! is counted above it.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -18,9 +19,9 @@ use crate::api_error::ApiError;
 use crate::context::Context;
 use crate::route::ApiRoute;
 
-/// The first bound, as a power of two: 1.024 µs.
+/// First bound as a power of two: 1.024 µs.
 const FIRST_POWER: i32 = 10;
-/// The last: 68.7 s.
+/// Last bound: 68.7 s.
 const LAST_POWER: i32 = 36;
 
 const KIND: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -33,7 +34,7 @@ pub(crate) const ROUTES: &[ApiRoute] =
 
 async fn metrics(context: Context) -> Result<Response, ApiError> {
     let intake = context.intake.clone();
-    // Files are read for it, and the store catches up.
+    // The snapshot reads files, and updates the store's view.
     let text = context
         .queries
         .metrics
@@ -44,7 +45,7 @@ async fn metrics(context: Context) -> Result<Response, ApiError> {
     Ok(([(header::CONTENT_TYPE, kind)], text.to_string()).into_response())
 }
 
-/// All of a name stands together, as the format wants it.
+/// The format requires all series of a name to be contiguous.
 fn metrics_text(all: Vec<MetricSnapshot>) -> String {
     let mut names: BTreeMap<String, Vec<MetricSnapshot>> = BTreeMap::new();
     for measured in all {
@@ -67,7 +68,7 @@ fn metrics_text(all: Vec<MetricSnapshot>) -> String {
 }
 
 fn write_sample(out: &mut String, name: &str, measured: &MetricSnapshot) {
-    // What is written to a String is not refused.
+    // Writing to a `String` cannot fail.
     let _ = match &measured.value {
         SnapshotValue::Counter(n) => {
             writeln!(out, "{name}{} {n}", labels_text(&measured.labels, None))

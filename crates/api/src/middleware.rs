@@ -33,9 +33,9 @@ pub(crate) struct RequestMiddleware {
     pub(crate) reject_counters: Arc<RejectCounters>,
     pub(crate) body_budget: Arc<BodyBudget>,
     pub(crate) response_buffers: Arc<ResponseBuffers>,
-    /// How often the file of tokens could not be read, so that those before it went on counting.
+    /// Failed reads of the token file, after which the previous tokens stayed valid.
     pub(crate) token_file_errors: Counter,
-    /// Who may decode a body now.
+    /// Permits for decoding bodies.
     decode_permits: DecodePermits,
     router: Router,
     metrics: RequestMetrics,
@@ -65,7 +65,7 @@ impl RequestMiddleware {
         }
     }
 
-    /// Answers a request.
+    /// Handles a request.
     pub(crate) async fn handle<B>(
         self: Arc<RequestMiddleware>,
         peer: Peer,
@@ -98,7 +98,7 @@ impl RequestMiddleware {
         response
     }
 
-    /// The refusal of a request whose answer there is no room for until others are taken.
+    /// Error response if the response buffers are full.
     pub(crate) fn response_buffers_full(&self, is_grpc: bool) -> Response {
         self.reject_counters.count(RejectReason::BufferedResponseBytes);
         let (bytes, max) = (self.response_buffers.bytes(), self.response_buffers.bytes_max());
@@ -121,8 +121,7 @@ impl RequestMiddleware {
     where
         B: http_body::Body<Data = Bytes, Error = hyper::Error> + Send + Unpin + 'static,
     {
-        // How large a parcel is depends on the one who sends it, and it could never be sent in
-        // parts.
+        // The sender determines the size of a forward request, and cannot split it.
         let body_bytes = match request.uri().path() == net::forward_protocol::PATH {
             true => self.limits.max_body_bytes.max(FORWARD_REQUEST_BYTES_MAX),
             false => self.limits.max_body_bytes,
@@ -159,7 +158,7 @@ impl RequestMiddleware {
                 return ErrorResponse::new(StatusCode::SERVICE_UNAVAILABLE, what).into_response();
             }
         };
-        // A handler knows only that the body cannot be read; why is known here.
+        // The handler knows only that the body cannot be read; the violation has the cause.
         match bound.violation.get() {
             Some(problem) => {
                 let mut told = problem.clone().into_response();
@@ -173,8 +172,8 @@ impl RequestMiddleware {
     }
 }
 
-/// Why a request is not for one host: whoever stands between may have understood another one (RFC
-/// 9112, 3.2).
+/// Why the Host of a request is ambiguous: a proxy may have routed it by another host (RFC 9112,
+/// 3.2).
 fn host_error<B>(request: &Request<B>) -> Option<&'static str> {
     let mut hosts = request.headers().get_all(HOST).iter();
     match (hosts.next(), hosts.next()) {
@@ -193,7 +192,7 @@ fn content_length(headers: &HeaderMap) -> Option<u64> {
     headers.get(header::CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
 }
 
-/// The route that answered, as it is written in the code: `/module/httptrap/{check}/{secret}`.
+/// The matched route pattern: `/module/httptrap/{check}/{secret}`.
 #[derive(Clone)]
 struct MatchedRoute(String);
 

@@ -6,11 +6,11 @@ use std::path::Path;
 
 use crate::api_error::ApiError;
 
-/// Bytes of a name.
+/// Maximum length of a name in bytes.
 const NAME_BYTES_MAX: usize = 64;
 
-/// Whether a name is no path, so that what is in a folder cannot be left by it: letters, digits,
-/// '-', '_' and what else there may be, and a letter or digit first.
+/// Whether a name is valid, so that it cannot lead out of the folder: letters, digits, '-', '_' and
+/// `others`, starting with a letter or digit.
 pub(crate) fn is_valid_name(name: &str, others: &[u8]) -> bool {
     let is_plain = |byte: u8| {
         byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_') || others.contains(&byte)
@@ -20,7 +20,8 @@ pub(crate) fn is_valid_name(name: &str, others: &[u8]) -> bool {
         && name.as_bytes()[0].is_ascii_alphanumeric()
 }
 
-/// What is in a folder, in order; nothing if it is not there. What is no text is not ours.
+/// Names in a folder, sorted; empty if the folder does not exist. Names that are not UTF-8 are
+/// skipped.
 pub(crate) fn list_entries(folder: &Path) -> Result<Vec<String>, ApiError> {
     let entries = match fs::read_dir(folder) {
         Ok(entries) => entries,
@@ -36,7 +37,7 @@ pub(crate) fn list_entries(folder: &Path) -> Result<Vec<String>, ApiError> {
     Ok(names)
 }
 
-/// The disk says no.
+/// An I/O error.
 pub(crate) fn io_error(path: &Path, error: &io::Error) -> ApiError {
     ApiError::Internal(format!("{}: {error}", path.display()))
 }

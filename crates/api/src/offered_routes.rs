@@ -12,7 +12,7 @@ use crate::route::ApiRoute;
 pub(crate) struct OfferedRoutes {
     pub(crate) routes: Vec<role::Route>,
     pub(crate) formats: Vec<IngestFormatRow>,
-    /// Written once: clients need no token, and may ask as often as they like.
+    /// Generated once: clients need no token, and may request it at any rate.
     document: OnceLock<Bytes>,
 }
 
@@ -21,7 +21,7 @@ impl OfferedRoutes {
         OfferedRoutes { routes, formats, document: OnceLock::new() }
     }
 
-    /// The document of all routes, as `write` writes it with the added ones.
+    /// The document of all routes; `write` generates it from the added ones.
     pub(crate) fn document(&self, write: impl FnOnce(Vec<ApiRoute>) -> String) -> Bytes {
         let of_roles = || self.routes.iter().map(|route| ApiRoute::of_role(route.spec));
         let of_formats = || self.formats.iter().flat_map(|row| row.routes).copied();

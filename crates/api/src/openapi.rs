@@ -1,8 +1,8 @@
 //! Table of routes and the OpenAPI document generated from it.
 //!
-//! Handlers of questions are registered from it; those of ingest formats from the table of
-//! `ingest.rs`. Topdeck's own routes refuse parameters that are not in the table. Those that other
-//! systems know by their own protocols pass over what they do not know, as these systems do.
+//! Handlers of read routes are registered from the table; those of ingest formats from the table of
+//! `ingest.rs`. Topdeck's own routes reject parameters that are not in the table. Routes of other
+//! systems' protocols ignore unknown parameters, as these systems do.
 
 mod document;
 #[cfg(test)]
@@ -29,7 +29,7 @@ use crate::{
     query, snapshots, status, stream,
 };
 
-/// All there is.
+/// All routes.
 pub(crate) fn all_routes() -> impl Iterator<Item = &'static ApiRoute> {
     [
         query::ROUTES,
@@ -51,14 +51,14 @@ pub(crate) fn all_routes() -> impl Iterator<Item = &'static ApiRoute> {
     .flatten()
 }
 
-/// The handlers of a scope, but for those that are registered elsewhere.
+/// Handlers of a scope, except those registered elsewhere.
 pub(crate) fn routes(scope: Option<Scope>) -> Router<Context> {
     let own = all_routes().filter(|route| route.scope == scope);
     own.filter_map(|route| Some((route.path, route.handler?)))
         .fold(Router::new(), |router, (path, handler)| router.route(path, handler()))
 }
 
-/// The handlers of routes that roles offer, for tokens that may read.
+/// Handlers of the routes of roles, for tokens with scope read.
 pub(crate) fn offered_routes(offered: &OfferedRoutes) -> Router<Context> {
     offered.routes.iter().fold(Router::new(), |router, route| {
         let own = Arc::new(route.clone());
@@ -87,7 +87,7 @@ async fn answer(
     context.run_light(name, None, work).await
 }
 
-/// The OpenAPI document: the server's own routes, and those that roles offer.
+/// The OpenAPI document: the server's routes and those of roles.
 pub fn document<'a>(offered: impl IntoIterator<Item = &'a RouteSpec>) -> String {
     let offered: Vec<ApiRoute> = offered.into_iter().map(ApiRoute::of_role).collect();
     document::document_text(&offered)

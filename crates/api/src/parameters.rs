@@ -1,6 +1,7 @@
 //! Query parameters from the URL and form bodies.
 //!
-//! Limits: a form has [`FORM_BYTES_MAX`] bytes and all have [`PARAMETERS_MAX`] at the most.
+//! Limits: a form has at most [`FORM_BYTES_MAX`] bytes, a request at most [`PARAMETERS_MAX`]
+//! parameters.
 
 use std::str::FromStr;
 use std::time::Duration;
@@ -14,9 +15,9 @@ use crate::api_error::ApiError;
 use crate::route::Parameter;
 use crate::time_expr::{self, DURATION_SYNTAX, TIME_SYNTAX};
 
-/// Bytes of a form at the most: expressions have 256 KiB, and escapes may make three of one.
+/// Maximum form size in bytes: expressions have up to 256 KiB, and escaping may triple this.
 const FORM_BYTES_MAX: usize = 1 << 20;
-/// Parameters at the most: dashboards send dozens of selectors.
+/// Maximum number of parameters: dashboards send dozens of selectors.
 const PARAMETERS_MAX: usize = 1000;
 
 /// Parameters in request order.
@@ -68,7 +69,7 @@ impl Parameters {
         Ok(())
     }
 
-    /// Refuses what is not among the names that are known.
+    /// Rejects unknown names.
     pub(crate) fn reject_unknown(self, known: &[Parameter]) -> Result<Parameters, ApiError> {
         match self.0.iter().find(|(name, _)| known.iter().all(|known| known.name != *name)) {
             None => Ok(self),
@@ -82,12 +83,12 @@ impl Parameters {
         }
     }
 
-    /// Names and values.
+    /// Name and value pairs.
     pub(crate) fn into_pairs(self) -> Vec<(String, String)> {
         self.0
     }
 
-    /// The first value of a name; an empty one is none.
+    /// The first value of a name; an empty value counts as absent.
     pub(crate) fn get(&self, name: &str) -> Option<&str> {
         self.all(name).find(|value| !value.is_empty())
     }
@@ -101,14 +102,14 @@ impl Parameters {
         own.map(|(_, value)| value.as_str())
     }
 
-    /// A value that has to be there.
+    /// A required value.
     pub(crate) fn required(&self, name: &str, expected: &str) -> Result<&str, ApiError> {
         self.get(name).ok_or_else(|| {
             ApiError::BadRequest(format!("parameter {name}: is missing, expected {expected}"))
         })
     }
 
-    /// A value that is read by a function.
+    /// A value parsed by a function.
     pub(crate) fn parse_with<T>(
         &self,
         name: &str,
@@ -119,22 +120,22 @@ impl Parameters {
         self.get(name).map(of).transpose()
     }
 
-    /// A moment.
+    /// A time.
     pub(crate) fn time(&self, name: &str, now: i64) -> Result<Option<i64>, ApiError> {
         self.parse_with(name, TIME_SYNTAX, |text| time_expr::parse_time_parameter(text, now))
     }
 
-    /// A length of time in nanoseconds.
+    /// A duration in nanoseconds.
     pub(crate) fn duration(&self, name: &str) -> Result<Option<i64>, ApiError> {
         self.parse_with(name, DURATION_SYNTAX, time_expr::parse_duration_parameter)
     }
 
-    /// How long an answer may take.
+    /// The timeout of the query.
     pub(crate) fn timeout(&self) -> Result<Option<Duration>, ApiError> {
         Ok(self.duration("timeout")?.map(|ns| Duration::from_nanos(ns.unsigned_abs())))
     }
 
-    /// A number, or what is taken for one that is not there; above the greatest it is refused.
+    /// A number of at most `max`, or the default.
     pub(crate) fn count<T: FromStr + PartialOrd + std::fmt::Display + Copy>(
         &self,
         name: &str,
@@ -146,7 +147,7 @@ impl Parameters {
         Ok(self.parse_with(name, &expected, read)?.unwrap_or(default))
     }
 
-    /// Whether something is wanted: `true`, `1` or nothing after the name.
+    /// A boolean: `true`, `1` or an empty value.
     pub(crate) fn flag(&self, name: &str) -> Result<bool, ApiError> {
         match self.all(name).next() {
             None | Some("false" | "0") => Ok(false),
@@ -155,14 +156,14 @@ impl Parameters {
         }
     }
 
-    /// A selector, as it was written and as it was read.
+    /// A selector, as text and parsed.
     pub(crate) fn selector(&self, name: &str) -> Result<Option<Selector>, ApiError> {
         let Some(text) = self.get(name) else { return Ok(None) };
         parse_selector(name, text).map(Some)
     }
 
-    /// What all values of a name pick together; of none, every series. To be called where a thread
-    /// may be busy: regexes take a while to read.
+    /// The union of all selectors of a name; without any, all series. Call it on a blocking thread:
+    /// regexes are expensive to compile.
     pub(crate) fn selectors(&self, name: &str) -> Result<Selector, ApiError> {
         let texts = self.all(name).filter(|text| !text.is_empty());
         let all = parse_all(name, texts, REGEXES_MAX, |text| parse_selector(name, text))?;
@@ -170,8 +171,8 @@ impl Parameters {
     }
 }
 
-/// What any of several texts picks, each read by `read`; `None` if there are none. Together they
-/// may have as many regexes as one alone: all take memory as long as the question is worked on.
+/// The union of several selector texts, each parsed by `read`; `None` if there are none. Together
+/// they may have as many regexes as a single one: all are held in memory during the query.
 pub(crate) fn parse_all<'a>(
     name: &str,
     texts: impl Iterator<Item = &'a str>,
@@ -193,7 +194,7 @@ pub(crate) fn parse_all<'a>(
     Ok((!all.is_empty()).then(|| Selector::or(all)))
 }
 
-/// What a selector may be.
+/// Description of the selector syntax.
 pub(crate) const SELECTOR_SYNTAX: &str =
     "a selector such as latency, latency{host=\"a\"} or and(host:web-*)";
 
@@ -204,7 +205,7 @@ fn parse_selector(name: &str, text: &str) -> Result<Selector, ApiError> {
     })
 }
 
-/// Text with `+` for blanks and `%` escapes.
+/// Decodes `+` and `%` escapes.
 fn decode(text: &str) -> Option<String> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.bytes();

@@ -1,9 +1,9 @@
-//! The API of Prometheus, as of 3.15 (prometheus.io/docs/prometheus/latest/querying/api), so that
-//! what asks Prometheus can ask topdeck: Grafana's data source works as it is.
+//! The Prometheus HTTP API, version 3.15 (prometheus.io/docs/prometheus/latest/querying/api):
+//! clients of Prometheus, such as Grafana's data source, work unchanged.
 //!
-//! What Prometheus does not know is told in its words: a statistic with bounds is its likeliest
-//! value, a distribution is a native histogram, or one of custom buckets, and what is known to be
-//! missing is a warning. Series are those that are known, whatever `start` and `end` say.
+//! Data that Prometheus does not have is mapped: a statistic with bounds is its estimate, a
+//! distribution is a native histogram, exponential or with custom buckets, and a gap is a warning.
+//! Series endpoints return all known series, regardless of `start` and `end`.
 
 mod expression;
 mod number;
@@ -161,7 +161,7 @@ struct ResponseExtras {
     infos: Vec<String>,
 }
 
-/// An answer around data that `write` writes.
+/// A success response around data that `write` writes.
 fn success(
     mut page: BoundedBuffer,
     beside: &ResponseExtras,

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// A message that is being written.
+/// A message under construction.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ProtobufWriter(pub(crate) Vec<u8>);
 
@@ -15,7 +15,7 @@ impl ProtobufWriter {
         self.0.push(value as u8);
     }
 
-    /// A whole number; 0 is not written.
+    /// A varint; 0 is omitted.
     pub(crate) fn number(mut self, field: u32, value: u64) -> ProtobufWriter {
         if value != 0 {
             self.varint(u64::from(field) << 3);
@@ -24,7 +24,7 @@ impl ProtobufWriter {
         self
     }
 
-    /// Bytes, a text or a message; if there are none nothing is written.
+    /// Bytes, a string or a message; an empty one is omitted.
     pub(crate) fn bytes(mut self, field: u32, bytes: &[u8]) -> ProtobufWriter {
         if !bytes.is_empty() {
             self.varint(u64::from(field) << 3 | 2);
@@ -35,7 +35,7 @@ impl ProtobufWriter {
     }
 }
 
-/// `google.rpc.Status`, with a `google.rpc.RetryInfo` if it may be tried again.
+/// `google.rpc.Status`, with `google.rpc.RetryInfo` if the request may be retried.
 pub(crate) fn rpc_status(code: u32, what: &str, after: Option<Duration>) -> ProtobufWriter {
     let status = ProtobufWriter::default().number(1, u64::from(code)).bytes(2, what.as_bytes());
     let Some(after) = after else { return status };
@@ -54,7 +54,7 @@ mod tests {
 
     #[test]
     fn messages_are_encoded_as_protobuf() {
-        // The first two are examples of the encoding's description.
+        // The first two are examples of the protobuf encoding guide.
         assert_eq!(ProtobufWriter::default().number(1, 150).0, [0x08, 0x96, 0x01]);
         assert_eq!(ProtobufWriter::default().bytes(2, b"testing").0, b"\x12\x07testing");
         assert!(ProtobufWriter::default().number(1, 0).bytes(2, b"").0.is_empty());

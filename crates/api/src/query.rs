@@ -190,7 +190,7 @@ async fn query(context: Context, parameters: Parameters) -> Result<JsonBody, Api
     let timeout = parameters.timeout()?;
     let (own, own_desk) = (parameters.clone(), context.queries.clone());
     let estimate = move |view: &ReadView, asking: &ActiveQuery| {
-        // What is wrong with it is told when it is worked on.
+        // The evaluation reports errors.
         let asked = QueryParams::parse(&own, now, &own_desk.settings);
         asked.map_or(0, |asked| asked.estimate_rows(view, asking))
     };
@@ -299,8 +299,8 @@ impl QueryParams {
         QueryRequest { text, language, start, end, step, options }
     }
 
-    /// The maxima that belong beside percentiles. One that cannot be had spoils no answer, but for
-    /// want of time or room.
+    /// The maxima for percentiles. A failed maximum query is ignored, except for timeouts and
+    /// memory limits.
     fn maxima(
         &self,
         view: &ReadView,
@@ -350,7 +350,7 @@ fn language(parameters: &Parameters) -> Result<Language, ApiError> {
     }
 }
 
-/// What a question may cost: as is asked for, and no more than is set.
+/// Limits of a query: the requested ones, at most the configured ones.
 fn parse_limits(parameters: &Parameters, set: Limits) -> Result<Limits, ApiError> {
     let limit =
         |name, most: u64| Ok::<u64, ApiError>(parameters.count(name, most, u64::MAX)?.min(most));
@@ -387,11 +387,11 @@ impl ResponseBudget<'_> {
     }
 }
 
-/// As many steps as a person looks at, where nobody says how many.
+/// Default number of steps.
 const DEFAULT_STEPS: i64 = 100;
 
-/// From one moment to the next, where nobody says: as long as the windows that the expression asks
-/// for, which then touch, if these are not too many; else about a hundredth.
+/// Default step: the window of the expression, so that windows are adjacent, unless that is too
+/// many steps; otherwise about a hundredth of the range.
 fn default_step(text: &str, language: Language, options: &promql::Options, length: i64) -> i64 {
     let window = match language {
         Language::Caql => None,
@@ -403,7 +403,7 @@ fn default_step(text: &str, language: Language, options: &promql::Options, lengt
     }
 }
 
-/// The length of the windows in an expression, if all are equally long.
+/// The window length of an expression, if all windows have the same one.
 fn common_window(text: &str, options: &promql::Options) -> Option<i64> {
     fn collect_windows(expr: &Expr, found: &mut Vec<Option<i64>>) {
         if let ExprKind::Matrix { range, .. } = &expr.kind {
@@ -420,7 +420,7 @@ fn common_window(text: &str, options: &promql::Options) -> Option<i64> {
     }
 }
 
-/// The next length that people count in.
+/// Rounds up to a usual interval length.
 fn round_up(length: i64) -> i64 {
     const ROUND_STEPS_S: [i64; 18] = [
         1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1_800, 3_600, 7_200, 14_400, 28_800, 43_200,

@@ -1,9 +1,9 @@
 //! Query admission: permits per lane, fair queueing by client.
 //!
-//! There are two lanes, each with its own places, so that heavy queries do not keep light ones
-//! waiting: status, metadata, and what reads little. In a lane, clients take turns: a client with
-//! many waiting queries delays the first one of another client by one turn at most. Where the most
-//! that may wait do, the client with most of them loses its newest.
+//! There are two lanes with separate permits, so that heavy queries do not delay light ones:
+//! status, metadata, and queries that read little. Within a lane clients take turns: a client with
+//! many queued queries delays the first query of another client by at most one turn. At the queue
+//! limit, the client with the most queued queries loses its newest one.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -17,29 +17,29 @@ use tokio::sync::oneshot;
 /// Client identity for fair queueing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) enum ClientId {
-    /// Nobody in particular: topdeck itself.
+    /// Topdeck itself.
     #[default]
     Internal,
-    /// The holder of a token, by its name.
+    /// A token, by name.
     Token(String),
-    /// The other end of a connection. Without a token it is on this host, where all have one
-    /// address: the port tells clients apart.
+    /// A connection. Without a token it is a loopback connection, so all clients have the same
+    /// address: the port distinguishes them.
     Peer(SocketAddr),
 }
 
-/// Where a query waits and works.
+/// Class of a query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum QueryLane {
-    /// What reads little.
+    /// Queries that read little.
     Light,
-    /// Everything else.
+    /// All other queries.
     Heavy,
 }
 
 impl QueryLane {
     pub(crate) const ALL: [QueryLane; 2] = [QueryLane::Light, QueryLane::Heavy];
 
-    /// How metrics name it.
+    /// Value of the metrics' label `lane`.
     pub(crate) fn name(self) -> &'static str {
         match self {
             QueryLane::Light => "light",
@@ -58,15 +58,15 @@ pub(crate) struct QueryAdmission {
     max_queued: usize,
 }
 
-/// A lane.
+/// Queue of a lane.
 struct LaneQueue {
-    /// Places in which nobody works.
+    /// Free permits.
     free_permits: usize,
     running: usize,
     queued: usize,
-    /// Clients with waiting queries; the turn is the first one's.
+    /// Clients with queued queries; the first one is next.
     clients: VecDeque<(ClientId, VecDeque<QueuedWaiter>)>,
-    /// The number of the next query that waits.
+    /// Next sequence number of a queued query.
     next: u64,
 }
 
@@ -82,7 +82,7 @@ impl fmt::Debug for QueryAdmission {
 }
 
 impl QueryAdmission {
-    /// With so many places in the lanes, and so many that wait for one in each.
+    /// With the permits of the lanes, and the queue limit of each.
     pub(crate) fn new(light: usize, heavy: usize, waiting_max: usize) -> Arc<QueryAdmission> {
         let queue = |places: usize| {
             let clients = VecDeque::new();
@@ -101,13 +101,13 @@ impl QueryAdmission {
         self.lanes[lane as usize].lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How many work in a lane, and how many wait.
+    /// Number of running and of queued queries of a lane.
     pub(crate) fn running_and_queued(&self, lane: QueryLane) -> (usize, usize) {
         let queue = self.lock_queue(lane);
         (queue.running, queue.queued)
     }
 
-    /// A place in a lane, when it is this client's turn.
+    /// Queues for a permit of a lane.
     pub(crate) fn enqueue(
         self: &Arc<QueryAdmission>,
         lane: QueryLane,
@@ -120,7 +120,7 @@ impl QueryAdmission {
         if queue.free_permits > 0 {
             queue.free_permits -= 1;
             queue.running += 1;
-            // The receiver is here.
+            // The receiver exists: sending cannot fail.
             let _ = sender.send(Ok(LanePermit { admission: Some(Arc::clone(self)), lane }));
         } else {
             if queue.queued >= self.max_queued {
@@ -131,14 +131,14 @@ impl QueryAdmission {
         Ok(QueuedQuery { permit: place, admission: Arc::clone(self), lane, number })
     }
 
-    /// A place became free: the next one has it.
+    /// Passes a free permit to the next query.
     fn release_permit(self: &Arc<QueryAdmission>, lane: QueryLane) {
         let mut queue = self.lock_queue(lane);
         while let Some(waiter) = queue.pop() {
             let place = LanePermit { admission: Some(Arc::clone(self)), lane };
             match waiter.permit.send(Ok(place)) {
                 Ok(()) => return,
-                // Nobody waits any more. The place is not given back a second time.
+                // The waiter is gone. Dropping the returned permit must not release it twice.
                 Err(place) => drop(place.map(|mut place| place.admission.take())),
             }
         }
@@ -156,7 +156,7 @@ impl LaneQueue {
         }
     }
 
-    /// The one whose turn it is.
+    /// Removes the next query.
     fn pop(&mut self) -> Option<QueuedWaiter> {
         let (client, mut waiters) = self.clients.pop_front()?;
         let waiter = waiters.pop_front();
@@ -167,8 +167,8 @@ impl LaneQueue {
         waiter
     }
 
-    /// Sends the newest of the client away that has most waiting, if these are more than `client`
-    /// would have.
+    /// Evicts the newest query of the client with the most queued queries, if it has more than
+    /// `client` would have.
     fn evict_for(&mut self, client: &ClientId) -> Result<(), QueueFull> {
         let own = self.clients.iter().find(|(known, _)| known == client);
         let own = own.map_or(0, |(_, waiters)| waiters.len());
@@ -176,7 +176,7 @@ impl LaneQueue {
         let (_, waiters) = most.filter(|(_, waiters)| waiters.len() > own + 1).ok_or(QueueFull)?;
         if let Some(newest) = waiters.pop_back() {
             self.queued -= 1;
-            // If it is gone, it need not be told.
+            // Sending fails only if the waiter is gone.
             drop(newest.permit.send(Err(QueueFull)));
         }
         Ok(())
@@ -193,7 +193,7 @@ impl LaneQueue {
     }
 }
 
-/// A query that waits for its turn. Dropped, it waits no more.
+/// A queued query; dropping it removes it from the queue.
 pub(crate) struct QueuedQuery {
     permit: oneshot::Receiver<Result<LanePermit, QueueFull>>,
     admission: Arc<QueryAdmission>,
@@ -205,7 +205,7 @@ impl Future for QueuedQuery {
     type Output = Result<LanePermit, QueueFull>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        // A sender is dropped only with the queue, of which this has a part.
+        // The queue owns the sender, and this value keeps the queue alive.
         Pin::new(&mut self.permit).poll(cx).map(|place| place.unwrap_or(Err(QueueFull)))
     }
 }
@@ -213,14 +213,14 @@ impl Future for QueuedQuery {
 impl Drop for QueuedQuery {
     fn drop(&mut self) {
         self.admission.lock_queue(self.lane).remove(self.number);
-        // A place that came meanwhile is given back with the receiver, when the lock is free again.
+        // A permit that arrived meanwhile is released with the receiver, after the lock.
     }
 }
 
 /// Permit of a lane; on drop it goes to the next query.
 #[derive(Debug)]
 pub(crate) struct LanePermit {
-    /// None once it is somebody else's.
+    /// `None` once it has been passed on.
     admission: Option<Arc<QueryAdmission>>,
     lane: QueryLane,
 }
@@ -243,7 +243,7 @@ mod tests {
         ClientId::Token(name.to_owned())
     }
 
-    /// The place, if it is there.
+    /// The permit, if it is available.
     fn try_permit(waiting: &mut QueuedQuery) -> Option<Result<LanePermit, QueueFull>> {
         match Pin::new(waiting).poll(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(place) => Some(place),
@@ -251,7 +251,7 @@ mod tests {
         }
     }
 
-    /// In which order waiting queries of these clients get the one place.
+    /// Expects the order in which queued queries of these clients get the only permit.
     #[track_caller]
     fn check(asked: &[&str], expected: &[&str]) {
         let admission = QueryAdmission::new(1, 1, 1000);
@@ -315,7 +315,7 @@ mod tests {
         let mut one = enter("one").unwrap();
         assert!(matches!(try_permit(&mut many[2]), Some(Err(QueueFull))));
         assert!(try_permit(&mut many[1]).is_none() && try_permit(&mut one).is_none());
-        // Now nobody has more than one beyond what another one would.
+        // No client has more than one query more than another one would.
         assert!(matches!(enter("one"), Err(QueueFull)));
         assert_eq!(admission.running_and_queued(QueryLane::Heavy), (1, 3));
         drop(place);
@@ -333,7 +333,7 @@ mod tests {
         assert_eq!(admission.running_and_queued(QueryLane::Heavy), (1, 1));
         drop(place);
         assert!(try_permit(&mut next).is_some());
-        // One that has its place, and never looks at it, gives it back.
+        // A query that is dropped without polling its permit releases it.
         let unseen = enter("d");
         drop(unseen);
         assert_eq!(admission.running_and_queued(QueryLane::Heavy), (0, 0));

@@ -1,8 +1,9 @@
-//! The desk where questions are taken: who works on what when (`query_admission.rs`), with how much
-//! memory (`memory_budget.rs`), and that none goes on when nobody waits for its answer any more.
+//! Query service: admission (`query_admission.rs`), memory (`memory_budget.rs`), and cancellation
+//! of queries whose client has disconnected.
 //!
-//! What reads little, as is known or estimated, works in the light lane. An estimate may be wrong:
-//! what works too long there, or holds too much, goes on in the heavy lane, when it is its turn.
+//! Queries that read little, known or estimated, run in the light lane. The estimate may be wrong:
+//! a query that runs too long there, or needs too much memory, moves to the heavy lane when it gets
+//! a permit.
 
 #[cfg(test)]
 mod tests;
@@ -32,53 +33,47 @@ use crate::query_admission::{ClientId, QueryAdmission, QueryLane};
 use crate::stream::hub::StreamHub;
 use crate::ttl_cache::TtlCache;
 
-/// How long the same health is reported: whoever asks needs no token, and may ask as often as they
-/// like.
+/// How long a health report is cached: clients need no token, and may request it at any rate.
 const HEALTH_TTL: Duration = Duration::from_secs(1);
 
 /// Query service settings.
 #[derive(Clone, Debug, PartialEq)]
 pub struct QueryServiceSettings {
-    /// Heavy queries that are worked on at once: 8 by default. `max_concurrent_queries` in
-    /// `[http.limits]` of the settings.
+    /// Maximum concurrent heavy queries; default: 8. `max_concurrent_queries` in `[http.limits]` of
+    /// the settings.
     pub max_concurrent_queries: usize,
-    /// Light queries that are worked on at once: 8 by default.
+    /// Maximum concurrent light queries; default: 8.
     pub max_light_queries: usize,
-    /// Queries that wait for their turn, light and heavy ones each, beyond which they are refused
-    /// with 429: 200 by default.
+    /// Maximum queued queries per lane; default: 200. Beyond it: 429.
     pub max_queued_queries: usize,
-    /// A query is light that reads and makes no more rows and values than so many, as is estimated:
-    /// 200,000 by default.
+    /// Maximum estimated number of points and values of a light query; default: 200,000.
     pub max_light_rows: u64,
-    /// A light query that works longer becomes a heavy one: 2 s by default.
+    /// Time after which a light query becomes heavy; default: 2 s.
     pub light_query_time: Duration,
-    /// Bytes of memory of all queries together: 1 GiB by default, 32 MiB at the least.
-    /// `max_query_memory` in `[http.limits]`.
+    /// Memory of all queries in bytes; default: 1 GiB, minimum: 32 MiB. `max_query_memory` in
+    /// `[http.limits]`.
     pub max_query_bytes: u64,
-    /// How long a query waits for memory that others hold, beyond which it is refused with 429: 10
-    /// s by default.
+    /// Maximum wait for memory that other queries hold; default: 10 s. Beyond it: 429.
     pub memory_wait_timeout: Duration,
-    /// How long an answer may take, the waiting included, whatever is asked for: 2 minutes by
-    /// default.
+    /// Maximum timeout of a query, queueing included; default: 2 minutes.
     pub timeout: Duration,
-    /// What one question may cost.
+    /// Limits of one query.
     pub limits: query::Limits,
-    /// Bytes of an answer at the most, as it is put together and as it is written: 112 MiB by
-    /// default, which is what `max_buffered_response_bytes` in `[http.limits]` allows.
+    /// Maximum size of a response in bytes, in memory and serialized; default: 112 MiB, which
+    /// `max_buffered_response_bytes` in `[http.limits]` allows.
     pub max_response_bytes: usize,
-    /// Threads that one question reads series on: 2 by default.
+    /// Reader threads of one query; default: 2.
     pub threads: usize,
-    /// Clients of the live stream: 64 by default.
+    /// Maximum clients of the live stream; default: 64.
     pub max_stream_clients: usize,
-    /// The folder that snapshots are made in, of the store's file system; without one, none are
-    /// made.
+    /// Folder of snapshots, on the store's file system; without it snapshots are disabled.
     pub snapshots_dir: Option<PathBuf>,
-    /// The folder that boards of the page are kept in; without one, none are kept.
+    /// Folder of dashboards; without it dashboards are disabled.
     pub dashboards_dir: Option<PathBuf>,
 }
 
 impl QueryServiceSettings {
-    /// The least that `max_query_bytes` counts as.
+    /// Minimum of `max_query_bytes`.
     pub const QUERY_BYTES_MIN: u64 = memory_budget::BYTES_MIN;
 }
 
@@ -107,24 +102,24 @@ impl Default for QueryServiceSettings {
 #[derive(Debug)]
 pub struct QueryService {
     pub(crate) settings: QueryServiceSettings,
-    /// When it was opened, in nanoseconds since the Unix epoch.
+    /// Start time, in nanoseconds since the Unix epoch.
     pub(crate) started_at: i64,
     pub(crate) hub: Arc<StreamHub>,
     pub(crate) health: TtlCache<Result<String, String>>,
     pub(crate) metrics: TtlCache<Arc<str>>,
-    /// Held while a snapshot is made or removed: one of a name is not removed while it is made.
-    /// Nothing else is locked here meanwhile; the store locks what it needs within.
+    /// Locked while a snapshot is created or deleted: a snapshot is not deleted while it is
+    /// created. No other lock of this crate is taken meanwhile.
     pub(crate) snapshots_lock: Mutex<()>,
-    /// Held while a board is written or removed; the same holds.
+    /// Locked while a dashboard is written or deleted; the same rule applies.
     pub(crate) dashboards_lock: Mutex<()>,
     intake: Arc<Intake>,
     shared: Arc<QueryServiceShared>,
     status_sections: StatusSections,
-    /// What it says of roles.
+    /// Status sections of roles.
     sections: Mutex<Vec<StatusSection>>,
 }
 
-/// What the status says of parts of the server, by name.
+/// Status sections of the server, by name.
 #[derive(Default)]
 struct StatusSections(Mutex<Vec<(&'static str, SectionFn)>>);
 
@@ -138,7 +133,7 @@ impl fmt::Debug for StatusSections {
 }
 
 impl QueryService {
-    /// Opens it.
+    /// Creates the service.
     pub fn new(settings: QueryServiceSettings, intake: Arc<Intake>) -> QueryService {
         let shared = Arc::new(QueryServiceShared {
             admission: QueryAdmission::new(
@@ -179,7 +174,7 @@ impl QueryService {
         }
     }
 
-    /// From now on the status has a part of this name, in the place of one of the same name.
+    /// Adds a status section; replaces one of the same name.
     pub(crate) fn add_status_section(
         &self,
         name: &'static str,
@@ -193,12 +188,12 @@ impl QueryService {
         }
     }
 
-    /// From now on the status has these sections of roles.
+    /// Replaces the status sections of roles.
     pub fn set_sections(&self, sections: Vec<StatusSection>) {
         *self.sections.lock().unwrap_or_else(PoisonError::into_inner) = sections;
     }
 
-    /// How the parts are that told of themselves, and the roles.
+    /// Current status sections of the server and the roles.
     pub(crate) fn status_sections(&self) -> Vec<(&'static str, Json)> {
         let parts = self.status_sections.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let sections = self.sections.lock().unwrap_or_else(PoisonError::into_inner).clone();
@@ -206,17 +201,17 @@ impl QueryService {
         own.chain(sections.iter().map(|section| (section.name, section.read()))).collect()
     }
 
-    /// A point at which a test may have a panic thrown.
+    /// A point at which a test can inject a panic.
     pub(crate) fn fault_point(&self, name: &str) {
         self.intake.supervisor().fault_point(name);
     }
 
-    /// Ends live streams, so that their connections can be closed.
+    /// Ends live streams, so that their connections can close.
     pub fn stop(&self) {
         self.hub.stop();
     }
 
-    /// The store that is asked.
+    /// The store.
     pub(crate) fn store(&self) -> Result<Arc<Store>, ApiError> {
         let none = "an agent keeps nothing to ask about; ask a site that it forwards to";
         self.intake
@@ -226,7 +221,7 @@ impl QueryService {
             .ok_or_else(|| ApiError::NotFound(none.to_owned()))
     }
 
-    /// Works on something that reads little, with what the store has at one moment.
+    /// Runs work that reads little, with a view of the store.
     pub(crate) async fn run_light_with_view<T: Send + 'static>(
         &self,
         client: &ClientId,
@@ -239,8 +234,8 @@ impl QueryService {
         self.run(QueryLane::Light, client, what, timeout, work).await
     }
 
-    /// Works on something in a lane, on a thread of its own, when it is the client's turn. `what`
-    /// names it in metrics.
+    /// Runs work in a lane, on a blocking thread, when the client gets a permit. `what` is its
+    /// metric label.
     pub(crate) async fn run<T: Send + 'static>(
         &self,
         lane: QueryLane,
@@ -255,8 +250,8 @@ impl QueryService {
         run_blocking(asking, move |asking| asking.record_outcome(&timer, work(asking))).await
     }
 
-    /// Works on a query: in the light lane what reads few rows and makes few values as `estimate`
-    /// has it, in the heavy lane everything else. The estimate is made in the light lane.
+    /// Runs a query: in the light lane if `estimate` gives few points and values, otherwise in the
+    /// heavy lane. The estimate itself runs in the light lane.
     pub(crate) async fn run_query<T: Send + 'static>(
         &self,
         client: &ClientId,
@@ -279,7 +274,7 @@ impl QueryService {
         let own = Arc::clone(&store);
         let light = move |asking: &ActiveQuery| {
             let view = asking.view(&own)?;
-            // What is wrong with it the work itself finds out.
+            // The query itself reports errors.
             let is_light = estimate(&view, asking) <= asking.service.max_light_rows;
             asking.check_cancelled()?;
             match is_light || asking.lane() == Some(QueryLane::Heavy) {
@@ -317,7 +312,7 @@ impl QueryService {
             reservation: Reservation::new(&self.shared.memory),
             runtime: Handle::current(),
         }));
-        // When the client is gone, this is dropped where the work is waited for.
+        // Dropped with this future when the client disconnects.
         let gone = CancelOnDrop(asking.clone());
         (asking, gone)
     }
@@ -330,12 +325,12 @@ impl QueryService {
         )
     }
 
-    /// An answer in JSON, if it is not too large.
+    /// A JSON response within the size limit.
     pub(crate) fn json_response(&self, json: &Json) -> Result<JsonBody, ApiError> {
         self.response_buffer().write_json(json)
     }
 
-    /// Somewhere to write an answer to that is small, or made out of what is held anyhow.
+    /// A buffer for a response that is small, or made of data held anyway.
     pub(crate) fn response_buffer(&self) -> BoundedBuffer {
         BoundedBuffer::new(self.settings.max_response_bytes, None)
     }

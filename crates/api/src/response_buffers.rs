@@ -1,10 +1,10 @@
 //! Response buffers: bytes of responses not yet read by clients, bounded per connection and in
 //! total.
 //!
-//! An answer counts from when it is made until the memory of its last piece is free. What is made
-//! once for all who ask counts no bytes of its own. A large answer that does not fit is refused
-//! with 429; the next request of a connection waits while too much is unread on it. Small answers
-//! are always given: that something was stored has to be told.
+//! A response counts from its creation until the memory of its last chunk is freed. A body that is
+//! shared by all clients does not count. A large response that does not fit is rejected with 429;
+//! the next request of a connection waits while too many bytes of it are unread. Small responses
+//! are always admitted: a sender must get its acknowledgement.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -12,20 +12,20 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use bytes::Bytes;
 use tokio::sync::Notify;
 
-/// What an answer takes beside its bytes: the request, headers, a stream of HTTP/2.
+/// Memory of a response beside its body: the request, headers, an HTTP/2 stream.
 pub(crate) const RESPONSE_OVERHEAD_BYTES: usize = 4 << 10;
-/// An answer of no more bytes is always given.
+/// Responses up to this size are always admitted.
 const TINY_BYTES: usize = 4 << 10;
-/// An answer of no more bytes may take what is kept free of large ones.
+/// Responses up to this size may use the share reserved for small ones.
 const SMALL_BYTES: usize = 64 << 10;
-/// The share of all bytes that is kept free for small answers.
+/// Share of all bytes (one of this many parts) reserved for small responses.
 const SMALL_SHARE: usize = 8;
-/// The share of all bytes that may be unread on one connection before its next request waits.
+/// Share of all bytes that may be unread on one connection before its next request waits.
 const CONNECTION_SHARE: usize = 4;
-/// While others have no more than this share, one answer may take all that is free.
+/// While others use no more than this share, one response may take all free bytes.
 const BUSY_SHARE: usize = 16;
 
-/// As many bytes as one answer may have where so many are allowed in all.
+/// Maximum bytes of one response, for a total of `bytes_max`.
 pub(crate) fn response_bytes_max(bytes_max: usize) -> usize {
     large_bytes_max(bytes_max).saturating_sub(RESPONSE_OVERHEAD_BYTES)
 }
@@ -54,7 +54,7 @@ impl ResponseBuffers {
         self.bytes.load(Ordering::Relaxed)
     }
 
-    /// Whether there is room for tiny answers only.
+    /// Whether only tiny responses fit.
     pub(crate) fn is_full(&self) -> bool {
         self.bytes() >= self.bytes_max
     }
@@ -63,8 +63,9 @@ impl ResponseBuffers {
         self.bytes_max
     }
 
-    /// Whether an answer fits beside what is unread. Where much is, a large one gets half of what
-    /// is free at most, so that those who do not read leave room for who asks for less.
+    /// Whether a response fits beside the unread ones. If many bytes are unread, a large response
+    /// gets at most half of the free ones, so that clients that do not read leave space for smaller
+    /// responses.
     fn has_capacity(&self, used: usize, bytes: usize) -> bool {
         if bytes <= TINY_BYTES {
             return true;
@@ -87,7 +88,7 @@ impl ResponseBuffers {
 pub(crate) struct ConnectionResponseBuffers {
     all: Arc<ResponseBuffers>,
     bytes: AtomicUsize,
-    /// Something was taken.
+    /// Notified when bytes are released.
     released: Notify,
 }
 
@@ -97,10 +98,10 @@ impl ConnectionResponseBuffers {
         Arc::new(ConnectionResponseBuffers { all, bytes, released: taken })
     }
 
-    /// Waits until so little is unread that a further request may be answered.
+    /// Waits until few enough bytes are unread to handle a further request.
     pub(crate) async fn wait_ready(&self) {
         loop {
-            // Asked for first: what is taken from here on is told.
+            // Registered first, so that a release after the check is not missed.
             let taken = self.released.notified();
             if self.bytes.load(Ordering::Relaxed) < self.all.bytes_max / CONNECTION_SHARE {
                 return;
@@ -109,8 +110,8 @@ impl ConnectionResponseBuffers {
         }
     }
 
-    /// Counts an answer, if it fits.
-    // Relaxed: the numbers guard no other memory.
+    /// Reserves the bytes of a response, if it fits.
+    // Relaxed: the counters guard no other memory.
     pub(crate) fn reserve(
         self: &Arc<ConnectionResponseBuffers>,
         bytes: usize,
@@ -134,7 +135,7 @@ pub(crate) struct BufferedResponse {
 }
 
 impl BufferedResponse {
-    /// Bytes of the answer, which count until all their pieces are gone.
+    /// Counts the bytes of the response until all their slices are freed.
     pub(crate) fn track(self: &Arc<BufferedResponse>, bytes: Bytes) -> Bytes {
         Bytes::from_owner(TrackedBytes { bytes, _response: Arc::clone(self) })
     }

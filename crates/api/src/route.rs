@@ -1,5 +1,5 @@
-//! A route of the HTTP API, and the parameters that several routes have. Handlers describe their
-//! routes with it; the table of all routes is in `openapi.rs`.
+//! A route of the HTTP API, and parameters shared by routes. Handlers describe their routes with
+//! it; the table of all routes is in `openapi.rs`.
 
 use axum::routing::MethodRouter;
 pub(crate) use role::Parameter;
@@ -12,20 +12,20 @@ use crate::token::Scope;
 #[derive(Clone, Copy, Debug)]
 pub struct ApiRoute {
     pub(crate) method: &'static str,
-    /// With names of its variable parts in braces.
+    /// Path, with parameters in braces.
     pub(crate) path: &'static str,
-    /// What a token has to allow; none where no token is asked for.
+    /// Required scope of the token; `None` if no token is required.
     pub(crate) scope: Option<Scope>,
-    /// A sentence.
+    /// Description, one sentence.
     pub(crate) description: &'static str,
     pub(crate) parameters: &'static [Parameter],
-    /// What the body is: its media type and a sentence.
+    /// Media type and description of the request body.
     pub(crate) body: Option<(&'static str, &'static str)>,
-    /// The status of success, the media type of the answer and a sentence.
+    /// Success status, media type and description of the response.
     pub(crate) response: (u16, &'static str, &'static str),
-    /// Who answers; `None` where the route is registered elsewhere, as those of roles are.
+    /// Handler; `None` if the route is registered elsewhere, as those of roles are.
     pub(crate) handler: Option<fn() -> MethodRouter<Context>>,
-    /// Whether a request may be a batch with an identity of its sender.
+    /// Whether a request may carry the sender's batch identity.
     pub(crate) takes_batches: bool,
 }
 
@@ -42,15 +42,15 @@ pub(crate) const MAX_SERIES: Parameter = Parameter::integer(
     "limit of series per selector; cannot exceed the server's limit",
 );
 
-/// Where snapshots are made and removed. How long that takes is the store's size to say, not a
-/// limit of the server.
+/// Path of snapshots. The time to create or delete one depends on the store's size, so the server's
+/// timeout does not apply.
 pub(crate) const SNAPSHOTS_PATH: &str = "/v1/snapshots";
 
-/// The media type of most answers.
+/// Media type of most responses.
 pub(crate) const JSON: &str = "application/json";
 
 impl ApiRoute {
-    /// Asks for something, in JSON.
+    /// A GET route with a JSON response.
     pub(crate) const fn get(
         path: &'static str,
         about: &'static str,
@@ -70,7 +70,7 @@ impl ApiRoute {
         }
     }
 
-    /// The same with the parameters in a form, for what is too long for an address.
+    /// The same by POST with form parameters, for queries that are too long for a URL.
     pub(crate) const fn post_form(
         path: &'static str,
         about: &'static str,
@@ -81,8 +81,8 @@ impl ApiRoute {
         ApiRoute { method: "post", body, ..ApiRoute::get(path, about, parameters, handler) }
     }
 
-    /// Takes measurements: a path, a sentence, parameters, and the media type of the body with a
-    /// sentence. The handler is that of the row of the format.
+    /// An ingest route: path, description, parameters, and media type and description of the body.
+    /// The handler is that of the format's row.
     pub const fn ingest(
         path: &'static str,
         about: &'static str,
@@ -102,7 +102,7 @@ impl ApiRoute {
         }
     }
 
-    /// As a role offers it.
+    /// A route of a role.
     pub(crate) fn of_role(spec: &RouteSpec) -> ApiRoute {
         let RouteSpec { path, about, parameters, .. } = *spec;
         ApiRoute { handler: None, ..ApiRoute::get(path, about, parameters, MethodRouter::new) }
@@ -112,7 +112,7 @@ impl ApiRoute {
         ApiRoute { scope, ..self }
     }
 
-    /// The same with another status of success, media type of the answer and sentence.
+    /// Replaces success status, media type and description of the response.
     pub const fn with_response(
         self,
         status: u16,

@@ -31,34 +31,33 @@ use crate::query_service::QueryService;
 use crate::token::{Scope, TokenError, TokenFile};
 use crate::web_files;
 
-/// Where a server listens.
+/// Listen address of a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListenSettings {
-    /// The address; port 0 for any that is free.
+    /// The address; port 0 for any free port.
     pub address: SocketAddr,
-    /// With TLS, or in the clear.
+    /// TLS settings; `None` for plain text.
     pub tls: Option<ServerTls>,
 }
 
 /// Server settings.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// Where it listens; each address answers everything, gRPC too. 127.0.0.1:7717 by default.
+    /// Listen addresses; each serves all routes, including gRPC. Default: 127.0.0.1:7717.
     pub listen: Vec<ListenSettings>,
-    /// The file of tokens. Without one it listens on loopback addresses only.
+    /// Token file. Without it only loopback addresses are allowed.
     pub tokens: Option<PathBuf>,
-    /// Whether tokens are needed on loopback addresses too.
+    /// Whether tokens are required on loopback addresses too.
     pub tokens_required: bool,
-    /// Names under which this host is asked for without a token, beside localhost: of a proxy
-    /// before it.
+    /// Host names accepted without a token, beside localhost: those of a reverse proxy.
     pub hosts: Vec<String>,
-    /// How much one may ask of it.
+    /// Limits.
     pub limits: Limits,
 }
 
-/// The port where nothing else is said.
+/// Default port.
 pub const PORT: u16 = 7717;
-/// How often the file of tokens is looked at for changes.
+/// Poll interval of the token file.
 const TOKENS_POLL_INTERVAL: Duration = Duration::from_secs(2);
 
 impl Default for Settings {
@@ -80,15 +79,15 @@ impl Default for Settings {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ServerError {
-    /// An address cannot be listened on.
+    /// Binding an address failed.
     #[error("cannot listen on {address}: {source}")]
     Listen {
-        /// Which.
+        /// The address.
         address: SocketAddr,
-        /// Why.
+        /// The cause.
         source: io::Error,
     },
-    /// Somebody else has the address, and kept it.
+    /// Another process uses the address.
     #[error(
         "cannot listen on {address}: the port is in use by another program, or is a connection's \
          own; `ss -tanp 'sport = :{port}'` says whose, and [http] listen = [\"ADDRESS:PORT\"] \
@@ -96,17 +95,17 @@ pub enum ServerError {
         port = address.port()
     )]
     AddressInUse {
-        /// Which.
+        /// The address.
         address: SocketAddr,
     },
-    /// The address is not this host's own, and everybody would come in.
+    /// The address is not loopback, and there are no tokens.
     #[error(
         "will not listen on {address} without tokens, because whoever reaches it could read and \
          write: name a file of tokens with at least one in it (`topdeck token DIR add NAME \
          read`), or listen on 127.0.0.1"
     )]
     AuthRequired {
-        /// Which.
+        /// The address.
         address: SocketAddr,
     },
     /// Tokens are required and there are none.
@@ -114,15 +113,15 @@ pub enum ServerError {
         "tokens are required, and there is none: make one with `topdeck token DIR add NAME admin`"
     )]
     NoTokens,
-    /// The tokens cannot be read.
+    /// The token file cannot be read.
     #[error(transparent)]
     Tokens(#[from] TokenError),
-    /// The certificates cannot be used.
+    /// The certificates are invalid.
     #[error("TLS on {address}: {source}")]
     Tls {
-        /// Where.
+        /// The address.
         address: SocketAddr,
-        /// Why.
+        /// The cause.
         source: TlsError,
     },
 }
@@ -145,7 +144,7 @@ impl std::fmt::Debug for Server {
 }
 
 impl Server {
-    /// Listens. Needs a runtime of tokio with time and network.
+    /// Starts the server inside a tokio runtime with time and network enabled.
     pub async fn start(settings: Settings, context: Context) -> Result<Server, ServerError> {
         let tokens = load_tokens(&settings)?;
         let limits = settings.limits.clone();
@@ -215,19 +214,18 @@ impl Server {
             .gauge("topdeck_http_response_buffer_bytes", about, &[], move || unread.bytes() as f64);
     }
 
-    /// Where it listens, in the order of the settings.
+    /// Listen addresses, in the order of the settings.
     pub fn addresses(&self) -> Vec<SocketAddr> {
         self.listeners.iter().map(|listener| listener.0).collect()
     }
 
-    /// How many connections it holds at the most, and how many the settings ask for, if the limit
-    /// of open files leaves fewer.
+    /// The connections limit and the configured one, if the limit of open files reduces it.
     pub fn reduced_connection_limit(&self) -> Option<(usize, usize)> {
         let wanted = self.settings.limits.max_connections.min(Semaphore::MAX_PERMITS);
         (self.connections_max < wanted).then_some((self.connections_max, wanted))
     }
 
-    /// Reads tokens and certificates again. After an error all is as before.
+    /// Reloads tokens and certificates. After an error the previous ones stay in use.
     pub fn reload(&self) -> Result<(), ServerError> {
         let tokens = load_tokens(&self.settings)?;
         let mut changed = Vec::new();
@@ -244,8 +242,8 @@ impl Server {
         Ok(())
     }
 
-    /// Takes no more connections, answers what was asked, and ends what is left after `deadline`.
-    /// Whether all was answered.
+    /// Stops accepting connections, answers requests in flight, and aborts the rest after
+    /// `deadline`. Returns whether all were answered.
     pub async fn stop(mut self, deadline: Duration) -> bool {
         self.phase.send_replace(ServerPhase::Stopping);
         let all = u32::try_from(self.connections_max).unwrap_or(u32::MAX);
@@ -254,7 +252,7 @@ impl Server {
         self.phase.send_replace(ServerPhase::Closed);
         for task in self.tasks.drain(..) {
             task.abort();
-            // It was told to end.
+            // A result of the stop, not an error.
             let _ = task.await;
         }
         is_ended
@@ -271,7 +269,7 @@ impl Drop for Server {
 pub(crate) fn router(context: &Context, body_bytes: usize) -> Router<Context> {
     let asked = Scope::ALL.map(|scope| {
         let own = openapi::routes(Some(scope));
-        // There may be none: a layer over no routes is refused.
+        // axum rejects a layer over an empty router.
         let offered = (scope == Scope::Read).then(|| openapi::offered_routes(&context.offered));
         require_scope(offered.into_iter().fold(own, Router::merge), scope)
     });
@@ -285,7 +283,7 @@ pub(crate) fn router(context: &Context, body_bytes: usize) -> Router<Context> {
         .layer(DefaultBodyLimit::max(body_bytes))
 }
 
-/// What is no route: a file of the page, or nothing.
+/// Other paths: a file of the web UI, or 404.
 async fn fallback(method: Method, uri: Uri, headers: HeaderMap) -> Response {
     let is_read = method == Method::GET || method == Method::HEAD;
     let found = if is_read { web_files::file_response(uri.path(), &headers) } else { None };
@@ -311,7 +309,7 @@ async fn method_not_allowed(method: Method, uri: Uri) -> ErrorResponse {
     ErrorResponse::new(StatusCode::METHOD_NOT_ALLOWED, what)
 }
 
-/// The tokens, if there may be a server with them.
+/// Loads the tokens, and checks that the addresses are allowed with them.
 fn load_tokens(settings: &Settings) -> Result<TokenFile, ServerError> {
     let tokens = match &settings.tokens {
         Some(path) => TokenFile::open(path)?,
@@ -333,8 +331,7 @@ fn set_tokens(gate: &RequestMiddleware, tokens: TokenFile) {
     *gate.access.tokens.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(tokens);
 }
 
-/// How often a port that is in use is tried again, and after how long each time: three seconds in
-/// all.
+/// Number of attempts to bind a port that is in use: three seconds in total.
 const BIND_TRIES: u32 = 30;
 const BIND_PAUSE: Duration = Duration::from_millis(100);
 
@@ -353,7 +350,7 @@ async fn bind(
     let mut tries = 0;
     let listener = loop {
         match TcpListener::bind(address).await {
-            // The kernel may have given the port to a connection of somebody's, which soon ends.
+            // The kernel may have assigned the port to an outgoing connection, which soon ends.
             Err(error) if error.kind() == io::ErrorKind::AddrInUse && tries < BIND_TRIES => {
                 tries += 1;
                 tokio::time::sleep(BIND_PAUSE).await;
@@ -396,7 +393,7 @@ impl Restartable for TokenFileWatcher {
                         seen = now;
                         desk.add_status_section("tokens_error", || Json::Null);
                     }
-                    // Looked at again soon, whether it changes or not.
+                    // Retried soon, even if the file does not change.
                     Err(error) => {
                         gate.token_file_errors.add(1);
                         let why =
@@ -409,24 +406,24 @@ impl Restartable for TokenFileWatcher {
         }
     }
 
-    /// It is aborted.
+    /// The task is aborted instead.
     async fn wait_for_stop(&mut self) {
         std::future::pending().await
     }
 }
 
-/// Open files that are for everything but connections: the store's, the journal's, logs.
+/// Open files reserved for the store, the journal and logs.
 const RESERVED_FILES: usize = 256;
 
-/// Lets this process have as many open files as `connections` need, if the system does; how many
-/// connections it may have.
+/// Raises the limit of open files (RLIMIT_NOFILE) as `connections` requires; returns the possible
+/// number of connections.
 fn raise_open_files(connections: usize) -> usize {
     use rustix::process::{Resource, getrlimit, setrlimit};
     let mut limit = getrlimit(Resource::Nofile);
     let wanted = connections.saturating_add(RESERVED_FILES) as u64;
     if limit.current.is_some_and(|current| current < wanted) {
         limit.current = Some(limit.maximum.map_or(wanted, |maximum| maximum.min(wanted)));
-        // Where it is refused, fewer connections are held.
+        // After an error the connections limit is lower.
         let _ = setrlimit(Resource::Nofile, limit);
     }
     let files = getrlimit(Resource::Nofile).current.and_then(|files| usize::try_from(files).ok());

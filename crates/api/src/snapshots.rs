@@ -22,10 +22,10 @@ use crate::parameters::Parameters;
 use crate::route::{ApiRoute, JSON, Parameter, SNAPSHOTS_PATH};
 use crate::token::Scope;
 
-/// What a name may be.
+/// Description of valid names.
 const NAME_SYNTAX: &str =
     "a name of up to 64 letters, digits, '-', '_' and '.', that begins with none of these";
-/// Without one of them a folder is no snapshot, but what a crash left of one.
+/// A folder without a manifest is an incomplete snapshot that a crash left.
 const MANIFESTS: [&str; 2] = ["manifest", "manifest.copy"];
 
 const CREATE: &[Parameter] = &[Parameter::text("name", "name; default: the time")];
@@ -127,7 +127,7 @@ async fn remove(context: Context, Named(name): Named<String>) -> Result<JsonBody
     let work = move |_: &_| {
         let _alone = desk.snapshots_lock.lock().unwrap_or_else(PoisonError::into_inner);
         let path = folder.join(&name);
-        // The manifests first: what a crash leaves is no snapshot any more.
+        // Manifests first: after a crash the rest is an incomplete snapshot.
         for manifest in MANIFESTS {
             match std::fs::remove_file(path.join(manifest)) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => {

@@ -53,7 +53,7 @@ async fn status(context: Context) -> Result<JsonBody, ApiError> {
     context.run_light("status", None, work).await
 }
 
-/// Threads, and how often they were run again after a panic.
+/// Threads and their restarts after panics.
 fn threads_json(supervisor: &intake::Supervisor) -> Json {
     let thread = |thread: intake::ThreadStatus| {
         let (panic, time) = match thread.last_panic {
@@ -72,7 +72,7 @@ fn threads_json(supervisor: &intake::Supervisor) -> Json {
     List(supervisor.threads().into_iter().map(thread).collect())
 }
 
-/// Inputs that are left out because work on them panicked again and again.
+/// Inputs skipped after repeated panics.
 fn quarantined_json(supervisor: &intake::Supervisor) -> Json {
     let input = |input: intake::QuarantinedInput| {
         Object(vec![
@@ -84,7 +84,7 @@ fn quarantined_json(supervisor: &intake::Supervisor) -> Json {
     List(supervisor.quarantined().into_iter().map(input).collect())
 }
 
-/// Stored bytes that were found damaged within a day.
+/// Damage of stored data, found within a day.
 fn damage(supervisor: &intake::Supervisor) -> Json {
     let report = |report: intake::DamageReport| {
         Object(vec![

@@ -1,4 +1,4 @@
-//! Live stream of new rows as server-sent events.
+//! Live stream of new points as server-sent events.
 //!
 //! ```text
 //! : topdeck
@@ -7,12 +7,11 @@
 //! data: {"name":"latency","labels":{"host":"a"},"kind":"histogram","unit":"ms","start_ns":0,"end_ns":10000000000,"value":{…}}
 //! ```
 //!
-//! A value is a number, a text, or a distribution as answers have it, with its cells. `event: gap`
-//! says that something is known to be missing, whosever it is. `event: lagged` with `{"dropped":n}`
-//! tells a client that was too slow how many events it was not sent: each has [`hub::EVENTS_MAX`]
-//! events and [`hub::BYTES_MAX`] bytes that wait for it, and nobody waits for it. A comment comes
-//! every [`body::HEARTBEAT`] if nothing else does. What is streamed is what was taken; it may not
-//! be durable yet.
+//! A value is a number, a text, or a distribution with its cells, as in query responses. `event:
+//! gap` reports a gap of any producer. `event: lagged` with `{"dropped":n}` is the number of events
+//! that a slow client missed: at most [`hub::EVENTS_MAX`] events and [`hub::BYTES_MAX`] bytes are
+//! queued per client, and the sender never waits. A comment is sent every [`body::HEARTBEAT`] if
+//! nothing else is. The stream has accepted points, which may not be durable yet.
 
 mod body;
 mod event;
@@ -49,7 +48,7 @@ async fn stream(context: Context, parameters: Parameters) -> Result<Response, Ap
     let headers = [
         (header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream")),
         (header::CACHE_CONTROL, HeaderValue::from_static("no-cache")),
-        // Proxies of nginx keep back what is no whole answer otherwise.
+        // Disables response buffering in nginx.
         (header::HeaderName::from_static("x-accel-buffering"), HeaderValue::from_static("no")),
     ];
     Ok((headers, Body::new(events)).into_response())

@@ -1,4 +1,4 @@
-//! Test server: an in-memory store with sample rows behind the routes.
+//! Test server: the routes over an in-memory store with sample data.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -19,9 +19,9 @@ use crate::openapi;
 use crate::query_service::QueryServiceSettings;
 use crate::token::Scope;
 
-/// When the first row begins: 2020-09-13T12:30:00Z.
+/// Start of the first point: 2020-09-13T12:30:00Z.
 pub(crate) const START: i64 = 1_600_000_200 * store::SECOND;
-/// An hour later, which is now.
+/// The current time: an hour later.
 pub(crate) const NOW: i64 = START + store::HOUR;
 
 /// A server without sockets.
@@ -54,7 +54,7 @@ pub(crate) fn empty_store_in(disk: Arc<dyn disk::Disk>, path: &Path) -> Arc<stor
 }
 
 impl TestServer {
-    /// Over some store.
+    /// A server over a store.
     pub(crate) fn with_store(store: Arc<store::Store>, desk: QueryServiceSettings) -> TestServer {
         TestServer::with_target(WriteTarget::Store(store), desk)
     }
@@ -63,7 +63,7 @@ impl TestServer {
         TestServer::offering(home, desk, Vec::new())
     }
 
-    /// With routes of roles.
+    /// A server with routes of roles.
     pub(crate) fn offering(
         home: WriteTarget,
         desk: QueryServiceSettings,
@@ -79,13 +79,14 @@ impl TestServer {
         TestServer { router: router.with_state(context.clone()), context }
     }
 
-    /// Over a store with an hour of latencies of two hosts, by the minute, and a count and a gauge:
-    /// in minute `m` host `a` has 10 values of 1 to 10 ms, and host `b` 10 of 100 to 1000 ms.
+    /// A server over a store with an hour of latencies of two hosts, one point per minute, and a
+    /// counter and a gauge: in minute `m` host `a` has 10 values of 1 to 10 ms, host `b` 10 of 100
+    /// to 1000 ms.
     pub(crate) fn new() -> TestServer {
         TestServer::with_settings(QueryServiceSettings::default())
     }
 
-    /// The same, with a desk.
+    /// The same, with query settings.
     pub(crate) fn with_settings(desk: QueryServiceSettings) -> TestServer {
         let trial = TestServer::with_store(empty_store(), desk);
         let latency = |host: &str| {
@@ -115,7 +116,7 @@ impl TestServer {
         trial
     }
 
-    /// Takes one row.
+    /// Appends one point.
     pub(crate) fn send(&self, series: &Series, sample: Sample) {
         let intake = &self.context.intake;
         let mut writer = intake.writer(intake::SeriesKeyEncoding::CANONICAL);
@@ -124,7 +125,7 @@ impl TestServer {
         intake.append(&intake.producer("trial"), writer).unwrap().wait_durable().unwrap();
     }
 
-    /// Takes a gap.
+    /// Appends a gap.
     pub(crate) fn send_gap(&self, gap: Gap) {
         let intake = &self.context.intake;
         let mut writer = intake.writer(intake::SeriesKeyEncoding::CANONICAL);
@@ -132,12 +133,12 @@ impl TestServer {
         intake.append(&intake.producer("trial"), writer).unwrap().wait_durable().unwrap();
     }
 
-    /// Asks anything.
+    /// Sends any request.
     pub(crate) async fn respond(&self, request: Request<Body>) -> axum::response::Response {
         self.router.clone().oneshot(request).await.unwrap()
     }
 
-    /// Asks, and reads the whole answer.
+    /// Sends a request, and reads the whole response.
     pub(crate) async fn send_request(&self, request: Request<Body>) -> (StatusCode, String) {
         let response = self.respond(request).await;
         let status = response.status();
@@ -145,12 +146,12 @@ impl TestServer {
         (status, String::from_utf8(body.to_vec()).unwrap())
     }
 
-    /// Asks by GET.
+    /// Sends a GET request.
     pub(crate) async fn get(&self, uri: &str) -> (StatusCode, String) {
         self.send_request(Request::get(percent_encode(uri)).body(Body::empty()).unwrap()).await
     }
 
-    /// Asks by GET for what is there.
+    /// Sends a GET request that has to succeed.
     pub(crate) async fn json(&self, uri: &str) -> Read {
         let (status, text) = self.get(uri).await;
         assert!(status.is_success(), "{uri}: {status} {text}");
@@ -158,15 +159,15 @@ impl TestServer {
     }
 }
 
-/// Asks a trial with its rows by GET; the status stands before the answer where it is none of
-/// success.
+/// Sends a GET request to a new test server, and compares the response; an error status is
+/// prepended.
 pub(crate) async fn check(uri: &str, expected: expect_test::Expect) {
     let (status, text) = TestServer::new().get(uri).await;
     let status = if status == StatusCode::OK { String::new() } else { format!("{status} ") };
     expected.assert_eq(&format!("{status}{text}"));
 }
 
-/// As browsers do with what an address may not have.
+/// Escapes characters that a URL may not contain, as browsers do.
 fn percent_encode(uri: &str) -> String {
     let mut out = String::new();
     for byte in uri.bytes() {

@@ -1,21 +1,21 @@
 //! Time and duration syntax. UTC unless stated otherwise.
 //!
-//! A moment is `2026-11-09`, RFC 3339 (`2026-11-09T12:30:00.5+02:00`, also with a blank, and
-//! without seconds or an offset), nanoseconds as answers have them (`1794225600500000000ns`),
-//! `now`, `-2h`, or `+12 s`, as times are told of a log that does not know its date. A length is
-//! Prometheus' (`1h30m`), or a number and a unit (`90min`, `1.5w`, `250us`).
+//! A time is `2026-11-09`, RFC 3339 (`2026-11-09T12:30:00.5+02:00`, also with a space, and without
+//! seconds or an offset), nanoseconds as in responses (`1794225600500000000ns`), `now`, `-2h`, or
+//! `+12 s`, which are times of a log without a date. A duration is Prometheus' (`1h30m`), or a
+//! number and a unit (`90min`, `1.5w`, `250us`).
 //!
-//! Parameters of requests may be plain numbers too, which are seconds, as Prometheus takes them. On
-//! a command line they may not: a year would become a second of 1970.
+//! Request parameters may also be plain numbers, which are seconds, as in Prometheus. Command lines
+//! reject plain numbers: a year would be read as a second of 1970.
 
 pub use collect::parse_length as length;
 use jiff::civil::DateTime;
 use jiff::{Timestamp, tz::TimeZone};
 
-/// What a moment may be in a request.
+/// Time syntax of request parameters.
 pub(crate) const TIME_SYNTAX: &str = "a time such as 2026-11-09T12:30:00Z, Unix seconds, \
                                       nanoseconds as 1794225600000000000ns, now or -2h";
-/// What a length may be in a request.
+/// Duration syntax of request parameters.
 pub(crate) const DURATION_SYNTAX: &str =
     "a length of time such as 30s, 5m, 1h30m or 250ms, or seconds";
 
@@ -26,12 +26,12 @@ const SECOND: f64 = 1e9;
 pub enum TimeExpr {
     /// In nanoseconds since the Unix epoch.
     At(i64),
-    /// So many nanoseconds before now.
+    /// Nanoseconds before now.
     Ago(i64),
 }
 
 impl TimeExpr {
-    /// Reads what people write.
+    /// Parses a time.
     pub fn parse(text: &str) -> Option<TimeExpr> {
         let text = text.trim();
         if text == "now" {
@@ -49,7 +49,7 @@ impl TimeExpr {
         parse_date_time(text).map(TimeExpr::At)
     }
 
-    /// In nanoseconds since the Unix epoch.
+    /// Nanoseconds since the Unix epoch.
     pub fn to_unix_ns(self, now: i64) -> i64 {
         match self {
             TimeExpr::At(ns) => ns,
@@ -58,7 +58,7 @@ impl TimeExpr {
     }
 }
 
-/// Where the month begins in `2026-11-09`: other dates of ISO 8601 are too easily something else.
+/// Position of the month in `2026-11-09`: other ISO 8601 date formats are ambiguous.
 const MONTH_OFFSET: usize = 4;
 
 fn parse_date_time(text: &str) -> Option<i64> {
@@ -73,14 +73,14 @@ fn parse_date_time(text: &str) -> Option<i64> {
     time.filter(|_| dashed).and_then(|time| i64::try_from(time.as_nanosecond()).ok())
 }
 
-/// Reads a moment of a request.
+/// Parses a time of a request parameter.
 pub(crate) fn parse_time_parameter(text: &str, now: i64) -> Option<i64> {
     parse_unix_seconds(text.trim())
         .or_else(|| TimeExpr::parse(text).map(|moment| moment.to_unix_ns(now)))
 }
 
-/// Unix seconds: whole ones and decimals apart, as a double has not room for both. Beyond a
-/// nanosecond they are cut.
+/// Parses Unix seconds: integer and decimals separately, as a double lacks the precision. Truncated
+/// to nanoseconds.
 fn parse_unix_seconds(text: &str) -> Option<i64> {
     let (sign, digits) = match text.strip_prefix('-') {
         Some(digits) => (-1, digits),
@@ -89,7 +89,7 @@ fn parse_unix_seconds(text: &str) -> Option<i64> {
     let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
     let are_digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
     if !are_digits(whole) || !are_digits(fraction) || whole.is_empty() {
-        // `1.7e9`, as scripts print it.
+        // `1.7e9`, as some scripts print it.
         let number: f64 = text.parse().ok().filter(|number: &f64| number.is_finite())?;
         let ns = number * SECOND;
         return (ns.abs() < 9.2e18).then_some(ns as i64);
@@ -99,7 +99,7 @@ fn parse_unix_seconds(text: &str) -> Option<i64> {
     ns.checked_add(fraction.parse().ok()?).map(|ns| sign * ns)
 }
 
-/// Reads a length of a request.
+/// Parses a duration of a request parameter.
 pub(crate) fn parse_duration_parameter(text: &str) -> Option<i64> {
     let plain =
         || text.trim().parse::<f64>().ok().and_then(|seconds| to_whole_ns(seconds * SECOND));

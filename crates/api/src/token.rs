@@ -1,14 +1,14 @@
 //! Token file: secrets and client certificates with scopes.
 //!
-//! The file has a line for each, and never a secret:
+//! The file has a line for each token, and never contains a secret:
 //!
 //! ```text
-//! # name scopes what since
+//! # name scopes credential created
 //! web-team ingest,read blake3:3f…(64 hex digits) 1794906565
 //! edge-1 ingest certificate:edge-1.example 1794906565
 //! ```
-//! Since when is in seconds since the Unix epoch. A secret has 256 random bits, so that a plain
-//! hash of it keeps it safe.
+//! The creation time is in seconds since the Unix epoch. A secret has 256 random bits, so that a
+//! plain hash protects it.
 
 use std::fmt;
 use std::fs::File;
@@ -21,19 +21,19 @@ use subtle::ConstantTimeEq as _;
 /// Scope of a token; scopes do not imply each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Scope {
-    /// To send measurements.
+    /// Permission to send measurements.
     Ingest,
-    /// To ask questions.
+    /// Permission to query.
     Read,
-    /// To change what is kept, and to make snapshots.
+    /// Permission to change stored data, and to create snapshots.
     Admin,
 }
 
 impl Scope {
-    /// All of them.
+    /// All scopes.
     pub const ALL: [Scope; 3] = [Scope::Ingest, Scope::Read, Scope::Admin];
 
-    /// As it is written.
+    /// Its name.
     pub fn name(self) -> &'static str {
         match self {
             Scope::Ingest => "ingest",
@@ -42,7 +42,7 @@ impl Scope {
         }
     }
 
-    /// The scope that is written so.
+    /// The scope of a name.
     pub fn parse(text: &str) -> Option<Scope> {
         Scope::ALL.into_iter().find(|scope| scope.name() == text)
     }
@@ -57,22 +57,22 @@ impl fmt::Display for Scope {
 /// Credential: secret hash or certificate name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Credential {
-    /// By a secret with this BLAKE3 hash.
+    /// A secret with this BLAKE3 hash.
     Secret([u8; 32]),
-    /// By a client certificate with this name, as common name or as alternative name.
+    /// A client certificate with this name, as common name or subject alternative name.
     Certificate(String),
 }
 
 /// One line of the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Token {
-    /// Its name: letters, digits, `.`, `_`, `-`; the books have it beside what it sent.
+    /// Its name: letters, digits, `.`, `_`, `-`; also in the ledger, as a part of producer names.
     pub name: String,
-    /// What it allows.
+    /// Its scopes.
     pub scopes: Vec<Scope>,
-    /// What is shown.
+    /// Its credential.
     pub credential: Credential,
-    /// Since when there is one, in seconds since the Unix epoch.
+    /// Creation time, in seconds since the Unix epoch.
     pub created_s: i64,
 }
 
@@ -83,33 +83,33 @@ pub enum TokenError {
     /// The file cannot be read or written.
     #[error("cannot {action} the tokens in {}: {source}", path.display())]
     File {
-        /// What failed.
+        /// The failed action.
         action: &'static str,
-        /// Which file.
+        /// The file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         source: io::Error,
     },
-    /// A line makes no sense.
+    /// A line is invalid.
     #[error("{}, line {line}: {message}", path.display())]
     Line {
-        /// Which file.
+        /// The file.
         path: PathBuf,
-        /// Which line, from 1.
+        /// The line, from 1.
         line: usize,
-        /// What is wrong.
+        /// The error.
         message: String,
     },
-    /// What is asked for cannot be done.
+    /// The requested change is invalid.
     #[error("{0}")]
     Invalid(String),
 }
 
-/// Bytes of a name at the most.
+/// Maximum length of a name in bytes.
 const NAME_BYTES_MAX: usize = 64;
-/// What secrets begin with, so that a leaked one can be told.
+/// Prefix of secrets, so that scanners detect a leaked one.
 const SECRET_PREFIX: &str = "td_";
-/// Bytes of a file at the most: some ten thousand tokens.
+/// Maximum file size in bytes: about 10,000 tokens.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
 /// All tokens of a file.
@@ -120,7 +120,7 @@ pub struct TokenFile {
 }
 
 impl TokenFile {
-    /// Reads a file; one that does not exist has none.
+    /// Reads a file; a missing file has no tokens.
     pub fn open(path: &Path) -> Result<TokenFile, TokenError> {
         let error = |source| TokenError::File { action: "read", path: path.to_owned(), source };
         let text = match std::fs::metadata(path) {
@@ -150,12 +150,12 @@ impl TokenFile {
         TokenFile { path: PathBuf::new(), tokens: Vec::new() }
     }
 
-    /// All of them, in the order of the file.
+    /// All tokens, in file order.
     pub fn tokens(&self) -> &[Token] {
         &self.tokens
     }
 
-    /// Makes a token and writes the file, to what is in it by now. The secret is nowhere else: it
+    /// Creates a token and adds it to the current file. Returns the secret, which is not stored: it
     /// cannot be shown again.
     pub fn add(&mut self, name: &str, scopes: &[Scope], now_s: i64) -> Result<String, TokenError> {
         let (high, low) = (journal::random_id(), journal::random_id());
@@ -170,7 +170,7 @@ impl TokenFile {
         Ok(secret)
     }
 
-    /// Lets a client certificate of that name stand for a token, and writes the file.
+    /// Adds a client certificate name as a token, and writes the file.
     pub fn add_certificate(
         &mut self,
         name: &str,
@@ -187,7 +187,7 @@ impl TokenFile {
         })
     }
 
-    /// Takes a token away, and writes the file. Whether there was one.
+    /// Deletes a token, and writes the file. Returns whether it existed.
     pub fn remove(&mut self, name: &str) -> Result<bool, TokenError> {
         self.update(|tokens| {
             let before = tokens.tokens.len();
@@ -196,7 +196,7 @@ impl TokenFile {
         })
     }
 
-    /// The token of a secret. Each is compared, in the same time whether it is the one or not.
+    /// The token of a secret. Compares with every token, in constant time.
     pub(crate) fn find_by_secret(&self, secret: &[u8]) -> Option<&Token> {
         let hash = blake3::hash(secret);
         let mut found = None;
@@ -210,7 +210,7 @@ impl TokenFile {
         found
     }
 
-    /// The token that a client certificate stands for.
+    /// The token of a client certificate.
     pub(crate) fn find_by_certificate(&self, names: &[String]) -> Option<&Token> {
         self.tokens
             .iter()
@@ -231,15 +231,13 @@ impl TokenFile {
         self.update(|tokens| tokens.insert(token).map(|()| true)).map(drop)
     }
 
-    /// Changes what the file has now, and writes it if `change` says so; nobody else changes it
-    /// meanwhile.
+    /// Changes the current file under a lock, and writes it if `change` returns true.
     fn update(
         &mut self,
         change: impl FnOnce(&mut TokenFile) -> Result<bool, TokenError>,
     ) -> Result<bool, TokenError> {
         let write = |source| TokenError::File { action: "write", path: self.path.clone(), source };
-        // The folder itself is what is locked: a file for that would be one more that two users
-        // have to share.
+        // The lock is on the folder: a lock file would be another file shared by two users.
         let folder = File::open(parent_dir(&self.path)).map_err(write)?;
         folder.lock().map_err(write)?;
         let mut tokens = TokenFile::open(&self.path)?;
@@ -251,8 +249,7 @@ impl TokenFile {
         Ok(is_changed)
     }
 
-    /// Writes a new file beside the old one and puts it in its place, durably, readable by its
-    /// owner only.
+    /// Replaces the file durably and atomically; only its owner can read the new one.
     fn write(&self, folder: &File) -> io::Result<()> {
         let mut text = "# name scopes what since\n".to_owned();
         self.tokens.iter().for_each(|token| text.push_str(&format!("{token}\n")));
@@ -265,7 +262,7 @@ impl TokenFile {
             .and_then(|()| file.sync_all())
             .and_then(|()| std::fs::rename(&new, &self.path));
         if written.is_err() {
-            // As gone as can be; the error is told.
+            // Cleanup; the write error is returned.
             let _ = std::fs::remove_file(&new);
         }
         written?;
@@ -280,8 +277,8 @@ fn parent_dir(path: &Path) -> &Path {
     }
 }
 
-/// What root makes, the user as whom topdeck runs has to be able to read: whoever has the file, or
-/// else its folder.
+/// Keeps a file that root writes readable for topdeck's user: its owner becomes that of the old
+/// file, or of the folder.
 fn set_owner(file: &File, path: &Path, folder: &File) -> io::Result<()> {
     let made = file.metadata()?;
     if made.uid() != 0 {
@@ -292,7 +289,7 @@ fn set_owner(file: &File, path: &Path, folder: &File) -> io::Result<()> {
         Err(missing) if missing.kind() == io::ErrorKind::NotFound => folder.metadata()?,
         Err(error) => return Err(error),
     };
-    // A file that root wrote over a user's own, as topdeck once did, is no reason to go on with it.
+    // An earlier topdeck let root replace a user's file: root's ownership is not kept.
     let owner = if before.uid() == 0 { folder.metadata()? } else { before };
     match (owner.uid(), owner.gid()) == (made.uid(), made.gid()) {
         true => Ok(()),
@@ -301,7 +298,7 @@ fn set_owner(file: &File, path: &Path, folder: &File) -> io::Result<()> {
 }
 
 impl fmt::Display for Token {
-    /// The line of the file.
+    /// Its line in the file.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let scopes: Vec<&str> = self.scopes.iter().map(|scope| scope.name()).collect();
         write!(f, "{} {} ", self.name, scopes.join(","))?;
@@ -439,7 +436,7 @@ mod tests {
         std::fs::remove_dir_all(dir).unwrap();
     }
 
-    /// Only root can give a file away: for others there is nothing to see here.
+    /// Only root can change a file's owner: the test does nothing for other users.
     #[test]
     fn file_written_by_root_keeps_its_owner() {
         let dir = empty_folder();
@@ -455,7 +452,7 @@ mod tests {
             std::os::unix::fs::chown(&path, Some(65_532), Some(65_531)).unwrap();
             tokens.add("two", &[Scope::Read], 1).unwrap();
             assert_eq!(owner(), (65_532, 65_531, 0o600));
-            // As it was left by root before.
+            // As root left it in earlier versions.
             std::os::unix::fs::chown(&path, Some(0), Some(0)).unwrap();
             assert!(tokens.remove("one").unwrap());
             assert_eq!(owner(), (65_534, 65_533, 0o600));

@@ -11,20 +11,20 @@ use crate::blocking::blocking;
 
 /// Single-flight TTL cache.
 pub(crate) struct TtlCache<T> {
-    /// When it was found out, and what. The lock is held as long as it is being found out.
+    /// Time and value of the last computation. Locked during a computation.
     cached: Arc<Mutex<Option<(Instant, T)>>>,
-    /// So long it is told.
+    /// Time to live.
     ttl: Duration,
     supervisor: Supervisor,
 }
 
 impl<T: Clone + Send + 'static> TtlCache<T> {
-    /// With an age of zero everybody is told anew, one after the other.
+    /// With a TTL of zero every call computes the value, one after the other.
     pub(crate) fn new(age_max: Duration, supervisor: Supervisor) -> TtlCache<T> {
         TtlCache { cached: Arc::default(), ttl: age_max, supervisor }
     }
 
-    /// What `find` finds, on a thread of its own, or has found.
+    /// The cached value, or the result of `find` on a blocking thread.
     pub(crate) async fn get(&self, find: impl FnOnce() -> T + Send + 'static) -> Result<T, String> {
         let mut known = Arc::clone(&self.cached).lock_owned().await;
         if let Some((at, found)) = &*known
@@ -32,7 +32,7 @@ impl<T: Clone + Send + 'static> TtlCache<T> {
         {
             return Ok(found.clone());
         }
-        // The lock goes along: when the client is gone, the work is not.
+        // The work holds the lock, as it continues after the client disconnects.
         let find = move || {
             let found = find();
             *known = Some((Instant::now(), found.clone()));
@@ -54,7 +54,8 @@ mod tests {
 
     use super::*;
 
-    /// How often it is found out when many ask at once, and how many did so at the same time.
+    /// Expects the number of computations for concurrent calls, and the maximum of concurrent
+    /// computations.
     async fn check(age_max: Duration, expected: (usize, usize)) {
         let recent = Arc::new(TtlCache::new(age_max, Supervisor::default()));
         let (all, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));

@@ -16,13 +16,12 @@ use http::{HeaderMap, HeaderValue, StatusCode};
 use crate::etag;
 use crate::response_buffers::SharedBody;
 
-/// Nothing but what this server has: no script or style in the text, no other host, no frame around
-/// it.
+/// Only files of this server: no inline script or style, no other host, no framing.
 const CSP_VALUE: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; \
                          connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors \
                          'none'";
 
-/// The file at a path, if there is one; at `/` there always is something.
+/// The file of a path, if it exists; `/` always exists.
 pub(crate) fn file_response(path: &str, headers: &HeaderMap) -> Option<Response> {
     match ::page::find_asset(path) {
         Some(file) => Some(serve_file(file, headers)),
@@ -62,8 +61,8 @@ fn serve_file(file: &Asset, headers: &HeaderMap) -> Response {
     response
 }
 
-/// A file for those who do not take gzip. All are unpacked once: whoever asks needs no token, and
-/// may ask as often as they like.
+/// A file for clients without gzip. All files are decompressed once: clients need no token, and may
+/// request them at any rate.
 fn decompressed(file: &Asset) -> Bytes {
     static DECOMPRESSED: LazyLock<HashMap<&'static str, Bytes>> = LazyLock::new(|| {
         ::page::assets().iter().map(|file| (file.path, file.decompress().into())).collect()
@@ -71,7 +70,7 @@ fn decompressed(file: &Asset) -> Bytes {
     DECOMPRESSED[file.path].clone()
 }
 
-/// Whether gzip is among what is taken; with a weight of zero it is not (RFC 9110, 12.5.3).
+/// Whether gzip is accepted; a weight of zero means no (RFC 9110, 12.5.3).
 fn accepts_gzip(headers: &HeaderMap) -> bool {
     let texts = headers.get_all(ACCEPT_ENCODING).iter().filter_map(|value| value.to_str().ok());
     let mut coded = texts.flat_map(|text| text.split(',')).filter_map(|coding| {

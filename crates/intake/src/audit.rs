@@ -1,8 +1,8 @@
 //! Audit: reconciliation of received, stored and lost samples per producer and hop.
 //!
-//! The journal is held to what this process has taken since it began, the store and the sites are
-//! held to the journal. A difference is zero or has a reason; one without a reason is a fault of
-//! topdeck.
+//! The journal is compared with the counts of this process since its start; the store and the
+//! remotes are compared with the journal. A discrepancy is zero or has a reason; one without a
+//! reason is a bug in topdeck.
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -16,53 +16,53 @@ use crate::recent_batches::BatchSums;
 
 /// Downstream hop of the journal with a ledger of its own.
 pub trait DownstreamHop: Send + Sync + Debug {
-    /// What it has for sure: what it has acknowledged, durably counted.
+    /// Counts that the hop has durably acknowledged.
     fn ledger(&self) -> Ledger;
 }
 
 /// Reconciled counts at one time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Audit {
-    /// Since when the journal's book counts, in nanoseconds since the Unix epoch.
+    /// Start of the journal's ledger, in nanoseconds since the Unix epoch.
     pub started_at: i64,
-    /// When this process began.
+    /// Start of this process.
     pub process_started_at: i64,
-    /// Records of the journal up to this position are counted.
+    /// Journal position up to which records are counted.
     pub position: u64,
-    /// Producers by name; those that have no line of their own last.
+    /// Producers by name; the shared entry of unlisted producers is last.
     pub producers: Vec<ProducerAudit>,
-    /// What whoever reads this should know about the books.
+    /// Warnings about the ledgers, for operators.
     pub warnings: Vec<String>,
 }
 
-/// One producer.
+/// Audit of one producer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProducerAudit {
-    /// Its number; none for all that have no line of their own.
+    /// Producer number; `None` for the shared entry of unlisted producers.
     pub id: Option<u64>,
-    /// Its name; empty if nobody told it.
+    /// Producer name; empty if unknown.
     pub name: String,
-    /// What it says itself, if it is a source of this process.
+    /// Counts of the producer itself, if it is a source of this process.
     pub source: Option<SourceCounts>,
-    /// Losses that were told of on the way into the journal.
+    /// Losses reported by gaps before the journal.
     pub losses: Vec<Loss>,
-    /// A line for each hop, the journal first.
+    /// An entry for each hop, the journal first.
     pub hops: Vec<HopAudit>,
 }
 
 /// Value counts of an internal source since the start of the process.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SourceCounts {
-    /// Came from outside.
+    /// Values received from outside.
     pub received: u64,
-    /// Are in batches that were taken.
+    /// Values in accepted batches.
     pub accepted: u64,
-    /// Were dropped, and why.
+    /// Dropped values by reason.
     pub dropped: Vec<(String, u64)>,
 }
 
 impl SourceCounts {
-    /// Values that came and are neither taken nor dropped: the source is putting them together.
+    /// Received values that are neither accepted nor dropped: the source buffers them.
     pub fn buffered(&self) -> u64 {
         let dropped = self.dropped.iter().fold(0u64, |sum, (_, n)| sum.saturating_add(*n));
         self.received.saturating_sub(self.accepted).saturating_sub(dropped)
@@ -72,39 +72,38 @@ impl SourceCounts {
 /// Counts of a producer at one hop.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HopAudit {
-    /// `journal`, `store`, or `site NAME`.
+    /// `journal`, `store`, or `remote NAME`.
     pub hop: String,
-    /// What the hop before had for it.
+    /// Counts of the previous hop.
     pub received: ProducerCounts,
-    /// What it has acknowledged.
+    /// Acknowledged counts.
     pub acknowledged: ProducerCounts,
-    /// What is in it.
+    /// Stored counts.
     pub stored: ProducerCounts,
-    /// What is known to be lost at it.
+    /// Known losses at this hop.
     pub losses: Vec<Loss>,
-    /// Values that were received and are not stored, as far as that is known.
+    /// Values received and not stored, as far as known.
     pub discrepancy: i128,
-    /// Batches that were received and lost, and whose values nobody knows.
+    /// Batches received and lost whose number of values is unknown.
     pub unknown_batches: u64,
-    /// The difference is none, or it is known why.
+    /// Whether the discrepancy is zero or has a known reason.
     pub is_reconciled: bool,
-    /// In a sentence, for people.
+    /// Reason in a sentence, for operators.
     pub reason: String,
 }
 
 /// Inputs of the audit.
 pub(crate) struct AuditInputs {
     pub(crate) ledger: Ledger,
-    /// The book as this process found it.
+    /// The ledger at the start of this process.
     pub(crate) previous: Ledger,
-    /// What this process has taken, by producer.
+    /// Counts that this process accepted, by producer.
     pub(crate) accepted: BTreeMap<Option<u64>, ProducerCounts>,
     /// The journal's end.
     pub(crate) end: u64,
     pub(crate) sources: BTreeMap<u64, (String, SourceCounts)>,
     pub(crate) store: Option<IngestProgress>,
-    /// Of each gap that the store misses, what the batches in it had, by producer; `None` if that
-    /// is not known.
+    /// For each gap of the store: counts of its batches by producer; `None` if unknown.
     pub(crate) lost: Vec<Option<BTreeMap<u64, BatchSums>>>,
     pub(crate) hops: Vec<(String, Ledger)>,
     pub(crate) process_started_at: i64,
@@ -170,16 +169,15 @@ impl AuditInputs {
         let missing = i128::from(received.records()) - i128::from(stored.records());
         let behind = self.end.saturating_sub(self.ledger.position());
         let (is_explained, why) = match u64::try_from(missing) {
-            Ok(0) => (true, "all that was taken is in the journal".to_owned()),
+            Ok(0) => (true, "all accepted batches are in the journal".to_owned()),
             Ok(n) if n <= behind => (true, format!("{} wait for the disk", batches(n))),
-            Ok(n) => (
-                false,
-                format!("{} were taken and are not in the journal: a fault of topdeck", batches(n)),
-            ),
+            Ok(n) => {
+                (false, format!("{} accepted, but not in the journal: bug in topdeck", batches(n)))
+            }
             Err(_) => {
                 let n = u64::try_from(-missing).unwrap_or(u64::MAX);
-                let why = "being taken at this moment, or appended by another program";
-                (true, format!("{} more than were taken here: {why}", batches(n)))
+                let why = "in flight, or appended by another process";
+                (true, format!("{} more than accepted here: {why}", batches(n)))
             }
         };
         let difference = i128::from(received.values) - i128::from(stored.values);
@@ -197,7 +195,7 @@ impl AuditInputs {
         }
     }
 
-    /// What the store misses of a producer where the books know it: the gap, and what was in it.
+    /// Gaps of the store that concern a producer and are in the ledger, with the counts in them.
     fn lost_batches(&self, id: Option<u64>, fed: &IngestProgress) -> Vec<(Gap, BatchSums)> {
         let is_listed = |producer: &u64| self.ledger.entries().contains_key(producer);
         let is_own = |producer: &u64| match is_listed(producer) {
@@ -218,7 +216,7 @@ impl AuditInputs {
         let behind = self.ledger.position().saturating_sub(fed.position);
         let (is_reconciled, reason) = match behind {
             0 => (true, lost.reason(id)),
-            n => (false, format!("the store has not read {} of the journal", plural(n, "record"))),
+            n => (false, format!("{} of the journal not yet in the store", plural(n, "record"))),
         };
         let StoreLosses { losses, stored, .. } = lost;
         HopAudit {
@@ -246,15 +244,16 @@ impl AuditInputs {
         };
         let mut losses = Vec::new();
         let mut rejected = 0;
-        // Each record's reason has its position: told apart by what follows.
+        // Each rejected record's reason contains its position; records are grouped by the text
+        // after it.
         for gap in fed.rejected.iter().filter(is_own) {
             rejected += 1;
             let reason = gap.reason.split_once(": ").map_or(gap.reason.as_str(), |(_, why)| why);
             add_loss(&mut losses, &Gap { reason: reason.to_owned(), ..gap.clone() });
         }
         let samples = losses.iter().fold(0u64, |sum, loss| sum.saturating_add(loss.samples_lost));
-        // Records that the journal had when its book was led, and had lost when the store read
-        // them.
+        // Records that the journal had when its ledger counted them and had lost when the store
+        // read them.
         let of_known = self.lost_batches(id, fed);
         let mut known = BatchSums::default();
         of_known.iter().for_each(|(_, sums)| known.add(sums));
@@ -308,38 +307,38 @@ impl AuditInputs {
             _ if !is_whole => (
                 true,
                 format!(
-                    "counted from position {} on, where the site began; {} wait there",
+                    "counted from position {}, where the remote was added; {} pending",
                     book.first(),
                     plural(behind, "record"),
                 ),
             ),
             0 => match gone {
-                0 => (true, "all of the journal is there".to_owned()),
-                n => (true, format!("{} did not get there; the reasons are beside it", batches(n))),
+                0 => (true, "the remote has all records of the journal".to_owned()),
+                n => (true, format!("{} missing at the remote; see the losses", batches(n))),
             },
             n if n > 0 && n <= i128::from(behind) => {
-                (true, format!("{n} of {} that wait for the site", batches(behind)))
+                (true, format!("{n} of {} pending for the remote", batches(behind)))
             }
-            // It is ahead: what it has was counted there first.
+            // The remote is ahead: its ledger counted the records first.
             n if n < 0 && book.position() > self.ledger.position() => {
-                (true, "the site is ahead of the journal's book".to_owned())
+                (true, "the remote is ahead of the journal's ledger".to_owned())
             }
-            // Lost to the site before it had them, and only how many is known: they are in the line
-            // of all others.
+            // Lost before the remote received them, and only their number is known: they are in the
+            // entry of unlisted producers.
             n if n > 0 && n <= nobodys + i128::from(behind) => (
                 true,
                 format!(
-                    "{n} batches did not get there: of {nobodys} whose is not known, see others"
+                    "{n} batches missing at the remote: {nobodys} of unknown producers, see others"
                 ),
             ),
             n if n < 0 && id.is_none() && -n <= nobodys => {
-                (true, format!("{} did not get there, whose they were is not known", -n))
+                (true, format!("{} missing at the remote, of unknown producers", -n))
             }
-            n => (false, format!("{n} batches are not there: a fault of topdeck")),
+            n => (false, format!("{n} batches missing at the remote: bug in topdeck")),
         };
         let difference = i128::from(received.values) - i128::from(stored.values);
         let (hop, lost) = (hop.to_owned(), theirs.losses);
-        // Its own book has its values, so that the difference is known whatever was lost.
+        // The remote's own ledger has the values: the discrepancy is known independently of losses.
         let (acknowledged, unknown_batches) = (stored, 0);
         HopAudit {
             hop,
@@ -355,36 +354,36 @@ impl AuditInputs {
     }
 }
 
-/// What the store lacks of a producer's batches in the journal.
+/// Losses between journal and store, of one producer.
 struct StoreLosses {
     losses: Vec<Loss>,
-    /// What is stored without them.
+    /// Counts stored apart from the losses.
     stored: ProducerCounts,
-    /// Batches of which the store rejected some or all.
+    /// Batches that the store rejected in part or whole.
     rejected: u64,
-    /// What was lost in the journal before the store had it, where its values are known.
+    /// Batches lost in the journal before the store read them, with known counts.
     known: BatchSums,
-    /// Batches that were lost so, and whose values are not known.
+    /// Batches lost the same way, with unknown counts.
     unknown: u64,
-    /// Batches that were lost so of producers that are not known.
+    /// Batches lost the same way, of unknown producers.
     unattributed: u64,
 }
 
 impl StoreLosses {
-    /// Why a store that has read all of the journal has less than the journal.
+    /// Reason why a store that has read the whole journal has less than the journal.
     fn reason(&self, id: Option<u64>) -> String {
         if self.unknown > 0 || self.known.batches > 0 {
             return self.journal_reason(id);
         }
         match (self.rejected, self.unattributed) {
-            (0, 0) => "all of the journal is in the store".to_owned(),
+            (0, 0) => "the store has all records of the journal".to_owned(),
             (0, n) => format!(
-                "all that is not among {} that were lost in the journal, whose is not known: see \
-                 others",
+                "the store has all records but those of {} lost in the journal, of unknown \
+                 producers: see others",
                 batches(n)
             ),
             (n, _) => {
-                format!("of {} some or all was refused; the reasons are beside it", batches(n))
+                format!("{} rejected in part or whole; see the losses", batches(n))
             }
         }
     }
@@ -392,12 +391,12 @@ impl StoreLosses {
     fn journal_reason(&self, id: Option<u64>) -> String {
         let whose = match (self.unknown, id) {
             (0, _) => String::new(),
-            (n, Some(_)) => format!("; how many values {} had is not known", batches(n)),
-            (n, None) => format!("; whose {} were, and how many values, is not known", batches(n)),
+            (n, Some(_)) => format!("; number of values of {} unknown", batches(n)),
+            (n, None) => format!("; producers and number of values of {} unknown", batches(n)),
         };
         format!(
-            "{} with {} were damaged or dropped in the journal before the store had them, after \
-             they were counted: their values are not in the store{whose}",
+            "{} with {} damaged or dropped in the journal after they were counted and before the \
+             store read them: their values are not in the store{whose}",
             batches(self.known.batches.saturating_add(self.unknown)),
             match (self.known.batches, self.unknown) {
                 (0, _) => "an unknown number of values".to_owned(),
@@ -416,7 +415,7 @@ impl ProducerAudit {
             })
     }
 
-    /// Whether every difference is none, or it is known why.
+    /// Whether every discrepancy is zero or has a known reason.
     pub fn is_reconciled(&self) -> bool {
         self.hops.iter().all(|line| line.is_reconciled)
     }

@@ -2,38 +2,38 @@
 
 use model::{BatchReader, Gap};
 
-/// Reasons of losses that are told apart for a producer; the others are added up as one.
+/// Maximum number of distinct loss reasons per producer; further reasons are added up as one.
 pub(crate) const REASONS_MAX: usize = 16;
-/// Bytes of a reason that are kept.
+/// Maximum stored length of a reason, in bytes.
 const REASON_BYTES_MAX: usize = 256;
-/// Stands for all reasons beyond [`REASONS_MAX`].
+/// Replaces all reasons beyond [`REASONS_MAX`].
 const OTHER_REASONS: &str = "other reasons";
 
 /// Counts of a producer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ProducerCounts {
-    /// Batches, each once.
+    /// Batches, each counted once.
     pub batches: u64,
-    /// Samples in them.
+    /// Samples in the batches.
     pub samples: u64,
-    /// Single measurements in the samples: what a histogram has counted, 1 for a number or a text.
+    /// Measurements in the samples: the count of a histogram, 1 for a number or text.
     pub values: u64,
-    /// Batches that had come before.
+    /// Duplicate batches.
     pub duplicates: u64,
-    /// Batches that cannot be read.
+    /// Undecodable batches.
     pub undecodable: u64,
-    /// Records of the journal that were lost before they were counted.
+    /// Journal records lost before they were counted.
     pub missing: u64,
 }
 
 impl ProducerCounts {
-    /// Records of the journal that these are.
+    /// Number of journal records.
     pub fn records(&self) -> u64 {
         let others = [self.duplicates, self.undecodable, self.missing];
         others.into_iter().fold(self.batches, u64::saturating_add)
     }
 
-    /// Adds up; at the end of 64 bits they stay there.
+    /// Adds with saturation at 64 bits.
     pub fn add(&mut self, other: &ProducerCounts) {
         for (sum, n) in [
             (&mut self.batches, other.batches),
@@ -51,17 +51,17 @@ impl ProducerCounts {
 /// Losses of a producer for one reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Loss {
-    /// Why.
+    /// The reason.
     pub reason: String,
-    /// Gaps that were told of.
+    /// Number of gaps.
     pub gaps: u64,
-    /// Samples or records, of those gaps of which it is known.
+    /// Samples or records lost in gaps of known size.
     pub samples_lost: u64,
-    /// Gaps of which it is not known how much they are.
+    /// Number of gaps of unknown size.
     pub gaps_of_unknown_size: u64,
-    /// When the earliest began, in nanoseconds since the Unix epoch.
+    /// Start of the earliest gap, in nanoseconds since the Unix epoch.
     pub start: i64,
-    /// When the latest ended.
+    /// End of the latest gap.
     pub end: i64,
 }
 
@@ -96,7 +96,7 @@ pub(crate) fn add_loss(losses: &mut Vec<Loss>, gap: &Gap) {
     loss.end = loss.end.max(gap.end);
 }
 
-/// Counts a batch that is counted for the first time, and gives the gaps in it.
+/// Counts a batch, and returns the gaps in it.
 pub(crate) fn count_batch(bytes: &[u8]) -> model::Result<(ProducerCounts, Vec<Gap>)> {
     let mut counts = ProducerCounts { batches: 1, ..ProducerCounts::default() };
     let mut reader = BatchReader::new(bytes)?;

@@ -5,60 +5,59 @@ use std::time::Duration;
 /// The result of most operations.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Append errors; nothing of the batch is stored.
+/// Append errors; no part of the batch is stored.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// There is no room now: the sender has to keep the batch and try again later.
+    /// A limit is reached now: the sender keeps the batch and retries.
     #[error("{reason}; try again in {} s", retry_after.as_secs())]
     Full {
-        /// What is full.
+        /// The limit that is reached.
         reason: String,
-        /// After how long to try again.
+        /// Delay before the retry.
         retry_after: Duration,
     },
-    /// The batch is too large: the sender has to part it.
-    #[error("{size} bytes are too much at once, {max} are taken; send less in a request")]
+    /// The batch is too large: the sender has to split it.
+    #[error("batch size limit ({max} bytes) exceeded: {size} bytes; send smaller requests")]
     TooLarge {
         /// The encoded size in bytes.
         size: u64,
-        /// The largest that is taken.
+        /// Maximum size in bytes.
         max: u64,
     },
-    /// The batch, or what it holds, is not taken, now or later: the sender is to blame.
+    /// The batch or its contents are rejected permanently: the sender is to blame.
     #[error("{0}")]
     Rejected(String),
-    /// The sender is not who sent in this producer's name before.
+    /// The sender is not the earlier sender of this producer.
     #[error("{0}")]
     Forbidden(String),
-    /// The sequence is further from the last one than the producer can have come.
+    /// The sequence jumps further from the last one than allowed.
     #[error(
         "cannot take sequence {sequence} of producer {producer:016x}: the last one was {last}, \
          and at most {max} may be left out; a sender that begins anew takes a new boot number"
     )]
     SequenceJump {
-        /// Whose it is.
+        /// Producer number.
         producer: u64,
-        /// The last that was taken.
+        /// Last accepted sequence.
         last: u64,
-        /// The one that came.
+        /// Received sequence.
         sequence: u64,
-        /// How far it may be from the last.
+        /// Maximum jump.
         max: u64,
     },
-    /// The disk failed, or what the store has in memory is in doubt: topdeck has to be started
-    /// anew.
+    /// The disk failed, or the store's state in memory is not certain: topdeck has to be restarted.
     #[error("{0}")]
     JournalFailed(String),
 }
 
-/// After how long a sender is asked to try again when the journal is full.
+/// Retry delay when the journal is full.
 const RETRY_AFTER_FULL: Duration = Duration::from_secs(5);
-/// And when it only had to wait too long.
+/// Retry delay after a timed-out wait.
 const RETRY_AFTER_STALL: Duration = Duration::from_secs(1);
 
 impl Error {
-    /// Whether the same batch may be taken later.
+    /// Whether a retry of the same batch may succeed.
     pub fn is_retryable(&self) -> bool {
         matches!(self, Error::Full { .. })
     }

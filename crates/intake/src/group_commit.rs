@@ -1,9 +1,9 @@
 //! Group commit: one thread syncs the journal for all waiting senders.
 //!
-//! What has become of it is told under one lock, `wanted`, so that nobody who looks and then waits
-//! misses it. The thread ends when it is stopped, or when the journal acknowledges nothing any
-//! more; in each case whoever waits then, or comes later, is told so. After a panic it is run
-//! again, and those who wait go on waiting.
+//! The outcome is published under one lock, `request`, so that a waiter that checks and then waits
+//! cannot miss it. The thread ends when it is stopped, or when the journal permanently stops
+//! acknowledging; present and future waiters then get an error. After a panic the thread is
+//! restarted and waiters keep waiting.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -18,11 +18,11 @@ use crate::error::{Error, Result};
 use crate::meter::LatencyHistogram;
 use crate::write_target::WriteTarget;
 
-/// How long the thread waits before it tries again what failed for want of room.
+/// Retry interval of the thread after a failure for lack of space.
 const RETRY: Duration = Duration::from_millis(200);
-/// How long is waited at once; then it is looked at again.
+/// Duration of one wait; the condition is then checked again.
 const WAIT: Duration = Duration::from_secs(60);
-/// After how long a sender is asked to try again when too much waits for the disk.
+/// Retry delay for senders when too many bytes wait for the disk.
 const RETRY_AFTER_BACKLOG: Duration = Duration::from_secs(1);
 
 /// Durable position of the journal, or its failure.
@@ -42,14 +42,14 @@ pub(crate) struct GroupCommit {
 struct CommitState {
     target: WriteTarget,
     sync_latency: LatencyHistogram,
-    /// Bytes of batches that are being appended or wait for the disk.
+    /// Bytes of batches being appended or waiting for the disk.
     in_flight: AtomicU64,
     request: Mutex<SyncRequest>,
     wake: Condvar,
     durable: watch::Sender<DurableState>,
-    /// For those who wait without a runtime.
+    /// Wakes waiters without a runtime.
     done: Condvar,
-    /// There is a thread; otherwise whoever waits does its work.
+    /// Whether a commit thread exists; otherwise the waiter syncs.
     has_thread: bool,
 }
 
@@ -57,7 +57,7 @@ struct CommitState {
 struct SyncRequest {
     position: u64,
     stop: bool,
-    /// Where batches in flight end, rising, and their bytes.
+    /// End positions of batches in flight, ascending, with their bytes.
     in_flight: VecDeque<(u64, u64)>,
 }
 
@@ -100,13 +100,13 @@ impl GroupCommit {
         Ok(GroupCommit { shared, thread: Mutex::new(thread) })
     }
 
-    /// Bytes of batches that were taken and wait for the disk.
+    /// Bytes of accepted batches that wait for the disk.
     pub(crate) fn in_flight(&self) -> u64 {
         self.shared.in_flight.load(Ordering::Relaxed)
     }
 
-    /// Takes room for a batch, which is given back by [`Commit::release`], or when it is settled.
-    /// One batch always finds room.
+    /// Reserves bytes for a batch, until [`GroupCommit::release`] or until the batch is settled. A
+    /// single batch is always admitted.
     pub(crate) fn reserve(&self, bytes: u64, max: u64) -> Result<()> {
         let before = self.shared.in_flight.fetch_add(bytes, Ordering::Relaxed);
         if before == 0 || before.saturating_add(bytes) <= max {
@@ -114,7 +114,7 @@ impl GroupCommit {
         }
         self.release(bytes);
         let why = format!(
-            "batches of {before} bytes wait for the disk, {max} are the most: it does not keep up"
+            "limit of bytes waiting for the disk ({max}) reached: {before} bytes in flight; the disk is too slow"
         );
         Err(Error::Full { reason: why, retry_after: RETRY_AFTER_BACKLOG })
     }
@@ -123,7 +123,7 @@ impl GroupCommit {
         self.shared.in_flight.fetch_sub(bytes, Ordering::Relaxed);
     }
 
-    /// A receipt for what ends at `position`, of which `bytes` were reserved.
+    /// A receipt for the batch that ends at `position`, with `bytes` reserved.
     pub(crate) fn receipt(
         &self,
         position: u64,
@@ -140,7 +140,7 @@ impl GroupCommit {
         if !waits || position <= reached || is_broken {
             self.release(bytes);
         } else {
-            // Appends come in order, and here in about that order.
+            // Appends are ordered, and reach this line in nearly the same order.
             let at = wanted.in_flight.partition_point(|&(end, _)| end <= position);
             wanted.in_flight.insert(at, (position, bytes));
             if wanted.position < position {
@@ -159,12 +159,12 @@ impl GroupCommit {
         }
     }
 
-    /// Ends the thread when all that was asked for is durable, or cannot become so.
+    /// Ends the thread when all requested positions are durable or have failed.
     pub(crate) fn stop(&self) {
         lock(&self.shared.request).stop = true;
         self.shared.wake.notify_one();
         match lock(&self.thread).take() {
-            // A panic is told by the supervisor.
+            // The supervisor reports a panic.
             Some(thread) => drop(thread.join()),
             None if !self.shared.has_thread => {
                 let _ending = ShutdownGuard(&self.shared);
@@ -189,7 +189,7 @@ struct ShutdownGuard<'a>(&'a CommitState);
 impl Drop for ShutdownGuard<'_> {
     fn drop(&mut self) {
         let position = self.0.durable.borrow().position;
-        self.0.publish(position, Some("topdeck has stopped taking batches".to_owned()));
+        self.0.publish(position, Some("topdeck is shutting down".to_owned()));
     }
 }
 
@@ -209,7 +209,7 @@ fn run_committer(shared: &CommitState) {
             SyncOutcome::Done => {}
             SyncOutcome::Failed => return,
             SyncOutcome::Retry => {
-                // In the meantime somebody may want it to stop.
+                // A stop may have been requested during the flush.
                 let wanted = lock(&shared.request);
                 drop(shared.wake.wait_timeout_while(wanted, RETRY, |wanted| !wanted.stop));
             }
@@ -218,11 +218,11 @@ fn run_committer(shared: &CommitState) {
 }
 
 enum SyncOutcome {
-    /// All that there was.
+    /// All appended records are durable.
     Done,
-    /// Not now: the journal keeps it and waits for room, or for files.
+    /// Temporary failure: the journal keeps the records and waits for space or file descriptors.
     Retry,
-    /// Never.
+    /// Permanent failure.
     Failed,
 }
 
@@ -232,11 +232,11 @@ impl CommitState {
         wanted.position > self.durable.borrow().position
     }
 
-    /// Makes durable what there is, and tells.
+    /// Flushes the journal and publishes the durable position.
     fn flush(&self) -> SyncOutcome {
         let began = Instant::now();
         let flushed = self.target.journal().flush(Level::Disk);
-        // Also where it was refused: of a journal that is full, what it has is durable.
+        // Also after an error: a full journal still makes its existing records durable.
         let position = self.target.journal().watermarks().durable;
         self.sync_latency.record(began.elapsed());
         let is_last = lock(&self.request).stop;
@@ -244,7 +244,7 @@ impl CommitState {
             Ok(_) => (SyncOutcome::Done, None),
             Err(error @ journal::Error::Poisoned) => (SyncOutcome::Failed, Some(error.to_string())),
             Err(error) if is_last => (SyncOutcome::Failed, Some(error.to_string())),
-            // Whether it is the end the journal says the next time.
+            // The next call of the journal says whether the failure is permanent.
             Err(_) => (SyncOutcome::Retry, None),
         };
         self.publish(position, broken);
@@ -275,7 +275,7 @@ impl CommitState {
 
 /// Receipt of an appended batch; acknowledge the sender once it is durable.
 #[derive(Debug)]
-#[must_use = "the sender may be told only when the batch is settled"]
+#[must_use = "acknowledge the sender only when the batch is durable"]
 pub struct Receipt {
     position: u64,
     needs_sync: bool,
@@ -285,12 +285,12 @@ pub struct Receipt {
 }
 
 impl Receipt {
-    /// The batch had been taken before.
+    /// Whether the batch is a duplicate.
     pub fn is_duplicate(&self) -> bool {
         self.is_duplicate
     }
 
-    /// The journal's position behind the batch.
+    /// Journal position after the batch.
     pub fn position(&self) -> u64 {
         self.position
     }
@@ -302,7 +302,7 @@ impl Receipt {
         reached.failure.as_ref().map(|why| Err(Error::JournalFailed(why.clone())))
     }
 
-    /// Waits until the batch has reached its level.
+    /// Waits until the batch is durable at its level.
     pub fn wait_durable(&self) -> Result<()> {
         loop {
             if let Some(outcome) = self.wait_durable_timeout(WAIT) {
@@ -311,7 +311,7 @@ impl Receipt {
         }
     }
 
-    /// The same, but no longer than that; nothing if it has not reached it by then.
+    /// Like [`Receipt::wait_durable`] with a timeout; `None` after the timeout.
     pub fn wait_durable_timeout(&self, time: Duration) -> Option<Result<()>> {
         let until = Instant::now() + time;
         loop {
@@ -333,7 +333,7 @@ impl Receipt {
         }
     }
 
-    /// The same, for those who have a runtime.
+    /// Like [`Receipt::wait_durable`], async.
     pub async fn until_durable(mut self) -> Result<()> {
         loop {
             let reached = self.durable.borrow_and_update().clone();
@@ -344,7 +344,7 @@ impl Receipt {
                 return self.wait_durable();
             }
             if self.durable.changed().await.is_err() {
-                return Err(Error::JournalFailed("topdeck has stopped taking batches".to_owned()));
+                return Err(Error::JournalFailed("topdeck is shutting down".to_owned()));
             }
         }
     }

@@ -6,16 +6,16 @@ use std::time::{Duration, Instant};
 use crate::error::Error;
 use crate::intake_state::{IntakeState, lock};
 
-/// How often the books are led on: what they have not read the journal has to keep.
+/// Interval of ledger reads: the journal keeps records that are not in the ledger yet.
 const READ_INTERVAL: Duration = Duration::from_secs(1);
-/// How often they are written.
+/// Interval of ledger checkpoints.
 const SAVE_INTERVAL: Duration = Duration::from_secs(10);
 
-/// Runs until it is told to stop.
+/// Runs until stopped.
 pub(crate) fn run_housekeeping(shared: &IntakeState) {
     let put_off = shared.meter.counter(
         "topdeck_self_metrics_deferred_total",
-        "intervals of topdeck's own measurements that found no room",
+        "Self metrics intervals not stored because a limit was reached",
         &[],
     );
     let interval = i64::try_from(shared.settings.interval.as_nanos().max(1)).unwrap_or(i64::MAX);
@@ -26,7 +26,7 @@ pub(crate) fn run_housekeeping(shared: &IntakeState) {
     let mut saved = Instant::now();
     loop {
         shared.target.supervisor().fault_point("books");
-        // A clock that was set back must not silence it.
+        // Keeps the schedule if the clock was set back.
         boundary = boundary.min(next_after(now()));
         let left = Duration::from_nanos(boundary.saturating_sub(now()).max(0).cast_unsigned());
         if is_stopped(shared, left.min(READ_INTERVAL)) {
@@ -35,13 +35,12 @@ pub(crate) fn run_housekeeping(shared: &IntakeState) {
         if now() >= boundary {
             let end = now() - now().rem_euclid(interval);
             boundary = next_after(now());
-            // There is another interval after this one: what grows is told then, and nothing is
-            // tried again now.
+            // A failed interval is not retried: the next one carries the counters.
             match shared.write_self_metrics(end) {
                 Ok(()) => {}
                 Err(Error::Full { .. }) => put_off.add(1),
                 Err(error) => {
-                    shared.add_audit_warning(format!("topdeck's own measurements: {error}"))
+                    shared.add_audit_warning(format!("cannot write the self metrics: {error}"))
                 }
             }
         }
@@ -52,7 +51,7 @@ pub(crate) fn run_housekeeping(shared: &IntakeState) {
             shared.ledger_reader.read_new().map(drop)
         };
         if let Err(error) = done {
-            shared.add_audit_warning(format!("the books: {error}"));
+            shared.add_audit_warning(format!("cannot update the ledger: {error}"));
         }
     }
 }

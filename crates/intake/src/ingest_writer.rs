@@ -10,27 +10,27 @@ use crate::key_encoding::SeriesKeyEncoding;
 use crate::rejections::{Rejection, Rejections};
 use crate::series_cache::{CachedSeries, SeriesCache};
 
-/// Builds a batch from rows; it is appended as a whole or not at all.
+/// Builds a batch from rows; the batch is appended as a whole or not at all.
 #[derive(Debug)]
 pub struct IngestWriter {
     series_cache: Arc<SeriesCache>,
     pub(crate) batch: BatchWriter,
-    /// Series whose form is in the batch.
+    /// Series whose canonical key is in the batch.
     pub(crate) new_series: Vec<Arc<CachedSeries>>,
-    /// Series that the batch names by number only.
+    /// Series that the batch references by id only.
     pub(crate) referenced_series: Vec<Arc<CachedSeries>>,
-    /// The number of the keys' encoding in the cache.
+    /// Number of the key encoding in the cache.
     encoding_id: u8,
-    /// Whether numbers are enough for series that the journal has.
+    /// Whether series that are in the journal may be referenced by id.
     uses_ids: bool,
     key: Vec<u8>,
-    /// What a batch may have; beyond, rows are passed over and the whole is refused.
+    /// Maximum size of a batch; beyond it rows are skipped and the whole batch is rejected.
     bytes_max: usize,
     pub(crate) is_too_large: bool,
-    /// Single measurements: a histogram's count, one for a number or a text.
+    /// Measurements: the count of a histogram, 1 for a number or text.
     pub(crate) values: u64,
     admission: Option<SeriesAdmission>,
-    /// The series that rows are of now is one of which none are taken.
+    /// The rejection of the current series, if its rows are rejected.
     rejected: Option<Rejection>,
 }
 
@@ -38,7 +38,7 @@ pub struct IngestWriter {
 #[derive(Debug)]
 pub(crate) struct SeriesAdmission {
     pub(crate) store: Arc<Store>,
-    /// For whom they count.
+    /// Producer to which new series are attributed.
     pub(crate) producer: u64,
     pub(crate) rejections: Arc<Rejections>,
     new: NewSeries,
@@ -60,7 +60,7 @@ impl SeriesAdmission {
         }
     }
 
-    /// Why a series is not taken, if it is not because of a limit.
+    /// Returns an error for a series that is invalid for a reason other than a limit.
     fn check_series(&mut self, series: &Series) -> model::Result<Option<Rejection>> {
         match self.store.check_batch(&series.canonical_key(), self.producer, &mut self.new) {
             Err(store::Error::Cardinality(refused)) => {
@@ -69,7 +69,7 @@ impl SeriesAdmission {
                     None => Err(model::Error::SeriesLimit { reason: refused.to_string() }),
                 }
             }
-            // What is wrong with the store is told when the batch is appended.
+            // Errors of the store are reported by the append.
             Ok(()) | Err(_) => Ok(None),
         }
     }
@@ -98,13 +98,12 @@ impl IngestWriter {
         }
     }
 
-    /// Holds new series to the limits of a store.
+    /// Applies a store's limits to new series.
     pub(crate) fn with_admission(self, admission: SeriesAdmission) -> IngestWriter {
         IngestWriter { admission: Some(admission), ..self }
     }
 
-    /// Whoever writes says in gaps of its own which samples were not taken: none are made for them
-    /// here.
+    /// Writes no gaps for rejected samples: the source writes its own gaps.
     pub fn with_own_gaps(mut self) -> IngestWriter {
         if let Some(admission) = &mut self.admission {
             admission.writes_own_gaps = true;
@@ -112,28 +111,28 @@ impl IngestWriter {
         self
     }
 
-    /// Samples.
+    /// Number of samples.
     pub fn samples(&self) -> u64 {
         self.batch.len()
     }
 
-    /// Single measurements in them: what histograms have counted, one for a number or a text.
+    /// Number of measurements in the samples: the count of a histogram, 1 for a number or text.
     pub fn values(&self) -> u64 {
         self.values
     }
 
-    /// Bytes so far, about.
+    /// Approximate size in bytes.
     pub fn bytes(&self) -> usize {
         self.batch.bytes()
     }
 
-    /// Whether it is half of what a batch may have: whose rows need not be in one batch begins
-    /// another.
+    /// Whether half of the maximum batch size is reached: a source whose rows may be split then
+    /// starts another batch.
     pub fn is_half_full(&self) -> bool {
         self.batch.bytes() > self.bytes_max / 2
     }
 
-    /// Whether there is nothing to take.
+    /// Whether the batch is empty.
     pub fn is_empty(&self) -> bool {
         self.batch.is_empty() && !self.is_too_large
     }
@@ -145,7 +144,7 @@ impl RowSink for IngestWriter {
         key: &[u8],
         series: &mut dyn FnMut() -> model::Result<Series>,
     ) -> model::Result<()> {
-        // Growing any further serves nobody, and who sends it has to be told of the whole.
+        // Stops growing: the whole batch is going to be rejected.
         self.is_too_large |= self.batch.bytes() > self.bytes_max;
         if self.is_too_large {
             return Ok(());
@@ -167,7 +166,7 @@ impl RowSink for IngestWriter {
                 let series = series()?.validate()?;
                 if let Some(admission) = &mut self.admission {
                     self.rejected = admission.check_series(&series)?;
-                    // What is rejected takes no room from what is stored.
+                    // Samples of a rejected series take no space in the batch.
                     if self.rejected.is_some() {
                         return Ok(());
                     }

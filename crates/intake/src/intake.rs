@@ -25,17 +25,18 @@ use crate::self_metrics;
 use crate::settings::Settings;
 use crate::write_target::WriteTarget;
 
-/// How many sequences a sender with numbers of its own may leave out. A sender cannot lose more:
-/// beyond, the number is a mistake or a forgery, and would make all that the sender sends next a
-/// repeat.
+/// Maximum jump of sequences of a sender with numbers of its own. A sender cannot lose more
+/// batches; a larger jump is a bug or a forgery, and would turn all later batches of the sender
+/// into duplicates.
 pub const SEQUENCE_JUMP_MAX: u64 = 1 << 20;
-/// The same of a sender without a secret, in whose name others can send: one forged request makes
-/// repeats of no more. Who has to leave out more takes a new boot number.
+/// The same for a sender without a secret, whose name others can use: one forged request causes at
+/// most this many duplicates. A sender that has to skip more uses a new boot number.
 pub const OPEN_SEQUENCE_JUMP_MAX: u64 = 1 << 12;
-/// The same of a journal, whose sequences are positions: as many records as it may drop at once.
+/// The same for a journal, whose sequences are positions: the maximum number of records that it may
+/// drop at once.
 pub const REQUEST_JUMP_MAX: u64 = 1 << 32;
 
-/// The way in. All methods may be called from any thread.
+/// The write path. All methods may be called from any thread.
 #[derive(Debug)]
 pub struct Intake {
     shared: Arc<IntakeState>,
@@ -43,8 +44,8 @@ pub struct Intake {
 }
 
 impl Intake {
-    /// Opens the way into a store or a journal, and its books. Of a process before this one that
-    /// was killed, a gap says what may be lost.
+    /// Opens the write path into a store or a journal, and its ledgers. If the previous process was
+    /// killed, a gap records what may be lost.
     pub fn new(home: WriteTarget, settings: Settings) -> Result<Intake> {
         let no_thread = |error| Error::JournalFailed(format!("cannot start a thread: {error}"));
         let meter = if settings.publish { Meter::with_shared_memory() } else { Meter::default() };
@@ -52,7 +53,7 @@ impl Intake {
         let books = LedgerReader::open(&home, Arc::clone(&settings.clock))?;
         let syncing = meter.histogram(
             "topdeck_journal_sync_duration",
-            "how long it takes to make the journal durable, once for all who wait",
+            "Duration of a journal sync (group commit)",
             &[],
         );
         let commit =
@@ -60,14 +61,14 @@ impl Intake {
         let started_at = (settings.clock)();
         self_metrics::register_gauges(&meter, home.clone(), started_at);
         let batches = |outcome| {
-            let about = "batches that came, by what became of them";
+            let about = "Batches received, by outcome";
             meter.counter("topdeck_batches_total", about, &[("outcome", outcome)])
         };
         let mut notes = Vec::new();
         let (disk, dir) = (home.journal().disk().clone(), home.journal().dir().to_owned());
         let known_keys = KnownKeys::open(disk, &dir, &mut notes)?;
         let impostors = |reason| {
-            let about = "requests refused because another sender has the producer's number";
+            let about = "Requests rejected because the producer number belongs to another sender";
             meter.counter("topdeck_intake_identity_rejections_total", about, &[("reason", reason)])
         };
         let shared = Arc::new(IntakeState {
@@ -91,7 +92,7 @@ impl Intake {
             },
             append_latency: meter.histogram(
                 "topdeck_journal_append_duration",
-                "how long it takes to append a batch to the journal",
+                "Duration of appending a batch to the journal",
                 &[],
             ),
             shutdown_gap_receipt: Mutex::default(),
@@ -125,61 +126,61 @@ impl Intake {
         Ok(Intake { shared, thread: Mutex::new(thread) })
     }
 
-    /// What batches end in.
+    /// The write target.
     pub fn target(&self) -> &WriteTarget {
         &self.shared.target
     }
 
-    /// What runs threads again that panic; one for all roles.
+    /// Restarts threads after a panic; shared by all roles.
     pub fn supervisor(&self) -> &Supervisor {
         self.shared.target.supervisor()
     }
 
-    /// How batches are taken.
+    /// The settings.
     pub fn settings(&self) -> &Settings {
         &self.shared.settings
     }
 
-    /// What topdeck measures of itself.
+    /// The self metrics.
     pub fn meter(&self) -> &Arc<Meter> {
         &self.shared.meter
     }
 
-    /// The time now, in nanoseconds since the Unix epoch.
+    /// The current time, in nanoseconds since the Unix epoch.
     pub fn now(&self) -> i64 {
         (self.shared.settings.clock)()
     }
 
-    /// Bytes of batches that were taken and wait for the disk.
+    /// Bytes of accepted batches that wait for the disk.
     pub fn in_flight_bytes(&self) -> u64 {
         self.shared.group_commit.in_flight()
     }
 
-    /// The producer of a name: a source of this process, or all clients of one kind. The same for
-    /// all who ask.
+    /// The producer of a name: a source of this process, or all clients of one kind. Every call
+    /// with the same name returns the same producer.
     pub fn producer(&self, name: &str) -> Producer {
         self.shared.producer(name)
     }
 
-    /// Something to write rows to whose series are held to no limit, for what is topdeck's own.
-    /// `encoding` names the decoder that makes the keys.
+    /// A writer without series limits, for topdeck's own data. `encoding` names the decoder that
+    /// makes the keys.
     pub fn writer(&self, encoding: SeriesKeyEncoding) -> IngestWriter {
         self.shared.writer(encoding)
     }
 
-    /// Something to write rows to of a producer, by its number. A new series beyond a limit of the
-    /// store is rejected: its samples are refused one by one, and all others are taken.
+    /// A writer of a producer, by its number. Samples of a new series beyond a limit of the store
+    /// are rejected individually; all others are accepted.
     pub fn writer_for(&self, producer: u64, encoding: SeriesKeyEncoding) -> IngestWriter {
         self.shared.writer_for(producer, encoding)
     }
 
-    /// Takes what was written, as the producer's next batch.
+    /// Appends the writer's rows as the producer's next batch.
     pub fn append(&self, producer: &Producer, writer: IngestWriter) -> Result<Receipt> {
         self.shared.append(producer, writer)
     }
 
-    /// Takes what was written, as a batch of the identity that its sender gave; `name` is what its
-    /// producer is called, and `jump_max` how many sequences it may leave out.
+    /// Appends the writer's rows as a batch with the sender's identity; `name` is the producer's
+    /// name, `jump_max` the maximum jump of its sequence.
     pub fn append_with_identity(
         &self,
         identity: BatchIdentity,
@@ -194,7 +195,8 @@ impl Intake {
         Ok(receipt)
     }
 
-    /// A receipt, if a batch was taken under an identity that its sender had in an earlier version.
+    /// A receipt, if the batch was accepted under the identity that its sender had in an earlier
+    /// version.
     pub fn repeat_of(&self, earlier: BatchIdentity) -> Result<Option<Receipt>> {
         match self.shared.target.has_taken(earlier)? {
             true => Ok(Some(self.shared.repeated())),
@@ -202,8 +204,8 @@ impl Intake {
         }
     }
 
-    /// Takes a batch that has an identity of its own; `name` is what its producer calls itself,
-    /// empty if it does not.
+    /// Appends an encoded batch with an identity of its own; `name` is the producer's name, empty
+    /// if unknown.
     pub fn append_encoded(
         &self,
         identity: BatchIdentity,
@@ -216,9 +218,9 @@ impl Intake {
         Ok(receipt)
     }
 
-    /// Whether who shows a key may send in the name of a producer: the first key that was shown
-    /// counts, and until one was, nobody needs one. The caller has seen that the key is the
-    /// sender's. `earlier` is the number of the same producer up to version 0.1.0.
+    /// Whether the owner of a key may send as a producer (trust on first use): the first key shown
+    /// is bound; until then no key is required. The caller has verified that the sender owns the
+    /// key. `earlier` is the producer's number up to version 0.1.0.
     pub fn check_key(
         &self,
         producer: u64,
@@ -229,32 +231,30 @@ impl Intake {
         self.shared.check_key(producer, earlier, name, key)
     }
 
-    /// The canonical form of a series that the store knows by its number. A journal alone has no
-    /// numbers.
+    /// The canonical key of a series by its id in the store. `None` without a store.
     pub fn canonical_key(&self, id: SeriesId) -> Option<Vec<u8>> {
         self.shared.target.store()?.key(&id)
     }
 
-    /// A source runs that loses what it holds when the process is killed. Should that happen, the
-    /// next start writes a gap. Durable on return.
+    /// Declares that a source runs whose buffered data is lost if the process is killed. The next
+    /// start after a kill then writes a gap. Durable on return.
     pub fn declare_volatile_source(&self) -> Result<()> {
         self.shared.ledger_reader.declare_volatile()
     }
 
-    /// Something that was taken in without an acknowledgement could not be handed on before the
-    /// end. The books stay open, so that the next start writes a gap as if this process had been
-    /// killed.
+    /// Declares that data accepted without acknowledgement could not be passed on before the
+    /// shutdown. The ledger stays open, so that the next start writes a gap as after a kill.
     pub fn mark_unclean_shutdown(&self) {
         self.shared.is_unclean.store(true, Ordering::Relaxed);
     }
 
-    /// The file of a book of a hop behind the journal, in the journal's folder.
+    /// Ledger file of a downstream hop, in the journal's folder.
     pub fn ledger_file(&self, hop: &str) -> Result<LedgerFile> {
         let home = &self.shared.target;
         LedgerFile::new(home.journal().disk().clone(), &ledger_reader::ledger_dir(home), hop)
     }
 
-    /// Adds a hop to the audit, in the place of one of the same name.
+    /// Adds a hop to the audit; replaces a hop of the same name.
     pub fn add_hop(&self, name: impl Into<String>, hop: Arc<dyn DownstreamHop>) {
         let name = name.into();
         let mut hops = lock(&self.shared.hops);
@@ -262,42 +262,42 @@ impl Intake {
         hops.push((name, hop));
     }
 
-    /// Takes a hop out of the audit.
+    /// Removes a hop from the audit.
     pub fn remove_hop(&self, name: &str) {
         lock(&self.shared.hops).retain(|(known, _)| known != name);
     }
 
-    /// Makes durable what there is, and says for each producer what every hop has of it.
+    /// Flushes the journal and reconciles every hop's counts of each producer.
     pub fn audit(&self) -> Result<Audit> {
         self.shared.audit()
     }
 
-    /// Counts what has become durable and writes the books, as the thread does now and then.
+    /// Counts durable records and writes the ledger, as the housekeeping thread does periodically.
     pub fn checkpoint_ledger(&self) -> Result<()> {
         self.shared.checkpoint_ledger(false)
     }
 
-    /// Waits for what was taken, closes the books, and ends the threads. To be called when all
-    /// sources have ended: what is taken afterwards is in the journal, and nobody is told so.
+    /// Waits for accepted batches, closes the ledger, and ends the threads. Call it when all
+    /// sources have ended: later batches reach the journal, but are not acknowledged.
     pub fn stop(&self) {
         *lock(&self.shared.stop.0) = true;
         self.shared.stop.1.notify_all();
         let thread = lock(&self.thread).take();
         let is_first = thread.is_some() || !self.shared.settings.background;
         if let Some(thread) = thread {
-            // A panic is told by the supervisor.
+            // The supervisor reports a panic.
             let _ = thread.join();
         }
         self.shared.group_commit.stop();
         if is_first && let Err(error) = self.shared.checkpoint_ledger(true) {
-            self.shared.add_audit_warning(format!("the books were not closed: {error}"));
+            self.shared.add_audit_warning(format!("cannot close the ledger: {error}"));
         }
     }
 }
 
 impl Drop for Intake {
     fn drop(&mut self) {
-        // Without a thread, whoever drops it is a test that has killed it.
+        // Without background threads, the drop is a test's simulated kill.
         if self.shared.settings.background {
             self.stop();
         }
@@ -315,7 +315,7 @@ mod tests {
 
     use super::*;
 
-    /// The cache has a series of which the store knows nothing.
+    /// The cache has a series that the store does not have.
     #[test]
     fn deleted_series_is_registered_again() {
         let disk: Arc<dyn disk::Disk> = Arc::new(SimDisk::new(1).process());
@@ -354,7 +354,7 @@ mod tests {
         );
     }
 
-    /// What is refused leaves no trace: neither in the books, nor are its series taken for told.
+    /// A rejected batch has no effect on the ledger, and its series are not marked as registered.
     #[test]
     fn rejected_batch_registers_nothing() {
         let disk: Arc<dyn disk::Disk> = Arc::new(SimDisk::new(1).process());

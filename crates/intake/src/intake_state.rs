@@ -1,4 +1,4 @@
-//! State shared by the intake's threads: producers, what was taken of them, and the append path.
+//! State shared by the intake's threads: producers, accepted counts, the append path.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -24,18 +24,19 @@ use crate::series_cache::SeriesCache;
 use crate::settings::Settings;
 use crate::write_target::WriteTarget;
 
-/// The producer of topdeck's own measurements.
+/// Producer of the self metrics.
 const SELF_PRODUCER: &str = "topdeck";
-/// After how long a sender is asked to try again when the store's memory is full.
+/// Retry delay when the store's memory is full.
 const RETRY_AFTER_BACKLOG: Duration = Duration::from_secs(1);
-/// How long it is waited at once for the batch that says that the process before was killed.
+/// Duration of one wait for the batch that records the unclean shutdown.
 const GAP_DURABLE_TIMEOUT: Duration = Duration::from_secs(1);
-/// How long a batch waits behind others of its producer that wait for room in the journal.
+/// Timeout of a batch behind other batches of its producer that wait for journal space.
 const APPEND_LOCK_TIMEOUT: Duration = Duration::from_secs(2);
-/// Producers' boots whose last sequence is remembered beside the books, which lag a little.
+/// Maximum number of producer boots whose last sequence is kept beside the ledger, which lags
+/// slightly.
 const SEQUENCES_MAX: usize = 1 << 16;
-/// Producers of which it is counted one by one what this process has taken; beyond, those that have
-/// no line in the book are put together.
+/// Maximum number of producers with separate accepted counts in this process; beyond it, producers
+/// without a ledger entry are counted together.
 const TAKEN_MAX: usize = 4 * PRODUCERS_MAX;
 
 /// State shared by the intake's threads.
@@ -46,9 +47,9 @@ pub(crate) struct IntakeState {
     pub(crate) epoch: u64,
     pub(crate) started_at: i64,
     pub(crate) producers: Mutex<HashMap<String, Producer>>,
-    /// What was taken since the process began, by producer.
+    /// Accepted counts since the start of the process, by producer.
     pub(crate) accepted: Mutex<BTreeMap<Option<u64>, ProducerCounts>>,
-    /// The last sequence that was taken of each producer's boot.
+    /// Last accepted sequence of each producer boot.
     pub(crate) sequences: Mutex<LastSequences>,
     pub(crate) known_keys: KnownKeys,
     pub(crate) identity_rejections: IdentityRejections,
@@ -61,20 +62,20 @@ pub(crate) struct IntakeState {
     pub(crate) warnings: Mutex<Vec<String>>,
     pub(crate) outcomes: BatchOutcomes,
     pub(crate) append_latency: LatencyHistogram,
-    /// The batch that says that the process before this one was killed, until it is durable.
+    /// Receipt of the batch that records the unclean shutdown, until it is durable.
     pub(crate) shutdown_gap_receipt: Mutex<Option<Receipt>>,
-    /// Something was given up at the end, and only the next start can say so.
+    /// Whether data was lost at shutdown; only the next start can record it.
     pub(crate) is_unclean: AtomicBool,
-    /// What a batch may have, in bytes.
+    /// Maximum size of a batch, in bytes.
     pub(crate) batch_bytes_max: usize,
-    /// Whether to stop, for the thread.
+    /// Stop flag of the housekeeping thread.
     pub(crate) stop: (Mutex<bool>, Condvar),
 }
 
-/// The last sequences that were taken, bounded.
+/// Last accepted sequences, bounded.
 #[derive(Debug, Default)]
 pub(crate) struct LastSequences {
-    /// By producer and boot: the sequence, and after how many batches it came.
+    /// By producer and boot: the sequence, and the number of batches counted before it.
     table: BTreeMap<(u64, u64), (u64, u64)>,
     batches: u64,
 }
@@ -112,8 +113,8 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A producer's turn to append. Where others of it wait for room, nobody waits behind them for
-/// long.
+/// Locks a producer for an append. If other batches of the producer wait for journal space, the
+/// wait is short and ends in a retryable error.
 fn lock_sequence(sequence: &Mutex<u64>) -> Result<MutexGuard<'_, u64>> {
     let until = Instant::now() + APPEND_LOCK_TIMEOUT;
     loop {
@@ -124,14 +125,14 @@ fn lock_sequence(sequence: &Mutex<u64>) -> Result<MutexGuard<'_, u64>> {
                 std::thread::sleep(Duration::from_micros(50));
             }
             Err(TryLockError::WouldBlock) => {
-                let why = "others of the same sender wait for room in the journal".to_owned();
+                let why = "other batches of this producer wait for space in the journal".to_owned();
                 return Err(Error::Full { reason: why, retry_after: Duration::from_secs(1) });
             }
         }
     }
 }
 
-/// What a batch may have: a quarter of a segment of the journal.
+/// Maximum size of a batch: a quarter of a journal segment.
 pub(crate) fn batch_bytes_max(home: &WriteTarget) -> usize {
     let segment = home.journal().stat().map_or(u64::MAX, |stat| stat.settings.segment_bytes);
     usize::try_from(segment / 4).unwrap_or(usize::MAX)
@@ -143,7 +144,7 @@ impl IntakeState {
         if let Some(producer) = producers.get(name) {
             return producer.clone();
         }
-        // Its own beside those of other journals, whose batches may come here too.
+        // Distinct from numbers of other journals, whose batches may be appended here too.
         let mut bytes = self.target.journal().id().to_le_bytes().to_vec();
         bytes.extend_from_slice(name.as_bytes());
         let hash = SeriesId::from_canonical_key(&bytes);
@@ -162,7 +163,7 @@ impl IntakeState {
     pub(crate) fn writer_for(&self, producer: u64, encoding: SeriesKeyEncoding) -> IngestWriter {
         let writer = self.writer(encoding);
         match self.target.store() {
-            // An agent has no limits: what it hands on is held to those of the site.
+            // An agent has no limits: the remote applies its limits to forwarded batches.
             None => writer,
             Some(store) => {
                 let (store, rejections) = (Arc::clone(store), Arc::clone(&self.rejections));
@@ -173,8 +174,8 @@ impl IntakeState {
 
     pub(crate) fn append(&self, producer: &Producer, writer: IngestWriter) -> Result<Receipt> {
         let mut sequence = lock_sequence(&producer.0.sequence)?;
-        // A number is never used twice, also where it is not known what became of its batch:
-        // otherwise the next batch might be taken for a repeat, and be lost.
+        // A sequence is never reused, even if the outcome of its batch is unknown: otherwise the
+        // next batch could be dropped as a duplicate.
         *sequence += 1;
         let identity =
             BatchIdentity { producer: producer.id(), epoch: self.epoch, sequence: *sequence };
@@ -207,7 +208,7 @@ impl IntakeState {
             ..ProducerCounts::default()
         };
         let append = || match self.target.append(identity, &batch) {
-            // The store has forgotten a series, or it never came so far: the forms are sent.
+            // The store does not know a series any more: the batch is sent with canonical keys.
             Err(store::Error::UnknownSeries { .. }) => {
                 self.series_cache.clear();
                 let forms: HashMap<SeriesId, Vec<u8>> =
@@ -219,7 +220,7 @@ impl IntakeState {
         };
         let receipt =
             self.append_counted(batch.bytes().len(), identity.producer, &counts, append)?;
-        // A repeat is not in the journal, and the forms in it need not be either.
+        // A duplicate is not in the journal, and the canonical keys in it need not be either.
         if !receipt.is_duplicate() {
             told.iter().for_each(|known| known.set_registered());
         }
@@ -260,7 +261,7 @@ impl IntakeState {
         )
     }
 
-    /// An error if a sequence is too far ahead of the last one of its producer's boot.
+    /// Returns an error if a sequence is too far ahead of the last one of its producer's boot.
     pub(crate) fn check_sequence(&self, identity: BatchIdentity, max: u64) -> Result<()> {
         let BatchIdentity { producer, epoch: boot, sequence: found } = identity;
         let taken = lock(&self.sequences).of(producer, boot);
@@ -299,8 +300,7 @@ impl IntakeState {
                 Ok(())
             }
             Ok(KeyCheck::TableFull) => {
-                let why =
-                    format!("keys of {KEYS_MAX} producers are remembered, which is as many as may");
+                let why = format!("limit of bound producers ({KEYS_MAX}) reached");
                 self.add_audit_warning(format!(
                     "producer {producer:016x} ({name}) is not bound to its key: {why}"
                 ));
@@ -316,7 +316,8 @@ impl IntakeState {
         }
     }
 
-    /// A batch without new series beyond a limit, with gaps in their place; `None` if it has none.
+    /// The batch without new series beyond a limit, with gaps in their place; `None` if it has no
+    /// such series.
     pub(crate) fn enforce_series_limits(
         &self,
         producer: u64,
@@ -357,7 +358,7 @@ impl IntakeState {
         Ok(Some(left.with_gaps(gaps.into_values())))
     }
 
-    /// Says in the journal and in the log what was rejected.
+    /// Writes rejections to the journal and the log.
     pub(crate) fn report_rejected(&self, all: bool) {
         use collect::RowSink as _;
         let gaps = self.rejections.take_due_gaps(Instant::now(), all);
@@ -375,7 +376,7 @@ impl IntakeState {
         }
         if let Err(error) = self.append(&self.producer(SELF_PRODUCER), writer) {
             self.rejections.requeue_gaps(gaps);
-            self.add_audit_warning(format!("what was rejected is not told yet: {error}"));
+            self.add_audit_warning(format!("cannot report rejected samples yet: {error}"));
         }
     }
 
@@ -422,7 +423,7 @@ impl IntakeState {
         self.group_commit.reserve(bytes, self.settings.in_flight_bytes_max)
     }
 
-    /// Those that have no line in the book are counted together, once there are many.
+    /// Beyond the maximum, producers without a ledger entry are counted together.
     pub(crate) fn count_accepted(&self, producer: u64, counts: &ProducerCounts) {
         let mut taken = lock(&self.accepted);
         if taken.len() > TAKEN_MAX && !taken.contains_key(&Some(producer)) {
@@ -431,16 +432,15 @@ impl IntakeState {
         taken.entry(Some(producer)).or_default().add(counts);
     }
 
-    /// Writes what topdeck measures of itself, as of `end`.
+    /// Writes the self metrics as of `end`.
     pub(crate) fn write_self_metrics(&self, end: i64) -> Result<()> {
         let mut writer = self.writer(SeriesKeyEncoding::CANONICAL);
         self.meter.write_rows(self.started_at.min(end), end, &mut writer)?;
-        // Nobody waits for it.
+        // No wait for durability.
         self.append(&self.producer(SELF_PRODUCER), writer).map(drop)
     }
 
-    /// Says in the journal that the process before this one was killed; again later, where that is
-    /// refused.
+    /// Writes the gap of the unclean shutdown to the journal; retried later after a failure.
     pub(crate) fn report_unclean_shutdown(&self) {
         use collect::RowSink as _;
         let Some(gap) = self.ledger_reader.unclean_shutdown_gap() else { return };
@@ -451,22 +451,22 @@ impl IntakeState {
             match self.append(&self.producer(SELF_PRODUCER), writer) {
                 Ok(receipt) => *telling = Some(receipt),
                 Err(error) => self
-                    .add_audit_warning(format!("that topdeck was killed is not told yet: {error}")),
+                    .add_audit_warning(format!("cannot record the unclean shutdown yet: {error}")),
             }
         }
-        // Where there is no room it may take long: others must not wait for it.
+        // A full journal may take long; other callers must not wait for it.
         match telling.as_ref().and_then(|receipt| receipt.wait_durable_timeout(GAP_DURABLE_TIMEOUT))
         {
             Some(Ok(())) => self.ledger_reader.clear_unclean_shutdown(),
             Some(Err(error)) => {
-                self.add_audit_warning(format!("that topdeck was killed is not told yet: {error}"));
+                self.add_audit_warning(format!("cannot record the unclean shutdown yet: {error}"));
                 *telling = None;
             }
             None => {}
         }
     }
 
-    /// What the journal lost before the store had it. The books keep what was in it.
+    /// Records that the journal lost before the store read them. The ledger keeps their counts.
     pub(crate) fn keep_damaged(&self, fed: &store::IngestProgress) {
         let damaged = fed.missing.iter().filter_map(store::IngestProgress::positions).collect();
         self.ledger_reader.keep_damaged(damaged);
@@ -477,8 +477,9 @@ impl IntakeState {
         if let Some(store) = self.target.store() {
             match store.ingest_progress() {
                 Ok(fed) => self.keep_damaged(&fed),
-                Err(error) => self
-                    .add_audit_warning(format!("what the store lacks is not known now: {error}")),
+                Err(error) => self.add_audit_warning(format!(
+                    "cannot determine the losses of the store: {error}"
+                )),
             }
         }
         self.report_unclean_shutdown();
@@ -486,7 +487,7 @@ impl IntakeState {
         self.ledger_reader.save(is_closed && !self.is_unclean.load(Ordering::Relaxed))
     }
 
-    /// Remembers what whoever looks at the audit should know.
+    /// Adds a warning to the audit.
     pub(crate) fn add_audit_warning(&self, note: String) {
         const WARNINGS_MAX: usize = 16;
         let mut notes = lock(&self.warnings);
@@ -501,7 +502,7 @@ impl IntakeState {
     pub(crate) fn audit(&self) -> Result<Audit> {
         let journal = self.target.journal();
         if let Err(error) = journal.flush(Level::Disk) {
-            self.add_audit_warning(format!("what was taken last is not durable: {error}"));
+            self.add_audit_warning(format!("the last accepted batches are not durable: {error}"));
         }
         self.ledger_reader.read_new()?;
         let book = self.ledger_reader.ledger();
@@ -510,7 +511,7 @@ impl IntakeState {
         let source = |producer: &Producer| {
             let (received, dropped) = producer.counts();
             let values = taken.get(&Some(producer.id())).map_or(0, |counts| counts.values);
-            // Of sources that do not count what comes, all that came is here.
+            // For sources that do not count received values, all received values are counted here.
             let known = dropped.iter().fold(values, |sum, (_, n)| sum.saturating_add(*n));
             let source = SourceCounts { received: received.max(known), accepted: values, dropped };
             (producer.id(), (producer.name().to_owned(), source))
@@ -544,7 +545,7 @@ impl IntakeState {
     }
 }
 
-/// Counts by producer, with one line for all that have none in the book.
+/// Counts by producer, with one shared entry for producers without a ledger entry.
 fn as_listed(
     taken: BTreeMap<Option<u64>, ProducerCounts>,
     book: &Ledger,
@@ -557,7 +558,7 @@ fn as_listed(
     listed
 }
 
-/// The first series that a batch names by its number only.
+/// The first series that a batch references by id only.
 fn first_by_id(batch: &Batch) -> Option<SeriesId> {
     let mut entries = batch.read().map(|entry| entry.expect("BUG: the batch was checked"));
     entries.find_map(|entry| match entry.series {

@@ -1,13 +1,13 @@
 //! Encodings of series keys: the name of the decoder that made a key.
 
-/// The decoder that made a series' key. Keys of different encodings are never mixed up: decoders
-/// that make different series of the same bytes have encodings of different names. An encoding
-/// belongs to its decoder; the numbers that the cache of series gives them end with the process.
+/// The decoder that made a series key. Keys of different encodings are never mixed: decoders that
+/// map equal bytes to different series have encodings of different names. An encoding belongs to
+/// its decoder; the numbers that the series cache assigns to encodings end with the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SeriesKeyEncoding(&'static str);
 
 impl SeriesKeyEncoding {
-    /// The series' canonical form: what topdeck makes itself, and whatever has no cheaper key.
+    /// The series' canonical key: for topdeck's own data and sources without a cheaper key.
     pub const CANONICAL: SeriesKeyEncoding = SeriesKeyEncoding::new("canonical");
     /// `collect::mapper`: JSON, HDR logs, single records.
     pub const GENERIC: SeriesKeyEncoding = SeriesKeyEncoding::new("generic");

@@ -1,15 +1,15 @@
 //! Known producer keys (trust on first use).
 //!
-//! A file in the journal's folder, a line for each producer: its number and its key in hex, when it
-//! was shown first in ns since the Unix epoch, and its name. It is replaced whole and durably
-//! before the first batch under a key is taken. Whoever runs topdeck may take a line out while it
-//! is stopped: then the next key that is shown counts.
+//! A file in the journal's folder, with a line for each producer: its number, its key in hex, the
+//! time in ns since the Unix epoch at which the key was first shown, and its name. The file is
+//! replaced atomically and durably before the first batch under a key is accepted. An operator may
+//! remove a line while topdeck is stopped: the next key shown is then bound.
 //!
-//! The upper bits of a producer's number say its origin ([`journal::producer_origin`]): who can
-//! invent producers. In a full file a producer of an origin with fewer keys takes the place of the
-//! last one bound of the origin with most. So a client that invents producers takes no place from
-//! the agents of other tokens, and what was bound before its flood stays bound. Lines of version
-//! 0.1.0 have numbers without an origin; each counts as one of its own.
+//! The upper bits of a producer's number are its origin ([`journal::producer_origin`]): an origin
+//! is a party that can invent producers. In a full file a producer of an origin with fewer keys
+//! replaces the producer of the largest origin that was bound last. A client that invents producers
+//! thus evicts no agent of another token, and keys bound before the flood stay bound. Lines of
+//! version 0.1.0 have numbers without an origin; each counts as its own origin.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -22,13 +22,13 @@ use model::wire::{escape_word, unescape_word};
 
 use crate::error::{Error, Result};
 
-/// The file, in the journal's folder.
+/// File name, in the journal's folder.
 const FILE: &str = "producer-keys";
-/// Producers whose keys are remembered; those that come later send without being bound to one.
+/// Maximum number of bound producers; later producers send without a bound key.
 pub(crate) const KEYS_MAX: usize = 4096;
-/// Bytes of a name that are kept.
+/// Maximum stored length of a name, in bytes.
 const NAME_BYTES_MAX: usize = 128;
-/// Bytes of a file at the most: as many lines with the longest names.
+/// Maximum file size in bytes: `KEYS_MAX` lines with the longest names.
 const FILE_BYTES_MAX: u64 = 4 << 20;
 
 /// A public key.
@@ -51,19 +51,19 @@ struct KnownKey {
 /// Result of a key check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum KeyCheck {
-    /// It is the key of the producer, or the producer has none and shows none.
+    /// The key is the producer's, or the producer has no key and shows none.
     Match,
-    /// It is the producer's first.
+    /// The key is the producer's first.
     New,
-    /// It is the producer's first, and has the place of this producer's, which is not bound any
-    /// more.
+    /// The key is the producer's first and replaces the key of this producer, which is no longer
+    /// bound.
     Replaced(u64),
-    /// There is no room for it.
+    /// The table is full.
     TableFull,
 }
 
 impl KnownKeys {
-    /// The keys of a journal; lines that cannot be read are told of in `notes`, and passed over.
+    /// Loads the keys of a journal; unreadable lines are skipped and reported in `notes`.
     pub(crate) fn open(
         disk: Arc<dyn Disk>,
         journal: &Path,
@@ -75,7 +75,7 @@ impl KnownKeys {
         for (at, line) in text.lines().enumerate() {
             match parse(line) {
                 Some((producer, key)) => drop(keys.insert(producer, key)),
-                None => notes.push(format!("{}: line {} is damaged", path.display(), at + 1)),
+                None => notes.push(format!("{}: cannot parse line {}", path.display(), at + 1)),
             }
         }
         Ok(KnownKeys { disk, path, keys: Mutex::new(keys) })
@@ -85,9 +85,9 @@ impl KnownKeys {
         self.keys.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Compares what a producer shows with what it showed first, and remembers a first key,
-    /// durably. A producer that showed no key yet may go on without. `earlier` is its number of
-    /// version 0.1.0, under which it may be known.
+    /// Compares a producer's key with its first one, and binds a first key, durably. A producer
+    /// that has shown no key may continue without one. `earlier` is its number up to version 0.1.0,
+    /// under which it may be known.
     pub(crate) fn check(
         &self,
         producer: u64,
@@ -99,7 +99,7 @@ impl KnownKeys {
         let mut keys = self.lock_keys();
         let known = [producer, earlier].into_iter().find_map(|id| Some((id, keys.get(&id)?)));
         if let Some((id, known)) = known {
-            // Public: nothing is to be learnt from how long the comparison takes.
+            // The key is public: comparison time leaks nothing.
             return match shown == Some(&known.key) {
                 true => Ok(KeyCheck::Match),
                 false => Err(self.forbidden_error(id, known, shown.is_some())),
@@ -124,12 +124,12 @@ impl KnownKeys {
 
     fn forbidden_error(&self, producer: u64, known: &KnownKey, has_key: bool) -> Error {
         let cause = match has_key {
-            true => "the parcel is signed with another key than the first one",
-            false => "the parcel is not signed, and an earlier one was",
+            true => "the request is signed with a key other than the bound key",
+            false => "the request is not signed, but a key is bound",
         };
         Error::Forbidden(format!(
-            "cannot take batches of producer {producer:016x} ({}): {cause}; if its agent lost its \
-             key, stop topdeck here and remove the producer's line from {}",
+            "cannot accept batches of producer {producer:016x} ({}): {cause}; if its agent lost \
+             its key, stop topdeck here and remove the producer's line from {}",
             known.name,
             self.path.display()
         ))
@@ -152,8 +152,7 @@ impl KnownKeys {
     }
 }
 
-/// Of the origin with most keys the one that was bound last, if `origin` has fewer, also with one
-/// more.
+/// The last bound producer of the origin with most keys, if `origin` has fewer even with one more.
 fn eviction_candidate(keys: &BTreeMap<u64, KnownKey>, origin: u64) -> Option<u64> {
     let mut counts: BTreeMap<u64, usize> = BTreeMap::new();
     for producer in keys.keys() {
@@ -229,13 +228,13 @@ mod tests {
         assert_eq!(notes, Vec::<String>::new());
         assert_eq!(keys.check(7, 7, "", Some(&[1; 32]), 3).unwrap(), KeyCheck::Match);
         let error = keys.check(7, 7, "", Some(&[2; 32]), 3).unwrap_err().to_string();
-        let expected = "cannot take batches of producer 0000000000000007 (agent a b): the parcel \
-                        is signed with another key than the first one; if its agent lost its key, \
-                        stop topdeck here and remove the producer's line from \
+        let expected = "cannot accept batches of producer 0000000000000007 (agent a b): the \
+                        request is signed with a key other than the bound key; if its agent lost \
+                        its key, stop topdeck here and remove the producer's line from \
                         /journal/producer-keys";
         assert_eq!(error, expected);
         let error = keys.check(7, 7, "", None, 3).unwrap_err().to_string();
-        assert!(error.contains("is not signed, and an earlier one was"), "{error}");
+        assert!(error.contains("is not signed, but a key is bound"), "{error}");
     }
 
     #[test]
@@ -251,7 +250,7 @@ mod tests {
         file.write_all_at(text.as_bytes(), 0).unwrap();
         drop(file);
         let (keys, notes) = open(&disk);
-        assert_eq!(notes, ["/journal/producer-keys: line 2 is damaged"]);
+        assert_eq!(notes, ["/journal/producer-keys: cannot parse line 2"]);
         assert_eq!(keys.check(7, 7, "", Some(&[0xab; 32]), 6).unwrap(), KeyCheck::Match);
         let next = producer(KEYS_MAX as u64);
         assert_eq!(keys.check(next, 8, "", Some(&[1; 32]), 6).unwrap(), KeyCheck::TableFull);
@@ -280,7 +279,7 @@ mod tests {
         assert_eq!(keys.check(other(1), 2, "agent b", shown, 10_000).unwrap(), KeyCheck::Match);
         assert!(keys.check(other(1), 2, "", Some(&[2; 32]), 10_000).is_err(), "it is bound");
         assert!(keys.check(flood(0), 3, "", shown, 10_000).is_err(), "what came first is bound");
-        // Each takes one of the other's places until they have as many.
+        // Each origin evicts the other's keys until both have equally many.
         let mut table = keys.lock_keys().clone();
         let known = table[&other(1)].clone();
         let mut of_other = 1;

@@ -1,9 +1,9 @@
 //! Ledger: counts per producer up to a journal position.
 //!
-//! Every record before [`Book::position`] is in the book exactly once, as a batch, a repeat,
-//! something that cannot be read, or missing; so the sum of [`Counts::records`] is
-//! `position - first`. A book is the same whenever it is written, read, and led on: what is before
-//! its position it does not take again.
+//! Every record before [`Ledger::position`] is counted exactly once, as a batch, a duplicate,
+//! undecodable, or missing; the sum of [`ProducerCounts::records`] is `position - first`.
+//! Checkpoints, reloads and further reads do not change the result: records before the position are
+//! skipped.
 
 use std::collections::BTreeMap;
 use std::panic::catch_unwind;
@@ -14,26 +14,26 @@ use model::Gap;
 use crate::counts::{Loss, ProducerCounts, add_loss, count_batch};
 use crate::recent_batches::{BatchCounts, BatchSums};
 
-/// Producers that have a line of their own; all others have one together.
+/// Maximum number of producers with an entry of their own; all others share one.
 pub const PRODUCERS_MAX: usize = 4096;
-/// An origin may have so many times as many lines as are free, so that there are always some for
-/// others: 3,641 if it is alone, then 404 of the next (dynamic threshold; Choudhury, Hahne 1998).
+/// An origin may have this many times as many entries as are free, so that some remain for others:
+/// 3,641 if it is alone, then 404 for the next (dynamic threshold; Choudhury, Hahne 1998).
 const FREE_TIMES_MAX: usize = 8;
-/// Bytes of a producer's name that are kept.
+/// Maximum stored length of a producer's name, in bytes.
 const NAME_BYTES_MAX: usize = 128;
-/// Boots of a producer of which repeats are recognised: the latest that came.
+/// Number of latest boots per producer for which duplicates are detected.
 pub(crate) const EPOCHS_MAX: usize = 4;
 
 /// Ledger entry of one producer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LedgerEntry {
-    /// Its name; empty if nobody told it.
+    /// Producer name; empty if unknown.
     pub name: String,
-    /// What came.
+    /// Counts.
     pub counts: ProducerCounts,
-    /// What is known to be lost.
+    /// Known losses.
     pub losses: Vec<Loss>,
-    /// The last sequence of each of the latest boots, the latest last.
+    /// Boot and last sequence of each of the latest boots, the latest last.
     pub(crate) epochs: Vec<(u64, u64)>,
 }
 
@@ -42,7 +42,7 @@ impl LedgerEntry {
         self.counts.missing = self.counts.missing.saturating_add(records);
     }
 
-    /// Whether a batch was counted before; remembers it if not.
+    /// Whether a batch is a duplicate; records its sequence if not.
     fn check_and_record(&mut self, identity: BatchIdentity) -> bool {
         let known = self.epochs.iter().position(|&(boot, _)| boot == identity.epoch);
         if let Some(at) = known {
@@ -64,26 +64,26 @@ impl LedgerEntry {
 pub struct CountedRecord {
     position: u64,
     identity: Option<BatchIdentity>,
-    /// None of a record that cannot be read.
+    /// `None` for an undecodable record.
     counts: Option<ProducerCounts>,
     gaps: Vec<Gap>,
 }
 
 impl CountedRecord {
-    /// A record of a journal, and the gaps in it.
+    /// A journal record with its gaps.
     pub fn from_record(
         position: u64,
         identity: Option<BatchIdentity>,
         bytes: &[u8],
     ) -> CountedRecord {
-        // A record on which counting panics counts as one that cannot be read.
+        // A record on which counting panics counts as undecodable.
         let counted = catch_unwind(|| count_batch(bytes).ok()).unwrap_or(None);
         let (counts, gaps) =
             counted.map_or((None, Vec::new()), |(counts, gaps)| (Some(counts), gaps));
         CountedRecord { position, identity, counts, gaps }
     }
 
-    /// A record that is passed on: the gaps in it are losses of the hop before.
+    /// A forwarded record: the gaps in it are losses of the previous hop.
     pub fn forwarded(
         position: u64,
         identity: Option<BatchIdentity>,
@@ -92,7 +92,7 @@ impl CountedRecord {
         CountedRecord { gaps: Vec::new(), ..CountedRecord::from_record(position, identity, bytes) }
     }
 
-    /// A record that a hop does not take; `gap` says why.
+    /// A record that a hop rejects; `gap` has the reason.
     pub fn lost(position: u64, identity: Option<BatchIdentity>, gap: Gap) -> CountedRecord {
         let counts = ProducerCounts { missing: 1, ..ProducerCounts::default() };
         CountedRecord { position, identity, counts: Some(counts), gaps: vec![gap] }
@@ -105,21 +105,21 @@ pub struct Ledger {
     pub(crate) journal: u128,
     pub(crate) first: u64,
     pub(crate) position: u64,
-    /// When it was begun, in nanoseconds since the Unix epoch.
+    /// Creation time, in nanoseconds since the Unix epoch.
     pub(crate) started_at: i64,
-    /// When it was written last.
+    /// Time of the last checkpoint.
     pub(crate) saved_at: i64,
-    /// Whoever led it ended in order.
+    /// Whether the last process shut down cleanly.
     pub(crate) is_closed: bool,
-    /// Sources were running that lose what they have when they are killed.
+    /// Whether sources were running that lose buffered data in a kill.
     pub(crate) is_volatile: bool,
     pub(crate) entries: BTreeMap<u64, LedgerEntry>,
-    /// All producers beyond the most there may be, and records that are nobody's.
+    /// Shared entry of producers beyond the maximum and records without a producer.
     pub(crate) unattributed: LedgerEntry,
 }
 
 impl Ledger {
-    /// An empty book of a journal, that begins at a position.
+    /// An empty ledger of a journal, starting at position `first`.
     pub fn new(journal: u128, first: u64, begun: i64) -> Ledger {
         Ledger {
             journal,
@@ -134,43 +134,43 @@ impl Ledger {
         }
     }
 
-    /// The number of the journal.
+    /// Journal id.
     pub fn journal(&self) -> u128 {
         self.journal
     }
 
-    /// The position of the first record that is counted.
+    /// Position of the first counted record.
     pub fn first(&self) -> u64 {
         self.first
     }
 
-    /// All records before this position, from the first on, are counted.
+    /// Records from `first` to before this position are counted.
     pub fn position(&self) -> u64 {
         self.position
     }
 
-    /// When it was begun, in nanoseconds since the Unix epoch.
+    /// Creation time, in nanoseconds since the Unix epoch.
     pub fn started_at(&self) -> i64 {
         self.started_at
     }
 
-    /// Producers by number.
+    /// Entries by producer number.
     pub fn entries(&self) -> &BTreeMap<u64, LedgerEntry> {
         &self.entries
     }
 
-    /// The last sequence of a producer's boot, if it is one of the latest boots.
+    /// Last sequence of a producer boot, if it is one of the latest boots.
     pub(crate) fn last_sequence(&self, producer: u64, boot: u64) -> Option<u64> {
         let boots = &self.entries.get(&producer)?.epochs;
         boots.iter().find(|&&(known, _)| known == boot).map(|&(_, last)| last)
     }
 
-    /// All that have no line of their own.
+    /// Shared entry of unlisted producers.
     pub fn unattributed(&self) -> &LedgerEntry {
         &self.unattributed
     }
 
-    /// All together.
+    /// Sum of all entries.
     pub fn total(&self) -> ProducerCounts {
         let mut total = self.unattributed.counts;
         self.entries.values().for_each(|entry| total.add(&entry.counts));
@@ -184,7 +184,7 @@ impl Ledger {
         }
     }
 
-    /// Tells a producer's name; whether it is a new one.
+    /// Sets a producer's name; returns whether it changed.
     pub fn set_name(&mut self, producer: u64, name: &str) -> bool {
         let name = &name[..name.floor_char_boundary(NAME_BYTES_MAX)];
         if !self.is_listed(producer) || self.entry_mut(Some(producer)).name == name {
@@ -194,7 +194,7 @@ impl Ledger {
         true
     }
 
-    /// Whether a producer has a line of its own, or can get one.
+    /// Whether a producer has an entry of its own, or can get one.
     fn is_listed(&self, producer: u64) -> bool {
         if self.entries.contains_key(&producer) {
             return true;
@@ -202,24 +202,24 @@ impl Ledger {
         let free = PRODUCERS_MAX.saturating_sub(self.entries.len());
         let origin = producer_origin(producer);
         let of_origin = with_origin(origin, 0)..=with_origin(origin, u64::MAX);
-        // A flood ends here at the first that has no line.
+        // The limit per origin ends a flood here.
         free > 0 && self.entries.range(of_origin).count() < FREE_TIMES_MAX * free
     }
 
-    /// Counts a record. One that is counted already is passed over; those that were passed over on
-    /// the way to it are missing.
+    /// Counts a record. Records before the position are skipped; positions skipped on the way to
+    /// the record are counted as missing.
     pub fn add(&mut self, position: u64, identity: Option<BatchIdentity>, bytes: &[u8]) {
         if position >= self.position {
             self.add_counted(&CountedRecord::from_record(position, identity, bytes));
         }
     }
 
-    /// The same of a record that was counted before.
+    /// Adds a record that [`CountedRecord`] has counted.
     pub fn add_counted(&mut self, counted: &CountedRecord) {
         let _batch = self.add_batch(counted);
     }
 
-    /// The same; what the batch had, if it was not passed over and that is known.
+    /// Like `add_counted`; returns the batch's counts, if it was not skipped and they are known.
     pub(crate) fn add_batch(&mut self, counted: &CountedRecord) -> Option<BatchCounts> {
         let &CountedRecord { position, identity, ref counts, ref gaps } = counted;
         if position < self.position {
@@ -230,7 +230,7 @@ impl Ledger {
         let producer = identity.map(|identity| identity.producer);
         let is_listed = producer.is_some_and(|id| self.is_listed(id));
         let entry = self.entry_mut(producer);
-        // Of those who share a line, nobody knows the sequences.
+        // The shared entry has no sequences.
         if is_listed && identity.is_some_and(|identity| entry.check_and_record(identity)) {
             entry.counts.duplicates = entry.counts.duplicates.saturating_add(1);
             let counts = BatchSums::default();
@@ -250,7 +250,7 @@ impl Ledger {
         producer.map(|producer| BatchCounts { position, producer, counts })
     }
 
-    /// Counts a loss that is told by a gap.
+    /// Counts a loss reported by a gap.
     pub fn add_loss(&mut self, producer: Option<u64>, gap: &Gap) {
         add_loss(&mut self.entry_mut(producer).losses, gap);
     }
@@ -261,7 +261,7 @@ impl Ledger {
         let Some(records) = end.checked_sub(self.position).filter(|&records| records > 0) else {
             return;
         };
-        // Whose they were is known of all of a gap, or of none.
+        // The producers of a gap's records are known for all of them or for none.
         let is_whole = gap.is_complete && gap.positions.start >= self.position;
         let untold = gap.positions.start.saturating_sub(self.position);
         self.unattributed.add_missing(untold);

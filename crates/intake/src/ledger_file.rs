@@ -2,17 +2,17 @@
 //!
 //! ```text
 //! topdeck book 1
-//! journal ID FIRST POSITION         of which journal, and which of its records are counted
+//! journal ID FIRST POSITION         journal, and its counted records: from FIRST to before POSITION
 //! begun TIME
 //! saved TIME
 //! state open|closed lossy|whole
 //! producer ID NAME BATCHES SAMPLES VALUES REPEATED UNREADABLE MISSING
-//! boot BOOT SEQUENCE                of the producer before
+//! boot BOOT SEQUENCE                of the preceding producer
 //! loss GAPS LOST UNKNOWN START END REASON
-//! checksum CRC                      CRC-32C of all lines before, 8 hexadecimal digits
+//! checksum CRC                      CRC-32C of all preceding lines, 8 hexadecimal digits
 //! ```
 //! Numbers are decimal, ids and boots hexadecimal, times ns since the Unix epoch.
-//! `docs/formats/books.md` says the same to a stranger.
+//! `docs/formats/books.md` specifies the format.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -27,10 +27,10 @@ use crate::error::{Error, Result};
 use crate::ledger::{EPOCHS_MAX, Ledger, LedgerEntry, PRODUCERS_MAX};
 
 const TITLE: &str = "topdeck book ";
-/// The version that is written, and the only one that is read.
+/// Format version that is written, and the only one that is read.
 pub const VERSION: u32 = 1;
-/// Bytes of a file at the most: what the most producers with the longest names and reasons take,
-/// about.
+/// Maximum file size in bytes: about the size with the maximum number of producers and the longest
+/// names and reasons.
 const BYTES_MAX: u64 = 64 << 20;
 
 /// File of a ledger.
@@ -43,28 +43,28 @@ pub struct LedgerFile {
 /// Result of loading a ledger.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LedgerLoad {
-    /// There is none yet.
+    /// No file exists.
     Missing,
-    /// It is whole.
+    /// The file is intact.
     Ledger(Box<Ledger>),
-    /// There is one, and it is not what was written: what is wrong with it.
+    /// The file is damaged; the text is the reason.
     Damaged(String),
 }
 
 impl LedgerFile {
-    /// The book of a name in a folder, which is made if it is missing.
+    /// The ledger file `name` in a folder, which is created if it is missing.
     pub fn new(disk: Arc<dyn Disk>, dir: &Path, name: &str) -> Result<LedgerFile> {
         let at = |doing, path: &Path, error| io_error(doing, path, &error);
         disk.create_dir(dir).map_err(|error| at("create", dir, error))?;
         if let Some(above) = dir.parent() {
             disk.sync_dir(above).map_err(|error| at("synchronise", above, error))?;
         }
-        // A name may have characters that a file's may not.
+        // Escapes characters that a file name may not contain.
         let name = escape_word(name).replace('/', "%2F").replace('.', "%2E");
         Ok(LedgerFile { path: dir.join(name), disk })
     }
 
-    /// Reads it. A book of a newer topdeck is an error.
+    /// Loads the file. A newer format version is an error.
     pub fn load(&self) -> Result<LedgerLoad> {
         let at = |doing, error| io_error(doing, &self.path, &error);
         let file = match self.disk.open(&self.path, OpenMode::Read) {
@@ -77,7 +77,7 @@ impl LedgerFile {
         let len = file.len().map_err(|error| at("measure", error))?;
         if len > BYTES_MAX {
             return Ok(LedgerLoad::Damaged(format!(
-                "it has {len} bytes, at most {BYTES_MAX} are read"
+                "size limit ({BYTES_MAX} bytes) exceeded: {len} bytes"
             )));
         }
         let mut bytes = vec![0; usize::try_from(len).expect("BUG: it is below the most")];
@@ -85,7 +85,7 @@ impl LedgerFile {
         bytes.truncate(have);
         if let Some(found) = unsupported_version(&bytes) {
             return Err(Error::JournalFailed(format!(
-                "{}: has format version {found}, this topdeck reads version {VERSION}",
+                "{}: format version {found} is not supported; this topdeck reads version {VERSION}",
                 self.path.display()
             )));
         }
@@ -95,13 +95,13 @@ impl LedgerFile {
         })
     }
 
-    /// Sets the time of writing, and replaces it, durably and at once.
+    /// Sets the checkpoint time and replaces the file durably and atomically.
     pub fn save_at(&self, book: &mut Ledger, now: i64) -> Result<()> {
         book.saved_at = now;
         self.save(book)
     }
 
-    /// Replaces it, durably and at once.
+    /// Replaces the file durably and atomically.
     pub fn save(&self, book: &Ledger) -> Result<()> {
         let mut new = self.path.clone().into_os_string();
         new.push(".new");
@@ -141,7 +141,7 @@ fn unsupported_version(bytes: &[u8]) -> Option<u32> {
     (last == checksum_line(body)).then_some(version)
 }
 
-/// A text as one word that is never empty.
+/// Escapes a text as one non-empty word.
 fn encode_word(text: &str) -> String {
     match text {
         "" => "-".to_owned(),
@@ -164,7 +164,7 @@ fn parse_number<T: FromStr>(word: &str) -> Option<T> {
 }
 
 impl Ledger {
-    /// The bytes of its file.
+    /// Encodes the file's bytes.
     pub fn encode(&self) -> Vec<u8> {
         let mut out = format!("{TITLE}{VERSION}\n");
         let mut line = |text: std::fmt::Arguments<'_>| {
@@ -213,26 +213,30 @@ impl Ledger {
         out.into_bytes()
     }
 
-    /// Reads the bytes of a file; what is wrong with them otherwise.
+    /// Decodes the file's bytes.
+    ///
+    /// # Errors
+    ///
+    /// The reason why the bytes are not a ledger.
     pub fn decode(bytes: &[u8]) -> Result<Ledger, String> {
-        let text = std::str::from_utf8(bytes).map_err(|_| "it is no text".to_owned())?;
+        let text = std::str::from_utf8(bytes).map_err(|_| "not UTF-8".to_owned())?;
         let (body, last) = split_last_line(text);
         if version(text) != Some(VERSION) {
-            return Err("it does not begin as a book does".to_owned());
+            return Err("the first line is not that of a ledger".to_owned());
         }
         if last != checksum_line(body) {
-            return Err("its checksum does not match".to_owned());
+            return Err("checksum mismatch".to_owned());
         }
         let mut book = Ledger::new(0, 0, 0);
         let mut producer = None;
         for (at, line) in body.lines().enumerate().skip(1) {
             book.parse_line(line, &mut producer)
-                .ok_or_else(|| format!("line {} is not understood: {line}", at + 1))?;
+                .ok_or_else(|| format!("cannot parse line {}: {line}", at + 1))?;
         }
         Ok(book)
     }
 
-    /// Takes a line; `producer` is the one it is about.
+    /// Parses a line; `producer` is the producer of the previous lines.
     fn parse_line(&mut self, line: &str, producer: &mut Option<Option<u64>>) -> Option<()> {
         let (what, rest) = line.split_once(' ')?;
         match what {

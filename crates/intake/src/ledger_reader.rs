@@ -1,9 +1,9 @@
 //! Ledger reader: a journal subscriber that counts durable records per producer.
 //!
-//! The book is written with the position it has come to, and only then is the subscriber moved
-//! there. So whatever happens, the journal still has what the book on disk does not; and as only
-//! durable records are counted, the book never has what the journal has not. Locks, in the order in
-//! which they are taken: `reading`, `book`, `recent`.
+//! The ledger is written with its position, and only then the subscriber is moved to this position.
+//! So the journal always retains records that the ledger on disk does not count; and as only
+//! durable records are counted, the ledger never counts a record that the journal loses. Lock
+//! order: `reading`, `book`, `recent`.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -20,15 +20,15 @@ use crate::ledger_file::{LedgerFile, LedgerLoad};
 use crate::recent_batches::{BatchSums, RecentBatches};
 use crate::write_target::WriteTarget;
 
-/// The subscriber, and the name of the book.
+/// Name of the subscriber and of the ledger (on disk: "books").
 const SUBSCRIBER_NAME: &str = "books";
-/// The folder of books, in the journal's.
+/// Folder of the ledgers, in the journal's folder.
 const FOLDER: &str = "books";
-/// Bytes that are counted and not written at the most, about: a segment of usual size.
+/// Maximum bytes that are counted and not yet written, about one segment of the usual size.
 const UNSAVED_BYTES_MAX: u64 = 16 << 20;
-/// What a gap says that is found after an end that was none in order.
+/// Reason of the gap after an unclean shutdown.
 pub(crate) const UNCLEAN_SHUTDOWN_NOTE: &str =
-    "topdeck was killed; what came without acknowledgement (StatsD, UDP) between is lost";
+    "topdeck was killed; unacknowledged data (StatsD, UDP) of this interval is lost";
 
 #[derive(Debug)]
 pub(crate) struct LedgerReader {
@@ -36,21 +36,21 @@ pub(crate) struct LedgerReader {
     clock: LedgerClock,
     subscriber: Mutex<Subscriber>,
     ledger: Mutex<Ledger>,
-    /// What the latest batches in it had, where a store may come to miss one.
+    /// Counts of recent batches, if a store may lose some of them.
     recent: Option<Mutex<RecentBatches>>,
-    /// As it was when this process began, with all that earlier ones had appended.
+    /// The ledger at the start of this process, with all records of earlier processes.
     previous: Ledger,
-    /// What the process before this one may have lost, until that is in the journal.
+    /// The possible loss of the previous process, until it is in the journal.
     unclean_shutdown: Mutex<Option<Gap>>,
-    /// Sources run that lose what they have when they are killed.
+    /// Whether sources run that lose buffered data in a kill.
     is_volatile: AtomicBool,
     has_new_names: AtomicBool,
-    /// Whoever counted last has not ended in order: what the subscriber gave may not be counted.
+    /// Whether the last read failed: records that the subscriber returned may be uncounted.
     has_failed: AtomicBool,
     supervisor: Supervisor,
-    /// Bytes that were counted since the book was written: the journal has to keep them.
+    /// Bytes counted since the last checkpoint: the journal has to retain them.
     unsaved_bytes: AtomicU64,
-    /// What was found damaged.
+    /// Damage found on opening.
     warnings: Vec<String>,
 }
 
@@ -67,13 +67,13 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The folder of a journal's books.
+/// Folder of a journal's ledgers.
 pub(crate) fn ledger_dir(home: &WriteTarget) -> PathBuf {
     home.journal().dir().join(FOLDER)
 }
 
 impl LedgerReader {
-    /// Opens the books, and counts all that the journal has.
+    /// Opens the ledger and counts all records of the journal.
     pub(crate) fn open(home: &WriteTarget, clock: WallClock) -> Result<LedgerReader> {
         let journal = home.journal();
         let file = LedgerFile::new(journal.disk().clone(), &ledger_dir(home), SUBSCRIBER_NAME)?;
@@ -85,12 +85,12 @@ impl LedgerReader {
         let mut subscriber = journal.subscribe(SUBSCRIBER_NAME)?;
         subscriber.set_level(Level::Disk);
         let mut notes = Vec::new();
-        // What is still only in memory came before this process: it is made durable to be counted
-        // so.
+        // Records that are only in memory precede this process: they are made durable, so that they
+        // are counted as such.
         match journal.flush(Level::Disk) {
             Ok(_) => {}
             Err(error) => match Error::from(error) {
-                Error::Full { reason: why, .. } => notes.push(format!("the books may lag: {why}")),
+                Error::Full { reason: why, .. } => notes.push(format!("the ledger may lag: {why}")),
                 error => return Err(error),
             },
         }
@@ -109,7 +109,8 @@ impl LedgerReader {
         let recent = home.store().map(|_| {
             let disk = journal.disk().clone();
             let mut recent = RecentBatches::open(disk, ledger_dir(home), journal.id());
-            // It is written before the book, which may count other records there after a power cut.
+            // This file is written before the ledger, which may have other records at these
+            // positions after a power failure.
             recent.keep_counted(book.first()..book.position());
             Mutex::new(recent)
         });
@@ -131,25 +132,24 @@ impl LedgerReader {
         books.read_new()?;
         {
             let mut book = lock(&books.ledger);
-            // What was told of the process before is told again until it is in the journal.
+            // An unclean shutdown is reported again until its gap is in the journal.
             (book.is_closed, book.is_volatile) = (false, lock(&books.unclean_shutdown).is_some());
         }
         books.previous = books.ledger();
-        // On a full disk, questions are answered all the same, and sites fetch what makes room
-        // again.
+        // On a full disk, queries still work, and remotes still fetch records, which frees space.
         if let Err(error) = books.save(false) {
-            books.warnings.push(format!("the books could not be written: {error}"));
+            books.warnings.push(format!("cannot write the ledger: {error}"));
             books.has_new_names.store(true, Ordering::Relaxed);
         }
         Ok(books)
     }
 
-    /// Counts what has become durable since the last time; whether there was anything.
+    /// Counts newly durable records; returns whether there were any.
     pub(crate) fn read_new(&self) -> Result<bool> {
         let mut reading = lock(&self.subscriber);
         let begun = reading.position();
         if self.has_failed.swap(true, Ordering::Relaxed) {
-            // What is counted already is passed over.
+            // Skips counted records.
             reading.seek(lock(&self.ledger).position())?;
         }
         let counted = self.count(&mut reading);
@@ -184,7 +184,7 @@ impl LedgerReader {
         Ok(())
     }
 
-    /// Writes the book, and lets the journal go what is in it.
+    /// Writes the ledger, and releases its records in the journal.
     pub(crate) fn save(&self, is_closed: bool) -> Result<()> {
         let mut reading = lock(&self.subscriber);
         self.has_new_names.store(false, Ordering::Relaxed);
@@ -198,12 +198,11 @@ impl LedgerReader {
         };
         if let Some(recent) = &self.recent {
             lock(recent).save().map_err(|error| {
-                Error::JournalFailed(format!("cannot write what the latest batches had: {error}"))
+                Error::JournalFailed(format!("cannot write recent.batches: {error}"))
             })?;
         }
         self.file.save(&book)?;
-        // If the power takes this back, reading begins earlier, and what is counted already is
-        // passed over.
+        // If a power failure reverts this, reading resumes earlier and skips counted records.
         let position = book.position().min(reading.position());
         reading.commit(position, Level::Process)?;
         Ok(())
@@ -215,7 +214,7 @@ impl LedgerReader {
         }
     }
 
-    /// What a producer is called: its name, or its number where nobody has told one.
+    /// Name of a producer, or its number if the name is unknown.
     pub(crate) fn producer_name(&self, producer: u64) -> String {
         let book = lock(&self.ledger);
         let name = book.entries().get(&producer).map(|entry| entry.name.as_str());
@@ -225,47 +224,47 @@ impl LedgerReader {
         }
     }
 
-    /// Whether the book should be written soon: a name was told, which only the book has, or the
-    /// journal keeps very much for it.
+    /// Whether a checkpoint is due: a new name is only in the ledger, or the journal retains many
+    /// bytes for it.
     pub(crate) fn is_save_due(&self) -> bool {
         self.has_new_names.load(Ordering::Relaxed)
             || self.unsaved_bytes.load(Ordering::Relaxed) > UNSAVED_BYTES_MAX
     }
 
-    /// From now on something is lost when the process is killed; durable on return.
+    /// Records that a kill loses data from now on; durable on return.
     pub(crate) fn declare_volatile(&self) -> Result<()> {
         self.is_volatile.store(true, Ordering::Relaxed);
         let was_lossy = std::mem::replace(&mut lock(&self.ledger).is_volatile, true);
         if !was_lossy && let Err(error) = self.save(false) {
-            // Tried again with the next names; until then a kill leaves no gap.
+            // Retried with the next names; until then a kill leaves no gap.
             self.has_new_names.store(true, Ordering::Relaxed);
             return Err(error);
         }
         Ok(())
     }
 
-    /// What the process before this one may have lost, if it was killed.
+    /// The possible loss of the previous process, if it was killed.
     pub(crate) fn unclean_shutdown_gap(&self) -> Option<Gap> {
         lock(&self.unclean_shutdown).clone()
     }
 
-    /// The gap is in the journal.
+    /// Called when the gap is in the journal.
     pub(crate) fn clear_unclean_shutdown(&self) {
         *lock(&self.unclean_shutdown) = None;
         lock(&self.ledger).is_volatile = self.is_volatile.load(Ordering::Relaxed);
     }
 
-    /// The last sequence of a producer's boot that is counted.
+    /// Last counted sequence of a producer boot.
     pub(crate) fn last_sequence(&self, producer: u64, boot: u64) -> Option<u64> {
         lock(&self.ledger).last_sequence(producer, boot)
     }
 
-    /// What the batches at these positions had, by producer; `None` if one of them is not known.
+    /// Counts of the batches at these positions, by producer; `None` if any of them is unknown.
     pub(crate) fn sums(&self, positions: &Range<u64>) -> Option<BTreeMap<u64, BatchSums>> {
         lock(self.recent.as_ref()?).sums(positions)
     }
 
-    /// Keeps what is known of batches that were found damaged.
+    /// Keeps the counts of damaged batches.
     pub(crate) fn keep_damaged(&self, damaged: Vec<Range<u64>>) {
         if let Some(recent) = &self.recent {
             lock(recent).keep(damaged);
@@ -285,7 +284,7 @@ impl LedgerReader {
     }
 }
 
-/// The book on disk, with the subscriber where it goes on; a new one if there is none.
+/// Loads the ledger, with the subscriber at its position; a new one if there is none.
 fn load_ledger(
     file: &LedgerFile,
     journal: u128,
@@ -295,28 +294,28 @@ fn load_ledger(
 ) -> Result<Ledger> {
     let at = subscriber.position();
     let anew = |why: String, notes: &mut Vec<String>| {
-        notes.push(format!("the books are begun anew at position {at} of the journal: {why}"));
+        notes.push(format!("new ledger from position {at} of the journal: {why}"));
         Ledger::new(journal, at, now)
     };
     let book = match file.load()? {
         LedgerLoad::Missing if at == 0 => Ledger::new(journal, 0, now),
         LedgerLoad::Missing => {
-            anew("there are none, and what they had counted is gone".into(), notes)
+            anew("the ledger is missing, and the records it counted are deleted".into(), notes)
         }
-        LedgerLoad::Damaged(why) => anew(format!("they are damaged: {why}"), notes),
+        LedgerLoad::Damaged(why) => anew(format!("the ledger is damaged: {why}"), notes),
         LedgerLoad::Ledger(book) if book.journal != journal => {
-            anew("they are of another journal".to_owned(), notes)
+            anew("the ledger is of another journal".to_owned(), notes)
         }
         LedgerLoad::Ledger(book) => *book,
     };
     match subscriber.seek(book.position) {
         Ok(()) => Ok(book),
-        // What the journal has dropped since is told as missing when it is read on from there.
+        // Records that the journal has dropped since are reported as missing when reading
+        // continues.
         Err(journal::Error::PositionOutOfRange { found, first, .. }) if found < first => Ok(book),
-        Err(journal::Error::PositionOutOfRange { found, end, .. }) => Ok(anew(
-            format!("they had come to position {found}, and the journal ends at {end}"),
-            notes,
-        )),
+        Err(journal::Error::PositionOutOfRange { found, end, .. }) => {
+            Ok(anew(format!("the ledger ends at position {found}, the journal at {end}"), notes))
+        }
         Err(error) => Err(error.into()),
     }
 }

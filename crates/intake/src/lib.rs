@@ -1,11 +1,10 @@
 //! Write path: batches are appended to the journal before the sender is acknowledged.
 //!
-//! A source asks for a [`Writer`], fills it with rows, and gives it to [`Intake::take`]. What it
-//! gets is a
-//! [`Receipt`]: the batch is in the journal, and [`Receipt::wait`] or [`Receipt::settled`] say when it has reached the
-//! level that was promised. Many wait for one synchronisation. A batch has an identity, its own or
-//! one that is made here, so that a repeat is counted once, and each producer has its line in the
-//! books.
+//! A source fills an [`IngestWriter`] with rows and passes it to [`Intake::append`]. It gets a
+//! [`Receipt`]: the batch is in the journal, and [`Receipt::wait_durable`] or
+//! [`Receipt::until_durable`] return when it has reached the configured durability level.
+//! Concurrent senders share one sync (group commit). A batch has an identity, its own or a
+//! generated one, so that a duplicate is counted once. Each producer has an entry in the ledger.
 #![forbid(unsafe_code)]
 
 mod counts;

@@ -1,4 +1,4 @@
-//! Self metrics: counters, gauges and latency histograms; stored like all others.
+//! Self metrics: counters, gauges and latency histograms; stored like any other metric.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,7 +10,7 @@ use model::{Sample, SampleValue, Series, SeriesKind};
 
 use collect::RowSink;
 
-/// Something that is counted. Adding is one atomic addition, and a plain one where it is published.
+/// A monotonic counter. An increment is one atomic addition; a plain one if it is published.
 #[derive(Clone, Debug, Default)]
 pub struct Counter {
     count: Arc<AtomicU64>,
@@ -26,7 +26,7 @@ impl Counter {
         }
     }
 
-    /// What was added since the process began.
+    /// The value since the start of the process.
     pub fn get(&self) -> u64 {
         self.count.load(Ordering::Relaxed)
     }
@@ -55,11 +55,11 @@ impl LatencyHistogram {
 pub struct Meter {
     entries: Mutex<Vec<MeterEntry>>,
     collectors: Mutex<Vec<CollectFn>>,
-    /// Whether counters and timers are in shared memory too.
+    /// Whether counters and histograms are in shared memory too.
     publishes: bool,
 }
 
-/// Reads several things at once.
+/// Collects several metrics at once.
 type CollectFn = Arc<dyn Fn(&mut Vec<MetricSnapshot>) + Send + Sync>;
 
 #[derive(Clone)]
@@ -77,14 +77,14 @@ enum Instrument {
     Histogram(LatencyHistogram),
 }
 
-/// One thing that is measured, as it is now.
+/// Snapshot of one metric.
 #[derive(Clone, Debug)]
 pub struct MetricSnapshot {
     /// Its name.
     pub name: &'static str,
-    /// What it is, in a sentence.
+    /// Its help text.
     pub help: &'static str,
-    /// What tells it from others of the name.
+    /// Its labels.
     pub labels: Vec<(String, String)>,
     /// Its value.
     pub value: SnapshotValue,
@@ -93,11 +93,11 @@ pub struct MetricSnapshot {
 /// Value of a self metric.
 #[derive(Clone, Debug)]
 pub enum SnapshotValue {
-    /// Since the process began.
+    /// Value since the start of the process.
     Counter(f64),
-    /// As it is.
+    /// Current value.
     Gauge(f64),
-    /// All since the process began, in nanoseconds.
+    /// All durations since the start of the process, in nanoseconds.
     Histogram(Box<Histogram>),
 }
 
@@ -106,9 +106,9 @@ fn to_owned_labels(labels: &[(&str, &str)]) -> Vec<(String, String)> {
 }
 
 impl Meter {
-    /// One whose counters and timers are in shared memory as well, where anybody on this host sees
-    /// them; in the process's one file, so this is for who has one meter. Where there is no such
-    /// memory, they are not.
+    /// A meter whose counters and histograms are also in shared memory, readable by other processes
+    /// of this host. They are in the process's only file: use it for one meter per process. Without
+    /// shared memory the meter works unpublished.
     pub fn with_shared_memory() -> Meter {
         Meter { publishes: true, ..Meter::default() }
     }
@@ -129,7 +129,7 @@ impl Meter {
         self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The counter of a name and labels; the same for all who ask.
+    /// The counter of a name and labels; every call returns the same counter.
     pub fn counter(
         &self,
         name: &'static str,
@@ -155,7 +155,7 @@ impl Meter {
         counter
     }
 
-    /// The timer of a name and labels; the same for all who ask.
+    /// The histogram of a name and labels; every call returns the same histogram.
     pub fn histogram(
         &self,
         name: &'static str,
@@ -183,8 +183,8 @@ impl Meter {
         timer
     }
 
-    /// Something that is read when it is asked for. A gauge of the same name and labels is
-    /// replaced.
+    /// Adds a gauge that `read` produces per snapshot. Replaces a gauge of the same name and
+    /// labels.
     pub fn gauge(
         &self,
         name: &'static str,
@@ -203,7 +203,7 @@ impl Meter {
         });
     }
 
-    /// Several things that are read together when they are asked for.
+    /// Adds a collector of several metrics, called per snapshot.
     pub fn register_collector(
         &self,
         read: impl Fn(&mut Vec<MetricSnapshot>) + Send + Sync + 'static,
@@ -211,7 +211,7 @@ impl Meter {
         self.collectors.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::new(read));
     }
 
-    /// All, as they are now.
+    /// Snapshot of all metrics.
     pub fn snapshot(&self) -> Vec<MetricSnapshot> {
         let now = |entry: &MeterEntry| MetricSnapshot {
             name: entry.name,
@@ -225,7 +225,7 @@ impl Meter {
                 }
             },
         };
-        // What is read may take its time, and ask the meter for something itself.
+        // Collectors may be slow and may use the meter: the lock is not held.
         let entries = self.lock_entries().clone();
         let probes = self.collectors.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let mut all: Vec<MetricSnapshot> = entries.iter().map(now).collect();
@@ -233,7 +233,7 @@ impl Meter {
         all
     }
 
-    /// Writes all as rows: what was read at `end`, and began at `start`, with the process.
+    /// Writes all metrics as rows: read at `end`, counted since `start`, the start of the process.
     pub fn write_rows(&self, start: i64, end: i64, rows: &mut dyn RowSink) -> model::Result<()> {
         for MetricSnapshot { name, labels, value, .. } in self.snapshot() {
             let (kind, unit, value) = match value {
@@ -289,7 +289,7 @@ mod tests {
         meter.counter("test_asked_total", "questions", &labels).add(3);
         meter.counter("test_asked_total", "questions", &labels).add(4);
         meter.histogram("test_took", "how long", &[]).record(Duration::from_micros(5));
-        // Of another meter nothing is seen.
+        // Metrics of another meter are not visible.
         Meter::default().counter("test_quiet_total", "", &[]).add(1);
         let shown = shm::MetricsFileReader::attach(&path).unwrap().metrics().unwrap();
         let of = |name: &str| shown.iter().find(|metric| metric.name == name);

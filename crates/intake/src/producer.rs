@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Reasons of what a source drops that are told apart; the others are added up as one.
+/// Maximum number of distinct drop reasons; further reasons are added up as one.
 const REASONS_MAX: usize = 16;
 
 /// Internal producer; its batches get ascending sequences.
@@ -15,7 +15,7 @@ pub struct Producer(pub(crate) Arc<ProducerInner>);
 pub(crate) struct ProducerInner {
     name: String,
     id: u64,
-    /// The last batch's sequence; held while a batch is appended, so that the journal has them in
+    /// Sequence of the last batch; locked during an append, so that the journal has the batches in
     /// order.
     pub(crate) sequence: Mutex<u64>,
     received: AtomicU64,
@@ -33,23 +33,23 @@ impl Producer {
         }))
     }
 
-    /// Its name, as the books have it.
+    /// Its name in the ledger.
     pub fn name(&self) -> &str {
         &self.0.name
     }
 
-    /// The number that identities have.
+    /// Its number in identities.
     pub fn id(&self) -> u64 {
         self.0.id
     }
 
-    /// Counts values that have come from outside, whatever becomes of them.
+    /// Counts values received from outside, whether stored or dropped later.
     pub fn add_received(&self, values: u64) {
         self.0.received.fetch_add(values, Ordering::Relaxed);
     }
 
-    /// Counts values that had come and are in no batch. Where somebody relied on them a gap says so
-    /// too.
+    /// Counts received values that are in no batch. If they were expected at a time, the source
+    /// also writes a gap.
     pub fn add_dropped(&self, values: u64, reason: &str) {
         let mut dropped = self.0.dropped.lock().unwrap_or_else(PoisonError::into_inner);
         let is_new = !dropped.contains_key(reason);
@@ -59,7 +59,7 @@ impl Producer {
         *sum = sum.saturating_add(values);
     }
 
-    /// Values that came since the process began, and those that were dropped, by reason.
+    /// Values received since the start of the process, and dropped values by reason.
     pub(crate) fn counts(&self) -> (u64, Vec<(String, u64)>) {
         let dropped = self.0.dropped.lock().unwrap_or_else(PoisonError::into_inner);
         let dropped = dropped.iter().map(|(reason, &n)| (reason.clone(), n)).collect();

@@ -1,22 +1,23 @@
-//! What the latest batches of the journal had, one by one: whose they were, samples and values.
+//! Counts of the latest batches of the journal: producer, samples and values of each.
 //!
-//! The books add up. When a record turns out to be damaged after it was counted, the sums do not
-//! say what was in it; this does, for the last [`BATCHES_MAX`] batches, and for those in ranges
-//! that were found damaged for as long as somebody may ask.
+//! A ledger has sums only. If a record is found damaged after it was counted, the sums do not tell
+//! its counts. This table does, for the last [`BATCHES_MAX`] batches, and for batches in damaged
+//! ranges as long as the audit may need them.
 //!
-//! It is written beside the journal's book, and before it: what the book has counted is here. New
-//! batches are appended, and the file is written anew when it has become [`FILE_BATCHES_MAX`] long.
+//! The file is written beside the journal's ledger, and before it, so that it has every batch that
+//! the ledger counts. New batches are appended, and the file is rewritten when it has
+//! [`FILE_BATCHES_MAX`] batches.
 //!
 //! ```text
 //! offset  size  field
 //!      0     8  magic       b"tdBatch1"
 //!      8     8  reserved    0
 //!     16    16  journal_id
-//!     32    48  for each batch: position, producer, batches (0 of a repeat), samples, values, and
-//!               the CRC-32C of these and the journal_id
+//!     32    48  for each batch: position, producer, batches (0 for a duplicate), samples, values,
+//!               and the CRC-32C of these and the journal_id
 //! ```
-//! All numbers are little endian and have 8 bytes. The batches up to the first that is damaged
-//! count; a file of another journal has none.
+//! All numbers are little endian and have 8 bytes. Batches up to the first damaged one are valid; a
+//! file of another journal has no valid batches.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
@@ -25,19 +26,19 @@ use std::sync::Arc;
 
 use disk::{Disk, OpenMode};
 
-/// Batches that are remembered. Those that the store has not sealed yet are fewer, as a rule.
+/// Number of remembered batches. Usually more than the batches that the store has not sealed yet.
 pub(crate) const BATCHES_MAX: usize = 1 << 14;
-/// Batches of the file, 3 MiB: as many as are appended before it is written anew.
+/// Maximum number of batches in the file (3 MiB); then it is rewritten.
 const FILE_BATCHES_MAX: usize = 4 * BATCHES_MAX;
-/// The file, in the folder of the books. No book has a name with a dot.
+/// File name, in the folder of the ledgers. No ledger file name contains a dot.
 const FILE: &str = "recent.batches";
 const MAGIC: [u8; 8] = *b"tdBatch1";
 const HEAD_BYTES: usize = 32;
 const BATCH_BYTES: usize = 48;
-/// Where a batch has its checksum.
+/// Offset of a batch's checksum.
 const CRC_AT: usize = 40;
 
-/// What a batch had. Of a repeat: nothing.
+/// Counts of a batch; zero for a duplicate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct BatchCounts {
     pub(crate) position: u64,
@@ -45,7 +46,7 @@ pub(crate) struct BatchCounts {
     pub(crate) counts: BatchSums,
 }
 
-/// How many batches, and what they had together.
+/// Number of batches, and the sums of their counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct BatchSums {
     pub(crate) batches: u64,
@@ -66,22 +67,22 @@ pub(crate) struct RecentBatches {
     disk: Arc<dyn Disk>,
     path: PathBuf,
     journal: u128,
-    /// By position, rising.
+    /// By ascending position.
     batches: VecDeque<BatchCounts>,
-    /// How many of the last of them the file does not have yet.
+    /// Number of batches at the end that are not in the file yet.
     unsaved: usize,
-    /// How many the file has; none if it has to be written anew.
+    /// Number of batches in the file; `None` if it has to be rewritten.
     in_file: Option<usize>,
-    /// Ranges of positions that are damaged; sorted, and their batches are not forgotten. Until
-    /// they are known nothing is.
+    /// Damaged ranges of positions, sorted; their batches are not evicted. `None` until the ranges
+    /// are known: then nothing is evicted.
     damaged: Option<Vec<Range<u64>>>,
 }
 
 impl RecentBatches {
-    /// Those of a journal, in the folder of its books.
+    /// Opens the batches of a journal, in the folder of its ledgers.
     pub(crate) fn open(disk: Arc<dyn Disk>, folder: PathBuf, journal: u128) -> RecentBatches {
         let path = folder.join(FILE);
-        // What cannot be read is not known, which the audit says.
+        // Unreadable batches are unknown; the audit reports that.
         let bytes = read(&*disk, &path).unwrap_or_default();
         let batches: VecDeque<BatchCounts> = parse(&bytes, journal).into();
         let is_whole = bytes.len() == HEAD_BYTES + batches.len() * BATCH_BYTES;
@@ -89,20 +90,20 @@ impl RecentBatches {
         RecentBatches { disk, path, journal, batches, unsaved: 0, in_file, damaged: None }
     }
 
-    /// Adds a batch. One that is not behind the last is known already.
+    /// Adds a batch. A batch that is not behind the last one is skipped as known.
     pub(crate) fn add(&mut self, batch: BatchCounts) {
         if self.batches.back().is_some_and(|last| last.position >= batch.position) {
             return;
         }
         self.batches.push_back(batch);
         self.unsaved += 1;
-        // Damage beyond all bounds is forgotten like anything else.
+        // Beyond this bound damaged ranges are evicted too.
         if self.batches.len() > 2 * FILE_BATCHES_MAX {
             self.batches.pop_front();
         }
     }
 
-    /// Forgets batches outside the range that the book has counted.
+    /// Removes batches outside the range that the ledger has counted.
     pub(crate) fn keep_counted(&mut self, counted: Range<u64>) {
         let before = self.batches.len();
         self.batches.retain(|batch| counted.contains(&batch.position));
@@ -111,7 +112,7 @@ impl RecentBatches {
         }
     }
 
-    /// Keeps what is known of these ranges from now on, and forgets old batches beside them.
+    /// Pins the batches of these ranges, and evicts other old batches.
     pub(crate) fn keep(&mut self, mut damaged: Vec<Range<u64>>) {
         damaged.sort_unstable_by_key(|range| range.start);
         self.damaged = Some(damaged);
@@ -129,7 +130,7 @@ impl RecentBatches {
         });
     }
 
-    /// What the batches at these positions had, by producer; `None` if one of them is not known.
+    /// Counts of the batches at these positions, by producer; `None` if any of them is unknown.
     pub(crate) fn sums(&self, positions: &Range<u64>) -> Option<BTreeMap<u64, BatchSums>> {
         let from = self.batches.partition_point(|batch| batch.position < positions.start);
         let inside = self.batches.range(from..);
@@ -142,7 +143,7 @@ impl RecentBatches {
         (found == positions.end.saturating_sub(positions.start)).then_some(sums)
     }
 
-    /// Writes them, durably.
+    /// Writes the batches durably.
     pub(crate) fn save(&mut self) -> std::io::Result<()> {
         let unsaved = self.unsaved.min(self.batches.len());
         let in_file = self.in_file.filter(|&have| have + unsaved <= FILE_BATCHES_MAX);
@@ -179,7 +180,7 @@ impl RecentBatches {
         file.write_all_at(&bytes, 0)?;
         file.sync()?;
         drop(file);
-        // The folder is synchronised with the book, which is written next.
+        // The folder is synced with the ledger, which is written next.
         self.disk.rename(&new, &self.path)
     }
 }
@@ -259,16 +260,16 @@ mod tests {
         let mut recent = open(&disk, 7);
         [3, 4, 5, 6, 9].into_iter().for_each(|position| recent.add(batch(position)));
         recent.add(batch(4));
-        // A repeat.
+        // A duplicate.
         recent.add(BatchCounts { counts: BatchSums::default(), ..batch(11) });
         recent.save().unwrap();
         let recent = open(&disk, 7);
         assert_eq!(recent.sums(&(4..7)), Some([(0, sums(2)), (1, sums(1))].into()));
         assert_eq!(recent.sums(&(9..10)), Some([(1, sums(1))].into()));
         assert_eq!(recent.sums(&(11..12)), Some([(1, BatchSums::default())].into()));
-        assert_eq!(recent.sums(&(6..10)), None, "7 and 8 are not known");
+        assert_eq!(recent.sums(&(6..10)), None, "7 and 8 are unknown");
         assert_eq!(recent.sums(&(2..4)), None);
-        assert_eq!(open(&disk, 8).sums(&(4..7)), None, "they are of another journal");
+        assert_eq!(open(&disk, 8).sums(&(4..7)), None, "the file is of another journal");
     }
 
     #[test]
@@ -282,7 +283,7 @@ mod tests {
         let damaged = 1..2;
         recent.keep(vec![damaged.clone()]);
         (10..batches).for_each(|position| recent.add(batch(position)));
-        // The file is written anew.
+        // The file is rewritten.
         recent.save().unwrap();
         for recent in [recent, open(&disk, 7)] {
             assert_eq!(recent.sums(&(0..1)), None);

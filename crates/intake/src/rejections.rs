@@ -1,8 +1,8 @@
 //! Rejected series: counted, and reported as gaps and log lines at a limited rate.
 //!
-//! Who is told by an answer sends it no more, or again and again. So neither gaps nor lines are one
-//! for each request: what was rejected of one producer for one reason is put together, and told 10
-//! s after it was told before, then after twice as long each time, up to an hour.
+//! A sender that gets an error response may retry forever. So gaps and log lines are aggregated:
+//! the rejections of one producer for one reason are reported 10 s after the previous report, then
+//! after twice the interval each time, up to 1 h.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -13,11 +13,11 @@ use store::CardinalityError;
 
 use crate::meter::{Counter, Meter};
 
-/// Reasons and producers that are told apart at a time; those beyond them are put together.
+/// Maximum number of distinct producer and reason pairs at a time; further ones are aggregated.
 const KINDS_MAX: usize = 64;
 const REPORT_INTERVAL: Duration = Duration::from_secs(10);
 const REPORT_INTERVAL_MAX: Duration = Duration::from_secs(3600);
-/// The limits, as [`Refused::limit`] names them.
+/// Names of the limits, as the label values of the metric.
 const LIMITS: [&str; 4] =
     ["max_series", "max_producer_series", "max_metric_series", "max_label_values"];
 
@@ -25,14 +25,14 @@ const LIMITS: [&str; 4] =
 #[derive(Clone, Debug)]
 pub(crate) struct Rejection {
     limit: &'static str,
-    /// As gaps say it: without what is another one for each series.
+    /// Reason for gaps: without the series, which would make each reason distinct.
     reason: String,
-    /// As its sender is told.
+    /// Message for the sender.
     pub(crate) message: String,
 }
 
 impl Rejection {
-    /// What a refusal says of a series; `None` if it is about no limit.
+    /// The rejection of a series; `None` if no limit is the cause.
     pub(crate) fn from_index_error(refused: &CardinalityError, metric: &str) -> Option<Rejection> {
         let limit = refused.limit()?;
         let what = match refused {
@@ -43,7 +43,7 @@ impl Rejection {
         Some(Rejection { limit, reason, message: refused.to_string() })
     }
 
-    /// What says so where samples are missing.
+    /// The gap that replaces rejected samples.
     pub(crate) fn gap(&self, producer: u64, times: (i64, i64), samples: u64) -> Gap {
         let reason = self.reason.clone();
         let (start, end) = times;
@@ -58,13 +58,13 @@ pub(crate) struct Rejections {
     by_reason: Mutex<BTreeMap<(Option<u64>, String), RejectionStats>>,
 }
 
-/// Of one producer, for one reason.
+/// Rejections of one producer for one reason.
 #[derive(Debug)]
 struct RejectionStats {
     samples: u64,
     start: i64,
     end: i64,
-    /// When it is told next.
+    /// Time of the next report.
     next_report: Instant,
     report_interval: Duration,
 }
@@ -72,21 +72,21 @@ struct RejectionStats {
 impl Rejections {
     pub(crate) fn new(meter: &Arc<Meter>) -> Rejections {
         let counter = |limit| {
-            let about = "samples of new series that were not stored, by the limit that was reached";
+            let about = "Samples of new series rejected, by the limit reached";
             let name = "topdeck_intake_samples_rejected_total";
             (limit, meter.counter(name, about, &[("reason", limit)]))
         };
         Rejections { counters: LIMITS.map(counter), by_reason: Mutex::default() }
     }
 
-    /// Counts samples.
+    /// Counts rejected samples.
     pub(crate) fn count(&self, rejection: &Rejection, samples: u64) {
         if let Some((_, counter)) = self.counters.iter().find(|it| it.0 == rejection.limit) {
             counter.add(samples);
         }
     }
 
-    /// Counts a sample, and has a gap made for it.
+    /// Counts a rejected sample, and adds it to the next gap.
     pub(crate) fn add(&self, producer: u64, rejection: &Rejection, sample: &Sample) {
         self.count(rejection, 1);
         let mut kinds = self.by_reason.lock().unwrap_or_else(PoisonError::into_inner);
@@ -106,13 +106,13 @@ impl Rejections {
         kind.end = kind.end.max(sample.end);
     }
 
-    /// The gaps that are due; with `all`, those that are not due yet too.
+    /// Returns the due gaps; with `all`, also those that are not due yet.
     pub(crate) fn take_due_gaps(&self, now: Instant, all: bool) -> Vec<Gap> {
         let mut kinds = self.by_reason.lock().unwrap_or_else(PoisonError::into_inner);
         let mut gaps = Vec::new();
         kinds.retain(|(producer, reason), kind| {
             if kind.samples == 0 {
-                // Nothing came for as long as it was to wait: it is forgotten.
+                // No rejection for a whole interval: the entry is removed.
                 return kind.next_report > now;
             }
             if all || kind.next_report <= now {
@@ -133,7 +133,7 @@ impl Rejections {
         gaps
     }
 
-    /// Gaps that could not be told: they are told with the next.
+    /// Adds gaps that could not be written to the next report.
     pub(crate) fn requeue_gaps(&self, gaps: Vec<Gap>) {
         let mut kinds = self.by_reason.lock().unwrap_or_else(PoisonError::into_inner);
         for gap in gaps {

@@ -11,15 +11,15 @@ use journal::supervisor::SupervisedThread;
 
 /// Work that can be restarted after a panic; its state is consistent between runs.
 pub trait Restartable: Send {
-    /// Runs until it is told to stop.
+    /// Runs until stopped.
     fn run(&mut self) -> impl Future<Output = ()> + Send;
 
-    /// Ends when it is told to stop. A wait after a panic ends with it, and the work is run a last
-    /// time.
+    /// Returns when a stop is requested. It ends a backoff after a panic; the work is then run a
+    /// last time.
     fn wait_for_stop(&mut self) -> impl Future<Output = ()> + Send;
 }
 
-/// Runs work until it returns, again after each panic.
+/// Runs work until it returns; restarts it after each panic.
 pub async fn keep_running(thread: SupervisedThread, mut work: impl Restartable) {
     while let Err(panic) = catch_panic(work.run()).await {
         let wait = thread.record_panic(&*panic);
@@ -40,7 +40,7 @@ pub async fn catch_panic<T>(future: impl Future<Output = T>) -> Result<T, Box<dy
     poll_fn(|context| {
         match catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(context))) {
             Ok(poll) => poll.map(Ok),
-            // It is polled no more.
+            // The future is not polled again.
             Err(panic) => Poll::Ready(Err(panic)),
         }
     })
@@ -90,7 +90,7 @@ mod tests {
         }
     }
 
-    /// How often it ran, and how often it was run again after a wait.
+    /// Expects the number of runs and of restarts after a backoff.
     fn check(panics: u32, is_stopping: bool, expected: (u32, u64)) {
         let settings =
             SupervisorSettings { initial_backoff: Duration::ZERO, ..SupervisorSettings::default() };

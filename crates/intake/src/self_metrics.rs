@@ -3,7 +3,7 @@
 use crate::meter::{Meter, MetricSnapshot, SnapshotValue};
 use crate::write_target::WriteTarget;
 
-/// Adds the gauges to a meter. `started_at` is in nanoseconds since 1970.
+/// Registers the gauges. `started_at` is in nanoseconds since the Unix epoch.
 pub(crate) fn register_gauges(meter: &Meter, home: WriteTarget, started_at: i64) {
     meter.register_collector(move |all| {
         let mut gauge = |name, about, labels: &[(&str, &str)], value: f64| {
@@ -16,7 +16,7 @@ pub(crate) fn register_gauges(meter: &Meter, home: WriteTarget, started_at: i64)
                 value: SnapshotValue::Gauge(value),
             });
         };
-        let about = "start time of the process in seconds since 1970 (wall clock)";
+        let about = "Start time of the process in seconds since the Unix epoch (wall clock)";
         gauge("process_start_time_seconds", about, &[], started_at as f64 / 1e9);
         journal_gauges(&home, &mut gauge);
         store_gauges(&home, &mut gauge);
@@ -33,61 +33,76 @@ pub(crate) fn register_gauges(meter: &Meter, home: WriteTarget, started_at: i64)
 type GaugeSink<'a> = &'a mut dyn FnMut(&'static str, &'static str, &[(&str, &str)], f64);
 
 fn journal_gauges(home: &WriteTarget, gauge: GaugeSink<'_>) {
-    // What cannot be read now is read the next time.
+    // A failed read is retried at the next snapshot.
     let Ok(stat) = home.journal().stat() else { return };
     let used = stat.segment_bytes as f64;
-    gauge("topdeck_journal_bytes", "bytes of the journal's segments on disk", &[], used);
+    gauge("topdeck_journal_bytes", "Size of the journal's segments on disk in bytes", &[], used);
     if let Some(max) = stat.settings.limits.bytes_max {
         let free = max.saturating_sub(stat.segment_bytes) as f64;
-        gauge("topdeck_journal_free_bytes", "bytes until the journal is at its limit", &[], free);
+        gauge(
+            "topdeck_journal_free_bytes",
+            "Bytes until the journal reaches its size limit",
+            &[],
+            free,
+        );
     }
     let end = stat.watermarks.end;
-    gauge("topdeck_journal_position", "records that were ever appended", &[], end as f64);
+    gauge(
+        "topdeck_journal_position",
+        "Journal position: records appended since the journal was created",
+        &[],
+        end as f64,
+    );
     for checkpoint in &stat.checkpoints {
         let lag = end.saturating_sub(checkpoint.position) as f64;
         let labels = [("subscriber", checkpoint.name.as_str())];
         gauge(
             "topdeck_journal_lag_records",
-            "records that a subscriber has not passed",
+            "Records that the subscriber has not read",
             &labels,
             lag,
         );
     }
 }
 
-/// Records of the journal that were found damaged.
+/// Damaged journal records.
 fn of_damage(home: &WriteTarget, all: &mut Vec<MetricSnapshot>) {
-    let about = "records of the journal found damaged by its readers";
+    let about = "Damaged journal records found by readers";
     let total = home.supervisor().damaged_records_total();
     all.push(counter("topdeck_journal_damaged_records_total", about, total as f64));
 }
 
-/// Retries that the store does not know any more.
+/// Producer sequences that the store has evicted.
 fn of_sequences(home: &WriteTarget, all: &mut Vec<MetricSnapshot>) {
     let Some(stat) = home.store().and_then(|store| store.stat().ok()) else { return };
-    let about = "last sequences of producers evicted from the store's table of repeats";
+    let about = "Producer sequences evicted from the store's duplicate detection";
     let total = stat.evicted_sequences as f64;
     all.push(counter("topdeck_store_sequences_evicted_total", about, total));
 }
 
 fn store_gauges(home: &WriteTarget, gauge: GaugeSink<'_>) {
     let Some(stat) = home.store().and_then(|store| store.stat().ok()) else { return };
-    gauge("topdeck_store_series", "series that the store knows", &[], stat.series as f64);
+    gauge("topdeck_store_series", "Series in the store", &[], stat.series as f64);
     let head = stat.head_bytes as f64;
-    gauge("topdeck_store_head_bytes", "bytes of memory of rows in no part yet", &[], head);
-    gauge("topdeck_store_parts", "parts that the store consists of", &[], stat.parts.len() as f64);
+    gauge(
+        "topdeck_store_head_bytes",
+        "Memory of the store's heads (points not yet in a part) in bytes",
+        &[],
+        head,
+    );
+    gauge("topdeck_store_parts", "Parts of the store", &[], stat.parts.len() as f64);
     let bytes: u64 = stat.parts.iter().map(|part| part.bytes).sum();
-    gauge("topdeck_store_bytes", "bytes of the store's parts on disk", &[], bytes as f64);
+    gauge("topdeck_store_bytes", "Size of the store's parts on disk in bytes", &[], bytes as f64);
 }
 
 fn process_gauges(gauge: GaugeSink<'_>) {
     if let Some(bytes) = resident_bytes() {
-        let about = "resident memory in bytes (`VmRSS` of /proc/self/status)";
+        let about = "Resident memory in bytes (`VmRSS` of /proc/self/status)";
         gauge("process_resident_memory_bytes", about, &[], bytes);
     }
     if let Ok(files) = std::fs::read_dir("/proc/self/fd") {
         let files = files.count() as f64;
-        gauge("process_open_fds", "open file descriptors (/proc/self/fd)", &[], files);
+        gauge("process_open_fds", "Open file descriptors (/proc/self/fd)", &[], files);
     }
 }
 
@@ -98,32 +113,32 @@ fn counter(name: &'static str, help: &'static str, total: f64) -> MetricSnapshot
 fn cpu_time(all: &mut Vec<MetricSnapshot>) {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
     let seconds = time.tv_sec as f64 + time.tv_nsec as f64 / 1e9;
-    let about = "user and system CPU time in seconds (CLOCK_PROCESS_CPUTIME_ID)";
+    let about = "User and system CPU time in seconds (CLOCK_PROCESS_CPUTIME_ID)";
     all.push(counter("process_cpu_seconds_total", about, seconds));
 }
 
-/// Threads that were run again after a panic, and inputs that work panicked on.
+/// Thread restarts after panics, and quarantined inputs.
 fn thread_gauges(home: &WriteTarget, all: &mut Vec<MetricSnapshot>) {
     let supervisor = home.supervisor();
     for thread in supervisor.threads() {
-        let about = "restarts of a thread after a panic";
+        let about = "Restarts of a thread after a panic";
         let restarts = counter("topdeck_thread_restarts_total", about, thread.restarts as f64);
         let labels = vec![("thread".to_owned(), thread.name)];
         all.push(MetricSnapshot { labels, ..restarts });
     }
-    let about = "inputs quarantined because work on them panicked repeatedly";
+    let about = "Inputs quarantined after repeated panics";
     let total = supervisor.quarantined_total() as f64;
     all.push(counter("topdeck_quarantined_inputs_total", about, total));
 }
 
-/// How the clock is that times of arrival are from (docs/clock.md).
+/// State of the clock of arrival times (docs/clock.md).
 fn clock_gauges(gauge: GaugeSink<'_>) {
     let status = clock::status();
     let bound = clock::error_bound_ns() as f64 / 1e9;
-    let about = "bound of the clock's error against the system clock, in seconds";
+    let about = "Error bound of the clock against the system clock in seconds";
     gauge("topdeck_clock_error_bound_seconds", about, &[], bound);
     let about =
-        "1 for the mode of the clock: counter (TSC of the CPU), system (clock_gettime) or starting";
+        "1 for the clock's current mode: counter (CPU's TSC), system (clock_gettime) or starting";
     gauge("topdeck_clock_mode", about, &[("mode", status.mode.name())], 1.0);
 }
 
@@ -132,22 +147,22 @@ fn clock_counters(all: &mut Vec<MetricSnapshot>) {
     let counts = [
         (
             "topdeck_clock_calibrations_total",
-            "calibrations of the CPU's counter against the system clock",
+            "Calibrations of the CPU's counter against the system clock",
             status.comparisons,
         ),
         (
             "topdeck_clock_calibrations_rejected_total",
-            "calibrations rejected because reading the clocks took too long",
+            "Calibrations rejected because reading the clocks took too long",
             status.rejected_comparisons,
         ),
         (
             "topdeck_clock_discontinuities_total",
-            "jumps of the CPU's counter or of the system's monotonic clock",
+            "Jumps of the CPU's counter or of the system's monotonic clock",
             status.discontinuities,
         ),
         (
             "topdeck_clock_wall_steps_total",
-            "steps of the system's wall clock (CLOCK_REALTIME)",
+            "Steps of the system's wall clock (CLOCK_REALTIME)",
             status.steps,
         ),
     ];

@@ -8,18 +8,18 @@ use model::{Series, SeriesId};
 
 use crate::key_encoding::SeriesKeyEncoding;
 
-/// About how many bytes what is remembered takes. At half of it those that were asked for since
-/// stay, and the others are forgotten and learnt anew: some 200 thousand series of the usual size.
+/// Approximate maximum size. At half of it, entries used since the last rotation stay, and the
+/// others are evicted and learnt again: about 200,000 series of the usual size.
 const BYTES_MAX: usize = 128 << 20;
-/// What a series takes beside its texts, counted on the safe side.
+/// Upper estimate of a series' size apart from its strings.
 const ENTRY_BYTES: usize = 256;
 
-/// A series that was seen.
+/// A cached series.
 #[derive(Debug)]
 pub(crate) struct CachedSeries {
     pub(crate) series: Series,
     pub(crate) id: SeriesId,
-    /// A batch with its form is in the journal: from there on the number is enough, for the store.
+    /// Whether a batch with its canonical key is in the journal: later batches may use the id.
     is_registered: AtomicBool,
     bytes: usize,
 }
@@ -36,8 +36,8 @@ impl CachedSeries {
         }
     }
 
-    // Relaxed: a batch that names the number only is appended after the one that has the form,
-    // whoever appends it; nothing else is read by this flag.
+    // Relaxed: a batch with the id only is appended after the batch with the canonical key, in
+    // every thread; the flag publishes no other data.
     pub(crate) fn is_registered(&self) -> bool {
         self.is_registered.load(Ordering::Relaxed)
     }
@@ -50,10 +50,10 @@ impl CachedSeries {
 /// Series by key. A key begins with the number of its [`SeriesKeyEncoding`].
 #[derive(Debug)]
 pub(crate) struct SeriesCache {
-    /// Encodings that were seen: the index is the number.
+    /// Known encodings; the index is the encoding's number.
     encodings: RwLock<Vec<SeriesKeyEncoding>>,
     generations: RwLock<TwoGenerations>,
-    /// Bytes of one age at the most.
+    /// Maximum bytes of one generation.
     bytes_max: usize,
 }
 
@@ -76,7 +76,7 @@ impl Default for SeriesCache {
 }
 
 impl SeriesCache {
-    /// The first byte of the encoding's keys. There are as many encodings as decoders: some ten.
+    /// The first byte of the encoding's keys. There are as many encodings as decoders, about ten.
     pub(crate) fn encoding_id(&self, encoding: SeriesKeyEncoding) -> u8 {
         let find = |known: &[SeriesKeyEncoding]| known.iter().position(|one| *one == encoding);
         let known = find(&self.encodings.read().unwrap_or_else(PoisonError::into_inner));
@@ -101,7 +101,7 @@ impl SeriesCache {
         let mut ages = self.generations.write().unwrap_or_else(PoisonError::into_inner);
         match ages.old.remove(key) {
             Some(known) => Some(self.insert_young(&mut ages, key, known)),
-            // Somebody else was here in between.
+            // Another thread rotated in the meantime.
             None => ages.young.get(key).map(Arc::clone),
         }
     }

@@ -9,25 +9,24 @@ use journal::{Level, WallClock};
 /// Intake settings.
 #[derive(Clone)]
 pub struct Settings {
-    /// When a sender is told: [`Level::Disk`] by default.
+    /// Durability level of an acknowledgement; default: [`Level::Disk`].
     pub level: Level,
-    /// How often sources write what they have put together, and what the boundaries of their
-    /// intervals are multiples of: 10 s by default. With [`Duration::MAX`] there is no boundary
-    /// before the year 2262.
+    /// Interval in which sources write aggregated data; interval boundaries are multiples of it.
+    /// Default: 10 s. With [`Duration::MAX`] there is no boundary before the year 2262.
     pub interval: Duration,
-    /// Bytes of batches that may be on their way to the disk at once: 256 MiB by default. Beyond,
-    /// senders are asked to wait.
+    /// Maximum bytes of batches that wait for the disk; default: 256 MiB. Beyond it senders get a
+    /// retryable error.
     pub in_flight_bytes_max: u64,
-    /// Threads of its own make the journal durable, keep the books and write topdeck's own
-    /// measurements: `true` by default. Otherwise whoever waits for a receipt does the first, and
-    /// [`Intake::checkpoint_ledger`](crate::Intake::checkpoint_ledger) the second.
+    /// Whether background threads sync the journal, update the ledger and write the self metrics;
+    /// default: `true`. Otherwise a waiting receipt syncs, and
+    /// [`Intake::checkpoint_ledger`](crate::Intake::checkpoint_ledger) updates the ledger.
     pub background: bool,
-    /// Own counters and timers are in shared memory too, for `topdeck top` and whoever looks:
-    /// `false` by default. For a process that has one intake.
+    /// Whether self counters and histograms are also in shared memory, for `topdeck top` and other
+    /// readers; default: `false`. For a process with one intake.
     pub publish: bool,
-    /// Where times come from.
+    /// Clock.
     pub clock: WallClock,
-    /// Takes what whoever runs topdeck should read at once, a line at a time: nobody by default.
+    /// Receives log lines for the operator; default: discarded.
     pub log: LogFn,
 }
 
@@ -45,9 +44,9 @@ impl Default for Settings {
     }
 }
 
-/// The time now, in nanoseconds since the Unix epoch. Exact, unlike the journal's clock, which
-/// moves every 1 to 10 ms: what has no time of its own gets this one, and of two readings that come
-/// in turn the second is the later.
+/// The current time, in nanoseconds since the Unix epoch. Exact, unlike the journal's clock, which
+/// advances every 1 to 10 ms: samples without a timestamp get this one, and of two consecutive
+/// samples the second has the later time.
 pub(crate) fn arrival_time_ns() -> i64 {
     clock::wall().unix_ns
 }
@@ -66,7 +65,7 @@ impl std::fmt::Debug for Settings {
 mod tests {
     use super::*;
 
-    /// A clock of milliseconds would make one instant of two requests that follow one another.
+    /// A millisecond clock would give two consecutive requests the same time.
     #[test]
     fn arrival_times_are_strictly_ordered() {
         let times: Vec<i64> = (0..1_000).map(|_| arrival_time_ns()).collect();

@@ -6,16 +6,16 @@ use journal::{Ack, BatchIdentity, Journal, Level, Supervisor};
 use model::Batch;
 use store::Store;
 
-/// A store whose rows in memory take so many times what they may is not getting on: its disk is
-/// full, or slow. What it takes in memory beyond one is sealed or being sealed as a rule.
+/// A store whose heads exceed this multiple of their limit is behind: its disk is full or slow.
+/// Normally heads beyond the first are sealed or being sealed.
 const HEADS_MAX: usize = 4;
 
 /// Write target: store or journal.
 #[derive(Clone, Debug)]
 pub enum WriteTarget {
-    /// A store, which its journal feeds: `topdeck serve`.
+    /// A store, fed by its journal: `topdeck serve`.
     Store(Arc<Store>),
-    /// A journal, from which sites are fed: `topdeck agent`.
+    /// A journal, from which remotes are fed: `topdeck agent`.
     Journal(Arc<Journal>),
 }
 
@@ -28,12 +28,12 @@ impl WriteTarget {
         }
     }
 
-    /// What runs threads again that panic.
+    /// Restarts threads after a panic.
     pub(crate) fn supervisor(&self) -> &Supervisor {
         self.journal().supervisor()
     }
 
-    /// The store, if there is one.
+    /// The store, if any.
     pub fn store(&self) -> Option<&Arc<Store>> {
         match self {
             WriteTarget::Store(store) => Some(store),
@@ -41,8 +41,7 @@ impl WriteTarget {
         }
     }
 
-    /// Bytes of memory that rows take which the store cannot bring to disk, and how many there may
-    /// be, if it has too many.
+    /// Head bytes that the store could not flush and their limit, if the limit is exceeded.
     pub(crate) fn head_over_limit(&self) -> Option<(usize, usize)> {
         let store = self.store()?;
         let max = store.options().head_bytes_max.saturating_mul(HEADS_MAX);
@@ -50,7 +49,7 @@ impl WriteTarget {
         (held > max).then_some((held, max))
     }
 
-    /// Whether a batch would be a repeat.
+    /// Whether a batch would be a duplicate.
     pub(crate) fn has_taken(&self, identity: BatchIdentity) -> Result<bool, store::Error> {
         match self {
             WriteTarget::Store(store) => store.has_taken(identity),
@@ -58,7 +57,7 @@ impl WriteTarget {
         }
     }
 
-    /// Appends a batch whose new series were admitted.
+    /// Appends a batch whose new series are admitted.
     pub(crate) fn append(
         &self,
         identity: BatchIdentity,

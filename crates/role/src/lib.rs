@@ -1,10 +1,10 @@
-//! Roles: the parts of a node that run side by side around the intake, behind one trait.
+//! Roles: the components of a node that run concurrently around the intake, behind one trait.
 //!
 //! A role is a type with [`Role`] in a crate of its own and a row in the binary's table of roles.
-//! Everything about it is in its crate: its keys of the settings file and their checks, start,
-//! reload and stop, lines for the log, sections of `/v1/status`, routes of the HTTP API. The node
-//! and the API see the roles of the table only as [`RoleSettings`] and [`RunningRoles`].
-//! `tests/it/heartbeat.rs` is a whole role in one file.
+//! Its crate contains everything about it: its keys of the settings file and their checks, start,
+//! reload and stop, log lines, sections of `/v1/status`, routes of the HTTP API. The node and the
+//! API see the roles of the table only as [`RoleSettings`] and [`RunningRoles`].
+//! `tests/it/heartbeat.rs` is a complete role in one file.
 #![forbid(unsafe_code)]
 
 mod role;

@@ -1,4 +1,4 @@
-//! What a role is: settings, life, and what it shows of itself.
+//! The role trait: settings, lifecycle, status, routes.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -10,26 +10,26 @@ use crate::json::Json;
 use crate::route::{Route, RouteSpec};
 use crate::settings::{Document, Problems, SettingsCheck, SettingsCount};
 
-/// Any error of a role. Its text is for people.
+/// Any error of a role. Its text is shown to users.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
-/// Which half of topdeck a node is.
+/// Operating mode of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NodeMode {
-    /// With a store.
+    /// A node with a store.
     Serve,
-    /// With a journal alone, whose batches are forwarded.
+    /// A node with a journal only; its batches are forwarded.
     Agent,
 }
 
-/// What roles get from their node.
+/// What a node passes to its roles.
 #[derive(Clone)]
 pub struct RoleContext {
-    /// The intake; its supervisor restarts threads that panic, and its meter counts.
+    /// The intake; its supervisor restarts threads that panic, its meter has the self metrics.
     pub intake: Arc<Intake>,
     /// The data directory.
     pub data: PathBuf,
-    /// The host's name: `name` of `[host]`, or what the system calls it.
+    /// The host name: `name` of `[host]`, default: the system's hostname.
     pub host: String,
     /// The log.
     pub log: LogFn,
@@ -45,80 +45,79 @@ impl fmt::Debug for RoleContext {
     }
 }
 
-/// A part of a node with its own settings and its own life.
+/// A component of a node with its own settings and lifecycle.
 ///
-/// A role whose settings ask for nothing is started all the same and does nothing: a reload may
-/// give it work.
+/// A role is started even if its settings enable nothing: a reload may enable something.
 pub trait Role: Sized + Send + 'static {
     /// The role's name in messages.
     const NAME: &'static str;
-    /// Its top-level keys of the settings file. No other role has them.
+    /// Top-level keys of the settings file that belong to the role alone.
     const KEYS: &'static [&'static str];
     /// Its routes of the HTTP API.
     const ROUTES: &'static [&'static RouteSpec] = &[];
 
-    /// Its part of the settings file: a field for each of [`Role::KEYS`]. Attributes
-    /// `#[serde(default, deny_unknown_fields)]` make keys optional and refuse misspelled ones.
+    /// Its part of the settings file: a field for each of [`Role::KEYS`]. The attributes
+    /// `#[serde(default, deny_unknown_fields)]` make keys optional and reject misspelled keys.
     type Settings: Default + fmt::Debug + Send + Sync + 'static;
 
-    /// Reads its part of a settings file; most often [`Document::read`] of [`Role::KEYS`].
+    /// Reads the role's part of a settings file; usually [`Document::read`] of [`Role::KEYS`].
     fn read(document: &Document<'_>) -> Result<Self::Settings, Problems>;
 
-    /// The settings of a node without a settings file: the defaults.
+    /// Settings of a node without a settings file; default: the default values.
     fn settings_without_file(_log: &LogFn) -> Self::Settings {
         Self::Settings::default()
     }
 
-    /// Reports every problem of settings that were read, with its line. Changes nothing and
-    /// connects to nothing.
+    /// Reports every problem of the parsed settings, with its line. Has no side effects and opens
+    /// no connection.
     fn check(_settings: &Self::Settings, _check: &mut SettingsCheck<'_>) {}
 
-    /// The first reason why the role could not start with these settings, as far as that is known
-    /// before: what is in files that the settings name, among others. Without a `mode`, settings
-    /// are verified for both.
+    /// Returns the first reason why the role could not start with these settings, as far as this
+    /// can be known before the start. This includes the contents of files that the settings name.
+    /// Without a `mode`, the settings are verified for both modes.
     fn verify(_settings: &Self::Settings, _mode: Option<NodeMode>) -> Result<(), BoxError> {
         Ok(())
     }
 
-    /// What the settings ask for, counted, such as `2 sites`: for `topdeck check-config`.
+    /// Counts of what the settings configure, such as `2 remotes`, for `topdeck check-config`.
     fn summary(_settings: &Self::Settings) -> Vec<SettingsCount> {
         Vec::new()
     }
 
-    /// Whether the role holds measurements in memory that are lost when the process is killed. The
-    /// next start then reports the loss.
+    /// Whether the role buffers measurements in memory that are lost if the process is killed. The
+    /// next start then records the loss as a gap.
     fn is_lossy(_settings: &Self::Settings) -> bool {
         false
     }
 
-    /// Starts the role, in a runtime of tokio.
+    /// Starts the role inside a tokio runtime.
     fn start(settings: &Self::Settings, context: &RoleContext) -> Result<Self, BoxError>;
 
-    /// Goes over to other settings, and returns a line for the log for each change. What stays the
-    /// same goes on undisturbed. Files may have changed although the settings did not. An error
-    /// means that the role runs as before; what other roles can do without, such as a port that is
-    /// in use, is a line instead.
+    /// Applies other settings and returns a log line for each change. Unchanged parts keep running.
+    /// Files may have changed although the settings did not. After an error the role runs with the
+    /// previous settings. A problem that does not affect other roles, such as a port in use, is a
+    /// log line instead.
     fn reload(
         &mut self,
         settings: &Self::Settings,
         context: &RoleContext,
     ) -> impl Future<Output = Result<Vec<String>, BoxError>> + Send;
 
-    /// Stops the role: writes what it holds, and ends its threads and tasks.
+    /// Stops the role: writes its buffered data and ends its threads and tasks.
     fn stop(self) -> impl Future<Output = Result<(), BoxError>> + Send;
 
-    /// Lines for the log after the start: addresses, limitations, what needs attention.
+    /// Log lines after the start: addresses, limitations, warnings.
     fn log_lines(&self) -> Vec<String> {
         Vec::new()
     }
 
-    /// Its sections of `/v1/status`; asked for anew after each reload.
+    /// Sections of `/v1/status`; requested again after each reload.
     fn status(&self) -> Vec<StatusSection> {
         Vec::new()
     }
 
-    /// Its routes of the HTTP API, those of [`Role::ROUTES`]. They are asked for once, after the
-    /// start, so that a handler must go on working after reloads.
+    /// Routes of the HTTP API, those of [`Role::ROUTES`]. They are requested once, after the start:
+    /// a handler must keep working after reloads.
     fn routes(&self) -> Vec<Route> {
         Vec::new()
     }
@@ -133,8 +132,8 @@ pub struct StatusSection {
 }
 
 impl StatusSection {
-    /// A section that is read by `read` when somebody asks, on a thread that may block. It should
-    /// hold no role, which may have stopped by then.
+    /// A section that `read` produces per request, on a thread that may block. `read` should hold
+    /// no reference to the role, which may have stopped by then.
     pub fn new(
         name: &'static str,
         read: impl Fn() -> Json + Send + Sync + 'static,
@@ -142,7 +141,7 @@ impl StatusSection {
         StatusSection { name, read: Arc::new(read) }
     }
 
-    /// The section as it is now.
+    /// The section's current value.
     pub fn read(&self) -> Json {
         (self.read)()
     }
@@ -154,7 +153,7 @@ impl fmt::Debug for StatusSection {
     }
 }
 
-/// Runs blocking work, such as the end of a thread, outside the runtime's own threads.
+/// Runs blocking work, such as joining a thread, outside the runtime's worker threads.
 pub async fn run_blocking<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, BoxError> {

@@ -1,8 +1,8 @@
-//! All roles of a node: read, checked, started and stopped together, whatever types they have.
+//! All roles of a node: read, checked, started and stopped together, independent of their types.
 //!
-//! The table is in the order in which data flows: roles that bring measurements in come first,
-//! those that hand them on last. Roles start from the back and stop from the front, so that each
-//! one can hand its last measurements on.
+//! The table is in the order of data flow: roles that receive measurements come first, roles that
+//! forward them last. Roles start in reverse order and stop in table order, so that each one can
+//! pass on its last measurements.
 
 use std::any::Any;
 use std::fmt;
@@ -23,7 +23,7 @@ type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 /// The roles that a node can have.
 pub type RoleTable = &'static [&'static dyn RoleFactory];
 
-/// A row of the table: [`Role`] without its types. Implemented by [`RoleEntry`] alone.
+/// A row of the table: [`Role`] with its types erased. Implemented by [`RoleEntry`] only.
 pub trait RoleFactory: Sync + fmt::Debug {
     /// [`Role::NAME`].
     fn name(&self) -> &'static str;
@@ -115,7 +115,7 @@ impl<R: Role> RoleFactory for RoleEntry<R> {
     }
 }
 
-/// A role that runs, without its type.
+/// A running role with its type erased.
 #[doc(hidden)]
 pub trait RunningRole: Send {
     fn reload<'a>(
@@ -178,27 +178,27 @@ impl RoleSettings {
         if problems.is_empty() { Ok(RoleSettings(settings)) } else { Err(problems) }
     }
 
-    /// Of a node without a settings file: [`Role::settings_without_file`].
+    /// Settings of a node without a settings file: [`Role::settings_without_file`] of all roles.
     pub fn without_file(table: RoleTable, log: &LogFn) -> RoleSettings {
         RoleSettings(table.iter().map(|row| (*row, row.settings_without_file(log))).collect())
     }
 
-    /// Reports the problems of all.
+    /// Reports the problems of all roles.
     pub fn check(&self, check: &mut SettingsCheck<'_>) {
         self.0.iter().for_each(|(row, settings)| row.check(&**settings, check));
     }
 
-    /// [`Role::verify`] of all, until one fails.
+    /// [`Role::verify`] of all roles, until one fails.
     pub fn verify(&self, mode: Option<NodeMode>) -> Result<(), BoxError> {
         self.0.iter().try_for_each(|(row, settings)| row.verify(&**settings, mode))
     }
 
-    /// [`Role::summary`] of all.
+    /// [`Role::summary`] of all roles.
     pub fn summary(&self) -> Vec<SettingsCount> {
         self.0.iter().flat_map(|(row, settings)| row.summary(&**settings)).collect()
     }
 
-    /// Whether one of them is [`Role::is_lossy`].
+    /// Whether any role is [`Role::is_lossy`].
     pub fn is_lossy(&self) -> bool {
         self.0.iter().any(|(row, settings)| row.is_lossy(&**settings))
     }
@@ -209,7 +209,7 @@ impl RoleSettings {
     }
 }
 
-/// All roles of a table, started.
+/// The running roles of a table.
 pub struct RunningRoles(Vec<(&'static dyn RoleFactory, Box<dyn RunningRole>)>);
 
 impl fmt::Debug for RunningRoles {
@@ -219,7 +219,7 @@ impl fmt::Debug for RunningRoles {
 }
 
 impl RunningRoles {
-    /// Starts all roles, the last of the table first, in a runtime of tokio.
+    /// Starts all roles inside a tokio runtime, the last of the table first.
     pub fn start(settings: &RoleSettings, context: &RoleContext) -> Result<RunningRoles, BoxError> {
         let mut running = Vec::new();
         for (row, settings) in settings.0.iter().rev() {
@@ -229,8 +229,8 @@ impl RunningRoles {
         Ok(RunningRoles(running))
     }
 
-    /// Goes over to other settings of the same table, the last role first, and returns lines for
-    /// the log. At the first error the other roles stay as they are.
+    /// Applies other settings of the same table, the last role first, and returns log lines. After
+    /// the first error the remaining roles keep their settings.
     pub async fn reload(
         &mut self,
         settings: &RoleSettings,
@@ -244,7 +244,8 @@ impl RunningRoles {
         Ok(lines)
     }
 
-    /// Stops all roles, the first one first; returns a line for each that could not write all.
+    /// Stops all roles in table order; returns a line for each role that could not write all its
+    /// data.
     pub async fn stop(self) -> Vec<String> {
         let mut lines = Vec::new();
         for (row, role) in self.0 {
@@ -255,18 +256,18 @@ impl RunningRoles {
         lines
     }
 
-    /// [`Role::log_lines`] of all.
+    /// [`Role::log_lines`] of all roles.
     pub fn log_lines(&self) -> Vec<String> {
         self.0.iter().flat_map(|(_, role)| role.log_lines()).collect()
     }
 
-    /// [`Role::status`] of all, in the order in which they started.
+    /// [`Role::status`] of all roles, in start order.
     pub fn status(&self) -> Vec<StatusSection> {
         self.0.iter().rev().flat_map(|(_, role)| role.status()).collect()
     }
 
-    /// [`Role::routes`] of all. Each is described in [`Role::ROUTES`], and each description has a
-    /// handler.
+    /// [`Role::routes`] of all roles. Every route is described in [`Role::ROUTES`], and every
+    /// description has a handler.
     pub fn routes(&self) -> Vec<Route> {
         let mut routes = Vec::new();
         for (row, role) in &self.0 {

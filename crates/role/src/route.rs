@@ -1,7 +1,7 @@
-//! Routes of the HTTP API that roles offer: `GET`, for tokens that may read, answered in JSON.
+//! HTTP API routes of roles: `GET`, for tokens with read permission, JSON responses.
 //!
-//! A role knows nothing of the server. The description ([`RouteSpec`]) is a constant, so that the
-//! OpenAPI document can be written without starting anything.
+//! A role does not depend on the server. The description ([`RouteSpec`]) is a constant, so that the
+//! OpenAPI document can be generated without starting a node.
 
 use std::fmt;
 use std::str::FromStr;
@@ -9,16 +9,16 @@ use std::sync::Arc;
 
 use crate::json::Json;
 
-/// A route as the OpenAPI document describes it.
+/// OpenAPI description of a route.
 #[derive(Debug)]
 pub struct RouteSpec {
-    /// The label `kind` of the server's metric `topdeck_query_duration`.
+    /// Value of the label `kind` of the metric `topdeck_query_duration`.
     pub name: &'static str,
     /// The path, without variable parts.
     pub path: &'static str,
-    /// A sentence.
+    /// Description, one sentence.
     pub about: &'static str,
-    /// All parameters; others are refused.
+    /// All parameters; other parameters are rejected.
     pub parameters: &'static [Parameter],
 }
 
@@ -27,44 +27,44 @@ pub struct RouteSpec {
 pub struct Parameter {
     /// Its name.
     pub name: &'static str,
-    /// What it is for.
+    /// Its description.
     pub about: &'static str,
-    /// Its type, as OpenAPI names types.
+    /// Its OpenAPI type.
     pub kind: &'static str,
-    /// Whether it has to be given.
+    /// Whether it is required.
     pub is_required: bool,
-    /// Whether it may be given several times.
+    /// Whether it may be repeated.
     pub is_many: bool,
 }
 
 impl Parameter {
-    /// Any text.
+    /// A string.
     pub const fn text(name: &'static str, about: &'static str) -> Parameter {
         Parameter { name, about, kind: "string", is_required: false, is_many: false }
     }
 
-    /// A whole number.
+    /// An integer.
     pub const fn integer(name: &'static str, about: &'static str) -> Parameter {
         Parameter { kind: "integer", ..Parameter::text(name, about) }
     }
 
-    /// True or false.
+    /// A boolean.
     pub const fn flag(name: &'static str, about: &'static str) -> Parameter {
         Parameter { kind: "boolean", ..Parameter::text(name, about) }
     }
 
-    /// The same, and it has to be given.
+    /// Marks the parameter as required.
     pub const fn required(self) -> Parameter {
         Parameter { is_required: true, ..self }
     }
 
-    /// The same, and it may be given several times.
+    /// Marks the parameter as repeatable.
     pub const fn many(self) -> Parameter {
         Parameter { is_many: true, ..self }
     }
 }
 
-/// Answers a request, on a thread that may block.
+/// Handles a request, on a thread that may block.
 pub type RouteHandler = Arc<dyn Fn(&RouteQuery) -> Result<Json, RouteError> + Send + Sync>;
 
 /// A route and its handler.
@@ -77,7 +77,7 @@ pub struct Route {
 }
 
 impl Route {
-    /// A route that is answered by `handler`.
+    /// A route with its handler.
     pub fn new(
         spec: &'static RouteSpec,
         handler: impl Fn(&RouteQuery) -> Result<Json, RouteError> + Send + Sync + 'static,
@@ -92,21 +92,21 @@ impl fmt::Debug for Route {
     }
 }
 
-/// Why a request has no answer.
+/// Reason why a request failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RouteError {
-    /// A parameter has a value that makes no sense: 400.
+    /// A parameter has an invalid value: 400.
     Parameter {
         /// Its name.
         name: String,
         /// Its value.
         found: String,
-        /// What it may be.
+        /// Description of valid values.
         expected: String,
     },
 }
 
-/// The parameters of a request, in their order. Names are those of the route's description.
+/// Parameters of a request, in request order. All names are in the route's description.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RouteQuery(Vec<(String, String)>);
 
@@ -127,7 +127,7 @@ impl RouteQuery {
         self.all(name).find(|value| !value.is_empty())
     }
 
-    /// A number of at most `max`; `default` if it is not given.
+    /// A number of at most `max`; default: `default`.
     pub fn count<T: FromStr + PartialOrd + fmt::Display + Copy>(
         &self,
         name: &str,

@@ -1,8 +1,8 @@
-//! The settings file: what its tables have in common, read and checked by the roles they belong to.
+//! The settings file: parsing shared by all tables, which their roles read and check.
 //!
-//! A file is parsed once ([`Document`]). Each owner of top-level keys reads these into its own type
-//! and reports what TOML cannot know ([`SettingsCheck`]). All problems of all owners are reported
-//! together, each with its line ([`Problems`]).
+//! A file is parsed once ([`Document`]). Each owner of top-level keys reads them into its own type
+//! and reports problems that the TOML parser cannot detect ([`SettingsCheck`]). The problems of all
+//! owners are reported together, each with its line ([`Problems`]).
 
 mod check;
 mod document;

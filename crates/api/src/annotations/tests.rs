@@ -1,4 +1,4 @@
-//! Annotations come back, and what is none is refused.
+//! Annotations are stored and returned; invalid ones are rejected.
 
 use axum::body::Body;
 use http::{Request, StatusCode};
@@ -33,12 +33,12 @@ async fn annotations_are_stored_and_listed() {
     };
     assert_eq!(texts("/v1/annotations").await, ["down", "deployed 1.2"]);
     assert_eq!(texts("/v1/annotations?selector={host=\"a\"}").await, ["deployed 1.2"]);
-    // It touches the time, and is longer.
+    // It overlaps the range and exceeds it.
     assert_eq!(texts("/v1/annotations?from=-40m&to=-39m").await, ["down"]);
     assert_eq!(texts(&format!("/v1/annotations?from={START}ns&to=-51m")).await, [""; 0]);
     assert_eq!(texts("/v1/annotations?limit=1").await, ["deployed 1.2"]);
     assert_eq!(texts("/v1/annotations?to=2040-01-01&from=2029-12-31").await, ["future"]);
-    // To Prometheus texts are unknown.
+    // Prometheus has no text values.
     assert_eq!(
         trial.json("/api/v1/query?query=annotation").await["data"]["result"],
         serde_json::json!([])

@@ -1,4 +1,4 @@
-//! Against journals and stores of this process, in one call and over a connection.
+//! Forward requests to journals and stores of this process, in one call and over a connection.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -18,7 +18,7 @@ use tower::ServiceExt;
 use super::*;
 use crate::limits::{BodyBudget, BodyReservation, RejectCounters};
 
-/// An agent's journal or a store in a folder that goes when it is dropped.
+/// An agent's journal or a store in a temporary folder, removed on drop.
 struct TestNode {
     folder: PathBuf,
     context: Context,
@@ -35,7 +35,7 @@ fn folder() -> PathBuf {
 }
 
 fn open_node(folder: PathBuf, home: WriteTarget) -> TestNode {
-    // Only what a test sends is counted: topdeck's own measurements do not go into the journal.
+    // The journal gets no self metrics: tests count only what they send.
     let settings = intake::Settings { interval: Duration::MAX, ..Default::default() };
     let intake = Arc::new(Intake::new(home, settings).unwrap());
     TestNode { folder, context: Context::new(intake, crate::QueryServiceSettings::default()) }
@@ -97,7 +97,7 @@ fn forward_request(entries: &[(u64, Vec<u8>)]) -> Request<Body> {
 /// Status, accepted sequence, rejected sequence, body.
 type ResponseParts = (u16, Option<u64>, Option<u64>, String);
 
-/// The route as the gate has it, with bounds of bodies.
+/// The route behind the middleware's body limits.
 fn service(here: &TestNode) -> Router {
     let room = BodyBudget::new(3 * FORWARD_REQUEST_BYTES_MAX);
     let refused = Arc::new(RejectCounters::new(here.context.intake.meter()));
@@ -125,7 +125,7 @@ fn check(said: ResponseParts, expected: (u16, Option<u64>, Option<u64>, &str)) {
     assert_eq!((said.0, said.1, said.2, said.3.trim_end()), expected);
 }
 
-/// Sizes of what is durably in the journal.
+/// Sizes of the durable journal records.
 fn durable(here: &TestNode) -> Vec<usize> {
     let mut reader = here.context.intake.target().journal().reader(StartPosition::First).unwrap();
     reader.set_level(journal::Level::Disk);
@@ -175,7 +175,7 @@ async fn rejected_batch_is_named_and_earlier_ones_are_accepted() {
         submit(&here, forward_request(&[(5, batch(true, 1))])).await;
     assert_eq!((status, accepted, refused), (400, None, Some(5)));
     assert!(said.contains("its canonical key was not sent"), "{said}");
-    // A store refuses a number that it does not know, and takes one that it does.
+    // A store rejects an unknown series id, and accepts a known one.
     let here = store_node();
     let (status, accepted, refused, _) =
         submit(&here, forward_request(&[(5, batch(true, 1))])).await;
@@ -201,7 +201,7 @@ async fn invalid_request_is_rejected_without_a_sequence() {
     let mut torn = forward_request(&[(1, batch(false, 1))]);
     *torn.body_mut() = Body::from(sound);
     assert_eq!(submit(&here, torn).await.0, 400);
-    // A few bytes that unpack to more than a parcel may have.
+    // A few bytes that decompress to more than the limit.
     let bomb = zstd::bulk::compress(&vec![0; FORWARD_REQUEST_BYTES_MAX + 1], 1).unwrap();
     let bomb = Request::post(PATH).header("content-encoding", "zstd").body(bomb.into()).unwrap();
     assert_eq!(submit(&here, bomb).await.0, 413);
@@ -241,7 +241,7 @@ async fn full_journal_returns_retry_after_and_position() {
         response.headers()[ACKED_SEQUENCE_HEADER].to_str().unwrap().parse().unwrap();
     assert_eq!(durable(&here).len(), accepted);
     assert!((1..40).contains(&accepted), "{accepted}");
-    // It came that far, and goes on from there: what is sent again counts once.
+    // The request continues from there: batches sent again count once.
     assert_eq!(submit(&here, forward_request(&entries[..accepted])).await.1, Some(accepted as u64));
     assert_eq!(durable(&here).len(), accepted);
 }
@@ -259,7 +259,7 @@ async fn request_is_accepted_over_a_connection() {
     });
     let target = Endpoint::parse(&url).unwrap();
     let (mut connection, _) = Dialer::default().dial(&target).await.unwrap();
-    // More than axum's own limit of 2 MB.
+    // More than axum's default limit of 2 MB.
     let entries: Vec<_> = (1..=1500).map(text_batch).collect();
     let body = forward_body(&entries);
     assert!(body.len() > 2 << 20, "{}", body.len());
@@ -289,7 +289,7 @@ fn test_signer() -> Signer {
     Signer::from_seed(&[1; 32])
 }
 
-/// What was refused because somebody else has the producer's number.
+/// Requests rejected because the producer number belongs to another sender.
 fn identity_rejections(here: &TestNode, reason: &str) -> u64 {
     let name = "topdeck_intake_identity_rejections_total";
     here.context.intake.meter().counter(name, "", &[("reason", reason)]).get()
@@ -314,15 +314,15 @@ fn check_forbidden(said: &ResponseParts, why: &str) {
 async fn forged_sequence_does_not_block_an_agent() {
     let here = agent_node(&journal::Settings::default());
     assert_eq!(submit(&here, signed_request(&[text_batch(1)], &test_signer())).await.1, Some(1));
-    // Somebody with the same token knows the journal's number.
+    // Another sender with the same token knows the journal's number.
     let forged = [text_batch(1 << 40)];
     check_forbidden(
         &submit(&here, forward_request(&forged)).await,
-        "is not signed, and an earlier one was",
+        "is not signed, but a key is bound",
     );
     let other = Signer::from_seed(&[2; 32]);
     let said = submit(&here, signed_request(&forged, &other)).await;
-    check_forbidden(&said, "is signed with another key than the first one");
+    check_forbidden(&said, "is signed with a key other than the bound key");
     assert!(said.3.contains("remove the producer's line from"), "{said:?}");
     let stolen = request_with_signature(
         forward_body(&forged),
@@ -338,7 +338,7 @@ async fn forged_sequence_does_not_block_an_agent() {
     assert_eq!(durable(&here).len(), 2);
     assert_eq!(identity_rejections(&here, "key"), 2);
     let notes = here.context.intake.audit().unwrap().warnings;
-    assert!(notes.iter().any(|note| note.contains("signed with another key")), "{notes:?}");
+    assert!(notes.iter().any(|note| note.contains("signed with a key other")), "{notes:?}");
 }
 
 #[tokio::test]
@@ -384,7 +384,7 @@ async fn implausible_sequence_jump_is_rejected() {
     );
     assert_eq!(identity_rejections(&here, "sequence"), 1);
     assert!(here.context.intake.audit().unwrap().warnings[0].contains("cannot take sequence"));
-    // Also behind a restart.
+    // Also after a restart.
     let here = reopened(here);
     assert_eq!(submit(&here, forward_request(&[text_batch(2 * far)])).await.0, 409);
 }

@@ -1,7 +1,7 @@
-//! What bodies take, counted by the allocator, beside what is counted for them.
+//! Memory of bodies, measured by the allocator, compared with the accounted memory.
 //!
-//! The allocator counts a block twice while it grows, which the one of `topdeck` does not for large
-//! ones (it maps them anew): compared is what is held between two steps.
+//! The allocator counts a block twice while it grows; topdeck's allocator does not for large blocks
+//! (it remaps them): the memory between two steps is compared.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::RwLock;
@@ -22,7 +22,7 @@ use crate::token::TokenFile;
 
 const BODY_BYTES_MAX: usize = 16 << 20;
 
-/// A body in pieces of one size, of which so many may be read; then it waits, or is over.
+/// A body in chunks of one size; after the given number of chunks it waits, or ends.
 struct Pieces {
     bytes: usize,
     readable: Arc<std::sync::atomic::AtomicUsize>,
@@ -55,7 +55,7 @@ impl Body for Pieces {
     }
 }
 
-/// What is allocated by this thread.
+/// Memory allocated by this thread.
 #[derive(Default)]
 struct AllocatedBytes(i64);
 
@@ -73,7 +73,7 @@ impl AllocatedBytes {
     }
 }
 
-/// One body, looked at ten times while it comes, and when it is whole.
+/// One body, checked ten times while it arrives, and when it is complete.
 fn check_one(piece: usize, bytes: usize) {
     let room = BodyBudget::new(1 << 30);
     let refused = Arc::new(RejectCounters::new(&intake::Meter::default()));

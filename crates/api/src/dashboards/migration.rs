@@ -1,8 +1,8 @@
-//! Dashboards of schema 1 are migrated when they are read: their queries get the names of schema 2.
+//! Dashboards of schema 1 are migrated on read: their queries get the names of schema 2.
 //!
-//! `renames.json` has the names; the web page migrates links with the same table
-//! (`web/src/lib/migration.ts`). What is renamed: metrics and functions as whole words and whole
-//! strings, and labels of these metrics within `{…}` and in groupings. Other text stays as it is.
+//! `renames.json` has the names; the web UI migrates links with the same table
+//! (`web/src/lib/migration.ts`). Renamed are metrics and functions as whole words and whole
+//! strings, and labels of these metrics within `{…}` and in groupings. Other text is unchanged.
 
 #[cfg(test)]
 mod tests;
@@ -11,14 +11,14 @@ use std::sync::LazyLock;
 
 use serde_json::Value;
 
-/// Version of documents with today's names.
+/// Schema version with the current names.
 const SCHEMA: u64 = 2;
 
 static RENAMES: LazyLock<Value> = LazyLock::new(|| {
     serde_json::from_str(include_str!("renames.json")).expect("BUG: the table is JSON")
 });
 
-/// A dashboard with today's names. One of schema 2, and what is no dashboard, stays as it is.
+/// Migrates a dashboard. One of schema 2, and text that is not a dashboard, is unchanged.
 pub(super) fn migrate(text: String) -> String {
     let Ok(Value::Object(mut dashboard)) = serde_json::from_str(&text) else { return text };
     if dashboard.get("schema").is_some_and(|schema| *schema != 1) {
@@ -46,7 +46,7 @@ fn migrate_panel(panel: &mut Value) -> bool {
     if new == old {
         return false;
     }
-    // A panel without a title of its own has its query as title.
+    // The default title of a panel is its query.
     if panel["title"].as_str() == Some(&old) {
         panel["title"] = new.clone().into();
     }
@@ -54,11 +54,11 @@ fn migrate_panel(panel: &mut Value) -> bool {
     true
 }
 
-/// Part of a query, as it is written.
+/// Token of a query, as written.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Token<'a> {
     Word(&'a str),
-    /// What stands between quotes.
+    /// Text between quotes.
     Quoted(char, &'a str),
     Other(char),
 }
@@ -99,7 +99,7 @@ fn string_end(text: &str, quote: char) -> Option<usize> {
     None
 }
 
-/// A query with today's names. `has_time` says whether the language has `time()`.
+/// Migrates a query. `has_time` says whether the language has `time()`.
 fn migrate_query(text: &str, has_time: bool) -> String {
     Migration { tokens: tokenize(text), has_time, out: String::new() }.run()
 }
@@ -113,7 +113,7 @@ struct Migration<'a> {
 impl<'a> Migration<'a> {
     fn run(mut self) -> String {
         let mut at = 0;
-        // Where a parenthesis closes after a selector.
+        // Position after a selector where a parenthesis closes.
         let mut closes_before = None;
         while at < self.tokens.len() {
             if closes_before == Some(at) {
@@ -151,7 +151,7 @@ impl<'a> Migration<'a> {
         at + 1
     }
 
-    /// The first token from `at` on that is no blank.
+    /// The first token from `at` that is not white space.
     fn next_token(&self, at: usize) -> Option<Token<'a>> {
         self.tokens.get(self.skip_blanks(at)).copied()
     }
@@ -161,7 +161,7 @@ impl<'a> Migration<'a> {
         at + self.tokens.iter().skip(at).take_while(|token| blank(token)).count()
     }
 
-    /// Where the selector ends whose metric is at `at`; `None` if it is a range, or without
+    /// End of the selector whose metric is at `at`; `None` for a range selector, or without
     /// `time()`.
     fn instant_selector_end(&self, at: usize) -> Option<usize> {
         let mut end = at + 1;
@@ -196,7 +196,7 @@ impl<'a> Migration<'a> {
         self.tokens.len()
     }
 
-    /// `{…}`: labels of the metric that stands before it, or is its `__name__`.
+    /// `{…}`: labels of the metric before it, or of its `__name__`.
     fn matchers(&mut self, open: usize) -> usize {
         let end = self.tokens[open..].iter().position(|token| *token == Token::Other('}'));
         let end = end.map_or(self.tokens.len(), |length| open + length);
@@ -255,7 +255,7 @@ fn rename(name: &str) -> &str {
     RENAMES["names"][name].as_str().unwrap_or(name)
 }
 
-/// Today's name of what may be a metric.
+/// The current name of a token that may be a metric.
 fn metric_name<'a>(token: &Token<'a>) -> Option<&'a str> {
     match token {
         Token::Word(name) | Token::Quoted(_, name) => Some(rename(name)),
@@ -276,7 +276,7 @@ fn renamed_label(metric: &str, label: &str) -> Option<&'static str> {
     label_renames(metric, label).find_map(|of| of["name"].as_str())
 }
 
-/// Each alternative of a regex, or the one value.
+/// Renames each alternative of a regex, or the single value.
 fn renamed_value(metric: &str, label: &str, value: &str) -> String {
     let of = |value| {
         let mut known = label_renames(metric, label);

@@ -1,5 +1,4 @@
-//! Boards are kept, read back as they were written, listed and removed; no name leads out of their
-//! folder.
+//! Dashboards are stored, returned as written, listed and deleted; no name leads out of the folder.
 
 use std::path::PathBuf;
 
@@ -10,7 +9,7 @@ use super::{BYTES_MAX, checked_name};
 use crate::query_service::QueryServiceSettings;
 use crate::test_server::{TestServer, empty_store};
 
-/// A folder that is removed in the end.
+/// A folder that is removed on drop.
 struct TestDir(PathBuf);
 
 impl Drop for TestDir {
@@ -59,7 +58,7 @@ async fn dashboards_are_stored_unchanged() {
     assert!(!folder.0.join("out.json").exists());
 }
 
-/// Asks with a header; the status and the tag of the answer.
+/// Sends a request with a header; returns status and ETag.
 async fn send_with_header(
     trial: &TestServer,
     method: &str,
@@ -88,7 +87,7 @@ async fn dashboard_of_schema_1_is_read_with_the_names_of_today() {
     let read: serde_json::Value = serde_json::from_str(&text).unwrap();
     assert_eq!((&read["schema"], &read["panels"][0]["text"]), (&2.into(), &"probe_success".into()));
     assert_eq!(std::fs::read_to_string(folder.0.join("shop.json")).unwrap(), old);
-    // The tag of what was read is the one to change it by, and so is the tag of a write.
+    // A dashboard can be changed with the ETag of a read or a write.
     let (_, tag) = send_with_header(&trial, "GET", ("accept", "*/*"), "").await;
     let (status, tag) = send_with_header(&trial, "PUT", ("if-match", &tag), old).await;
     assert_eq!(status, StatusCode::OK);
@@ -118,7 +117,7 @@ async fn concurrent_change_is_rejected() {
         send_with_header(&trial, "GET", ("accept", "*/*"), "").await,
         (StatusCode::OK, first.clone())
     );
-    // Two have read it; the second one to keep it is told, and the first one's board stays.
+    // Two clients have read it; the second write fails, and the first one's dashboard stays.
     let (status, second) = put("if-match", &format!("W/{first}"), r#"{"title":"c"}"#).await;
     assert_eq!((status, second != first), (StatusCode::OK, true));
     assert_eq!(put("if-match", &first, r#"{"title":"d"}"#).await.0, gone);
@@ -139,7 +138,7 @@ async fn failed_write_leaves_no_file() {
     let settings =
         QueryServiceSettings { dashboards_dir: Some(boards.clone()), ..Default::default() };
     let trial = TestServer::with_store(empty_store(), settings);
-    // Something stands where the board would go, as a disk that fails at the last step.
+    // A folder in the file's place makes the last step fail, as a failing disk would.
     std::fs::create_dir_all(boards.join("shop.json")).unwrap();
     assert!(super::write_file(&boards, "shop", b"{}").is_err());
     assert!(!boards.join("shop.new").exists());

@@ -6,7 +6,7 @@ use super::{count, gap};
 use crate::json::Json::{self, Integer, List, Null, Object, Text};
 use crate::json::{integer, number};
 
-/// What sets a rectangle apart.
+/// The labels whose distributions differ inside a rectangle.
 pub fn to_json(
     rectangle: &HeatmapSelection,
     unit: Option<String>,

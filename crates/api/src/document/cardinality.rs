@@ -5,7 +5,7 @@ use store::Cardinality;
 use crate::json::Json::{self, List, Object, Text};
 use crate::json::integer;
 
-/// Series, metrics and labels, and which are most.
+/// Number of series, metrics and labels, and the largest of them.
 pub fn to_json(cardinality: &Cardinality) -> Json {
     let metrics = cardinality
         .by_metric

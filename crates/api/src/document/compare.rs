@@ -1,4 +1,4 @@
-//! A comparison as JSON.
+//! Comparison as JSON.
 
 use query::compare::{Comparison, ComparisonSide, QuantilePair, Selection};
 
@@ -43,7 +43,7 @@ fn side_json(selection: &Selection, side: &ComparisonSide) -> Json {
     ])
 }
 
-/// The same share of both sides.
+/// The same quantile of both sides.
 pub fn pair_json(pair: &QuantilePair) -> Json {
     let [a, b] = pair.values;
     Object(vec![

@@ -8,7 +8,7 @@ use crate::json::Json::{self, Integer, List, Null, Object, Text};
 use crate::json::number;
 use crate::maxima::Maxima;
 
-/// An answer, and the maxima that stand beside it.
+/// A query result with the maxima of its percentiles.
 pub fn to_json(answer: &QueryResult, maxima: &[Maxima]) -> Json {
     let (kind, data) = match &answer.data {
         ResultData::Scalar(numbers) => (
@@ -66,14 +66,14 @@ fn stream_json(answer: &QueryResult, stream: &Stream) -> Json {
     ])
 }
 
-/// Only those that are there; times in nanoseconds.
+/// Existing points only; times in nanoseconds.
 fn points_json(answer: &QueryResult, values: impl Iterator<Item = Option<Json>>) -> Vec<Json> {
     let of = |(at, value): (usize, Option<Json>)| {
         let time = Integer(answer.steps.time(at).into());
         Some(Object(vec![("time_ns", time), ("value", value?)]))
     };
     let mut points: Vec<Json> = values.enumerate().filter_map(of).collect();
-    // It grew by doubling, and stays until all is written.
+    // The vector grew by doubling, and is kept until the response is written.
     points.shrink_to_fit();
     points
 }
@@ -86,7 +86,7 @@ fn reading_json(reading: &SeriesPoint) -> Json {
     ])
 }
 
-/// A number; a statistic with its bounds; a distribution with its buckets.
+/// A number, a statistic with its bounds, or a distribution with its buckets.
 fn value_json(value: &StepValue) -> Json {
     match value {
         StepValue::Number(of) => number_or_text(*of),
@@ -128,7 +128,7 @@ fn bracket_json(of: Bracket) -> Json {
     ])
 }
 
-/// Any number: those that JSON has none for are texts, as Prometheus writes them.
+/// A number; values that JSON lacks (NaN, infinities) are strings, as in Prometheus.
 fn number_or_text(x: f64) -> Json {
     match x {
         _ if x.is_finite() => number(x),
@@ -137,13 +137,13 @@ fn number_or_text(x: f64) -> Json {
     }
 }
 
-/// A field of an object.
+/// Size of a field of an object.
 const FIELD_BYTES: usize = size_of::<(&str, Json)>();
-/// A bracket, beside the value that it is.
+/// Size of a bracket, beside the value itself.
 const BRACKET_BYTES: usize = 3 * FIELD_BYTES;
 
-/// Bytes that data take, as they are and as a document, before it is written. Data are refused by
-/// this before they become a document, which is several times as large.
+/// Size of result data in memory plus its JSON document, before serialization. Results over the
+/// limit are rejected by this before the document is built, which is several times as large.
 pub(crate) fn data_bytes(data: &ResultData) -> usize {
     match data {
         ResultData::Scalar(numbers) => numbers.len() * (size_of::<f64>() + POINT_BYTES),
@@ -161,10 +161,10 @@ pub(crate) fn data_bytes(data: &ResultData) -> usize {
     }
 }
 
-/// A time and a value, without what the value holds.
+/// Size of a time and a value, without the value's own memory.
 const POINT_BYTES: usize = size_of::<Json>() + 2 * FIELD_BYTES;
 
-/// The same of streams.
+/// The same for streams.
 pub(crate) fn streams_bytes(streams: &[Stream]) -> usize {
     let of = |stream: &Stream| {
         let points = stream.points.iter().flatten();
@@ -189,7 +189,7 @@ fn value_bytes(value: &StepValue) -> usize {
         StepValue::Bracket(of) => size_of_val(&**of) + BRACKET_BYTES,
         StepValue::Distribution(mixture) => {
             let cells: usize = mixture.parts().iter().map(|part| part.cells().count()).sum();
-            // Collected without a length, they have room for as many again.
+            // Collected without a size hint, vectors have up to twice the capacity.
             5 * FIELD_BYTES + 3 * BRACKET_BYTES + 2 * cells * size_of::<Cell>()
         }
         StepValue::Histogram(histogram) => {
@@ -219,7 +219,7 @@ mod tests {
             &bracket(Bracket { lower: f64::NEG_INFINITY, estimate: 1.5, upper: f64::INFINITY }),
             expect![[r#"{"lower":"-Inf","estimate":1.5,"upper":"+Inf"}"#]],
         );
-        // No lower bound, and one that is infinite, are two things.
+        // No lower bound, and an infinite one, differ.
         check(
             &bracket(Bracket::exact(f64::INFINITY)),
             expect![[r#"{"lower":"+Inf","estimate":"+Inf","upper":"+Inf"}"#]],

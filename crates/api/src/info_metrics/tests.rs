@@ -1,4 +1,4 @@
-//! The latest text of each series comes back.
+//! The latest text of each series is returned.
 
 use http::StatusCode;
 use model::{Sample, SampleValue, Series, SeriesKind};
@@ -46,7 +46,7 @@ async fn latest_value_of_each_series() {
         [of("8", START + 2, "died")]
     );
     assert_eq!(texts("/v1/info_metrics?selector=process_exit_info{pid=\"7\"}").await.len(), 1);
-    // What is no text is none.
+    // Series without texts are skipped.
     assert_eq!(texts("/v1/info_metrics?selector=latency").await, []);
     let one = trial.json("/v1/info_metrics?selector=process_exit_info&limit=1").await;
     assert_eq!((&one["total"], &one["truncated"]), (&2.into(), &true.into()));

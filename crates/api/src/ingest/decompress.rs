@@ -1,7 +1,7 @@
 //! Body decompression: gzip, zstd and snappy.
 //!
-//! What is unpacked counts as it comes out, so that a small body cannot become a large one; so does
-//! the memory that unpacking takes meanwhile, of which a small body can ask for much.
+//! Decompressed bytes are counted while they are produced, so that a small body cannot expand
+//! without limit; the decoder's memory is counted too, of which a small body can request much.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -20,15 +20,15 @@ pub(crate) enum ContentEncoding {
     Identity,
     Gzip,
     Zstd,
-    /// Snappy's block format.
+    /// Snappy block format.
     Snappy,
 }
 
-/// Bytes that are unpacked at a time.
+/// Bytes decompressed at a time.
 const CHUNK_BYTES: usize = 64 << 10;
-/// What a decoder of gzip holds: 32 KiB of what came last, and tables.
+/// Memory of a gzip decoder: a window of 32 KiB, and tables.
 const GZIP_BYTES: usize = 48 << 10;
-/// The memory that unpacking zstd may take is 2 to this; no body is longer by default.
+/// Maximum memory of zstd decompression, as a power of two; by default no body is larger.
 const ZSTD_WINDOW_LOG_MAX: u32 = 24;
 
 impl ContentEncoding {
@@ -43,13 +43,13 @@ impl ContentEncoding {
     }
 }
 
-/// A packing that is not read here.
+/// An unsupported encoding.
 pub(crate) fn unsupported(found: &str, expected: &str) -> ErrorResponse {
     let what = format!("the body is packed as {found:?}: expected {expected}");
     ErrorResponse::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, what)
 }
 
-/// The body as it was before it was packed.
+/// The decompressed body.
 pub(crate) fn decompress<'a>(
     body: &'a [u8],
     packing: ContentEncoding,
@@ -86,7 +86,7 @@ fn unpack_gzip(body: &[u8], bound: &BodyLimits) -> Result<Vec<u8>, ErrorResponse
     }
 }
 
-/// Unpacks frames of zstd. Those that want more memory than 2 to `window_log_max` are refused.
+/// Decompresses zstd frames. Frames that need more memory than 2 to `window_log_max` are rejected.
 pub(crate) fn unpack_zstd(
     body: &[u8],
     window_log_max: u32,
@@ -103,7 +103,7 @@ pub(crate) fn unpack_zstd(
         let mut output = OutBuffer::around(&mut step[..]);
         let wanted = context.decompress_stream(&mut output, &mut input).map_err(known)?;
         let more = output.pos();
-        // Its memory is asked for by the head of a frame, which came with this step at the latest.
+        // The frame header, decoded by this step at the latest, determines its memory.
         decoding.hold(CHUNK_BYTES + context.sizeof())?;
         decoding.append(&mut out, &step[..more])?;
         let is_read = input.pos() == body.len();
@@ -115,7 +115,7 @@ pub(crate) fn unpack_zstd(
     Ok(out)
 }
 
-/// What unpacking a body holds beside what comes out, until it is over.
+/// Memory of the decompressor, released when it ends.
 struct DecompressorMemory<'a> {
     bound: &'a BodyLimits,
     bytes: usize,
@@ -127,7 +127,7 @@ impl DecompressorMemory<'_> {
         Ok(DecompressorMemory { bound, bytes })
     }
 
-    /// It holds as much now, or has held more.
+    /// Reserves up to this much in total.
     fn hold(&mut self, bytes: usize) -> Result<(), ErrorResponse> {
         let more = bytes.saturating_sub(self.bytes);
         self.bound.hold(more)?;
@@ -197,7 +197,7 @@ mod tests {
         let (fits, large) = (vec![7; 1_000_000], vec![7; 1_000_001]);
         let zstd = |bytes: &[u8]| zstd::encode_all(bytes, 1).unwrap();
         check(b"abc", ContentEncoding::Identity, 0, Ok(3));
-        // What they are unpacked with finds room too.
+        // The decoder's memory fits too.
         check(&gzip(&fits), ContentEncoding::Gzip, 1_200_000, Ok(1_000_000));
         check(&zstd(&fits), ContentEncoding::Zstd, 4_000_000, Ok(1_000_000));
         check(&gzip(&large), ContentEncoding::Gzip, 9_000_000, Err((413, "unpacked too")));
@@ -226,8 +226,8 @@ mod tests {
         check(&two, ContentEncoding::Gzip, 1_000_000, Ok(2));
     }
 
-    /// What is held when a body is unpacked, and, of small ones, at the most meanwhile. What zstd
-    /// itself allocates is none of Rust's; it is counted as zstd says.
+    /// Reserved memory after decompression, and the peak for small bodies. zstd does not use Rust's
+    /// allocator; its memory is counted as zstd reports it.
     #[test]
     fn unpacking_takes_no_more_than_is_counted() {
         let snappy = |bytes: &[u8]| snap::raw::Encoder::new().compress_vec(bytes).unwrap();
@@ -258,7 +258,7 @@ mod tests {
         }
     }
 
-    /// 22 bytes that ask for 16 MiB.
+    /// 22 bytes that request 16 MiB.
     #[test]
     fn a_window_is_counted_before_it_is_filled() {
         use zstd::zstd_safe::CParameter;

@@ -1,7 +1,7 @@
-//! `POST /v1/hlog?metric=NAME&label.host=a`: an interval log of HdrHistogram. All of a body or
-//! nothing is taken.
+//! `POST /v1/hlog?metric=NAME&label.host=a`: an HdrHistogram interval log. A body is stored as a
+//! whole or not at all.
 //!
-//! A log whose times count from its own beginning needs `start`, in seconds since the Unix epoch.
+//! A log with times relative to its start needs `start`, in seconds since the Unix epoch.
 
 use std::ops::ControlFlow;
 

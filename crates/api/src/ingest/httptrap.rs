@@ -1,10 +1,10 @@
-//! HTTPTrap: `PUT` or `POST /module/httptrap/CHECK/SECRET`, as Circonus brokers take it, and
+//! HTTPTrap: `PUT` or `POST /module/httptrap/CHECK/SECRET`, as on Circonus brokers, and
 //! `/v1/httptrap`.
 //!
-//! The check's id becomes the label `check`; the secret is a token. As at a broker, what stands
-//! before a syntax error is taken: the answer says how many values were (`stats`), how many were
-//! not (`filtered`), and why, with status 406. Source: docs.circonus.com, "HTTPTrap"; the header
-//! `X-Circonus-HTTPTrap-Debug` comes back as it was sent.
+//! The check's id becomes the label `check`; the secret is a token. As on a broker, values before a
+//! syntax error are stored: the response has the number of stored values (`stats`) and of others
+//! (`filtered`), and the error, with status 406. Source: docs.circonus.com, "HTTPTrap"; the header
+//! `X-Circonus-HTTPTrap-Debug` is returned unchanged.
 
 use axum::response::Response;
 use collect::RowSink;
@@ -44,9 +44,9 @@ const ONE: ApiRoute = ApiRoute::ingest(
 )
 .with_response(200, JSON, RESPONSE);
 
-/// A request with a trap.
+/// An HTTPTrap request.
 pub(crate) struct HttpTrapFormat {
-    /// Those of the address, and the check.
+    /// Labels of the URL, and the check.
     labels: Vec<(String, String)>,
     debug: Option<HeaderValue>,
 }

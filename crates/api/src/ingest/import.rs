@@ -1,5 +1,5 @@
-//! `POST /v1/import`: any format that `topdeck hist` reads, told by its content. All of a body or
-//! nothing is taken.
+//! `POST /v1/import`: any format that `topdeck hist` reads, detected by content. A body is stored
+//! as a whole or not at all.
 
 use axum::response::Response;
 use collect::mapper::MapSummary;
@@ -28,7 +28,7 @@ const PARAMETERS: &[Parameter] = &[
 /// A request with a recording.
 pub(crate) struct ImportFormat {
     samples: SampleDefaults,
-    /// Told by the content, if it is not given.
+    /// Detected by content if absent.
     format: Option<InputFormat>,
     start: Option<i64>,
 }

@@ -1,8 +1,8 @@
-//! Line protocol of InfluxDB: `POST /write` as version 1 has it, `POST /api/v2/write` as version 2.
+//! InfluxDB line protocol: `POST /write` of version 1, `POST /api/v2/write` of version 2.
 //!
-//! Database, bucket and organisation are passed over. As at InfluxDB, lines that can be read are
-//! taken when others cannot: then the status is 400, which clients do not try again, and the answer
-//! says what was left out.
+//! Database, bucket and organisation are ignored. As with InfluxDB, valid lines are stored if
+//! others are invalid: the status is then 400, which clients do not retry, and the response lists
+//! the rejected lines.
 
 use axum::response::{IntoResponse, Response};
 use collect::RowSink;
@@ -22,7 +22,7 @@ const PARAMETERS: &[Parameter] =
 const LINES: (&str, &str) = ("text/plain", "Influx line protocol");
 const RESPONSE: &str = "stored durably";
 
-/// A request in the line protocol.
+/// A line protocol request.
 pub(crate) struct InfluxFormat {
     precision: TimestampPrecision,
 }
@@ -69,8 +69,8 @@ impl IngestFormat for InfluxFormat {
         if placed.rejected == 0 {
             return StatusCode::NO_CONTENT.into_response();
         }
-        let (taken, dropped, why) = (placed.samples, placed.rejected, placed.errors.join("; "));
-        let what = format!("partial write: {why}; dropped={dropped}, taken={taken}");
+        let (accepted, dropped, why) = (placed.samples, placed.rejected, placed.errors.join("; "));
+        let what = format!("partial write: {why}; dropped={dropped}, accepted={accepted}");
         let answer = json!({ "code": "invalid", "message": what, "error": what });
         json_response(StatusCode::BAD_REQUEST, &answer)
     }

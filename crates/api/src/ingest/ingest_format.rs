@@ -1,6 +1,6 @@
 //! Ingest formats over HTTP. A format is a type with [`IngestFormat`] and a row in the table of
-//! `ingest.rs`. What all have in common (limits, access, decompression, identity, append, waiting
-//! until it is durable) is in `ingest_request.rs`.
+//! `ingest.rs`. The common part (limits, access, decompression, identity, append, wait for
+//! durability) is in `ingest_request.rs`.
 
 use std::sync::Arc;
 
@@ -15,20 +15,20 @@ use crate::error_response::ErrorResponse;
 use crate::ingest::ingest_request::{IngestOutcome, IngestRequest};
 use crate::route::ApiRoute;
 
-/// A format in which measurements are pushed over HTTP. A value of the type is what the head of one
-/// request says: parameters, content type, version.
+/// A push format over HTTP. A value of the type is the parsed head of one request: parameters,
+/// content type, version.
 pub trait IngestFormat: Sized + Send + Sync + 'static {
-    /// The name of the producer whose batches its requests are.
+    /// Name of the producer of its requests.
     const NAME: &'static str;
-    /// Its routes: paths, methods, parameters and content types, as the OpenAPI document has them.
+    /// Its routes: paths, methods, parameters and content types, for the OpenAPI document.
     const ROUTES: &'static [ApiRoute];
-    /// Paths of gRPC, which the OpenAPI document does not describe.
+    /// gRPC paths, which the OpenAPI document does not describe.
     const GRPC_PATHS: &'static [&'static str] = &[];
 
-    /// What its decoder reports.
+    /// Summary of its decoder.
     type Summary: Send + 'static;
 
-    /// Reads the head of a request.
+    /// Parses the head of a request.
     fn read_head(request: &mut IngestRequest) -> Result<Self, ErrorResponse>;
 
     /// The decoder that makes series keys.
@@ -45,11 +45,11 @@ pub trait IngestFormat: Sized + Send + Sync + 'static {
         rows: &mut dyn RowSink,
     ) -> Result<Self::Summary, ErrorResponse>;
 
-    /// The response, once what was decoded is durable.
+    /// The response, sent when the batch is durable.
     fn response(&self, outcome: IngestOutcome<Self::Summary>) -> Response;
 
-    /// The response to a request of which nothing is stored; `head` is `None` if it could not be
-    /// read.
+    /// The response to a failed request of which nothing is stored; `head` is `None` if the head is
+    /// invalid.
     fn error_response(_head: Option<&Self>, error: ErrorResponse) -> Response {
         error.into_response()
     }

@@ -22,26 +22,25 @@ use crate::ingest::ingest_format::IngestFormat;
 use crate::limits::DecodePermits;
 use crate::route::Parameter;
 
-/// The header by which a sender makes a batch of its request: `PRODUCER/EPOCH/SEQUENCE`, the
-/// producer in hex.
+/// Header with the sender's batch identity: `PRODUCER/EPOCH/SEQUENCE`, the producer in hex.
 const BATCH_HEADER: &str = "topdeck-batch";
-/// The header with a sender's secret.
+/// Header with the sender's secret.
 const BATCH_SECRET: &str = "topdeck-batch-secret";
-/// Bytes of a secret: as many as nobody guesses, and no more than a header should have.
+/// Valid length of a secret in bytes: hard to guess, and short enough for a header.
 const SECRET_BYTES: std::ops::RangeInclusive<usize> = 16..=256;
-/// Tells numbers of these producers from others.
+/// Hash context that separates numbers of these producers from others.
 const PRODUCERS: &str = "topdeck 2026 producers of HTTP batches";
-/// Parameters with labels begin so: `label.host=web-1`.
+/// Prefix of label parameters: `label.host=web-1`.
 const LABEL_PREFIX: &str = "label.";
 
-/// The parameter with the metric's name.
+/// Metric name.
 pub(crate) const METRIC: Parameter = Parameter::text("metric", "metric name");
-/// The parameter with the unit.
+/// Unit.
 pub(crate) const UNIT: Parameter = Parameter::text("unit", "unit of the values, such as ms");
-/// The parameter with the start of a log.
+/// Start time of a log.
 pub(crate) const START: Parameter =
     Parameter::text("start", "start of a log with relative times, in seconds since 1970");
-/// Stands for all parameters that begin as it does.
+/// Any parameter with the prefix.
 pub(crate) const LABELS: Parameter =
     Parameter::text("label.NAME", "label added to all series, such as label.host=web-1");
 
@@ -61,14 +60,14 @@ pub struct IngestRequest {
     principal: Principal,
 }
 
-/// What became of a request that was decoded: it is durable.
+/// Outcome of a decoded request whose batch is durable.
 #[derive(Debug)]
 pub struct IngestOutcome<T> {
-    /// What the decoder reports.
+    /// Summary of the decoder.
     pub summary: T,
-    /// Single measurements that were taken.
+    /// Number of stored measurements.
     pub values: u64,
-    /// The same batch had come before, and was not counted again.
+    /// Whether the batch is a duplicate, which is not counted again.
     pub is_duplicate: bool,
 }
 
@@ -94,7 +93,7 @@ impl FromRequest<Context> for IngestRequest {
             ErrorResponse::bad_request(format!("the query of the address: {error}"))
         })?;
         let body = axum::body::to_bytes(body, bound.bytes_max()).await;
-        // What is beyond a bound is told by the gate.
+        // The middleware reports exceeded limits.
         let body = body.map_err(|error| ErrorResponse::bad_request(error.to_string()))?;
         Ok(IngestRequest {
             body,
@@ -112,7 +111,7 @@ impl FromRequest<Context> for IngestRequest {
     }
 }
 
-/// The variable parts of the path, by name.
+/// Path parameters by name.
 async fn path_parameters(parts: &mut Parts) -> Result<Vec<(String, String)>, ErrorResponse> {
     match RawPathParams::from_request_parts(parts, &()).await {
         Ok(found) => {
@@ -129,17 +128,17 @@ fn header_text<'a>(headers: &'a HeaderMap, name: &str) -> Result<Option<&'a str>
     headers.get(name).map(text).transpose().map_err(wrong)
 }
 
-/// The identity that a sender gives a batch.
+/// A sender's identity of a batch.
 #[derive(Clone, Copy, Debug)]
 struct SenderIdentity {
     identity: BatchIdentity,
-    /// How many sequences may be left out before it.
+    /// Maximum jump of the sequence.
     jump_max: u64,
-    /// What it was up to version 0.1.0.
+    /// The identity up to version 0.1.0.
     earlier: Option<BatchIdentity>,
 }
 
-/// The secret of a sender, which only it knows: nobody else can send in the name of its producers.
+/// The sender's secret: without it no other sender can use the names of its producers.
 fn secret(headers: &HeaderMap) -> Result<Option<&str>, ErrorResponse> {
     let secret = header_text(headers, BATCH_SECRET)?;
     match secret.map(str::len) {
@@ -155,8 +154,8 @@ fn secret(headers: &HeaderMap) -> Result<Option<&str>, ErrorResponse> {
     }
 }
 
-/// The identity that a sender gives a batch. Producers of different tokens and secrets are
-/// different, whatever they call themselves.
+/// Parses a batch identity. Producers of different tokens or secrets are different, even with equal
+/// names.
 fn parse_identity(
     text: &str,
     secret: Option<&str>,
@@ -183,9 +182,9 @@ fn parse_identity(
     })
 }
 
-/// The number of what a client calls a producer: those of different clients are different, and so
-/// are those with different secrets. The context tells kinds of numbers apart. All numbers of a
-/// client have one origin, so that it cannot push others out of tables of producers.
+/// The producer number for a client's name for it: distinct for different clients and different
+/// secrets. The context separates kinds of numbers. All numbers of a client have one origin, so
+/// that a client cannot evict other clients' producers from tables.
 pub(crate) fn scoped_producer(
     context: &'static str,
     client: &str,
@@ -202,8 +201,7 @@ pub(crate) fn scoped_producer(
     journal::with_origin(origin, number(&hash))
 }
 
-/// The number that the same producer had up to version 0.1.0: what was taken under it is not taken
-/// again.
+/// The producer's number up to version 0.1.0: batches accepted under it are duplicates.
 pub(crate) fn earlier_producer(context: &'static str, client: &str, producer: u64) -> u64 {
     let mut hash = blake3::Hasher::new_derive_key(context);
     hash.update(client.as_bytes());
@@ -221,25 +219,25 @@ impl IngestRequest {
         &self.path
     }
 
-    /// A variable part of the path.
+    /// A path parameter.
     pub fn path_parameter(&self, name: &str) -> Option<&str> {
         let found = self.path_parameters.iter().find(|parameter| parameter.0 == name);
         found.map(|parameter| parameter.1.as_str())
     }
 
-    /// A parameter of the address.
+    /// A query parameter.
     pub fn parameter(&self, name: &str) -> Option<&str> {
         let found = self.parameters.iter().find(|parameter| parameter.0 == name);
         found.map(|parameter| parameter.1.as_str())
     }
 
-    /// A header that says what the body is, without what it says beside that.
+    /// The content type without parameters.
     pub fn content_type(&self) -> &str {
         let value = self.headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
         value.unwrap_or_default().split(';').next().unwrap_or_default().trim()
     }
 
-    /// Labels for all that is sent, as `label.NAME=VALUE` says.
+    /// Labels for all samples, from `label.NAME=VALUE`.
     pub fn labels(&self) -> Vec<(String, String)> {
         let label = |(name, value): &(String, String)| {
             Some((name.strip_prefix(LABEL_PREFIX)?.to_owned(), value.clone()))
@@ -257,7 +255,7 @@ impl IngestRequest {
         })
     }
 
-    /// Refuses parameters that are not read, so that a slip of the pen is not taken for nothing.
+    /// Rejects unknown parameters, so that a typo is not ignored.
     pub fn reject_unknown_parameters(&self, known: &[Parameter]) -> Result<(), ErrorResponse> {
         let is = |known: &Parameter, name: &str| {
             known.name == name || (known.name == LABELS.name && name.starts_with(LABEL_PREFIX))
@@ -275,15 +273,15 @@ impl IngestRequest {
         }
     }
 
-    /// Unpacks the body, has it decoded, and takes what was decoded as one batch of the format's
-    /// producer. Returns when that is durable. After an error nothing is taken.
+    /// Decompresses and decodes the body, and appends the result as one batch of the format's
+    /// producer. Returns when the batch is durable. After an error nothing is stored.
     pub(crate) async fn ingest<F: IngestFormat>(
         self,
         format: Arc<F>,
     ) -> Result<IngestOutcome<F::Summary>, ErrorResponse> {
         let permit = self.decode_permits.acquire().await;
         let supervisor = self.context.intake.supervisor().clone();
-        // Decoding takes a while, and appending may wait for room: not among those who serve
+        // Decoding takes time, and the append may wait for space: not on the threads that serve
         // connections.
         let work = blocking(&supervisor, move || {
             let _permit = permit;
@@ -344,9 +342,9 @@ impl IngestRequest {
 
 /// Source of a batch: sender identity or internal producer.
 enum BatchSource {
-    /// The sender's, which gave it an identity.
+    /// The sender's identity.
     Named(SenderIdentity, String),
-    /// That of all clients of a protocol and a token.
+    /// The producer shared by all clients of a protocol and a token.
     Internal(Producer),
 }
 
@@ -359,7 +357,7 @@ impl BatchSource {
     }
 }
 
-/// An answer in JSON.
+/// A JSON response.
 pub fn json_response(status: StatusCode, value: &serde_json::Value) -> Response {
     let mut response = (status, format!("{value}\n")).into_response();
     let json = HeaderValue::from_static("application/json");

@@ -1,8 +1,8 @@
-//! OTLP metrics over HTTP (`POST /v1/metrics`, protocol buffers and JSON) and over gRPC.
+//! OTLP metrics over HTTP (`POST /v1/metrics`, protobuf and JSON) and over gRPC.
 //!
-//! Points that cannot be taken are told as a partial success; a request that is none is refused.
-//! Where there is no room now, the answer asks to try again (429 with `Retry-After`,
-//! RESOURCE_EXHAUSTED with `RetryInfo`). Source: <https://opentelemetry.io/docs/specs/otlp/>.
+//! Rejected points are reported as a partial success; an invalid request is rejected. If a limit is
+//! reached, the response asks for a retry (429 with `Retry-After`, RESOURCE_EXHAUSTED with
+//! `RetryInfo`). Source: <https://opentelemetry.io/docs/specs/otlp/>.
 
 use axum::response::{IntoResponse, Response};
 use collect::RowSink;
@@ -24,7 +24,7 @@ const MISSING_ENCODING: &str = "the message is packed, and no grpc-encoding says
 
 const KINDS: &str = "application/x-protobuf, application/json";
 
-/// A request, as it is encoded: its answer is encoded the same way.
+/// Encoding of a request, and of its response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum OtlpFormat {
     Protobuf,
@@ -90,7 +90,7 @@ impl IngestFormat for OtlpFormat {
 
     fn error_response(head: Option<&Self>, error: ErrorResponse) -> Response {
         match head {
-            // The middleware makes a status of gRPC of it.
+            // The middleware translates it to a gRPC status.
             None | Some(OtlpFormat::Grpc) => error.into_response(),
             Some(OtlpFormat::Protobuf) => error_response(error, false),
             Some(OtlpFormat::Json) => error_response(error, true),
@@ -98,7 +98,7 @@ impl IngestFormat for OtlpFormat {
     }
 }
 
-/// A refusal is a `google.rpc.Status`, written as the request was.
+/// An error is a `google.rpc.Status` in the encoding of the request.
 fn error_response(problem: ErrorResponse, is_json: bool) -> Response {
     let (code, what, after) =
         (grpc::grpc_code(problem.status), problem.message.clone(), problem.retry_after);
@@ -124,7 +124,7 @@ fn protobuf_response(mut response: Response, message: &ProtobufWriter) -> Respon
     response
 }
 
-/// Takes the message out of the frame of gRPC.
+/// Removes the gRPC frame from the message.
 fn unpack_grpc(request: &mut IngestRequest) -> Result<OtlpFormat, ErrorResponse> {
     if !grpc::is_grpc(&request.headers) {
         let what =
@@ -145,7 +145,7 @@ fn unpack_grpc(request: &mut IngestRequest) -> Result<OtlpFormat, ErrorResponse>
     Ok(OtlpFormat::Grpc)
 }
 
-/// `ExportMetricsServiceResponse`: empty if all points were taken.
+/// `ExportMetricsServiceResponse`: empty if all points were accepted.
 fn partial_success(taken: &OtlpSummary) -> ProtobufWriter {
     let partial = ProtobufWriter::default()
         .number(1, taken.rejected)
@@ -153,7 +153,7 @@ fn partial_success(taken: &OtlpSummary) -> ProtobufWriter {
     ProtobufWriter::default().bytes(1, &partial.0)
 }
 
-/// The same in JSON, where whole numbers of 64 bits are texts.
+/// The same in JSON, where 64-bit integers are strings.
 fn partial_success_json(taken: &OtlpSummary) -> serde_json::Value {
     if taken.rejected == 0 {
         return json!({});

@@ -1,7 +1,7 @@
 //! `POST /v1/record?metric=NAME&unit=ms&label.host=a`: numbers, one per line, into one histogram.
 //!
-//! All of a body or nothing is taken. What the body is said to be does not matter: `curl -d 12.5`
-//! calls it a form.
+//! A body is stored as a whole or not at all. The content type is ignored: `curl -d 12.5` sends a
+//! form type.
 
 use axum::response::Response;
 use collect::mapper::{MapSummary, MappingDefaults, RowMapper};
@@ -64,7 +64,7 @@ impl IngestFormat for RecordFormat {
     }
 }
 
-/// What the address says of samples that do not say it themselves.
+/// Defaults from the URL for samples without metric, labels or unit.
 pub(crate) struct SampleDefaults {
     pub(crate) metric: Option<String>,
     pub(crate) unit: Option<Unit>,
@@ -77,7 +77,7 @@ impl SampleDefaults {
         Ok(SampleDefaults { metric, unit: request.unit()?, labels: request.labels() })
     }
 
-    /// Reads a body as `format`.
+    /// Decodes a body in `format`.
     pub(crate) fn read(
         &self,
         format: InputFormat,
@@ -86,7 +86,7 @@ impl SampleDefaults {
         rows: &mut dyn RowSink,
     ) -> MapSummary {
         let unit = self.unit.as_ref();
-        // Numbers with a unit of time become nanoseconds as they are read.
+        // Numbers with a time unit are converted to nanoseconds.
         let is_scaled = format == InputFormat::Numbers
             && !matches!(unit, None | Some(Unit::Bytes | Unit::Other(_)));
         let placed_as = if is_scaled { Some(&Unit::Nanoseconds) } else { unit };
@@ -103,7 +103,7 @@ impl SampleDefaults {
     }
 }
 
-/// Refuses a body of which something could not be taken.
+/// Rejects a body of which a part is invalid.
 pub(crate) fn reject_partial(placed: MapSummary) -> Result<MapSummary, ErrorResponse> {
     if placed.rejected == 0 {
         return Ok(placed);
@@ -113,5 +113,5 @@ pub(crate) fn reject_partial(placed: MapSummary) -> Result<MapSummary, ErrorResp
     if more > 0 {
         what.push_str(&format!(", and {more} more"));
     }
-    Err(ErrorResponse::bad_request(format!("{what}; nothing of the body was taken")))
+    Err(ErrorResponse::bad_request(format!("{what}; the whole body is rejected")))
 }

@@ -1,8 +1,8 @@
-//! `POST /api/v1/write`: Prometheus' remote write, version 1 and 2 by the type of the content.
+//! `POST /api/v1/write`: Prometheus remote write, version 1 or 2 by content type.
 //!
-//! What must not be sent again is answered with 400, whatever of it was taken; what has to be sent
-//! again with 429 or 503 and `Retry-After`. Sources:
-//! <https://prometheus.io/docs/specs/prw/remote_write_spec/> and `…_spec_2_0/`.
+//! Errors that must not be retried are 400, even if a part was stored; those to retry are 429 or
+//! 503 with `Retry-After`. Sources: <https://prometheus.io/docs/specs/prw/remote_write_spec/> and
+//! `…_spec_2_0/`.
 
 use axum::response::{IntoResponse, Response};
 use collect::RowSink;
@@ -63,7 +63,7 @@ impl IngestFormat for RemoteWriteFormat {
         rows: &mut dyn RowSink,
     ) -> Result<WriteSummary, ErrorResponse> {
         remote_write::read_request(self.version, body, rows).map_err(|error| {
-            ErrorResponse::bad_request(format!("this is no request of remote write: {error}"))
+            ErrorResponse::bad_request(format!("invalid remote write request: {error}"))
         })
     }
 
@@ -73,7 +73,7 @@ impl IngestFormat for RemoteWriteFormat {
             return with_counts(StatusCode::NO_CONTENT.into_response(), &written);
         }
         let what = format!(
-            "{} of this request could not be taken, and the rest was: {}",
+            "{} samples of this request rejected, the others stored: {}",
             written.rejected,
             written.errors.join("; ")
         );
@@ -85,7 +85,7 @@ impl IngestFormat for RemoteWriteFormat {
     }
 }
 
-/// The response with headers that say how much was written.
+/// Adds the headers with the numbers of written samples.
 fn with_counts(mut response: Response, written: &WriteSummary) -> Response {
     let headers = response.headers_mut();
     headers.insert(SAMPLES, HeaderValue::from(written.samples));
@@ -94,8 +94,7 @@ fn with_counts(mut response: Response, written: &WriteSummary) -> Response {
     response
 }
 
-/// Which message the body is. Senders that do not say send version 1, which is older than the
-/// question.
+/// Protocol version of the body. Without a content type parameter it is version 1.
 fn version(headers: &HeaderMap) -> Result<RemoteWriteVersion, ErrorResponse> {
     let Some(value) = headers.get(header::CONTENT_TYPE) else { return Ok(RemoteWriteVersion::V1) };
     let text = value.to_str().unwrap_or("?");

@@ -6,7 +6,7 @@ use super::all_routes;
 use crate::json::Json::{self, Bool, List, Map, Object, Text};
 use crate::route::{ApiRoute, Parameter};
 
-/// Headers of requests that bring measurements: the component's name, the header and what it is.
+/// Headers of ingest requests: component name, header, description.
 const HEADERS: [(&str, &str, &str); 2] = [
     (
         "Batch",
@@ -20,7 +20,7 @@ const HEADERS: [(&str, &str, &str); 2] = [
     ),
 ];
 
-/// The document, with routes of roles.
+/// The document, including routes of roles.
 pub(super) fn document_text(offered: &[ApiRoute]) -> String {
     let mut paths: BTreeMap<&str, Vec<&ApiRoute>> = BTreeMap::new();
     for route in all_routes() {
@@ -107,7 +107,7 @@ fn parameter_json(parameter: &Parameter, is_variable: bool) -> Json {
 }
 
 fn content(kind: &str) -> Json {
-    // Of several the first one stands for all: their texts say which.
+    // The first of several descriptions is used; each names its media types.
     Map(kind.split(", ").map(|kind| (kind.to_owned(), Map(Vec::new()))).collect())
 }
 

@@ -1,5 +1,5 @@
-//! The table is what is registered, and the document is the table. A test of `topdeck`, which knows
-//! the routes of roles, compares it with the one in `docs/`.
+//! The table equals the registered routes, and the document equals the table. A test of `topdeck`,
+//! which has the routes of roles, compares the document with the one in `docs/`.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -54,7 +54,7 @@ async fn listed_routes_are_handled() {
         let request = Request::builder().method(method).uri(&path).body(Body::empty()).unwrap();
         let (status, text) = trial.send_request(request).await;
         assert_ne!(status, StatusCode::METHOD_NOT_ALLOWED, "{path}");
-        // A path that nobody answers has no body.
+        // An unknown path has an empty body.
         assert!(status != StatusCode::NOT_FOUND || !text.is_empty(), "{path}");
     }
 }
@@ -95,7 +95,7 @@ async fn a_route_of_a_role_is_answered_and_described() {
     assert!(described["paths"]["/v1/status"]["get"].is_object());
 }
 
-/// Routes that are registered by their names in the sources of this crate.
+/// Routes registered with a literal path in the sources of this crate.
 #[test]
 fn registered_routes_are_listed() {
     fn walk(folder: &Path, each: &mut dyn FnMut(&Path, &str)) {
@@ -111,7 +111,7 @@ fn registered_routes_are_listed() {
     let mut lines = 0;
     walk(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"), &mut |file, text| {
         lines += text.lines().count();
-        // In two pieces, so that this line is none.
+        // Split, so that this line does not match itself.
         for after in text.split(concat!(".rou", "te(\"")).skip(1) {
             let path = after.split('"').next().unwrap();
             assert!(

@@ -13,15 +13,15 @@ use crate::context::Context;
 use crate::json::write_text;
 use crate::parameters::Parameters;
 
-/// Moments of an answer at the most, as in Prometheus.
+/// Maximum number of steps, as in Prometheus.
 const POINTS_MAX: i64 = 11_000;
 const MS: i64 = 1_000_000;
 const QUERY: &str = "a PromQL expression";
-/// What is told when the limit was reached, as Prometheus does.
+/// Warning at the limit, in Prometheus' words.
 pub(super) const TRUNCATED: &str = "results truncated due to limit";
 
-/// Everything but what averages quantiles, or has operators in durations: what Prometheus has
-/// without flags, and what dashboards use with them.
+/// Prometheus' features without flags, and those used by dashboards with flags: all but quantile
+/// averaging, and duration expressions.
 const OPTIONS: promql::Options = promql::Options {
     experimental_functions: true,
     duration_expressions: true,
@@ -35,7 +35,7 @@ struct PrometheusQueryParams {
     expression: String,
     start: i64,
     end: i64,
-    /// 0 for one moment.
+    /// 0 for an instant query.
     step: i64,
     limit: usize,
     lookback: Option<i64>,
@@ -88,7 +88,7 @@ pub(super) async fn range_query(
     query_response(&context, PrometheusQueryParams::parse(&parameters, start, end, step)?).await
 }
 
-/// Prometheus knows milliseconds.
+/// Prometheus has millisecond resolution.
 fn millis(ns: i64) -> i64 {
     ns.div_euclid(MS).saturating_mul(MS)
 }
@@ -117,7 +117,7 @@ impl PrometheusQueryParams {
     }
 }
 
-/// An expression that cannot be read, as Prometheus tells it.
+/// A parse error in Prometheus' format.
 pub(super) fn parse_error(name: &str, error: &query::Error, text: &str) -> ApiError {
     let (line, column) = error.span().unwrap_or_default().line_and_column(text);
     ApiError::BadRequest(format!(
@@ -140,7 +140,7 @@ async fn query_response(
     let (own, own_settings) = (Arc::clone(&asked), settings.clone());
     let estimate = move |view: &ReadView, asking: &ActiveQuery| {
         let source = StoreSource::new(view).with_context(asking);
-        // What is wrong with it is told when it is worked on.
+        // The evaluation reports errors.
         query::estimate(&source, &own.query_request(), &own_settings, asking).unwrap_or(0)
     };
     let work = move |view: &ReadView, asking: &ActiveQuery| {

@@ -1,6 +1,6 @@
-//! Numbers and times as Prometheus writes them in JSON (util/jsonutil/marshal.go): a number is a
-//! text, of the fewest digits that read back as the same, with an exponent below 1e-6 and from 1e21
-//! on; a time is seconds with three decimals or none.
+//! Numbers and times in Prometheus' JSON format (util/jsonutil/marshal.go): a number is a string of
+//! the fewest digits that read back as the same number, with an exponent below 1e-6 and from 1e21;
+//! a time is seconds with three decimals or none.
 
 use std::fmt::{Result, Write};
 
@@ -12,7 +12,7 @@ pub(super) fn write_number(out: &mut dyn Write, value: f64) -> Result {
     if value.is_infinite() {
         return out.write_str(if value > 0.0 { "\"+Inf\"" } else { "\"-Inf\"" });
     }
-    // Whole numbers that a double holds exactly are most of all.
+    // The common case: integers that a double represents exactly.
     if value.fract() == 0.0 && value.abs() < 9e15 {
         return write!(out, "\"{value}\"");
     }
@@ -25,14 +25,13 @@ pub(super) fn write_number(out: &mut dyn Write, value: f64) -> Result {
     }
     let count = digits.bytes().filter(u8::is_ascii_digit).count() as i32;
     match (count - 1 - exponent).max(0) as usize {
-        // Behind the last digit that counts are zeros, not what the double has there.
+        // Digits after the last significant one are zeros, not the double's exact digits.
         0 => write!(out, "\"{value}\""),
         decimals => write!(out, "\"{value:.decimals$}\""),
     }
 }
 
-/// The fewest digits with an exponent. Of as few two may be equally near: in Go the even one
-/// counts.
+/// The fewest digits with an exponent. If two candidates are equally near, Go uses the even one.
 fn shortest(value: f64) -> String {
     let some = format!("{value:e}");
     let mantissa = some.split('e').next().unwrap_or("");
@@ -41,7 +40,7 @@ fn shortest(value: f64) -> String {
     if even.parse() == Ok(value) { even } else { some }
 }
 
-/// Writes a time, given in nanoseconds.
+/// Writes a time in nanoseconds.
 pub(super) fn write_time(out: &mut dyn Write, ns: i64) -> Result {
     let ms = ns.div_euclid(1_000_000);
     let sign = if ms < 0 { "-" } else { "" };

@@ -12,10 +12,10 @@ use super::{ResponseExtras, write_list};
 use crate::bounded_buffer::BoundedBuffer;
 use crate::json::write_text;
 
-/// Gaps that are told.
+/// Maximum number of reported gaps.
 const GAPS_REPORTED_MAX: usize = 10;
 
-/// Writes the data of an answer to a question about one moment, or over time.
+/// Writes the data of an instant or range query.
 pub(super) fn write_result(
     page: &mut BoundedBuffer,
     answer: &QueryResult,
@@ -94,7 +94,7 @@ fn write_labels(page: &mut BoundedBuffer, labels: &LabelSet) -> Result {
     page.write_char('}')
 }
 
-/// One series at one moment.
+/// A series of an instant query.
 fn write_sample(page: &mut BoundedBuffer, stream: &Stream, steps: StepGrid) -> Result {
     page.write_str("{\"metric\":")?;
     write_labels(page, &stream.labels)?;
@@ -106,7 +106,7 @@ fn write_sample(page: &mut BoundedBuffer, stream: &Stream, steps: StepGrid) -> R
     page.write_char('}')
 }
 
-/// One series over time: numbers and distributions apart, each if there are any.
+/// A series of a range query: `values` and `histograms`, each if not empty.
 fn write_series<'a>(
     page: &mut BoundedBuffer,
     labels: &LabelSet,
@@ -139,7 +139,7 @@ fn write_point(page: &mut BoundedBuffer, time: i64, value: &StepValue) -> Result
     page.write_char(']')
 }
 
-/// Buckets are `[which bounds belong to it, lower, upper, count]`; empty ones are left out.
+/// Buckets are `[boundary rule, lower, upper, count]`; empty ones are omitted.
 fn write_histogram(page: &mut BoundedBuffer, histogram: &FloatHistogram) -> Result {
     page.write_str("{\"count\":")?;
     write_number(page, histogram.count)?;
@@ -166,7 +166,7 @@ fn write_histogram(page: &mut BoundedBuffer, histogram: &FloatHistogram) -> Resu
     page.write_char('}')
 }
 
-/// What is told beside an answer: notes with their places, and what is missing.
+/// Warnings and infos of a result: notes with their positions, and gaps.
 pub(super) fn warnings_and_gaps(answer: &QueryResult, text: &str) -> ResponseExtras {
     let notes = |kind| {
         let notes = answer.warnings.of_kind(kind).map(|(note, place)| {
@@ -189,7 +189,7 @@ pub(super) fn warnings_and_gaps(answer: &QueryResult, text: &str) -> ResponseExt
     ResponseExtras { warnings, infos: notes(QueryWarningKind::Info) }
 }
 
-/// Leaves the first `limit` series, if that is not 0; whether there were more.
+/// Truncates to `limit` series, unless it is 0; returns whether there were more.
 pub(super) fn truncate(answer: &mut QueryResult, limit: usize) -> bool {
     if limit == 0 {
         return false;

@@ -18,7 +18,7 @@ use crate::json::write_text;
 use crate::parameters::{Parameters, parse_all};
 use crate::query::{EntryBudget, for_each_series, label_value};
 
-/// What all `match[]` pick together; `None` if there are none.
+/// The union of all `match[]`; `None` if there are none.
 fn match_selector(parameters: &Parameters) -> Result<Option<Selector>, ApiError> {
     let one = |text: &str| {
         let unread = |error: query::Error| parse_error("match[]", &error, text);
@@ -34,8 +34,8 @@ fn match_selector(parameters: &Parameters) -> Result<Option<Selector>, ApiError>
     parse_all("match[]", parameters.all("match[]"), promql::REGEXES_MAX, one)
 }
 
-/// Collects something of all series that are picked, and answers with the list of it, cut off at a
-/// limit. Texts are not known to Prometheus.
+/// Collects items of all selected series, and responds with the list, truncated at a limit. Info
+/// metrics are skipped: Prometheus has none.
 async fn list_response<T: Ord>(
     context: Context,
     parameters: Result<Parameters, ApiError>,
@@ -91,7 +91,7 @@ pub(super) async fn series(
     list_response(context, parameters, ("prometheus_series", true), collect, write).await
 }
 
-/// Adds a text that is copied only if it is new.
+/// Inserts a text, copied only if new.
 fn insert_text(text: &str, found: &mut BTreeSet<String>) {
     if !found.contains(text) {
         found.insert(text.to_owned());

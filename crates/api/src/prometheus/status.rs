@@ -10,7 +10,7 @@ use crate::json::Json::{self, Bool, List, Map, Object, Text};
 use crate::json::integer;
 use crate::parameters::Parameters;
 
-/// Whose language and API this is: by this version clients know what they may ask.
+/// Version of Prometheus' language and API; clients detect features by it.
 const VERSION: &str = "3.15.0";
 
 fn data_response(context: &Context, json: &Json) -> Result<JsonBody, PrometheusError> {
@@ -94,7 +94,7 @@ pub(super) async fn flags(context: Context) -> Result<JsonBody, PrometheusError>
     data_response(&context, &Map(Vec::new()))
 }
 
-/// How many of each are told where nobody says, as in Prometheus.
+/// Default length of each list, as in Prometheus.
 const TOP_ENTRIES: usize = 10;
 
 pub(super) async fn tsdb_status(

@@ -1,4 +1,4 @@
-//! Answers in the shapes of Prometheus, whole.
+//! Complete responses in Prometheus' format.
 
 use axum::body::Body;
 use expect_test::expect;
@@ -35,7 +35,7 @@ async fn results_of_all_types() {
     check(&format!("/api/v1/query_range?query=1&{range}"), expect![[r#"{"status":"success","data":{"resultType":"matrix","result":[{"metric":{},"values":[[1600000200,"1"],[1600000230,"1"],[1600000260,"1"]]}]}}"#]]).await;
     check(&format!("/api/v1/query_range?query=depth&{range}"), expect![[r#"{"status":"success","data":{"resultType":"matrix","result":[{"metric":{"__name__":"depth","host":"a"},"values":[[1600000260,"0.5"]]}]}}"#]]).await;
     check(&format!("/api/v1/query_range?query=sum(latency)&{range}"), expect![[r#"{"status":"success","data":{"resultType":"matrix","result":[{"metric":{},"histograms":[[1600000260,{"count":"20","sum":"5555","buckets":[[0,"0.9785720620876999","1","1"],[0,"1.9571441241753997","2","1"],[0,"2.9536522918789982","3.018328855186845","1"],[0,"3.9142882483507995","4","1"],[0,"4.967431248293936","5.076203828766933","1"],[0,"5.9073045837579965","6.03665771037369","1"],[0,"6.87447719248991","7.025008641493196","1"],[0,"7.828576496701599","8","1"],[0,"8.91509394076714","9.110309078053533","1"],[0,"9.934862496587872","10.152407657533866","1"],[0,"98.70149282610821","100.86277408690472","1"],[0,"197.40298565221642","201.72554817380944","1"],[0,"297.91356384705983","304.4370214406966","1"],[0,"394.80597130443283","403.4510963476189","1"],[0,"490.2928797176696","501.02889578890233","1"],[0,"595.8271276941197","608.8740428813932","1"],[0,"693.378840031689","708.5618595654819","1"],[0,"789.6119426088657","806.9021926952378","1"],[0,"899.2011061111291","918.8910464015905","1"],[0,"980.5857594353392","1002.0577915778047","1"]]}]]}]}}"#]]).await;
-    // A range of one moment is a matrix all the same.
+    // A range query of one step is a matrix too.
     let at = START / store::SECOND + 60;
     check(
         &format!("/api/v1/query_range?query=depth&start={at}&end={at}&step=1m"),

@@ -50,7 +50,7 @@ pub(super) async fn breakdown(
         let picture = selection::resolve_range(view, &found, ends)?;
         let start = moment("from")?.1.unwrap_or(picture.start);
         let end = moment("to")?.1.unwrap_or(picture.end);
-        // A rectangle beyond the rows is one in a picture that reaches as far.
+        // A rectangle beyond the data extends the heatmap's range.
         let first = if ends.0.1.is_none() { picture.start.min(start) } else { picture.start };
         let last = if ends.1.1.is_none() { picture.end.max(end) } else { picture.end };
         let rectangle = HeatmapSelection {

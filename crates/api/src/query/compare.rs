@@ -14,7 +14,7 @@ use crate::context::Context;
 use crate::document;
 use crate::parameters::{Parameters, SELECTOR_SYNTAX};
 
-/// About as many intervals are compared of each side.
+/// Approximate number of compared intervals per side.
 const INTERVALS: u64 = 100;
 
 pub(super) async fn compare(

@@ -36,7 +36,7 @@ fn promql() -> Vec<Json> {
     aggregations.chain(functions).collect()
 }
 
-/// Those that one should use.
+/// Functions that are not deprecated.
 fn caql() -> Vec<Json> {
     let current = Signature::all().filter(|one| one.stability == Stability::Current);
     current.map(|one| function(&one.name, one.to_string(), false)).collect()

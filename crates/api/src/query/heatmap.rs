@@ -1,4 +1,4 @@
-//! `/v1/heatmap`: columns of full distributions, merged by the store, never averaged.
+//! `/v1/heatmap`: columns of complete distributions, merged by the store, never averaged.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -18,9 +18,9 @@ use crate::document::{distribution, gap};
 use crate::json::Json::{self, Integer, List, Object};
 use crate::parameters::Parameters;
 
-/// Columns of an answer at the most: more than any screen has.
+/// Maximum number of columns: more than screens have pixels.
 const COLUMNS_MAX: u64 = 10_000;
-/// About so many, where nobody says.
+/// Default number of columns, approximately.
 const COLUMNS: u64 = 120;
 
 pub(super) async fn heatmap(
@@ -43,8 +43,7 @@ pub(super) async fn heatmap(
     let work = move |view: &ReadView, asking: &ActiveQuery| {
         let picked = SelectedSeries::resolve(&parameters, view, now, desk.settings.limits.series)?;
         let (mut columns, mut total, mut bytes) = (Vec::new(), Mixture::default(), 0);
-        // Where nobody says from or until when, what is missing before or after the rows is
-        // missing, too.
+        // Without an explicit `from` or `to`, gaps before or after the data are included.
         let mut gaps: BTreeSet<Gap> = view.gaps(&picked.requested).into_iter().collect();
         let grids = lengths.grids(&picked.range)?;
         for grid in &grids {
@@ -83,7 +82,7 @@ pub(super) async fn heatmap(
     context.run_query("heatmap", timeout, estimate, work).await
 }
 
-/// Somewhere for the ends of cells, where columns are to name them by their place.
+/// The list of cell edges, if columns are to reference edges by index.
 fn cell_edges(parameters: &Parameters) -> Result<Option<CellEdges>, ApiError> {
     match parameters.get("cells") {
         None | Some("objects") => Ok(None),
@@ -117,7 +116,7 @@ fn document(
 enum ColumnWidth {
     Count(u64),
     Step(i64),
-    /// Round lengths, about so many as a person looks at.
+    /// A usual interval length that gives about the default number of columns.
     Round,
 }
 
@@ -137,13 +136,13 @@ impl ColumnWidth {
         }
     }
 
-    /// Grids that follow each other, one at least: the last one has the rest of the time.
+    /// Consecutive grids, at least one: the last one has the rest of the range.
     fn grids(self, range: &Range<i64>) -> Result<Vec<TimeGrid>, ApiError> {
         let length = range.end - range.start;
         let step = match self {
             ColumnWidth::Round => return Ok(vec![TimeGrid::covering(range.clone(), COLUMNS)]),
             ColumnWidth::Step(step) => step,
-            // The time of a single reading is a nanosecond: no column is shorter.
+            // A single sample covers a nanosecond: the minimum column width.
             ColumnWidth::Count(columns) => (length / columns as i64).max(1),
         };
         let columns = match self {
@@ -183,7 +182,7 @@ mod tests {
         check(ColumnWidth::Step(40), 0..10, &[(0, 10, 1)]);
         let refused = |lengths: ColumnWidth| lengths.grids(&(0..20_000)).unwrap_err().status();
         assert_eq!(refused(ColumnWidth::Step(1)), 400);
-        // No column is shorter than a nanosecond.
+        // A column is at least a nanosecond wide.
         check(ColumnWidth::Count(11), 0..10, &[(0, 1, 9), (9, 1, 1)]);
         check(ColumnWidth::Count(11), 5..6, &[(5, 1, 1)]);
     }

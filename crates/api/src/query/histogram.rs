@@ -15,7 +15,7 @@ use crate::json::Json::{self, Integer, List, Null, Object, Text};
 use crate::json::{integer, number};
 use crate::parameters::{Parameters, SELECTOR_SYNTAX};
 
-/// Shares that quantiles are told of, where nobody says.
+/// Default quantiles.
 const DEFAULT_QUANTILES: [f64; 4] = [0.5, 0.9, 0.99, 0.999];
 
 pub(super) async fn histogram(
@@ -33,7 +33,7 @@ pub(super) async fn histogram(
         let grid = TimeGrid { start, step: end - start, columns: 1 };
         let mut columns = view.histograms(&picked.series, grid)?;
         let mut column = columns.next().expect("BUG: a grid of one column has one")?;
-        // Where nobody says until when, what is missing after the last row is missing too.
+        // Without an explicit `to`, gaps after the last point are included.
         column.gaps.extend(view.gaps(&picked.requested));
         column.gaps.sort();
         column.gaps.dedup();
@@ -57,7 +57,7 @@ pub(super) async fn histogram(
     context.run_query("histogram", timeout, estimate, work).await
 }
 
-/// About how many rows a distribution or a heatmap of so many columns is made of.
+/// Estimated number of points that a distribution or a heatmap of this many columns reads.
 pub(super) fn estimate_rows(
     parameters: &Parameters,
     view: &ReadView,
@@ -67,7 +67,7 @@ pub(super) fn estimate_rows(
     let moment = |name| parameters.time(name, now).ok().flatten();
     let ends = (moment("from"), moment("to"));
     let rows = |selector| selection::estimate_rows(view, &selector, ends, columns);
-    // What is wrong with it is told when it is worked on.
+    // The handler reports errors.
     parameters.selectors("selector").map_or(0, rows)
 }
 
@@ -79,7 +79,7 @@ fn quantiles(parameters: &Parameters) -> Result<Vec<f64>, ApiError> {
     Ok(if shares.is_empty() { DEFAULT_QUANTILES.to_vec() } else { shares })
 }
 
-/// How many values are above each limit.
+/// Number of values above each limit.
 pub(super) fn counts_above(limits: &[(String, f64)], mixture: &Mixture) -> Json {
     let of = |(written, limit): &(String, f64)| {
         Object(vec![
@@ -91,13 +91,13 @@ pub(super) fn counts_above(limits: &[(String, f64)], mixture: &Mixture) -> Json 
     List(limits.iter().map(of).collect())
 }
 
-/// Selected histogram series of one unit and the time range.
+/// Selected histogram series of one unit, and the time range.
 pub(super) struct SelectedSeries {
     pub(super) selector: String,
     pub(super) series: Vec<store::SeriesEntryRef>,
     pub(super) unit: Option<collect::Unit>,
     pub(super) range: std::ops::Range<i64>,
-    /// The time that is asked about: without end where nobody says one.
+    /// The requested range, unbounded by default.
     pub(super) requested: std::ops::Range<i64>,
     pub(super) thresholds: Vec<(String, f64)>,
 }
@@ -115,7 +115,7 @@ impl SelectedSeries {
         let ends = (("from", parameters.time("from", now)?), ("to", parameters.time("to", now)?));
         let asked = ends.0.1.unwrap_or(i64::MIN)..ends.1.1.unwrap_or(i64::MAX);
         let picks_nothing = view.each_series(&selector, &mut |_| ControlFlow::Break(())) == 0;
-        // A series all of whose rows are missing is none that a selector picks: the gaps say so.
+        // A selector does not match a series whose points are all missing; its gaps have the range.
         let missing = selection::range_of_gaps(view, &asked);
         let found = match picks_nothing && missing.is_some() {
             true => Vec::new(),
@@ -140,7 +140,7 @@ impl SelectedSeries {
         })
     }
 
-    /// With what the document begins.
+    /// First fields of the document.
     pub(super) fn header_fields(&self) -> Vec<(&'static str, Json)> {
         vec![
             ("schema", integer(2)),

@@ -1,6 +1,7 @@
 //! Compact heatmap encoding: cell edges are listed once and referenced by index.
 //!
-//! A picture of 1,000 columns has some hundred thousand cells and a few hundred different ones.
+//! A heatmap of 1,000 columns has several hundred thousand cells and several hundred distinct
+//! edges.
 
 use std::collections::HashMap;
 
@@ -17,9 +18,9 @@ pub(super) struct CellEdges {
 }
 
 impl CellEdges {
-    /// Pairs of numbers, for the cells of a distribution in ascending order: how much further on
-    /// the cell's ends are in the list than those of the cell before (than the list's first, for
-    /// the first), and how many values it has.
+    /// Pairs of numbers for the cells of a distribution in ascending order: the difference between
+    /// the list index of the cell's edges and that of the previous cell (of the list's first, for
+    /// the first cell), and the cell's count.
     pub(super) fn cells(&mut self, mixture: &Mixture) -> Json {
         let mut cells: Vec<Cell> =
             mixture.parts().iter().flat_map(hist::Histogram::cells).collect();
@@ -47,7 +48,7 @@ impl CellEdges {
         place
     }
 
-    /// The list: for each its lower and its upper end, `null` where there is none.
+    /// The list: lower and upper edge of each cell, `null` if unbounded.
     pub(super) fn list(&self) -> Json {
         let pair = |&(lower, upper): &(f64, f64)| List(vec![number(lower), number(upper)]);
         List(self.edges.iter().map(pair).collect())
@@ -60,7 +61,7 @@ mod tests {
 
     use super::*;
 
-    /// Reads pairs back, as the page does.
+    /// Decodes pairs as the web UI does.
     fn decode_pairs(pairs: &Json, list: &Json) -> Vec<(f64, f64, u64)> {
         let (List(pairs), List(list)) = (pairs, list) else { panic!("{pairs:?} {list:?}") };
         let mut place = 0;

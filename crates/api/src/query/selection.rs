@@ -10,11 +10,11 @@ use store::{ReadView, SeriesEntryRef};
 use crate::api_error::ApiError;
 use crate::parameters::Parameters;
 
-/// Names that are told where a selector picks nothing.
+/// Number of metric names listed if a selector matches nothing.
 const NAMES_LISTED: usize = 10;
 
-/// About how many rows there are to be read of the series that a selector picks, in a time and in
-/// so many columns, and values to be made of them. Nothing is read for it.
+/// Estimated number of points to read of the series that a selector matches, in a range and number
+/// of columns, and of values to produce. Reads no data.
 pub(crate) fn estimate_rows(
     view: &ReadView,
     selector: &Selector,
@@ -29,7 +29,7 @@ pub(crate) fn estimate_rows(
     view.estimate_rows(series, &range, Some(step)).saturating_add(columns)
 }
 
-/// The series of histograms that a selector picks, one at least and no more than may be.
+/// The histogram series that a selector matches, at least one, at most the limit.
 pub(crate) fn find_histograms(
     view: &ReadView,
     selector: &Selector,
@@ -53,7 +53,7 @@ pub(crate) fn find_histograms(
     }
 }
 
-/// From when to when something is known to be missing, within a time.
+/// The range of the gaps within a range.
 pub(crate) fn range_of_gaps(view: &ReadView, asked: &Range<i64>) -> Option<Range<i64>> {
     let gaps = view.gaps(asked);
     let start = gaps.iter().map(|gap| gap.start).min()?.max(asked.start);
@@ -61,7 +61,7 @@ pub(crate) fn range_of_gaps(view: &ReadView, asked: &Range<i64>) -> Option<Range
     Some(start..end.max(start.saturating_add(1)))
 }
 
-/// What there is instead: names that somebody sent come before those that topdeck makes itself.
+/// Alternatives for the error text: metrics received from outside before self metrics.
 fn no_match_message(view: &ReadView, selector: &Selector) -> String {
     let own = |name: &str| name.starts_with("topdeck_") || name.starts_with("host_");
     let mut names: BTreeSet<(bool, String)> = BTreeSet::new();
@@ -85,7 +85,7 @@ fn no_match_message(view: &ReadView, selector: &Selector) -> String {
     format!("{selector} picks no series; there are: {}{more}{missing}", names.join(", "))
 }
 
-/// The unit of all of them.
+/// The common unit of the series.
 pub(crate) fn common_unit(
     selector: &Selector,
     found: &[SeriesEntryRef],
@@ -107,10 +107,10 @@ pub(crate) fn common_unit(
     }
 }
 
-/// Limits and shares that may be asked for at once: every column of a heatmap tells of each.
+/// Maximum number of limits or quantiles in a request: every heatmap column has each of them.
 const PARAMETER_VALUES_MAX: usize = 100;
 
-/// All that a parameter names, in one value or in several, with commas between.
+/// All values of a parameter, repeated or separated by commas.
 pub(crate) fn parse_many<T>(
     parameters: &Parameters,
     name: &str,
@@ -130,7 +130,7 @@ pub(crate) fn parse_many<T>(
     Ok(all)
 }
 
-/// Limits that were written as quantities, in the unit of the values.
+/// Limits written as quantities, in the unit of the values.
 pub(crate) fn parse_limits(
     parameters: &Parameters,
     name: &str,
@@ -139,7 +139,7 @@ pub(crate) fn parse_limits(
     limits_in(parameters, name, unit, |quantity| quantity.value_in(unit))
 }
 
-/// The same where there are no values: each limit in the unit that it was written with.
+/// The same without values: each limit in its own unit.
 pub(crate) fn limits_of_nothing(
     parameters: &Parameters,
     name: &str,
@@ -170,7 +170,7 @@ fn limits_in(
 /// Bound of a time range: parameter name and value.
 pub(crate) type RangeBound<'a> = (&'a str, Option<i64>);
 
-/// The time from one parameter to another: to the ends of the rows, where it is not said.
+/// The range between two parameters; default: the range of the data.
 pub(crate) fn resolve_range(
     view: &ReadView,
     found: &[SeriesEntryRef],

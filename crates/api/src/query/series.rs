@@ -18,12 +18,11 @@ use crate::json::integer;
 use crate::parameters::Parameters;
 use crate::route::Parameter;
 
-/// As many as are told where nobody says.
+/// Default limit.
 const LIMIT: usize = 1_000;
-/// And at the most.
+/// Maximum limit.
 const LIMIT_MAX: usize = 100_000;
-/// Memory budget for distinct texts or series of a response. Different texts or series that are
-/// held while an answer is put together.
+/// Maximum number of distinct texts or series held while a response is built.
 const ENTRIES_MAX: usize = 1_000_000;
 
 /// Search over series metadata.
@@ -45,12 +44,12 @@ impl SeriesSearch<'_> {
             || series.labels().iter().any(|(_, value)| self.contains(value))
     }
 
-    /// All series that are picked.
+    /// Calls `each` for all selected series.
     fn for_each(&self, each: impl FnMut(&Series) -> Result<(), ApiError>) -> Result<(), ApiError> {
         for_each_series(self.view, &self.selector, self.query, each)
     }
 
-    /// The first of what was found, and how many that is in all.
+    /// The first entries, and the total number.
     fn first_page<T>(
         &self,
         found: impl ExactSizeIterator<Item = T>,
@@ -61,7 +60,7 @@ impl SeriesSearch<'_> {
     }
 }
 
-/// Goes through all series that are picked, as long as somebody waits.
+/// Iterates over all selected series, until the query is cancelled.
 pub(crate) fn for_each_series(
     view: &ReadView,
     selector: &Selector,
@@ -76,11 +75,10 @@ pub(crate) fn for_each_series(
     outcome
 }
 
-/// Different texts or series that are held while an answer is put together: no more than may be,
-/// with memory for them.
+/// Budget for distinct texts or series held while a response is built: number and memory.
 pub(crate) struct EntryBudget<'a> {
     query: &'a ActiveQuery,
-    /// For how many there is memory.
+    /// Number of entries with reserved memory.
     accounted: usize,
 }
 
@@ -89,7 +87,7 @@ impl EntryBudget<'_> {
         EntryBudget { query: asking, accounted: 0 }
     }
 
-    /// There are so many now.
+    /// Sets the current number of entries.
     pub(crate) fn set_count(&mut self, many: usize) -> Result<(), ApiError> {
         if many > ENTRIES_MAX {
             return Err(ApiError::Unprocessable(format!(
@@ -106,10 +104,10 @@ impl EntryBudget<'_> {
 
 /// Memory of an entry with its text, in a map or set.
 const ENTRY_BYTES: usize = 192;
-/// Memory is taken for so many at once.
+/// Memory is reserved for this many entries at once.
 const ENTRIES_PER_RESERVATION: usize = 1024;
 
-/// Answers with a list of that name: what `find` finds of a search, and how many there are in all.
+/// Responds with a list `name`: the result of `find`, and the total number.
 async fn list_response(
     context: Context,
     parameters: Parameters,
@@ -140,14 +138,14 @@ async fn list_response(
 
 pub(super) async fn series(context: Context, parameters: Parameters) -> Result<JsonBody, ApiError> {
     let find = |search: &SeriesSearch<'_>| {
-        // The first of them by name and labels, whatever the order in which the store has them.
+        // The first ones by name and labels, regardless of the store's order.
         let (mut found, mut told) = (0, BTreeSet::new());
         search.for_each(|series| {
             if search.matches(series) {
                 found += 1;
                 let form = series.canonical_key();
                 if told.len() < search.limit {
-                    // Name, labels and form: thrice the texts, and what holds them.
+                    // Name, labels and canonical key: three times the texts, and their containers.
                     search.query.reserve(ENTRY_BYTES + 3 * form.len())?;
                 }
                 told.insert((series.name().to_owned(), series.labels().to_vec(), form));
@@ -237,7 +235,7 @@ pub(super) async fn values(
     list_response(context, parameters, VALUES, ("label_values", "values"), find).await
 }
 
-/// The value of a label, or of what stands beside labels.
+/// The value of a label or pseudo label.
 pub(crate) fn label_value<'a>(series: &'a Series, label: &str) -> Option<&'a str> {
     match label {
         selector::NAME | query::NAME => Some(series.name()),

@@ -1,4 +1,4 @@
-//! Answers to questions over HTTP, of rows that are known.
+//! HTTP queries on known data.
 
 use expect_test::expect;
 use hist::Histogram;
@@ -66,7 +66,7 @@ async fn heatmap_columns_add_up_to_the_total() {
             json["cells"].as_array().unwrap().iter().map(count).sum()
         };
         assert!(all.iter().all(|column| cells(column) == count(column)));
-        // What is asked of the same time at once is the same.
+        // Several endpoints give equal results for the same range.
         let whole = format!("/v1/histogram?selector=latency&from={START}ns&to={NOW}ns");
         let whole = trial.json(&whole).await;
         for name in ["count", "sum", "min", "max", "cells"] {
@@ -106,7 +106,7 @@ async fn gap_after_the_last_row_is_reported_without_end_parameter() {
     assert_eq!(gaps(format!("/v1/histogram?selector=latency&to={NOW}ns")).await, 0);
 }
 
-/// A series all of whose rows came too late, or were lost, is in no index any more.
+/// A series whose points were all rejected as late, or lost, is not in the index.
 #[tokio::test]
 async fn a_series_all_of_whose_rows_are_missing_is_a_gap_and_not_unknown() {
     let trial = TestServer::new();
@@ -140,7 +140,7 @@ async fn a_series_all_of_whose_rows_are_missing_is_a_gap_and_not_unknown() {
     }
     let asked = "/api/v1/query?query=waited[2h]";
     assert!(trial.json(asked).await["warnings"][0].as_str().unwrap().contains("came after"));
-    // Of another time nothing is known to be missing.
+    // Another range has no gaps.
     let status = trial.get("/v1/histogram?selector=waited&from=-10m").await.0;
     assert_eq!(status, StatusCode::NOT_FOUND);
 }
@@ -293,10 +293,10 @@ async fn response_size_is_limited() {
     let long = "/v1/query?query=1&from=-1h&step=1s";
     let whole = "the answer and its maxima take more than 100000 bytes";
     assert!(refused(100_000, long).await.unwrap().contains(whole));
-    // What is put together is larger than what is written.
+    // The document in memory is larger than the response.
     assert!(refused(400_000, long).await.unwrap().contains("take more than 400000 bytes"));
     assert_eq!(refused(1_000_000, long).await, None);
-    // As it is written.
+    // The size of the response itself.
     let prometheus = "/api/v1/query_range?query=1&start=1600000000&end=1600000100&step=1";
     let written = "the answer has more than 1000 bytes, which is as many as it may";
     assert!(refused(1000, prometheus).await.unwrap().contains(written));
@@ -310,7 +310,7 @@ async fn maxima_count_against_the_response_budget() {
             let desk = QueryServiceSettings { max_response_bytes: bytes, ..Default::default() };
             TestServer::with_settings(desk).get(uri).await.0.is_success()
         };
-        // The least that it fits into, to the KiB.
+        // The minimum that suffices, to the KiB.
         let (mut less, mut enough) = (0, 1 << 10);
         while enough - less > 1 {
             let half = (less + enough) / 2;
@@ -319,7 +319,7 @@ async fn maxima_count_against_the_response_budget() {
         enough
     };
     let (alone, both) = (bytes(&format!("{asked}&maxima=false")).await, bytes(asked).await);
-    // Numbers take less than what has bounds.
+    // Plain numbers take less memory than statistics with bounds.
     assert!(both > alone + alone / 4, "{alone} KiB, and with maxima {both} KiB");
 }
 
@@ -362,7 +362,7 @@ async fn regex_limit_is_shared_by_all_selectors() {
             TestServer::new().get(&format!("{path}{}", one.repeat(most + 1))).await;
         assert_eq!(status, StatusCode::BAD_REQUEST, "{path}: {text}");
         assert!(text.contains(&format!("more than {most} regexes")), "{text}");
-        // As many as may be pick nothing, but are read.
+        // The maximum number of selectors matches nothing, but is parsed.
         if path != "/v1/stream?" {
             let (status, _) = TestServer::new().get(&format!("{path}{}", one.repeat(most))).await;
             assert_ne!(status, StatusCode::BAD_REQUEST, "{path}");

@@ -41,7 +41,7 @@ async fn running_and_queued_queries_are_limited() {
         .await
     });
     begins.await.unwrap();
-    // The second waits in vain, as long as it may.
+    // The second query waits until its timeout.
     let second = context.run_heavy("test", Some(Duration::from_millis(50)), |_| Ok(2));
     let (second, third) = tokio::join!(second, context.run_heavy("test", None, |_| Ok(3)));
     assert!(matches!(second, Err(ApiError::Timeout(why)) if why.contains("waited for its turn")));
@@ -73,7 +73,7 @@ async fn query_ends_when_the_client_disconnects() {
     });
     begins.await.unwrap();
     asked.abort();
-    // Its turn is free only when its work has ended.
+    // Its permit is free only when its work has ended.
     assert_eq!(context.run_heavy("test", None, |_| Ok(())).await, Ok(()));
     assert!(is_over.load(Ordering::SeqCst));
 }
@@ -121,7 +121,7 @@ async fn store_read_ends_at_the_timeout() {
     ));
 }
 
-/// Work in a lane that goes on until it is let go, by the way it is returned.
+/// Work in a lane that runs until the returned sender is used or dropped.
 async fn occupy(
     context: &Context,
     lane: QueryLane,
@@ -131,7 +131,7 @@ async fn occupy(
     let own = context.clone();
     let work = move |_: &ActiveQuery| {
         began.send(()).unwrap();
-        // It ends when it is let go, or nobody can do so any more.
+        // Returns on a message, or when the sender is dropped.
         let _ = gate.recv();
         Ok(())
     };
@@ -142,7 +142,7 @@ async fn occupy(
     (go, working)
 }
 
-/// Returns when so many wait in the heavy lane.
+/// Returns when this many queries are queued in the heavy lane.
 async fn await_queued(context: &Context, many: usize) {
     while context.queries.shared.admission.running_and_queued(QueryLane::Heavy).1 < many {
         tokio::task::yield_now().await;
@@ -231,7 +231,7 @@ async fn long_light_query_moves_to_the_heavy_lane() {
     let (lane, ()) = tokio::join!(context.run_light("test", None, work), let_go);
     assert_eq!(lane, Ok(Some(QueryLane::Heavy)));
     working.await.unwrap().unwrap();
-    // One that nobody waits for any more does not wait for its turn.
+    // A query whose client has disconnected does not wait for a permit.
     let (go, working) = occupy(context, QueryLane::Heavy).await;
     let (ended, ends) = tokio::sync::oneshot::channel();
     let own = context.clone();
@@ -287,7 +287,7 @@ async fn queries_share_one_memory_budget() {
     assert!(
         matches!(&large, ApiError::Unprocessable(what) if what.contains("raise max_query_memory"))
     );
-    // What reads little has memory of its own.
+    // Light queries have reserved memory.
     let light =
         |bytes| context.run_light("test", None, move |asking: &ActiveQuery| asking.reserve(bytes));
     assert_eq!(light(1 << 20).await, Ok(()));

@@ -1,4 +1,4 @@
-//! What topdeck says of itself.
+//! The status document.
 
 use http::StatusCode;
 

@@ -12,14 +12,14 @@ use http_body::{Body, Frame};
 use tokio::sync::mpsc;
 use tokio::time::{Interval, MissedTickBehavior, interval};
 
-/// How often something is sent.
+/// Heartbeat interval.
 const HEARTBEAT: Duration = Duration::from_secs(15);
 
 /// Events sent to one client.
 pub(super) struct EventStream {
     events: mpsc::Receiver<Arc<str>>,
     queued_bytes: Arc<AtomicUsize>,
-    /// Its first tick is now: the client learns that it is listened to.
+    /// The first tick is immediate: the client sees that the stream is open.
     heartbeat: Interval,
 }
 

@@ -11,7 +11,7 @@ fn event(name: &str, data: &Json) -> String {
     format!("event: {name}\ndata: {data:#}\n\n")
 }
 
-/// A row of a series.
+/// A point of a series.
 pub(super) fn row(series: &Series, entry: &BatchEntry<'_>) -> String {
     let value = match entry.decode() {
         Ok(SampleValue::Histogram(histogram)) => {
@@ -31,12 +31,12 @@ pub(super) fn row(series: &Series, entry: &BatchEntry<'_>) -> String {
     event("row", &Object(fields))
 }
 
-/// Something that is known to be missing.
+/// A gap.
 pub(super) fn gap(gap: &Gap) -> String {
     event("gap", &document::gap(gap))
 }
 
-/// Records that the journal has not any more.
+/// Journal records that are no longer available.
 pub(super) fn journal_gap(gap: &journal::RecordGap) -> String {
     let (start, end) = match &gap.time {
         Some(time) => (Integer((*time.start()).into()), Integer((*time.end()).into())),
@@ -53,12 +53,12 @@ pub(super) fn journal_gap(gap: &journal::RecordGap) -> String {
     event("gap", &Object(fields))
 }
 
-/// Events that a client was too slow for.
+/// Number of events that a slow client missed.
 pub(super) fn lagged(missed: u64) -> String {
     event("lagged", &Object(vec![("dropped", integer(missed))]))
 }
 
-/// Nothing more comes.
+/// The stream ends with an error.
 pub(super) fn failed(why: &str) -> String {
     event("error", &Object(vec![("error", Text(why.to_owned()))]))
 }

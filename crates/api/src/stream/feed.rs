@@ -10,15 +10,15 @@ use model::{BatchReader, Series, SeriesId, SeriesRef};
 use super::event;
 use super::hub::StreamHub;
 
-/// How long it waits before it looks whether anybody listens.
+/// Interval of checks for remaining clients.
 const PAUSE: Duration = Duration::from_millis(200);
-/// Series that are remembered; beyond, all are forgotten and looked up anew.
+/// Maximum number of cached series; then the cache is cleared.
 const SERIES_MAX: usize = 1 << 16;
 
 /// Series by id; `None` for unknown ids until their canonical key arrives.
 type StreamSeriesCache = HashMap<SeriesId, Option<Arc<Series>>>;
 
-/// Runs until nobody listens.
+/// Runs until there are no clients.
 pub(super) fn run_feed(hub: &StreamHub, mut reader: JournalReader) {
     let mut known = StreamSeriesCache::new();
     while hub.is_running() {
@@ -28,7 +28,7 @@ pub(super) fn run_feed(hub: &StreamHub, mut reader: JournalReader) {
     }
 }
 
-/// Gives what there is, after it has waited for it.
+/// Waits for records and sends them.
 fn forward_available(
     hub: &StreamHub,
     reader: &mut JournalReader,
@@ -48,8 +48,8 @@ fn forward_available(
     Ok(())
 }
 
-/// Gives the rows and gaps of a batch. It was checked when it was taken; what cannot be read all
-/// the same the store tells.
+/// Sends the points and gaps of a batch. It was checked on append; the store reports batches that
+/// are undecodable nevertheless.
 fn broadcast_batch(hub: &StreamHub, bytes: &[u8], known: &mut StreamSeriesCache) {
     let Ok(mut entries) = BatchReader::new(bytes) else { return };
     let mut series = None;
@@ -78,9 +78,9 @@ fn find_series(
     }
     let series = match named {
         SeriesRef::Key(form) => Series::from_canonical_key(form).ok(),
-        // Its form came before anybody listened: the store has it.
+        // Its canonical key precedes the first client: the store has it.
         SeriesRef::Id(id) => match hub.intake.target().store() {
-            // What cannot be read now is looked up again with the next row.
+            // After a read error it is looked up again with the next point.
             Some(store) => store.view().ok()?.series(&id),
             None => None,
         },

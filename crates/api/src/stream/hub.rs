@@ -1,4 +1,4 @@
-//! Stream clients and the thread that serves them.
+//! Clients of the live stream, and the thread that serves them.
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -16,11 +16,11 @@ use super::body::EventStream;
 use super::{event, feed};
 use crate::api_error::ApiError;
 
-/// Events that wait for one client at the most.
+/// Maximum events queued for one client.
 pub(super) const EVENTS_MAX: usize = 4096;
-/// Bytes that wait for one client at the most.
+/// Maximum bytes queued for one client.
 pub(super) const BYTES_MAX: usize = 4 << 20;
-/// After how long one for whom there was no place may try again.
+/// Retry delay at the clients limit.
 const RETRY_AFTER_FULL: Duration = Duration::from_secs(5);
 
 /// Stream clients.
@@ -28,7 +28,7 @@ pub(crate) struct StreamHub {
     pub(super) intake: Arc<Intake>,
     clients_max: usize,
     state: Mutex<HubState>,
-    /// For the books.
+    /// Number of clients, for the metric.
     count: Arc<AtomicU64>,
     dropped_events: Counter,
 }
@@ -45,9 +45,9 @@ struct HubState {
 struct StreamClient {
     selector: Selector,
     events: mpsc::Sender<Arc<str>>,
-    /// Bytes that wait; the body counts them down.
+    /// Queued bytes; the body subtracts what it sends.
     queued_bytes: Arc<AtomicUsize>,
-    /// Events that it has not been told it missed.
+    /// Dropped events that are not reported yet.
     dropped: u64,
 }
 
@@ -71,8 +71,8 @@ impl StreamHub {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What comes from now on. The first who listens starts the thread. To be called where a thread
-    /// may wait: files are opened.
+    /// Subscribes to events from now on. The first client starts the thread. Call it on a blocking
+    /// thread: it opens files.
     pub(super) fn subscribe(self: &Arc<Self>, selector: Selector) -> Result<EventStream, ApiError> {
         let mut state = self.state();
         self.remove_disconnected(&mut state);
@@ -94,7 +94,7 @@ impl StreamHub {
             let reader = journal.reader(StartPosition::End).map_err(|error| failed(&error))?;
             let hub = Arc::clone(self);
             let supervised = self.intake.supervisor().thread("stream");
-            // Whoever listens is told, and the next who listens starts another.
+            // After a panic the clients get an error, and the next client starts another thread.
             let run = move || {
                 if let Err(panic) = catch_unwind(AssertUnwindSafe(|| feed::run_feed(&hub, reader)))
                 {
@@ -104,7 +104,7 @@ impl StreamHub {
             };
             let thread = std::thread::Builder::new().name("stream".to_owned());
             let thread = thread.spawn(run).map_err(|error| failed(&error))?;
-            // The one before has ended, or is about to.
+            // The previous thread has ended, or is about to.
             state.thread = Some(thread);
             state.is_running = true;
         }
@@ -125,13 +125,13 @@ impl StreamHub {
         self.count.store(state.clients.len() as u64, Ordering::Relaxed);
     }
 
-    /// Those who are gone.
+    /// Removes disconnected clients.
     fn remove_disconnected(&self, state: &mut HubState) {
         state.clients.retain(|client| !client.events.is_closed());
         self.publish_count(state);
     }
 
-    /// Whether the thread goes on: somebody listens. If not it has ended, and the next who listens
+    /// Whether the thread continues: there are clients. Otherwise it has ended, and the next client
     /// starts another.
     pub(super) fn is_running(&self) -> bool {
         let mut state = self.state();
@@ -140,7 +140,7 @@ impl StreamHub {
         state.is_running
     }
 
-    /// The thread ends, with a reason.
+    /// Called when the thread ends, with the reason.
     pub(super) fn on_thread_exit(&self, why: &str) {
         let mut state = self.state();
         let text: Arc<str> = event::failed(why).into();
@@ -152,8 +152,8 @@ impl StreamHub {
         self.publish_count(&state);
     }
 
-    /// Gives an event to those who want the series, or to all. It is written once, if anybody wants
-    /// it, and while nothing is locked: a distribution may be long.
+    /// Sends an event to the clients that select the series, or to all. The event is serialized
+    /// once, if any client selects it, and without the lock: a distribution may be long.
     pub(super) fn broadcast(&self, series: Option<&Series>, text: impl FnOnce() -> String) {
         let wants =
             |client: &StreamClient| series.is_none_or(|series| client.selector.matches(series));
@@ -166,7 +166,7 @@ impl StreamHub {
         clients.for_each(|client| client.send(&text, &self.dropped_events));
     }
 
-    /// Ends all streams, and the thread.
+    /// Ends all streams and the thread.
     pub(crate) fn stop(&self) {
         let thread = {
             let mut state = self.state();
@@ -176,14 +176,14 @@ impl StreamHub {
             state.thread.take()
         };
         if let Some(thread) = thread {
-            // A panic is told by the supervisor.
+            // The supervisor reports a panic.
             let _ = thread.join();
         }
     }
 }
 
 impl StreamClient {
-    /// Never waits.
+    /// Never blocks.
     fn send(&mut self, text: &Arc<str>, missed: &Counter) {
         if self.dropped > 0 && self.try_send(&event::lagged(self.dropped).into()) {
             self.dropped = 0;
@@ -195,9 +195,9 @@ impl StreamClient {
     }
 
     fn try_send(&self, text: &Arc<str>) -> bool {
-        // Only an amount: nothing else is ordered by it.
+        // Relaxed: the counter orders no other memory.
         let waiting = self.queued_bytes.load(Ordering::Relaxed);
-        // One that is larger than may wait goes alone.
+        // An event over the limit is sent if the queue is empty.
         if waiting > 0 && waiting + text.len() > BYTES_MAX {
             return false;
         }

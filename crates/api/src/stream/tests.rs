@@ -1,4 +1,4 @@
-//! What those who listen are sent.
+//! Events of the live stream.
 
 use http_body_util::BodyExt as _;
 
@@ -30,7 +30,7 @@ impl SseClient {
         Some(String::from_utf8(frame.into_data().unwrap().to_vec()).unwrap())
     }
 
-    /// The next event that is no comment.
+    /// The next event, without comments.
     async fn event(&mut self) -> String {
         loop {
             let event = self.next().await.expect("the stream goes on");
@@ -52,7 +52,7 @@ fn number(value: f64) -> Sample {
 #[tokio::test]
 async fn rows_and_gaps_are_filtered_by_selector() {
     let trial = TestServer::with_store(empty_store(), QueryServiceSettings::default());
-    // What was before is not sent, but what it was of is known by its number only.
+    // Earlier points are not sent, but later ones reference their series by id.
     trial.send(&gauge("depth"), number(1.0));
     let mut all = SseClient::new(&trial, "/v1/stream").await;
     let mut some = SseClient::new(&trial, "/v1/stream?selector=latency").await;

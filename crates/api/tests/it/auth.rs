@@ -38,11 +38,11 @@ fn tokens_are_needed_where_they_are_required() {
     it.post(&format!("/module/httptrap/c/{web}"), "", "{\"a\":1}").check(200, "\"stats\":1");
     it.post("/module/httptrap/c/x", "", "{\"a\":1}").check(401, "");
     assert_eq!((it.rejected("token"), it.rejected("forbidden")), (3, 1));
-    // Routes of roles are for those who may read.
+    // Routes of roles require scope read.
     it.request("GET", "/v1/offered", "", b"").check(401, "a token with the scope read is needed");
     it.request("GET", "/v1/offered", &bearer(&web), b"").check(403, "does not have the scope read");
     it.request("GET", "/v1/offered", &bearer(&reader), b"").check(200, "7");
-    // What changes in the file counts after a reload.
+    // Changes of the file apply after a reload.
     let new = tokens.add("new", &[Scope::Ingest], 1).unwrap();
     assert!(tokens.remove("web").unwrap());
     it.server.as_ref().unwrap().reload().unwrap();
@@ -51,7 +51,7 @@ fn tokens_are_needed_where_they_are_required() {
     std::fs::write(&path, "nonsense\n").unwrap();
     assert!(it.server.as_ref().unwrap().reload().is_err());
     it.post(RECORD, &bearer(&new), "1").check(200, "");
-    // It is looked at now and then, too.
+    // The file is polled too.
     let why = "line 1: expected name, scopes, what, since; found 1 fields";
     let began = std::time::Instant::now();
     while !it.request("GET", "/v1/status", &bearer(&reader), b"").text().contains(why) {
@@ -95,7 +95,7 @@ fn cross_origin_browser_requests_are_rejected() {
     assert_eq!(it.count("a"), 1);
 }
 
-/// An authority, and certificates of it in files.
+/// A certificate authority, with certificates in files.
 struct TestCa {
     dir: TestDir,
     issuer: Issuer<'static, KeyPair>,
@@ -133,7 +133,8 @@ impl TestCa {
         }
     }
 
-    /// Asks over TLS, with a certificate or without; the server's name is localhost.
+    /// Sends a request over TLS, with or without a client certificate; the server name is
+    /// localhost.
     fn request(
         &self,
         address: SocketAddr,
@@ -175,7 +176,7 @@ fn client_certificate_replaces_a_token() {
     stranger.issue("edge", None);
     assert_eq!(stranger.request(it.address, Some("edge"), &ca), None, "of an unknown authority");
     assert_eq!(it.count("a"), 1);
-    // A certificate that changed is shown to new connections.
+    // New connections get a changed certificate.
     let renewed = TestCa::new();
     renewed.issue("server", Some("localhost"));
     for end in ["server.crt", "server.key"] {

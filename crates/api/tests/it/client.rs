@@ -1,13 +1,13 @@
-//! HTTP/1.1 as bytes, so that a test can send what no client would.
+//! HTTP/1.1 client on byte level, so that a test can send invalid requests.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
-/// No test waits longer for anything.
+/// Timeout of all waits in tests.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// An answer.
+/// A response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct RawResponse {
     pub(crate) status: u16,
@@ -38,7 +38,7 @@ pub(crate) fn connect(address: SocketAddr) -> TcpStream {
     stream
 }
 
-/// A request as bytes; `headers` are whole lines, each with its end.
+/// A request as bytes; `headers` are complete lines with line ends.
 pub(crate) fn request(method: &str, path: &str, headers: &str, body: &[u8]) -> Vec<u8> {
     let length = body.len();
     let head = format!(
@@ -47,7 +47,7 @@ pub(crate) fn request(method: &str, path: &str, headers: &str, body: &[u8]) -> V
     [head.as_bytes(), body].concat()
 }
 
-/// Reads one answer; `None` if the connection ends before it begins.
+/// Reads one response; `None` if the connection ends before it begins.
 pub(crate) fn read_response(stream: &mut impl Read) -> Option<RawResponse> {
     let mut head = Vec::new();
     let mut byte = [0];
@@ -67,7 +67,7 @@ pub(crate) fn read_response(stream: &mut impl Read) -> Option<RawResponse> {
     Some(found)
 }
 
-/// Sends bytes and reads the answer.
+/// Sends bytes and reads the response.
 pub(crate) fn exchange(stream: &mut (impl Read + Write), bytes: &[u8]) -> RawResponse {
     stream.write_all(bytes).unwrap();
     read_response(stream).expect("an answer")

@@ -1,4 +1,4 @@
-//! Each endpoint: what is sent is in the store, to the unit, and what is wrong is told.
+//! Every endpoint: stored data equals the sent data, units included, and errors are reported.
 
 use std::io::Write as _;
 use std::sync::{Arc, Mutex};
@@ -117,11 +117,11 @@ fn hdrhistogram_logs_get_timestamps() {
     it.post("/v1/hlog?metric=x&start=soon", "", &log).check(400, "start=soon: expected seconds");
 }
 
-/// In both forms, and in lines of base64; buckets are the sender's.
+/// Binary, protobuf, and lines of base64; the sender's buckets are kept.
 #[test]
 fn ddsketches_are_imported() {
     let it = ServerFixture::new();
-    // The values 1 to 5, and a value of 1 three hundred times, as sketches-go writes them.
+    // The values 1 to 5, and 300 times the value 1, as sketches-go encodes them.
     let binary = b"\x02\xfd\x4a\x81\x5a\xbf\x52\xf0\x3f\0\0\0\0\0\0\0\0\
         \x05\x05\0\x02\x44\x02\x28\x02\x1e\x02\x16\x02";
     let protobuf = b"\x0a\x09\x09\xfd\x4a\x81\x5a\xbf\x52\xf0\x3f\
@@ -131,7 +131,7 @@ fn ddsketches_are_imported() {
     it.post("/v1/import?metric=took&unit=ms&label.host=b", "", protobuf)
         .check(200, "\"values\":300");
     let lines = "Av1KgVq/UvA/AAAAAAAAAAAFBQACRAIoAh4CFgI=\n";
-    it.post("/v1/import?metric=lines&format=ddsketch", "", lines).check(200, "\"readings\":1");
+    it.post("/v1/import?metric=lines&format=ddsketch", "", lines).check(200, "\"samples\":1");
     assert_eq!((it.count(r#"took{host="a"}"#), it.count("took"), it.count("lines")), (5, 305, 5));
     let [(_, row)] = &it.rows(r#"took{host="a"}"#)[..] else { panic!("one row") };
     let SampleValue::Histogram(histogram) = &row.value else { panic!("{row:?}") };
@@ -176,7 +176,7 @@ fn remote_write_response_has_the_counts() {
     assert_eq!(answer.header("x-prometheus-remote-write-histograms-written"), Some("0"));
     assert_eq!(answer.header("x-prometheus-remote-write-exemplars-written"), Some("0"));
     let answer = post(v1, b"\xff\xff\xff");
-    answer.check(400, "no request of remote write");
+    answer.check(400, "invalid remote write request");
     assert_eq!(answer.header("x-prometheus-remote-write-samples-written"), Some("0"));
     post("Content-Type: application/x-protobuf\r\n", b"").check(415, "expected snappy");
     let text = "Content-Encoding: snappy\r\nContent-Type: text/plain\r\n";
@@ -212,20 +212,20 @@ fn sender_at_its_series_limit_does_not_affect_others() {
         it.post("/api/v1/write", v1, body)
     };
     let written = "x-prometheus-remote-write-samples-written";
-    // Two samples of each; all in one request.
+    // Two samples of each, in one request.
     let answer = write(&["a", "b", "c", "d"]);
     answer.check(
         400,
-        "4 of this request could not be taken, and the rest was: cannot store new series c",
+        "4 samples of this request rejected, the others stored: cannot store new series c",
     );
     answer.check(400, "series limit of its producer (2) reached");
     assert_eq!(answer.header(written), Some("4"));
     assert_eq!(["a", "b", "c", "d"].map(|name| it.count(name)), [2, 2, 0, 0]);
-    // What it has goes on, beside what is refused.
+    // Existing series are stored, in the same request as rejected ones.
     let answer = write(&["e", "a"]);
     assert_eq!((answer.status, answer.header(written)), (400, Some("2")));
     assert_eq!(write(&["b", "a"]).status, 204);
-    // Others have room of their own, and are told in the words of their protocol.
+    // Other producers have their own limits, and get errors of their protocol.
     let otlp = |names: &[&str]| {
         let body: Vec<u8> = names.iter().flat_map(|name| crate::grpc::request(name, 1)).collect();
         it.post("/v1/metrics", "Content-Type: application/x-protobuf\r\n", body)
@@ -242,7 +242,7 @@ fn sender_at_its_series_limit_does_not_affect_others() {
     let trap = it.post("/v1/httptrap", "", r#"{"t1": 1, "t2": 2, "t3": 3}"#);
     trap.check(406, r#""stats":2"#);
     it.post("/v1/record?metric=r", "", "1").check(200, "");
-    // Somebody else's series may be used, but is not another sender's new one.
+    // Writing to another producer's series is allowed and creates no new series.
     assert_eq!(otlp(&["o1"]).status, 200);
 
     let counter = |reason| {
@@ -331,7 +331,7 @@ fn a_forged_request_without_the_secret_skips_no_batch_of_its_owner() {
     for forged in ["", "Topdeck-Batch-Secret: 0000000000000000\r\n"] {
         record(1_000_000, forged).check(200, "\"duplicate\":false");
     }
-    // Without a secret a forged request can skip few, with one an honest sender many.
+    // Without a secret a request can skip few sequences, with one many.
     record(1_000_000 + 4_097, "").check(409, "at most 4096 may be left out");
     record(2, own).check(200, "\"duplicate\":false");
     record(2, own).check(200, "\"duplicate\":true");

@@ -1,4 +1,4 @@
-//! A server on this host with a store in memory.
+//! Fixture: a server on loopback with an in-memory store.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -23,11 +23,11 @@ pub(crate) struct ServerFixture {
     pub(crate) address: SocketAddr,
 }
 
-/// A route that a role offers.
+/// A route of a role.
 static OFFERED: role::RouteSpec =
     role::RouteSpec { name: "offered", path: "/v1/offered", about: "Seven.", parameters: &[] };
 
-/// Any port of this host.
+/// Any loopback port.
 pub(crate) fn local_settings(tls: Option<ServerTls>) -> Settings {
     let address = SocketAddr::from(([127, 0, 0, 1], 0));
     Settings { listen: vec![ListenSettings { address, tls }], ..Settings::default() }
@@ -46,13 +46,13 @@ impl ServerFixture {
         ServerFixture::with_intake(settings, intake::Settings::default())
     }
 
-    /// With what runs threads and tasks again.
+    /// With a supervisor.
     pub(crate) fn supervised(settings: Settings, supervisor: Supervisor) -> ServerFixture {
         let (way, limits) = (intake::Settings::default(), store::CardinalityLimits::default());
         ServerFixture::build(settings, way, limits, supervisor).unwrap()
     }
 
-    /// With a way in of that kind.
+    /// With intake settings.
     pub(crate) fn with_intake(
         settings: Settings,
         way: intake::Settings,
@@ -65,7 +65,7 @@ impl ServerFixture {
         )
     }
 
-    /// With a store of such limits.
+    /// With store limits.
     pub(crate) fn with_store_limits(
         settings: Settings,
         way: intake::Settings,
@@ -74,7 +74,7 @@ impl ServerFixture {
         ServerFixture::build(settings, way, limits, Supervisor::default())
     }
 
-    /// With ingest formats beside those of the table.
+    /// With additional ingest formats.
     pub(crate) fn with_formats(formats: &[IngestFormatRow]) -> ServerFixture {
         let (way, limits) = (intake::Settings::default(), store::CardinalityLimits::default());
         let parts = (way, limits, Supervisor::default());
@@ -112,7 +112,7 @@ impl ServerFixture {
         let runtime =
             tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
         let runtime = runtime.unwrap();
-        // Nothing is made there but on request.
+        // The folder is created on the first snapshot.
         let snapshots = std::env::temp_dir().join(format!("topdeck-{:x}", journal::random_id()));
         let desk =
             api::QueryServiceSettings { snapshots_dir: Some(snapshots), ..Default::default() };
@@ -124,7 +124,7 @@ impl ServerFixture {
         Ok(ServerFixture { runtime, server: Some(server), intake, store, address })
     }
 
-    /// One request on a connection of its own.
+    /// One request on a new connection.
     pub(crate) fn request(
         &self,
         method: &str,
@@ -139,13 +139,13 @@ impl ServerFixture {
         self.request("POST", path, headers, body.as_ref())
     }
 
-    /// Whether all was answered.
+    /// Returns whether all requests were answered.
     pub(crate) fn stop(&mut self) -> bool {
         let server = self.server.take().expect("it runs");
         self.runtime.block_on(server.stop(TIMEOUT))
     }
 
-    /// All rows of the series that a selector picks.
+    /// All points of the selected series.
     pub(crate) fn rows(&self, selector: &str) -> Vec<(String, Sample)> {
         self.store.catch_up().unwrap();
         let view = self.store.view().unwrap();
@@ -158,7 +158,7 @@ impl ServerFixture {
         rows
     }
 
-    /// Single measurements of those: the counts of histograms, one for anything else.
+    /// Number of measurements in them: the counts of histograms, one for other kinds.
     pub(crate) fn count(&self, selector: &str) -> u64 {
         let count = |value: &SampleValue| match value {
             SampleValue::Histogram(histogram) => histogram.count(),
@@ -167,7 +167,7 @@ impl ServerFixture {
         self.rows(selector).iter().map(|row| count(&row.1.value)).sum()
     }
 
-    /// Bytes of answers that are not read yet.
+    /// Bytes of unread responses.
     pub(crate) fn buffered_response_bytes(&self) -> usize {
         let all = self.intake.meter().snapshot();
         let found =
@@ -178,7 +178,7 @@ impl ServerFixture {
         }
     }
 
-    /// What was refused at a bound.
+    /// Number of rejections with a reason.
     pub(crate) fn rejected(&self, reason: &str) -> u64 {
         self.intake.meter().counter("topdeck_http_rejected_total", "", &[("reason", reason)]).get()
     }
@@ -193,7 +193,7 @@ impl Drop for ServerFixture {
     }
 }
 
-/// A folder of its own, gone when dropped.
+/// A folder that is removed on drop.
 pub(crate) struct TestDir(pub(crate) PathBuf);
 
 impl TestDir {

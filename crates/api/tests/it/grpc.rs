@@ -1,4 +1,4 @@
-//! OTLP over gRPC, by tonic's client.
+//! OTLP over gRPC, with tonic's client.
 
 use std::net::SocketAddr;
 
@@ -12,7 +12,7 @@ use crate::fixture::{ServerFixture, TestDir, local_settings};
 
 const EXPORT: &str = "/opentelemetry.proto.collector.metrics.v1.MetricsService/Export";
 
-/// `ExportMetricsServiceRequest` with one gauge of so many points.
+/// `ExportMetricsServiceRequest` with one gauge and this many points.
 pub(crate) fn request(name: &str, points: u8) -> Vec<u8> {
     let field = |number: u8, bytes: &[u8]| [&[number << 3 | 2, bytes.len() as u8], bytes].concat();
     let point = |at: u8| {

@@ -1,4 +1,4 @@
-//! Those who mean no good, or cannot do better: slow, silent, too large, garbage, too many.
+//! Hostile and broken clients: slow, silent, too large, garbage, too many.
 
 use std::io::{Read as _, Write as _};
 use std::net::{Shutdown, TcpStream};
@@ -8,14 +8,15 @@ use crate::client::{connect, exchange, read_response, request};
 use crate::fixture::{ServerFixture, local_settings};
 use crate::http2::ClosedWindowConnection;
 
-/// A short limit of a test's server. A client that sends all at once keeps it, busy machine or not.
+/// A short timeout of the test server. A client that sends everything at once meets it even on a
+/// busy machine.
 const SHORT_TIMEOUT: Duration = Duration::from_millis(200);
 
-/// Waits until the other end is gone.
+/// Waits until the peer has closed the connection.
 #[track_caller]
 fn wait_closed(stream: &mut TcpStream) {
     let mut rest = Vec::new();
-    // An end by reset is one too; a time that ran out is not.
+    // A reset counts as closed; a timeout does not.
     if let Err(error) = stream.read_to_end(&mut rest) {
         assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset);
     }
@@ -37,7 +38,7 @@ fn slow_header_is_disconnected() {
     slow_http2.write_all(b"PRI * HTTP/2.0\r\n").unwrap();
     wait_closed(&mut slow);
     wait_closed(&mut slow_http2);
-    // The second request of a connection is looked at like the first.
+    // The second request of a connection is checked like the first.
     let mut second = connect(it.address);
     exchange(&mut second, &request("POST", "/v1/record?metric=alive", "", b"1")).check(200, "");
     second.write_all(b"POST").unwrap();
@@ -112,7 +113,7 @@ fn garbage_and_partial_requests_do_no_harm() {
         [&b"\x16\x03\x01\x02\x00\x01\x00"[..], b"\0\0\0\0\r\n\r\n", b"GET\r\n\r\n", &[0xff; 5000]]
     {
         let mut stream = connect(it.address);
-        // The server may have ended the connection already.
+        // The server may have closed the connection already.
         let _ = stream.write_all(garbage);
         let _ = stream.shutdown(Shutdown::Write);
         wait_closed(&mut stream);
@@ -124,7 +125,7 @@ fn garbage_and_partial_requests_do_no_harm() {
 #[test]
 fn thousand_idle_connections_stay_open() {
     let it = ServerFixture::new();
-    // Both ends are in this process. The server has raised the limit as far as it may.
+    // Both ends are in this process. The server has raised the limit to the hard limit.
     let files = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
     if files.is_some_and(|files| files < 2_500) {
         println!("skipped: this process may have {files:?} open files, and needs 2,500");
@@ -139,7 +140,7 @@ fn thousand_idle_connections_stay_open() {
     assert_eq!(it.rejected("max_connections"), 0);
 }
 
-/// How many bodies are decoded at a time follows from the number of processors, and no answer does.
+/// The default number of concurrent decodes depends on the CPUs, and no response shows it.
 #[test]
 fn many_senders_are_answered_on_1_2_and_64_cpus() {
     for processors in [1, 2, 64] {
@@ -229,7 +230,7 @@ fn request_without_a_host_is_rejected() {
     ] {
         assert_eq!(status("1.1", host), 400, "{host}");
     }
-    // HTTP/1.0 knows no such header.
+    // HTTP/1.0 does not have the header.
     assert_eq!(status("1.0", ""), 200);
     assert_eq!(status("1.1", "Host: [::1]:7717\r\n"), 200);
 }
@@ -240,7 +241,7 @@ fn unread_responses_are_limited() {
     let query = "/v1/query?query=1&from=2020-01-01T00:00:00Z&to=2020-01-01T02:00:00Z&step=1s";
     let bytes = ServerFixture::new().request("GET", query, "", b"").body.len();
     let mut settings = local_settings(None);
-    // There is room for one, and no other.
+    // One response fits, two do not.
     settings.limits.max_buffered_response_bytes = bytes * 2;
     let it = ServerFixture::with(settings);
     let unread = ClosedWindowConnection::connect(&it);
@@ -250,7 +251,7 @@ fn unread_responses_are_limited() {
     refused.check(429, "(max_buffered_response_bytes in [http.limits]");
     assert_eq!(refused.header("retry-after"), Some("1"));
     assert_eq!(it.rejected("max_buffered_response_bytes"), 1);
-    // Who asks for little is answered, and who sends is told.
+    // Small responses and acknowledgements are still sent.
     it.request("GET", "/health", "", b"").check(200, "well");
     check_responds(&it);
     drop(unread);

@@ -1,4 +1,4 @@
-//! A client of HTTP/2 that asks and lets nothing of an answer come.
+//! An HTTP/2 client that sends requests and reads no response body.
 
 use std::sync::Mutex;
 
@@ -12,12 +12,12 @@ use tokio::task::JoinHandle;
 
 use crate::fixture::ServerFixture;
 
-/// A connection on which the window of every answer is closed.
+/// A connection with a flow control window of zero for every response.
 pub(crate) struct ClosedWindowConnection<'a> {
     it: &'a ServerFixture,
     sender: SendRequest<Empty<Bytes>>,
     connection: JoinHandle<()>,
-    /// They are held, and not read.
+    /// Held, and not read.
     responses: Mutex<Vec<Response<Incoming>>>,
 }
 
@@ -33,12 +33,12 @@ impl ClosedWindowConnection<'_> {
         ClosedWindowConnection { it, sender, connection, responses: Mutex::default() }
     }
 
-    /// Asks; the status of the answer.
+    /// Sends a request; returns the response's status.
     pub(crate) fn request(&self, path: &str) -> u16 {
         self.try_ask(path).unwrap()
     }
 
-    /// The same, or why there is no answer.
+    /// The same, or the error.
     pub(crate) fn try_ask(&self, path: &str) -> Result<u16, String> {
         let uri = format!("http://localhost:{}{path}", self.it.address.port());
         let request = Request::get(uri).body(Empty::new()).unwrap();

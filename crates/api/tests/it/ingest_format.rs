@@ -1,6 +1,6 @@
-//! A worked example: an ingest format over HTTP, lines of `name;milliseconds`. This file is all of
-//! it: a route with a parameter, a decoder, an error, and tests. A row in `src/ingest.rs` would add
-//! it to a node. CONTRIBUTING.md refers to this file.
+//! A worked example: an ingest format over HTTP, lines of `name;milliseconds`. This file is the
+//! whole format: a route with a parameter, a decoder, an error, and tests. A row in `src/ingest.rs`
+//! would add it to a node. CONTRIBUTING.md refers to this file.
 
 use api::{ApiRoute, ErrorResponse, IngestFormat, IngestFormatRow, IngestOutcome, IngestRequest};
 use axum::response::Response;
@@ -38,7 +38,7 @@ impl IngestFormat for LapFormat {
         ("text/plain", "name;milliseconds, one in a line"),
     )];
 
-    /// Laps that were taken.
+    /// Number of stored laps.
     type Summary = usize;
 
     fn read_head(request: &mut IngestRequest) -> Result<LapFormat, ErrorResponse> {

@@ -1,4 +1,4 @@
-//! The server, asked over real connections; what it took is read back from the store.
+//! The server over real connections; tests read the stored data back.
 
 mod auth;
 mod client;

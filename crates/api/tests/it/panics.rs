@@ -1,4 +1,4 @@
-//! Panics in the server's tasks and threads: they are run again, and whoever comes next is served.
+//! Panics in the server's tasks and threads: they are restarted, and the next client is served.
 
 use std::io::{Read as _, Write as _};
 
@@ -8,7 +8,7 @@ use crate::client::{connect, exchange, request};
 use crate::fixture::{ServerFixture, TestDir, local_settings};
 use crate::http2::ClosedWindowConnection;
 
-/// Waits until a thread was run again.
+/// Waits until a thread has been restarted.
 fn await_restart(supervisor: &Supervisor, thread: &str) {
     while supervisor.restarts(thread) == 0 {
         std::thread::yield_now();
@@ -33,7 +33,7 @@ fn panic_in_a_request_closes_its_connection_and_is_logged() {
     first.write_all(&request("GET", "/v1/status", "", b"")).unwrap();
     assert_eq!(first.read(&mut [0; 8]).unwrap_or(0), 0, "it is closed");
     assert_eq!(fixture.request("GET", "/v1/status", "", b"").status, 200);
-    // The connection is closed while the panic unwinds, and counted behind that.
+    // The connection closes while the panic unwinds, and the panic is counted afterwards.
     while supervisor.restarts("connection") == 0 {
         std::thread::yield_now();
     }
@@ -102,7 +102,7 @@ fn panic_in_the_stream_thread_ends_streams_with_a_reason() {
         }
         stream
     };
-    // Reads until there is such a text.
+    // Reads until the text appears.
     let until = |stream: &mut dyn std::io::Read, text: &str| {
         let mut told = String::new();
         while !told.contains(text) {

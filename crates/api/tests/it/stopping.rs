@@ -1,4 +1,4 @@
-//! What was acknowledged is there: while the server stops, and when there is no room.
+//! Acknowledged data is stored: during shutdown, and when limits are reached.
 
 use std::io::Write as _;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use crate::client::{connect, exchange, read_response, request};
 use crate::fixture::{ServerFixture, local_settings};
 
-/// More batches are sent at a time than may be on their way.
+/// More concurrent batches than may be in flight.
 const SENDERS: usize = 16;
 
 #[test]
@@ -16,7 +16,7 @@ fn started_request_is_answered_before_shutdown() {
     let (head, body) = whole.split_at(whole.len() - 5);
     let mut begun = connect(it.address);
     begun.write_all(head).unwrap();
-    // When the server asks for the body, the request is being answered.
+    // The 100 Continue shows that the request is in flight.
     assert_eq!(read_response(&mut begun).unwrap().status, 100);
     let mut idle = connect(it.address);
     let server = it.server.take().unwrap();
@@ -72,7 +72,7 @@ fn deferred_senders_lose_nothing() {
     let send = || {
         let mut stream = connect(it.address);
         let mut acknowledged = 0;
-        // Each goes on until all has been taken, and until somebody had to wait.
+        // Each continues until all batches are accepted, and until one sender had to wait.
         while acknowledged < 10 || waited.load(Ordering::Relaxed) == 0 {
             let answer = exchange(&mut stream, &asked);
             if answer.status == 200 {

@@ -56,7 +56,7 @@ async fn run_with_faults(seed: u64) {
         ("remote a", count, 0),
         "{line:?}"
     );
-    assert_eq!(line.reason, "all of the journal is there");
+    assert_eq!(line.reason, "the remote has all records of the journal");
     stop_all(forward, intake).await;
     check_complete(&site, batches, count);
 }

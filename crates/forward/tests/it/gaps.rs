@@ -29,7 +29,7 @@ async fn permanently_rejected_batch_is_dead_lettered() {
     let line = account.hops.last().unwrap();
     assert_eq!((&*line.hop, line.received.values, line.stored.values), ("remote a", 42, 35));
     assert_eq!((line.discrepancy, line.is_reconciled), (7, true));
-    assert_eq!(line.reason, "1 batch did not get there; the reasons are beside it");
+    assert_eq!(line.reason, "1 batch missing at the remote; see the losses");
     assert_eq!(line.losses[0].reason, "rejected by remote a, dead-lettered: 400: so!");
     stop_all(forward, intake).await;
 

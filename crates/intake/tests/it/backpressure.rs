@@ -1,4 +1,4 @@
-//! What happens where there is no room.
+//! Backpressure: full journal, full disk, bytes in flight.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ fn senders_wait_while_the_write_backlog_is_full() {
     let home = WriteTarget::Journal(open_journal(&disk, &now).unwrap());
     let intake =
         Intake::new(home, Settings { in_flight_bytes_max: 100, ..settings(&now) }).unwrap();
-    // One batch always finds room, however large.
+    // A single batch is always admitted, regardless of its size.
     let receipt = append(&intake, 1000).unwrap();
     assert!(intake.in_flight_bytes() > 100);
     let refused = append(&intake, 1);
@@ -39,7 +39,7 @@ fn senders_wait_while_the_store_head_is_full() {
     let now = Arc::default();
     let disk = SimDisk::new(1);
     let (intake, store) = new_store_intake(&disk, &now, |options| options.head_bytes_max = 2_000);
-    // The journal has a segment, with room for more.
+    // The journal has a segment with free space.
     append(&intake, 10).unwrap().wait_durable().unwrap();
     let mut taken = 1;
     disk.set_capacity(disk.used_bytes());

@@ -1,4 +1,4 @@
-//! Taking batches, waiting for them, and the audit.
+//! Appending batches, waiting for durability, and the audit.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicI64;
@@ -78,7 +78,7 @@ fn id_without_canonical_key_is_rejected() {
 fn rejected_samples_are_reported_with_their_reason() {
     let now = Arc::default();
     let (intake, store) = new_store_intake(&SimDisk::new(1), &now, |_| {});
-    // Somebody appends to the journal who is not asked.
+    // Appends to the journal behind the intake's back.
     let mut writer = BatchWriter::default();
     writer.series_by_id(latency("nobody").id(), &latency("nobody"));
     writer.sample(&sample(0, 1)).unwrap();
@@ -224,7 +224,7 @@ fn self_metrics_are_stored() {
     drop(intake);
     let settings = Settings {
         background: true,
-        // The clock goes on by more with each look.
+        // The clock advances by more with each reading.
         interval: std::time::Duration::from_millis(1),
         ..settings(&now)
     };

@@ -1,5 +1,5 @@
-//! Records that the journal loses between their acknowledgement and the store: no more than was
-//! damaged, and it is said.
+//! Records that the journal loses between acknowledgement and store: only damaged records are lost,
+//! and the loss is reported.
 
 use std::path::Path;
 use std::sync::atomic::AtomicI64;
@@ -16,10 +16,10 @@ use store::{Store, TimeGrid};
 use crate::fixture::*;
 
 const BATCHES: u64 = 300;
-/// Values of each.
+/// Values per batch.
 const VALUES: u64 = 6;
 
-/// Turns over a bit of the first record in segments that has a text.
+/// Flips a bit of the first record that contains a text.
 fn flip(disk: &SimDisk, text: &[u8]) {
     let files = disk.files().into_iter().map(|(path, _)| path);
     for path in files.filter(|path| path.to_string_lossy().contains("/journal/segments/")) {
@@ -32,7 +32,7 @@ fn flip(disk: &SimDisk, text: &[u8]) {
     panic!("no segment has the text");
 }
 
-/// A sender's series is defined by its first record alone.
+/// Only a sender's first record defines its series.
 #[test]
 fn flipped_bit_in_a_series_definition_loses_one_batch() {
     let (disk, now) = (SimDisk::new(1), Arc::default());
@@ -50,7 +50,7 @@ fn flipped_bit_in_a_series_definition_loses_one_batch() {
     assert!(stat.warnings.iter().any(|note| note.starts_with(damaged)), "{:?}", stat.warnings);
     assert!(stat.gaps.iter().any(|gap| gap.reason.starts_with(damaged)), "{:?}", stat.gaps);
 
-    // It says whose the batch was, and how many values are lost.
+    // The audit names the batch's producer and the number of lost values.
     let check = |intake: &Intake| {
         let audit = intake.audit().unwrap();
         let [of_p] = &audit.producers[..] else { panic!("{audit:?}") };
@@ -58,15 +58,15 @@ fn flipped_bit_in_a_series_definition_loses_one_batch() {
         assert_eq!((line.received.values, line.stored.values), (1_800, 1_794));
         assert_eq!((line.discrepancy, line.unknown_batches), (6, 0));
         assert_eq!((line.stored.batches, line.stored.missing), (BATCHES - 1, 1));
-        let expected = "1 batch with 6 values were damaged or dropped in the journal before the \
-                        store had them, after they were counted: their values are not in the store";
+        let expected = "1 batch with 6 values damaged or dropped in the journal after they were \
+                        counted and before the store read them: their values are not in the store";
         assert_eq!((&*line.hop, &*line.reason), ("store", expected));
         let [loss] = &line.losses[..] else { panic!("{line:?}") };
         assert_eq!((&*loss.reason, loss.samples_lost), ("missing in the journal: damaged", 1));
         assert!(of_p.is_reconciled());
     };
     check(&intake);
-    // Long afterwards, and after a restart, too.
+    // Also later, and after a restart.
     let producer = intake.producer("p");
     for _ in 0..10 {
         let mut writer = intake.writer(KEY_ENCODING);
@@ -102,8 +102,8 @@ fn of_a_damaged_batch_that_no_ledger_has_the_audit_says_that_its_values_are_unkn
     assert_eq!((&*line.hop, &*rest.hop), ("store", "store"));
     assert_eq!(
         line.reason,
-        "all that is not among 1 batch that were lost in the journal, whose is not known: see \
-         others"
+        "the store has all records but those of 1 batch lost in the journal, of unknown \
+         producers: see others"
     );
     assert_eq!((rest.stored.missing, rest.unknown_batches, rest.losses.len()), (1, 1, 1));
     assert_eq!(
@@ -138,7 +138,7 @@ fn damage_that_a_reader_meets_is_reported_once_with_what_to_do() {
     assert_eq!(supervisor.damaged_records_total(), 1);
 }
 
-/// Taken in, and gone with its process.
+/// Batches that were accepted by a process that has ended.
 fn store_batches(disk: &SimDisk, now: &Arc<AtomicI64>, batches: u64) {
     let (intake, _store) = new_store_intake(disk, now, |_| {});
     let producer = intake.producer("p");
@@ -149,7 +149,7 @@ fn store_batches(disk: &SimDisk, now: &Arc<AtomicI64>, batches: u64) {
     }
     intake.checkpoint_ledger().unwrap();
     let audit = intake.audit().unwrap();
-    assert_eq!(audit.producers[0].hops[1].reason, "all of the journal is in the store");
+    assert_eq!(audit.producers[0].hops[1].reason, "the store has all records of the journal");
 }
 
 #[test]
@@ -158,7 +158,7 @@ fn store_without_journal_file_starts_from_its_segments() {
     store_batches(&disk, &now, 3);
     let lost = Path::new(DIR).join("journal/journal");
     disk.process().remove(&lost).unwrap();
-    // Who does not know its settings says which command does it.
+    // Without settings, the message names the repair command.
     let process: Arc<dyn Disk> = Arc::new(disk.process());
     let options = store::Options { has_background_thread: false, ..store::Options::default() };
     let error = Store::open(Arc::clone(&process), Path::new(DIR), &options).unwrap_err();

@@ -1,4 +1,4 @@
-//! A journal or a store on a simulated disk, with the way into it.
+//! Fixture: an intake over a journal or a store on a simulated disk.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -20,14 +20,14 @@ use store::Store;
 pub(crate) const DIR: &str = "/data/store";
 pub(crate) const KEY_ENCODING: SeriesKeyEncoding = SeriesKeyEncoding::GENERIC;
 
-/// A mark in the journal of which nothing is freed.
+/// A subscriber that keeps the whole journal.
 const ALL: &str = "all";
 
 pub(crate) fn journal_settings() -> journal::Settings {
     journal::Settings {
         buffer_bytes: 16 << 10,
         segment_bytes: 64 << 10,
-        // Repeats are soon forgotten by the journal: the books and the store know them.
+        // The journal forgets sequences early: ledger and store detect duplicates.
         producers_max: 1,
         ..journal::Settings::default()
     }
@@ -44,7 +44,7 @@ fn journal_options(clock: journal::WallClock) -> journal::Options {
     }
 }
 
-/// A clock that goes on by a second each time somebody looks.
+/// A clock that advances by a second with each reading.
 pub(crate) fn clock(now: &Arc<AtomicI64>) -> journal::WallClock {
     let now = Arc::clone(now);
     Arc::new(move || now.fetch_add(1_000_000_000, Ordering::Relaxed))
@@ -54,7 +54,7 @@ pub(crate) fn settings(now: &Arc<AtomicI64>) -> Settings {
     Settings { background: false, clock: clock(now), ..Settings::default() }
 }
 
-/// Makes a journal, of which nothing is freed, unless it is there.
+/// Creates a journal that retains all records, unless it exists.
 pub(crate) fn create_journal(disk: &Arc<dyn Disk>) -> journal::Result<()> {
     match Journal::create(&**disk, Path::new(DIR), 7, 0, &journal_settings()) {
         Ok(()) | Err(journal::Error::AlreadyExists { .. }) => Ok(()),
@@ -73,7 +73,7 @@ pub(crate) fn open_journal(
     }
 }
 
-/// A way into a new journal.
+/// An intake with a new journal.
 pub(crate) fn new_journal_intake(disk: &SimDisk, now: &Arc<AtomicI64>) -> Intake {
     let disk: Arc<dyn Disk> = Arc::new(disk.process());
     create_journal(&disk).unwrap();
@@ -81,7 +81,7 @@ pub(crate) fn new_journal_intake(disk: &SimDisk, now: &Arc<AtomicI64>) -> Intake
     Intake::new(home, settings(now)).unwrap()
 }
 
-/// A way into a new journal, with the threads of both and what runs them again.
+/// An intake with a new journal, background threads and a supervisor.
 pub(crate) fn new_threaded_intake(disk: &SimDisk, supervisor: &Supervisor) -> Intake {
     let disk: Arc<dyn Disk> = Arc::new(disk.process());
     create_journal(&disk).unwrap();
@@ -91,7 +91,7 @@ pub(crate) fn new_threaded_intake(disk: &SimDisk, supervisor: &Supervisor) -> In
     Intake::new(WriteTarget::Journal(Arc::new(journal)), settings).unwrap()
 }
 
-/// A way into a new store.
+/// An intake with a new store.
 pub(crate) fn new_store_intake(
     disk: &SimDisk,
     now: &Arc<AtomicI64>,
@@ -103,7 +103,7 @@ pub(crate) fn new_store_intake(
     reopen_store_intake(disk, now, change)
 }
 
-/// The way into that store by another process.
+/// An intake with the same store in another process.
 pub(crate) fn reopen_store_intake(
     disk: &SimDisk,
     now: &Arc<AtomicI64>,
@@ -135,7 +135,7 @@ pub(crate) fn sample(start: i64, values: u64) -> Sample {
     Sample { start, end: start + 1, value: SampleValue::Histogram(Box::new(histogram)) }
 }
 
-/// Writes one sample of so many values.
+/// Writes one sample with the given number of values.
 pub(crate) fn write(writer: &mut IngestWriter, host: &str, values: u64) {
     writer.series(host.as_bytes(), &mut || Ok(latency(host))).unwrap();
     writer.sample(&sample(0, values)).unwrap();
@@ -148,7 +148,7 @@ pub(crate) fn batch(host: &str, values: u64) -> Batch {
     batch.finish()
 }
 
-/// The book on disk.
+/// The ledger on disk.
 pub(crate) fn saved_ledger(intake: &Intake) -> Ledger {
     match intake.ledger_file("books").unwrap().load().unwrap() {
         LedgerLoad::Ledger(book) => *book,

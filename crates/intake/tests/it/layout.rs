@@ -1,5 +1,5 @@
-//! The example in `docs/formats/books.md` is a book as the code writes it, and the page names each
-//! line of it.
+//! The example in `docs/formats/books.md` equals the written ledger file, and the page documents
+//! each line of it.
 
 use intake::{BOOK_VERSION, Ledger};
 use journal::BatchIdentity;
@@ -50,7 +50,8 @@ fn ledger_round_trips_and_any_flipped_bit_is_detected() {
 }
 
 proptest! {
-    /// A checksum keeps a fuzzer out, and a bug of a writer in.
+    /// The checksum stops a fuzzer; this test mutates files with a valid checksum, as a buggy
+    /// writer would.
     #[test]
     fn arbitrary_lines_are_read_or_rejected(
         changes in prop::collection::vec((any::<prop::sample::Index>(), 0u8..5, any::<u8>()), 0..6),

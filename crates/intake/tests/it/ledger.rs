@@ -1,5 +1,5 @@
-//! The books are what the journal has, whatever happens: the process is killed, or the power goes,
-//! in the middle of every operation that changes anything, and again while they are opened.
+//! The ledger equals the journal in every case: the process is killed or loses power during every
+//! operation that changes state, and again during recovery.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -19,7 +19,7 @@ use crate::fixture::*;
 enum LedgerStep {
     /// The next batch of a source.
     Append(&'static str, u64),
-    /// A batch with an identity of its own: producer, sequence.
+    /// A batch with the sender's identity: producer, sequence.
     AppendAs(u64, u64),
     Checkpoint,
     Reopen,
@@ -51,12 +51,12 @@ fn script() -> Vec<LedgerStep> {
     ]
 }
 
-/// A machine, and what was acknowledged.
+/// A simulated machine, with the acknowledged batches.
 struct CrashHarness {
     disk: SimDisk,
     now: Arc<AtomicI64>,
     process: Option<(DyingDisk, Option<Intake>)>,
-    /// Batches that were acknowledged, and batches that came, by name.
+    /// Acknowledged batches and sent batches, by name.
     acknowledged: BTreeMap<String, BTreeSet<u64>>,
 }
 
@@ -84,7 +84,7 @@ impl CrashHarness {
         }
     }
 
-    /// `false`: it died.
+    /// `None` if the simulated machine died.
     fn run_until_killed<T>(act: impl FnOnce() -> T) -> Option<T> {
         match catch_unwind(AssertUnwindSafe(act)) {
             Ok(done) => Some(done),
@@ -154,7 +154,7 @@ impl CrashHarness {
         self.end_process();
     }
 
-    /// Opens it, and compares the book with the journal.
+    /// Opens the intake, and compares the ledger with the journal.
     #[track_caller]
     fn check(&mut self, what: &str) {
         assert!(self.open(None), "{what}");
@@ -185,7 +185,7 @@ impl Drop for CrashHarness {
     }
 }
 
-/// What the journal has, counted in the plainest way.
+/// Oracle: counts of the journal, by a plain loop.
 fn recount(journal: &Journal) -> BTreeMap<u64, ProducerCounts> {
     let mut counts: BTreeMap<u64, ProducerCounts> = BTreeMap::new();
     let mut seen = BTreeSet::new();
@@ -235,7 +235,7 @@ fn crash_at_every_write(is_power: bool) -> u32 {
             } else {
                 life.end_process()
             }
-            // Again, while it is opened.
+            // Killed again during recovery.
             let second = first * 7 % 23;
             arm(&life, second);
             if !life.open((!is_power).then_some(second)) {
@@ -274,7 +274,7 @@ fn ledger_matches_the_journal_after_any_kill() {
     assert!(crashes > 200, "only {crashes}");
 }
 
-/// Losses that the books have of topdeck itself, by reason.
+/// Losses of topdeck itself in the ledger, by reason.
 fn self_losses(intake: &Intake) -> Vec<String> {
     intake.checkpoint_ledger().unwrap();
     let book = saved_ledger(intake);
@@ -287,17 +287,17 @@ fn kill_of_a_volatile_source_is_a_gap() {
     let mut life = CrashHarness::new(1);
     assert!(life.open(None));
     life.intake().declare_volatile_source().unwrap();
-    // It ends in order.
+    // Clean shutdown.
     assert!(life.step(LedgerStep::Stop) && life.open(None));
     assert_eq!(self_losses(life.intake()), Vec::<String>::new());
-    // Nothing could be lost.
+    // No volatile source: nothing could be lost.
     assert!(life.open(None));
     assert_eq!(self_losses(life.intake()), Vec::<String>::new());
     life.intake().declare_volatile_source().unwrap();
     assert!(life.open(None));
     let losses = self_losses(life.intake());
     assert!(losses.len() == 1 && losses[0].starts_with("topdeck was killed"), "{losses:?}");
-    // It is told once.
+    // Reported once.
     assert!(life.open(None));
     let book = saved_ledger(life.intake());
     let own = book.entries().values().find(|entry| entry.name == "topdeck").unwrap();
@@ -332,7 +332,7 @@ fn producers_beyond_the_limit_share_an_entry() {
         book.set_name(producer, "p");
         book.add(producer, Some(identity), bytes.bytes());
     }
-    // All are of one origin: an eighth of what it has is left for others.
+    // All are of one origin: an eighth of its share is left for others.
     let (lines, others) = (3_641, producers - 3_641);
     assert_eq!(book.entries().len() as u64, lines);
     let counts = book.unattributed().counts;
@@ -356,7 +356,7 @@ fn after_a_flood_of_one_client_anothers_retry_counts_once_in_the_books() {
     for producer in 0..2 * intake::PRODUCERS_MAX as u64 {
         add(&mut book, 1, producer);
     }
-    // Neither this one's line nor that of a third is taken.
+    // Neither this origin's entry nor a third one's is taken.
     for origin in [2, 3] {
         let producer = add(&mut book, origin, 7);
         add(&mut book, origin, 7);

@@ -1,4 +1,4 @@
-//! New series beyond a limit: what is rejected, and what of the rest is stored.
+//! New series beyond a limit: rejected samples, and stored samples of the same batch.
 
 use journal::BatchIdentity;
 use model::{Batch, BatchWriter};
@@ -64,12 +64,12 @@ fn samples_of_a_rejected_series_are_rejected_and_the_rest_accepted() {
         intake.append(&producer, writer).unwrap().wait_durable().unwrap();
     }
     assert_eq!(store.stat().unwrap().head_rows, 6);
-    // Of what was deleted others may take the place.
+    // Deleted series free their places.
     store.delete(&model::Selector::label_equals("host", "a"), i64::MIN..i64::MAX).unwrap();
     let mut writer = intake.writer_for(producer.id(), KEY_ENCODING);
     write(&mut writer, "b", 1);
     intake.append(&producer, writer).unwrap().wait_durable().unwrap();
-    // Whoever was told that the store has it sends its form again.
+    // A writer with a stale cache sends the canonical key again.
     let mut writer = intake.writer_for(producer.id(), KEY_ENCODING);
     writer.series(b"a", &mut || Ok(latency("a"))).unwrap();
     writer.sample(&sample(9, 1)).unwrap();

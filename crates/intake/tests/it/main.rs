@@ -1,4 +1,4 @@
-//! The way in from outside.
+//! The intake through its public interface.
 
 mod backpressure;
 mod basics;

@@ -1,11 +1,12 @@
-//! Panics in the threads: they are run again, whoever waits is answered, and the books are exact.
+//! Panics in threads: the threads are restarted, waiters get answers, and the ledger is exact.
 
 use intake::{Intake, Supervisor};
 use sim::SimDisk;
 
 use crate::fixture::{KEY_ENCODING, new_threaded_intake, write};
 
-/// Takes batches until a thread was run again so often, and two more; what the books say.
+/// Appends batches until a thread has been restarted this often, and two more; returns the ledger's
+/// counts.
 #[track_caller]
 fn check(point: &str, thread: &str) {
     let supervisor = Supervisor::with_injected_panics(&[(point, 2)]);
@@ -22,7 +23,7 @@ fn check(point: &str, thread: &str) {
                 take(&intake);
                 taken += 1;
             }
-            // The books are led on each second.
+            // The ledger is updated every second.
             false => std::thread::yield_now(),
         }
     }

@@ -100,7 +100,7 @@ fn its_settings_are_checked() {
     );
     check(
         "[stopwatch]\nprefx = \"a\"\n",
-        "line 2: there is no key \"prefx\" here; did you mean \"prefix\"?\n  | prefx = \"a\"\n  \
+        "line 2: unknown key \"prefx\"; did you mean \"prefix\"?\n  | prefx = \"a\"\n  \
          | ^",
     );
     assert!(read("").unwrap().listeners().is_empty());

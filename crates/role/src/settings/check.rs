@@ -1,4 +1,4 @@
-//! Checks that several roles need: names given twice, files that cannot be read, addresses in use.
+//! Checks shared by roles: duplicate names, unreadable files, addresses in use.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -10,10 +10,10 @@ use crate::settings::document::{Document, TableRef};
 use crate::settings::problem::Problems;
 use crate::settings::value::{FilePath, Length};
 
-/// Bytes of the name of a `[[table]]` at most.
+/// Maximum length of the name of a `[[table]]`, in bytes.
 const NAME_BYTES_MAX: usize = 64;
 
-/// The problems of a settings file, as they are found.
+/// Collector of problems of a settings file.
 #[derive(Debug)]
 pub struct SettingsCheck<'a> {
     document: &'a Document<'a>,
@@ -21,14 +21,14 @@ pub struct SettingsCheck<'a> {
     listeners: HashSet<(Transport, SocketAddr)>,
 }
 
-/// How many of something the settings have.
+/// Number of configured objects of one kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SettingsCount {
-    /// How many.
+    /// The number.
     pub count: usize,
-    /// The noun for one.
+    /// Singular noun.
     pub one: &'static str,
-    /// The noun for none or several.
+    /// Plural noun.
     pub many: &'static str,
 }
 
@@ -42,38 +42,38 @@ pub enum Transport {
 }
 
 impl<'a> SettingsCheck<'a> {
-    /// A check that found nothing yet.
+    /// A check without problems.
     pub fn new(document: &'a Document<'a>) -> SettingsCheck<'a> {
         SettingsCheck { document, problems: Problems::default(), listeners: HashSet::new() }
     }
 
-    /// All problems, in the order of their lines.
+    /// All problems, ordered by line.
     pub fn finish(self) -> Problems {
         self.problems.sorted()
     }
 
-    /// Reports a problem of a key; where the key is not given, of its table.
+    /// Reports a problem of a key; if the key is absent, of its table.
     pub fn problem(&mut self, table: TableRef<'_>, key: &str, what: impl fmt::Display) {
         self.problems.push(self.document.problem(table, key, what.to_string()));
     }
 
-    /// Names of all `[[table]]`: printable, short, each once.
+    /// Checks the names of all `[[table]]`: printable, at most 64 bytes, unique.
     pub fn names<'n>(&mut self, table: &str, names: impl IntoIterator<Item = &'n str>) {
         let mut seen = HashSet::new();
         for (index, name) in names.into_iter().enumerate() {
             let at = TableRef::nth(table, index);
             if name.is_empty() || name.len() > NAME_BYTES_MAX || name.chars().any(char::is_control)
             {
-                self.problem(at, "name", "a name has 1 to 64 printable bytes");
+                self.problem(at, "name", "invalid name; expected 1 to 64 printable bytes");
             }
             if !seen.insert(name) {
-                let what = format!("there is another [[{table}]] named {name:?}");
+                let what = format!("duplicate [[{table}]] name {name:?}");
                 self.problem(at, "name", what);
             }
         }
     }
 
-    /// A file that has to be readable.
+    /// Checks that a file is readable.
     pub fn file(&mut self, table: TableRef<'_>, key: &str, path: Option<&FilePath>) {
         let Some(path) = path else { return };
         if let Err(error) = std::fs::File::open(path) {
@@ -82,7 +82,7 @@ impl<'a> SettingsCheck<'a> {
         }
     }
 
-    /// The files of a TLS client, keys `ca`, `certificate` and `key`.
+    /// Checks the files of a TLS client: keys `ca`, `certificate` and `key`.
     pub fn client_tls(
         &mut self,
         table: TableRef<'_>,
@@ -94,13 +94,13 @@ impl<'a> SettingsCheck<'a> {
         self.file(table, "certificate", certificate);
         self.file(table, "key", key);
         match (certificate, key) {
-            (Some(_), None) => self.problem(table, "certificate", "a certificate needs its key"),
-            (None, Some(_)) => self.problem(table, "key", "a key needs its certificate"),
+            (Some(_), None) => self.problem(table, "certificate", "`certificate` requires `key`"),
+            (None, Some(_)) => self.problem(table, "key", "`key` requires `certificate`"),
             _ => {}
         }
     }
 
-    /// The address of a page.
+    /// Checks a URL.
     pub fn url(&mut self, table: TableRef<'_>, key: &str, url: &str) {
         let rest = url.strip_prefix("http://").or_else(|| url.strip_prefix("https://"));
         if rest.is_none_or(|rest| rest.is_empty() || rest.starts_with('/')) {
@@ -109,7 +109,7 @@ impl<'a> SettingsCheck<'a> {
         }
     }
 
-    /// `host:port`.
+    /// Checks `host:port`.
     pub fn host_and_port(&mut self, table: TableRef<'_>, key: &str, address: &str) {
         let port = address.rsplit_once(':').map(|(_, port)| port.parse::<u16>());
         if !matches!(port, Some(Ok(1..))) {
@@ -117,7 +117,7 @@ impl<'a> SettingsCheck<'a> {
         }
     }
 
-    /// A length of time within bounds.
+    /// Checks that a duration is within its bounds.
     pub fn range(
         &mut self,
         table: TableRef<'_>,
@@ -134,8 +134,8 @@ impl<'a> SettingsCheck<'a> {
         }
     }
 
-    /// Addresses to listen on: all roles together can have an address once. Port 0 is another port
-    /// each time.
+    /// Checks listen addresses: an address may be used once among all roles. Port 0 is a different
+    /// port each time.
     pub fn listen(
         &mut self,
         table: TableRef<'_>,
@@ -145,7 +145,7 @@ impl<'a> SettingsCheck<'a> {
     ) {
         for address in addresses.iter().filter(|address| address.port() != 0) {
             if !self.listeners.insert((transport, *address)) {
-                self.problem(table, key, format!("{address} is listened on twice"));
+                self.problem(table, key, format!("listen address {address} is used twice"));
             }
         }
     }

@@ -1,4 +1,4 @@
-//! A settings file, parsed, with the place of each key.
+//! A parsed settings file with the location of each key.
 
 use std::path::Path;
 
@@ -17,18 +17,18 @@ pub struct Document<'a> {
     root: DeTable<'a>,
 }
 
-/// A key that has another name than in an earlier version: the old one is refused.
+/// A renamed key: its old name is rejected.
 #[derive(Clone, Copy, Debug)]
 pub struct RenamedKey {
-    /// The table, with dots between the names of nested tables; empty for the file itself.
+    /// The table, with dots between the names of nested tables; empty for the top level.
     pub table: &'static str,
-    /// The name that is refused.
+    /// The rejected old name.
     pub old: &'static str,
-    /// The name that replaces it.
+    /// The new name.
     pub new: &'static str,
 }
 
-/// A table of the file: `[http.limits]`, the second `[[check]]`, or the file itself.
+/// A table of the file: `[http.limits]`, the second `[[check]]`, or the top level.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TableRef<'a> {
     pub(crate) name: &'a str,
@@ -44,25 +44,25 @@ impl<'a> TableRef<'a> {
         TableRef { name, index: None }
     }
 
-    /// One of several `[[name]]`, counted from 0.
+    /// One of several `[[name]]`; the first has index 0.
     pub const fn nth(name: &'a str, index: usize) -> TableRef<'a> {
         TableRef { name, index: Some(index) }
     }
 }
 
 impl<'a> Document<'a> {
-    /// Parses a file; relative paths in it are seen from `folder`.
+    /// Parses a file; relative paths in it are resolved against `folder`.
     pub fn parse(text: &'a str, folder: &'a Path) -> Result<Document<'a>, Problems> {
         let root = DeTable::parse(text).map_err(|error| Problems::of_toml(text, &error))?;
         Ok(Document { text, folder, root: root.into_inner() })
     }
 
-    /// Reads some top-level keys: a field of `T` for each.
+    /// Reads top-level keys: a field of `T` for each.
     pub fn read<T: DeserializeOwned>(&self, keys: &[&str]) -> Result<T, Problems> {
         self.read_table(TableRef::ROOT, keys)
     }
 
-    /// Reads some keys of a table: a field of `T` for each. A table that is not there has none.
+    /// Reads keys of a table: a field of `T` for each. An absent table has no keys.
     pub fn read_table<T: DeserializeOwned>(
         &self,
         table: TableRef<'_>,
@@ -78,7 +78,7 @@ impl<'a> Document<'a> {
         read.map_err(|error| Problems::of_toml(self.text, &error))
     }
 
-    /// A problem for each key of a table that nobody owns.
+    /// Returns a problem for each unknown key of a table.
     pub fn unknown_keys(&self, table: TableRef<'_>, known: &[&str]) -> Problems {
         let mut problems = Problems::default();
         let keys = self.table(table).into_iter().flat_map(|(_, table)| table.keys());
@@ -89,7 +89,7 @@ impl<'a> Document<'a> {
         problems
     }
 
-    /// Takes keys out of the file that were renamed; a problem for each.
+    /// Removes renamed keys from the document; returns a problem for each.
     pub fn take_renamed_keys(&mut self, renamed: &[RenamedKey]) -> Problems {
         let mut problems = Problems::default();
         let text = self.text;
@@ -108,13 +108,13 @@ impl<'a> Document<'a> {
         problems
     }
 
-    /// A text of the file.
+    /// A string value of the file.
     pub fn text_of(&self, table: TableRef<'_>, key: &str) -> Option<&str> {
         let (_, table) = self.table(table)?;
         entry(table, key)?.1.get_ref().as_str()
     }
 
-    /// A problem of a key; where the key is not given, of its table.
+    /// A problem of a key; if the key is absent, of its table.
     pub(crate) fn problem(&self, table: TableRef<'_>, key: &str, what: String) -> Problem {
         let place = self.table(table).and_then(|(start, table)| match entry(table, key) {
             Some((key, _)) => Some(key.span().start),
@@ -126,7 +126,7 @@ impl<'a> Document<'a> {
         }
     }
 
-    /// A table that is none of several.
+    /// A table that is not an element of an array of tables.
     fn table_mut(&mut self, name: &str) -> Option<&mut DeTable<'a>> {
         let mut found = &mut self.root;
         for name in name.split('.').filter(|name| !name.is_empty()) {
@@ -139,7 +139,7 @@ impl<'a> Document<'a> {
         Some(found)
     }
 
-    /// A table, and where it begins; the file itself begins nowhere.
+    /// A table and the byte at which it begins; the top level has none.
     fn table(&self, table: TableRef<'_>) -> Option<(Option<usize>, &DeTable<'a>)> {
         let (mut start, mut found) = (None, &self.root);
         for name in table.name.split('.').filter(|name| !name.is_empty()) {

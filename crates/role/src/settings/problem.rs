@@ -1,20 +1,20 @@
-//! What is wrong with settings, where, and what was perhaps meant.
+//! Problems of settings: message, location, suggested key.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-/// One thing that is wrong.
+/// One problem.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Problem {
-    /// Counted from 1, where it is known.
+    /// Line number from 1, if known.
     line: Option<usize>,
-    /// Column from 1 in characters, and the line as it stands.
+    /// Column from 1 in characters, and the source line.
     shown: Option<(usize, String)>,
     what: String,
 }
 
-/// All problems of a settings file. The text of it has a line for each, and the line of the file
-/// below.
+/// All problems of a settings file. Its text has a line for each problem, followed by the source
+/// line.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Problems {
     file: Option<PathBuf>,
@@ -36,7 +36,7 @@ impl Problems {
         self.all.extend(other.all);
     }
 
-    /// In the order of their lines.
+    /// Sorts the problems by line.
     pub fn sorted(mut self) -> Problems {
         self.all.sort_by_key(|problem| problem.line);
         self
@@ -48,7 +48,7 @@ impl Problems {
         Problems { file: Some(path.to_owned()), all: vec![problem] }
     }
 
-    /// The same, with the file's name before each line.
+    /// Prefixes each line with the file's name.
     pub fn in_file(mut self, path: &Path) -> Problems {
         self.file = Some(path.to_owned());
         self
@@ -70,12 +70,12 @@ impl Problems {
 }
 
 impl Problem {
-    /// Without a line.
+    /// A problem without a line.
     pub(crate) fn of_nothing(what: String) -> Problem {
         Problem { line: None, shown: None, what }
     }
 
-    /// At a byte of the text.
+    /// A problem at a byte of the text.
     pub(crate) fn at(text: &str, byte: usize, what: String) -> Problem {
         let before = text.get(..byte).unwrap_or(text);
         let start = before.rfind('\n').map_or(0, |at| at + 1);
@@ -104,7 +104,7 @@ impl fmt::Display for Problems {
             }
             f.write_str(&problem.what)?;
             if let Some((column, line)) = &problem.shown {
-                // Tabs stand above each other in the line and in the mark.
+                // Tabs are kept, so that the marker lines up with the source line.
                 let blank: String = line
                     .chars()
                     .take(column - 1)
@@ -117,7 +117,7 @@ impl fmt::Display for Problems {
     }
 }
 
-/// Adds the nearest key to "unknown field `x`, expected one of `a`, `b`", and says it as people do.
+/// Rewrites serde's "unknown field `x`, expected one of `a`, `b`" with the nearest key.
 fn with_nearest(message: &str) -> String {
     let mut quoted = message.split('`').skip(1).step_by(2);
     let Some(found) = quoted.next().filter(|_| message.starts_with("unknown field")) else {
@@ -126,17 +126,17 @@ fn with_nearest(message: &str) -> String {
     unknown_key(found, &quoted.collect::<Vec<_>>())
 }
 
-/// Names the nearest key to one that does not exist.
+/// Message for an unknown key with the nearest known one.
 pub(crate) fn unknown_key(found: &str, known: &[&str]) -> String {
     let nearest = known.iter().min_by_key(|known| distance(found, known));
     let near = nearest.filter(|known| distance(found, known) <= 1 + found.chars().count() / 3);
     match near {
-        Some(near) => format!("there is no key {found:?} here; did you mean {near:?}?"),
-        None => format!("there is no key {found:?} here; there are {}", known.join(", ")),
+        Some(near) => format!("unknown key {found:?}; did you mean {near:?}?"),
+        None => format!("unknown key {found:?}; known keys: {}", known.join(", ")),
     }
 }
 
-/// Letters to change, add or take away (Levenshtein).
+/// Levenshtein distance: letters to change, insert or delete.
 fn distance(a: &str, b: &str) -> usize {
     let b: Vec<char> = b.chars().collect();
     let mut row: Vec<usize> = (0..=b.len()).collect();
@@ -160,11 +160,11 @@ mod tests {
         let check = |message: &str, shown: &str| assert_eq!(with_nearest(message), shown);
         check(
             "unknown field `lisen`, expected one of `listen`, `limits`",
-            "there is no key \"lisen\" here; did you mean \"listen\"?",
+            "unknown key \"lisen\"; did you mean \"listen\"?",
         );
         check(
             "unknown field `colour`, expected `listen` or `limits`",
-            "there is no key \"colour\" here; there are listen, limits",
+            "unknown key \"colour\"; known keys: listen, limits",
         );
         check("invalid type", "invalid type");
         assert_eq!(

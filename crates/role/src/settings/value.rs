@@ -1,4 +1,4 @@
-//! Values as people write them: lengths of time, sizes, files.
+//! Setting values: durations, sizes, file paths.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -11,7 +11,7 @@ use serde::de::{Deserialize, Deserializer, Visitor};
 
 use crate::role::BoxError;
 
-/// A length of time: `10s`, `500ms`.
+/// A duration: `10s`, `500ms`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Length(pub Duration);
 
@@ -20,19 +20,19 @@ pub struct Length(pub Duration);
 pub struct Size(pub u64);
 
 impl Size {
-    /// As the size of something in memory.
+    /// As a size in memory.
     pub fn in_memory(self) -> usize {
         usize::try_from(self.0).unwrap_or(usize::MAX)
     }
 }
 
-/// A length of the settings, or a default.
+/// The configured duration, or the default.
 pub fn length_or(length: Option<Length>, default: Duration) -> Duration {
     length.map_or(default, |length| length.0)
 }
 
-/// A file or folder. A relative one is seen from the folder of the settings file; [`Document`]
-/// sees to that, so that no role can forget it.
+/// A file or folder. [`Document`] resolves relative paths against the folder of the settings file,
+/// for all roles.
 ///
 /// [`Document`]: crate::settings::Document
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -53,12 +53,12 @@ impl AsRef<Path> for FilePath {
 }
 
 thread_local! {
-    /// The folder that [`FilePath`]s are seen from while a file is read. Deserializing has no way
-    /// to hand something down to the values.
+    /// The folder against which [`FilePath`]s are resolved while a file is read. A thread local,
+    /// because deserializing cannot pass context down to values.
     static FOLDER: RefCell<PathBuf> = const { RefCell::new(PathBuf::new()) };
 }
 
-/// Reads something whose paths are seen from `folder`.
+/// Runs `read` with `folder` as the base of relative paths.
 pub(crate) fn with_folder<T>(folder: &Path, read: impl FnOnce() -> T) -> T {
     let before = FOLDER.replace(folder.to_owned());
     let read = read();
@@ -83,18 +83,18 @@ pub fn client_tls(
     ClientTls { ca: owned(ca), certificate: owned(certificate), key: owned(key) }
 }
 
-/// The token in a file. `owner` names in messages whose it is.
+/// Reads the token in a file. `owner` names its owner in error texts.
 pub fn read_token(owner: &str, path: Option<&FilePath>) -> Result<Option<String>, BoxError> {
     let Some(path) = path else { return Ok(None) };
     match std::fs::read_to_string(path) {
         Ok(text) => Ok(Some(text.trim().to_owned())),
         Err(error) => {
-            Err(format!("{owner}: cannot read its token, {}: {error}", path.display()).into())
+            Err(format!("cannot read the token of {owner}, {}: {error}", path.display()).into())
         }
     }
 }
 
-/// Text that `parse` reads, with `expected` for values that are no text.
+/// Visitor for a string that `parse` parses; other types are errors with `expected`.
 struct TextVisitor<T> {
     expected: &'static str,
     parse: fn(&str) -> Result<T, String>,
@@ -120,7 +120,8 @@ impl<T> Visitor<'_> for TextVisitor<T> {
     }
 }
 
-/// Reads a value that is text in the file. `expected` follows *expected* where it is no text.
+/// Deserializes a string of the file with `parse`. `expected` follows *expected* in the error for
+/// other types.
 pub fn deserialize_text<'de, D: Deserializer<'de>, T>(
     deserializer: D,
     expected: &'static str,
@@ -133,10 +134,10 @@ impl<'de> Deserialize<'de> for Length {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Length, D::Error> {
         let parse = |text: &str| {
             let ns = collect::parse_length(text).ok_or(collect::LENGTH_EXPECTED)?;
-            let ns = u64::try_from(ns).ok().filter(|&ns| ns > 0).ok_or("has to be more than 0")?;
+            let ns = u64::try_from(ns).ok().filter(|&ns| ns > 0).ok_or("must be greater than 0")?;
             Ok(Length(Duration::from_nanos(ns)))
         };
-        deserialize_text(deserializer, "a length of time in quotes, as in \"10s\"", parse)
+        deserialize_text(deserializer, "a duration in quotes, as in \"10s\"", parse)
     }
 }
 
@@ -148,7 +149,7 @@ impl<'de> Deserialize<'de> for Size {
     }
 }
 
-/// `16MiB`, `1.5 GiB`, `4096`: a whole number of bytes.
+/// Parses `16MiB`, `1.5 GiB`, `4096` into a whole number of bytes.
 pub fn parse_size(text: &str) -> Result<u64, String> {
     const UNITS: [(&str, u64); 5] =
         [("KiB", 1 << 10), ("MiB", 1 << 20), ("GiB", 1 << 30), ("TiB", 1 << 40), ("B", 1)];
@@ -160,7 +161,7 @@ pub fn parse_size(text: &str) -> Result<u64, String> {
         .unwrap_or((text, 1));
     let (whole, fraction) = number.trim().split_once('.').unwrap_or((number.trim(), "0"));
     let digits = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
-    // Nine decimals are more than anybody writes, and keep the product within 128 bits.
+    // Nine decimals keep the product within 128 bits.
     if !digits(whole) || !digits(fraction) || fraction.len() > 9 {
         return Err(expected());
     }
@@ -168,9 +169,9 @@ pub fn parse_size(text: &str) -> Result<u64, String> {
     let number: u128 = format!("{whole}{fraction}").parse().map_err(|_| expected())?;
     let bytes = number.checked_mul(u128::from(unit_bytes)).ok_or_else(expected)?;
     if bytes % scale != 0 {
-        return Err("is no whole number of bytes".to_owned());
+        return Err("is not a whole number of bytes".to_owned());
     }
-    u64::try_from(bytes / scale).map_err(|_| "is more bytes than there can be".to_owned())
+    u64::try_from(bytes / scale).map_err(|_| "exceeds 2^64 - 1 bytes".to_owned())
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
-//! A worked example: a role that counts a heartbeat. This file is all of it: a setting with its
-//! check, a metric, an error, a section of the status, a route, lines for the log, and tests. The
-//! row in `main.rs` adds it to a node. CONTRIBUTING.md refers to this file.
+//! A worked example: a role that counts a heartbeat. This file is the whole role: a setting with
+//! its check, a metric, an error, a status section, a route, log lines, and tests. The row in
+//! `main.rs` adds it to a node. CONTRIBUTING.md refers to this file.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ use tokio::task::JoinHandle;
 
 use crate::{ROLES, node};
 
-/// The top-level keys of the settings file.
+/// Its top-level keys of the settings file.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct HeartbeatTables {
@@ -33,7 +33,8 @@ pub(crate) struct HeartbeatTables {
 struct HeartbeatTable {
     /// The time between two beats: `1s`, from 1 ms to 1 min.
     period: Option<Length>,
-    /// A station that a beat is sent to, for the sake of an error: none can be reached.
+    /// A station that each beat is sent to. None can be reached: it shows how a role reports an
+    /// error.
     station: Option<String>,
 }
 
@@ -49,7 +50,7 @@ impl HeartbeatTables {
 
 #[derive(Debug, thiserror::Error)]
 enum HeartbeatError {
-    #[error("cannot send heartbeats to {station}: there are no stations; remove `station`")]
+    #[error("cannot send heartbeats to {station}: no station is reachable; remove `station`")]
     Station { station: String },
 }
 
@@ -96,11 +97,11 @@ impl Role for HeartbeatRole {
     }
 
     fn start(settings: &HeartbeatTables, context: &RoleContext) -> Result<Self, BoxError> {
-        let about = "heartbeats since the start";
+        let about = "Heartbeats since the start of the process";
         let beats = context.intake.meter().counter("topdeck_heartbeat_beats_total", about, &[]);
         let (period, seen) = watch::channel(Some(settings.period()));
         let heart = Heart { beats: beats.clone(), period: seen };
-        // Restarted by the supervisor if it panics.
+        // The supervisor restarts it after a panic.
         let supervised = context.intake.supervisor().thread("heartbeat");
         let task = tokio::spawn(keep_running(supervised, heart));
         Ok(HeartbeatRole { settings: settings.clone(), beats, period, task })
@@ -116,7 +117,7 @@ impl Role for HeartbeatRole {
         }
         self.settings = settings.clone();
         self.period.send_replace(Some(settings.period()));
-        Ok(vec![format!("the heart beats every {:?}", settings.period())])
+        Ok(vec![format!("heartbeat period {:?}", settings.period())])
     }
 
     async fn stop(self) -> Result<(), BoxError> {
@@ -125,7 +126,7 @@ impl Role for HeartbeatRole {
     }
 
     fn log_lines(&self) -> Vec<String> {
-        vec![format!("the heart beats every {:?}", self.settings.period())]
+        vec![format!("heartbeat period {:?}", self.settings.period())]
     }
 
     fn status(&self) -> Vec<StatusSection> {
@@ -141,7 +142,7 @@ impl Role for HeartbeatRole {
 
 struct Heart {
     beats: Counter,
-    /// `None` at the end.
+    /// `None` stops the thread.
     period: watch::Receiver<Option<Duration>>,
 }
 
@@ -158,7 +159,7 @@ impl Restartable for Heart {
     }
 
     async fn wait_for_stop(&mut self) {
-        // An error is a stop, too.
+        // An error means that the sender is gone: also a stop.
         let _ = self.period.wait_for(Option::is_none).await;
     }
 }
@@ -180,20 +181,20 @@ fn its_settings_are_checked() {
     check(
         "[heartbeat]\nperoid = \"1s\"\n",
         expect![[r#"
-            line 2: there is no key "peroid" here; did you mean "period"?
+            line 2: unknown key "peroid"; did you mean "period"?
               | peroid = "1s"
               | ^"#]],
     );
     check(
         "[hartbeat]\n",
         expect![[r#"
-            line 1: there is no key "hartbeat" here; did you mean "heartbeat"?
+            line 1: unknown key "hartbeat"; did you mean "heartbeat"?
               | [hartbeat]
               |  ^"#]],
     );
     let settings = node::read(ROLES, "[heartbeat]\nstation = \"mir\"\n").unwrap();
     let error = settings.verify(None).unwrap_err().to_string();
-    expect!["cannot send heartbeats to mir: there are no stations; remove `station`"]
+    expect!["cannot send heartbeats to mir: no station is reachable; remove `station`"]
         .assert_eq(&error);
     assert_eq!(settings.summary().len(), 1);
 }
@@ -203,7 +204,7 @@ async fn it_beats_until_it_is_stopped() {
     let (context, _) = node::context();
     let settings = node::read(ROLES, "[heartbeat]\nperiod = \"1ms\"\n").unwrap();
     let mut roles = RunningRoles::start(&settings, &context).unwrap();
-    assert_eq!(roles.log_lines(), ["the heart beats every 1ms"]);
+    assert_eq!(roles.log_lines(), ["heartbeat period 1ms"]);
     let (status, route) = (roles.status().remove(0), roles.routes().remove(0));
     assert_eq!((status.name, route.spec.path), ("heartbeats", "/v1/heartbeat"));
     let beats = async {
@@ -218,6 +219,6 @@ async fn it_beats_until_it_is_stopped() {
     assert_eq!(roles.reload(&settings, &context).await.unwrap(), [""; 0]);
     let slow = node::read(ROLES, "").unwrap();
     let lines = roles.reload(&slow, &context).await.unwrap();
-    assert_eq!(lines, ["the heart beats every 1s"]);
+    assert_eq!(lines, ["heartbeat period 1s"]);
     assert_eq!(roles.stop().await, [""; 0]);
 }

@@ -1,4 +1,4 @@
-//! Roles from outside: a whole one in a file, and the order of several.
+//! Roles through the public interface: a complete role in one file, and the order of several.
 
 mod heartbeat;
 mod node;
@@ -6,5 +6,5 @@ mod order;
 
 use role::{RoleEntry, RoleTable};
 
-/// The table of roles of a node: a role is added by its row.
+/// Table of roles of a node; a row adds a role.
 const ROLES: RoleTable = &[&RoleEntry::<heartbeat::HeartbeatRole>::ROW];

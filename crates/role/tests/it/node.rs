@@ -1,4 +1,4 @@
-//! What a node does with its roles: settings that are read and checked, an intake in memory.
+//! A node's handling of its roles: settings are read and checked, the intake is in memory.
 
 use std::path::Path;
 use std::sync::{Arc, Mutex};
@@ -22,7 +22,7 @@ pub(crate) fn read(table: RoleTable, text: &str) -> Result<RoleSettings, Problem
     if problems.is_empty() { Ok(settings) } else { Err(problems) }
 }
 
-/// A context over an empty store in memory, and the lines that are logged.
+/// A context over an empty in-memory store, and the logged lines.
 pub(crate) fn context() -> (RoleContext, Arc<Mutex<Vec<String>>>) {
     let disk: Arc<dyn disk::Disk> = Arc::new(sim::SimDisk::new(1).process());
     let settings =

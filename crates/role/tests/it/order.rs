@@ -1,5 +1,4 @@
-//! Several roles: those at the end of the table start first and stop last, and an error says whose
-//! it is.
+//! Several roles: the last of the table starts first and stops last, and an error names its role.
 
 use role::settings::{Document, Problems, SettingsCheck};
 use role::{BoxError, Role, RoleContext, RoleEntry, RoleTable, RunningRoles};
@@ -12,9 +11,9 @@ const ROLES: RoleTable = &[&RoleEntry::<Source>::ROW, &RoleEntry::<Sink>::ROW];
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 struct Tables {
-    /// The key of one.
+    /// The key of the first role.
     source: Table,
-    /// The key of the other.
+    /// The key of the second role.
     sink: Table,
 }
 
@@ -24,7 +23,7 @@ struct Table {
     fails: bool,
 }
 
-/// Logs what is done with it.
+/// Logs each call.
 struct LoggingRole(RoleContext);
 
 impl LoggingRole {

@@ -84,21 +84,21 @@ fn errors_have_their_line_and_the_nearest_key() {
     check(
         "data_dir = \"x\"\n[http]\nlisen = [\"127.0.0.1:1\"]\n",
         expect![[r#"
-            line 3: there is no key "lisen" here; did you mean "listen"?
+            line 3: unknown key "lisen"; did you mean "listen"?
               | lisen = ["127.0.0.1:1"]
               | ^"#]],
     );
     check(
         "collection_intervall = \"1s\"",
         expect![[r#"
-            line 1: there is no key "collection_intervall" here; did you mean "collection_interval"?
+            line 1: unknown key "collection_intervall"; did you mean "collection_interval"?
               | collection_intervall = "1s"
               | ^"#]],
     );
     check(
         "collection_interval = 10",
         expect![[r#"
-            line 1: 10: expected a length of time in quotes, as in "10s"
+            line 1: 10: expected a duration in quotes, as in "10s"
               | collection_interval = 10
               |                       ^"#]],
     );
@@ -168,10 +168,10 @@ fn what_cannot_be_read_is_told_for_all_tables_at_once() {
             line 2: invalid type: integer `1`, expected a boolean
               | procfs = 1
               |          ^
-            line 4: there is no key "udb" here; did you mean "udp"?
+            line 4: unknown key "udb"; did you mean "udp"?
               | udb = []
               | ^
-            line 5: there is no key "jurnal" here; did you mean "journal"?
+            line 5: unknown key "jurnal"; did you mean "journal"?
               | [jurnal]
               |  ^
             line 7: invalid type: integer `7`, expected a string
@@ -192,7 +192,7 @@ fn tables_in_other_forms_have_their_lines_too() {
             line 4: tcp is "x", must be host:port
               | check = [{ name = "a", tcp = "x" },
               |                        ^
-            line 5: there is another [[check]] named "a"
+            line 5: duplicate [[check]] name "a"
               |   { name = "a", http = "http://b" }]
               |     ^"#]],
     );
@@ -203,7 +203,7 @@ fn keys_of_checks_are_those_of_their_kinds() {
     check(
         "[[check]]\nname = \"a\"\nhtpp = \"http://b\"\n",
         expect![[r#"
-            line 3: there is no key "htpp" here; did you mean "http"?
+            line 3: unknown key "htpp"; did you mean "http"?
               | htpp = "http://b"
               | ^"#]],
     );
@@ -249,7 +249,7 @@ fn all_errors_are_reported_at_once() {
             line 3: url is "a:1", must begin with http:// or https:// and a host
               | url = "a:1"
               | ^
-            line 5: there is another [[remote]] named "a"
+            line 5: duplicate [[remote]] name "a"
               | name = "a"
               | ^
             line 7: token_file: cannot read /etc/topdeck/none: No such file or directory (os error 2)
@@ -261,7 +261,7 @@ fn all_errors_are_reported_at_once() {
             line 12: tcp is "x", must be host:port
               | tcp = "x"
               | ^
-            line 14: 127.0.0.1:9 is listened on twice
+            line 14: listen address 127.0.0.1:9 is used twice
               | listen = ["127.0.0.1:9", "127.0.0.1:9"]
               | ^
             line 16: name has 0 bytes, must have 1 to 255

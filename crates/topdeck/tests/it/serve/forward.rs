@@ -226,7 +226,7 @@ fn audit_reconciles_after_kills() {
         run_topdeck(&["audit", "--server", &format!("http://127.0.0.1:{}", agent.port)]);
     assert!(explained, "{table}");
     let line = table.lines().find(|line| line.contains("remote north")).expect(&table);
-    assert!(line.ends_with("all of the journal is there"), "{table}");
+    assert!(line.ends_with("the remote has all records of the journal"), "{table}");
 }
 
 /// Rows of a batch.
