@@ -377,7 +377,7 @@ fn limits() {
     }
     too_much(format!("a[{}", "(".repeat(200)), "nested expressions");
     too_much(format!("a[{}", "-".repeat(200)), "nested expressions");
-    too_much(format!("a[1{}]", "+1".repeat(200)), "operators in a duration");
+    too_much(format!("a[1{}]", "+1".repeat(200)), "nested expressions");
     too_much(format!("a{}", "+a".repeat(300)), "levels of operators");
     too_much(format!("a{}", "[5m:]".repeat(300)), "levels of operators");
     too_much(format!("a{{{}}}", "b=~\"c\",".repeat(200)), "regular expressions");
