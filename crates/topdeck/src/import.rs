@@ -199,7 +199,7 @@ fn file_text(one: &FileResult) -> String {
         parts.push(format!(
             "{} with {}",
             plural(filled.histograms, "histogram", "histograms"),
-            plural(filled.values, "p_value", "values")
+            plural(filled.values, "value", "values")
         ));
     }
     if filled.numbers > 0 {

@@ -141,7 +141,7 @@ fn distance_lines(
             "the greatest difference between the shares below one value",
         ),
         (
-            "probability_of_superiority",
+            "superiority",
             share_cells(superiority),
             "how often a value of B is above one of A; 50 % where they are alike",
         ),

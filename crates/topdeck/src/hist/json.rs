@@ -159,5 +159,5 @@ fn summary_json<T: Copy>(side: TrackedValue<T>, value: impl Fn(T) -> f64) -> Jso
         TrackedValue::Estimated(known) => ("estimated", number(value(known))),
         TrackedValue::Absent => ("absent", Null),
     };
-    Object(vec![("standing", Text(standing.into())), ("p_value", value)])
+    Object(vec![("standing", Text(standing.into())), ("value", value)])
 }
