@@ -1,4 +1,4 @@
-//! `cargo xtask ci`: everything that must hold before a change goes in; `make test` runs it all.
+//! `cargo xtask ci`: all checks of a change. `make test` runs all parts.
 
 use std::process::ExitCode;
 
@@ -10,10 +10,11 @@ use crate::command_line::{CommandLine, root};
 use crate::part_log::PartLog;
 use crate::{clients, conformance, fuzz, loom, miri, page, suite};
 
-/// Check everything, or the parts named. Ends with a table and non-zero status if any part failed.
+/// Run all checks, or the named parts. Prints a table at the end; the exit status is 1 if any part
+/// failed
 #[derive(clap::Args)]
 pub(crate) struct Options {
-    /// Parts to run, in this order; all if none is named
+    /// Parts to run, in this order; default: all
     #[arg(value_name = "PART", value_parser = part_names())]
     parts: Vec<String>,
 }
@@ -28,15 +29,15 @@ pub(crate) fn run(options: &Options) -> ExitCode {
     run_all(command, parts, OutputMode::Progress)
 }
 
-/// In the order in which they start. Fast ones first: who broke the format should not wait for the
-/// fuzzers to hear it. Then those that others wait for.
+/// In start order: fast parts first, so that a formatting error is reported before the fuzzers run,
+/// then parts that others depend on.
 const PARTS: [CiPart; 15] = [
     CiPart { name: "fmt", description: "rustfmt finds nothing to change", run: fmt, ..NO_PART },
     CiPart { name: "page", description: "the page is built", run: page::build_page, ..NO_PART },
     CiPart {
         name: "build",
         description: "everything compiles without a warning of clippy",
-        // The program packs the page.
+        // The program embeds the web page.
         dependencies: &["page"],
         run: suite::build,
         ..NO_PART
@@ -119,7 +120,7 @@ const PARTS: [CiPart; 15] = [
     },
 ];
 
-/// What most parts have in common.
+/// Defaults of most parts.
 const NO_PART: CiPart = CiPart {
     name: "",
     description: "",
@@ -128,14 +129,14 @@ const NO_PART: CiPart = CiPart {
     run: |_| Ok(PartOutcome::Passed),
 };
 
-/// Loom's own advice is 2 or 3: most of what more would find, in a fraction of the time.
-/// `cargo xtask soak` has no bound.
+/// Preemption bound. Loom recommends 2 or 3, which finds most defects in a fraction of the time.
+/// `cargo xtask soak` sets no bound.
 const LOOM_PREEMPTIONS: u32 = 3;
 const FUZZ_SECONDS: u32 = 5;
 
 fn fmt(log: &PartLog) -> Result<PartOutcome> {
     CommandLine::new("cargo fmt --all --check").run(log)?;
-    // These are workspaces of their own, which `--all` does not see.
+    // Separate workspaces, which `--all` does not include.
     for manifest in ["fuzz/Cargo.toml", "bench/Cargo.toml", "loom/Cargo.toml"] {
         CommandLine::new(&format!("cargo fmt --manifest-path {manifest} --check")).run(log)?;
     }

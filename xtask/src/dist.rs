@@ -1,9 +1,8 @@
-//! `cargo xtask dist`: what is published, in target/dist. For each target one static binary, its
-//! debug information beside it; shell completions and man pages, which the binary itself writes.
+//! `cargo xtask dist`: builds release files in target/dist: per target a static binary with
+//! separate debug information; shell completions and man pages, which the binary generates.
 //!
-//! A binary is published only if its headers ask for nothing of the system, it is not larger than
-//! `SIZE_MAX_BYTES`, it has the page, and, where it can be started here, it does what `check.rs`
-//! asks of it.
+//! A binary is released only if it is static, not larger than `SIZE_MAX_BYTES`, contains the web
+//! page, and passes `check.rs` if this machine can run it.
 
 mod check;
 mod elf;
@@ -29,19 +28,19 @@ pub(crate) use self::target::{DistTarget, ProgramStarter};
 /// target/dist
 #[derive(clap::Args)]
 pub(crate) struct Options {
-    /// Build for this target only; may be given more than once
+    /// Build this target only; repeatable
     #[arg(long = "target", value_name = "TRIPLE", value_parser = triples())]
     targets: Vec<String>,
 
-    /// Build nothing; check the binaries that are there
+    /// Check existing binaries without building
     #[arg(long)]
     check: bool,
 }
 
-/// As stripped. What is downloaded and copied to hosts is this.
+/// Size limit of a stripped binary, which is what users download and copy to hosts.
 const SIZE_MAX_BYTES: u64 = 25_000_000;
 
-/// Each shell and the file name it looks for.
+/// Shells and the file names that they look for.
 const COMPLETIONS: [(&str, &str); 3] =
     [("bash", "topdeck.bash"), ("zsh", "_topdeck"), ("fish", "topdeck.fish")];
 
@@ -89,7 +88,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// A published binary never lacks its page.
+/// A released binary contains the page.
 fn build_page() -> Result<()> {
     let node = CommandLine::new("node --version").succeeds()
         && CommandLine::new("npm --version").succeeds();
@@ -116,12 +115,11 @@ fn build(target: &DistTarget) -> Result<()> {
     split_debug_info(target)
 }
 
-/// The binary without debug information, and that beside it, under the name by which gdb looks for
-/// it.
+/// Strips the binary and stores its debug information beside it, under the name that gdb looks for.
 fn split_debug_info(target: &DistTarget) -> Result<()> {
     let built = builds().join(target.triple).join("release").join("topdeck");
     let folder = folder(target);
-    // What an older build wrote and this one does not would stay for ever.
+    // Removes files of older builds.
     if folder.exists() {
         fs::remove_dir_all(&folder).with_context(|| format!("removing {}", folder.display()))?;
     }
@@ -139,7 +137,7 @@ fn split_debug_info(target: &DistTarget) -> Result<()> {
         .run(&log())
 }
 
-/// Of LLVM, for the files of any processor: it comes with Rust.
+/// `llvm-objcopy` handles all targets and comes with Rust.
 fn objcopy() -> Result<PathBuf> {
     let folder = CommandLine::new("rustc --print target-libdir").stdout()?;
     let folder = PathBuf::from(String::from_utf8(folder)?.trim());
@@ -208,7 +206,7 @@ fn write_man_pages(program: &DistProgram, folder: &Path) -> Result<()> {
     Ok(())
 }
 
-/// What an older binary wrote and this one does not would stay for ever.
+/// Removes files of older binaries.
 fn recreate_folder(folder: &Path) -> Result<()> {
     if folder.exists() {
         fs::remove_dir_all(folder).with_context(|| format!("removing {}", folder.display()))?;
@@ -220,7 +218,7 @@ fn triples() -> [&'static str; 2] {
     TARGETS.each_ref().map(|target| target.triple)
 }
 
-/// Always below the repository, wherever cargo builds.
+/// Always inside the repository, whatever the build folder of cargo is.
 fn dist() -> PathBuf {
     root().join("target/dist")
 }

@@ -1,13 +1,17 @@
-//! The part `hostile`: clients that do what they should not, beside one that is innocent.
+//! The part `hostile`: attacks by misbehaving clients, next to a well-behaved (innocent) client.
 //!
-//! Each attack is made on a server of its own, with small limits. It fails if the server has too
-//! much memory during the attack or a minute after it, if the innocent client is told something
-//! wrong or misses a value that was acknowledged, also after a restart, or if the server does not
-//! answer any more. How long the innocent client waits is shown as a multiple of what it waits when
-//! nobody attacks; nothing depends on it.
+//! Each attack runs against its own server with small limits. It fails if
 //!
-//! `TOPDECK_HOSTILE=NAME` makes one attack alone, `TOPDECK_BIN=PATH` attacks another program than
-//! the one that `make run` builds.
+//! * the server uses too much memory during the attack or one minute after it;
+//! * the innocent client gets a wrong answer, or acknowledged values are missing, also after a
+//!   restart;
+//! * the server stops responding.
+//!
+//! Latencies of the innocent client are shown as multiples of its latencies without an attack; they
+//! do not affect the outcome.
+//!
+//! `TOPDECK_HOSTILE=NAME` runs one attack; `TOPDECK_BIN=PATH` attacks another program than the one
+//! that `make run` builds.
 
 mod attack_target;
 mod attacks;
@@ -31,34 +35,34 @@ use crate::part_log::PartLog;
 use crate::suite;
 use crate::test_report::{TestEnd, TestReport};
 
-/// Resident bytes during an attack, more than before it.
+/// Limit of resident memory during an attack, above its value before. Bytes.
 const PEAK_BYTES_MAX: u64 = 500 << 20;
-/// Resident bytes after it, more than before it.
+/// Limit of resident memory after an attack, above its value before. Bytes.
 const AFTER_BYTES_MAX: u64 = 100 << 20;
-/// So long memory may take to be given back.
+/// Time within which the server must release memory.
 const SETTLE_TIMEOUT: Duration = Duration::from_secs(60);
-/// So long the innocent client is measured before the attack.
+/// Duration of the measurement of the innocent client before an attack.
 const IDLE: Duration = Duration::from_secs(2);
 const VARIABLE: &str = "TOPDECK_HOSTILE";
 
-/// Something that a client does and should not.
+/// Something that a client must not do.
 struct Attack {
     name: &'static str,
     /// Settings of `[store]`.
     store: &'static str,
     /// Settings of `[http.limits]`.
     limits: &'static str,
-    /// What is to be said of it, or what the server did wrong.
+    /// Runs the attack. Returns a remark for the table; an error is a defect of the server.
     run: fn(&AttackTarget) -> Result<String>,
 }
 
-/// How an attack went.
+/// Outcome of an attack.
 struct AttackReport {
     name: &'static str,
     before: u64,
     peak: u64,
     after: u64,
-    /// Until the memory was given back.
+    /// Time until the memory was released.
     settled: Duration,
     idle: ClientLatencies,
     during: ClientLatencies,
@@ -173,7 +177,7 @@ impl Attack {
     }
 }
 
-/// It answers, and says that it is well.
+/// Checks that the server responds and reports no problem.
 fn check_alive(scene: &AttackTarget) -> Result<()> {
     for path in ["/health", "/v1/status"] {
         scene.wait_until(path, &200, || {
@@ -216,7 +220,7 @@ impl AttackReport {
     }
 }
 
-/// The median and the 99th percentile as multiples of what they are when nobody attacks.
+/// Median and p99 as multiples of their values without an attack.
 fn ratios(idle: &[Duration], during: &[Duration]) -> String {
     let of = |times: &[Duration], percent: usize| {
         let mut times = times.to_vec();

@@ -1,6 +1,6 @@
-//! The part `mutations` of `make soak`: each patch of `testdata/mutations/` puts back a defect that
-//! users once met, in a clone of the last commit; the random programs from outside must find it
-//! within ten minutes, in which they find nothing without it.
+//! The part `mutations` of `make soak`. Each patch of `testdata/mutations/` restores a past defect
+//! in a clone of the last commit. The black-box random tests must detect it within ten minutes, and
+//! must pass for ten minutes without it.
 
 use std::fs;
 use std::path::Path;
@@ -13,9 +13,9 @@ use crate::command_line::{CommandLine, root, target};
 use crate::part_log::PartLog;
 use crate::test_report::{TestEnd, TestReport};
 
-/// Passes without a defect.
+/// The test that passes without a defect.
 const TEST: &str = "blackbox::answers_from_outside_are_those_of_the_model";
-/// Hundreds of programs, which fail with one.
+/// Hundreds of random programs; the test fails at the first mismatch.
 const SEARCH: &str = "blackbox::soak_answers_from_outside_are_those_of_the_model";
 const SEARCH_SECONDS_MAX: u32 = 600;
 
@@ -46,8 +46,8 @@ pub(crate) fn run(log: &PartLog) -> Result<PartOutcome> {
         line.arg("--manifest-path").arg(&manifest).env("CARGO_TARGET_DIR", &build)
     };
     cargo("").arg(TEST).run(log).context("the random programs fail without a defect put back")?;
-    // Whether a program failed, and what all wrote. Other ends than that of a failed test say
-    // nothing of a defect, or that time was over.
+    // Returns whether a program failed, and the output. Any other exit than that of a failed test,
+    // and a timeout, say nothing about a defect.
     let search = || -> Result<(bool, String)> {
         cargo("").arg("--no-run").run(log)?;
         let mut output = String::new();
@@ -59,7 +59,7 @@ pub(crate) fn run(log: &PartLog) -> Result<PartOutcome> {
         })?;
         Ok((!status.success() && output.contains("test result: FAILED"), output))
     };
-    // What they find anyway would be taken for each of the defects.
+    // A failure without a patch would be attributed to each of the defects.
     ensure!(!search()?.0, "a random program of the search fails without a defect put back");
     let find = |patch: &Path| -> Result<String> {
         git().arg("checkout").arg("--quiet").arg(".").run(log)?;

@@ -1,5 +1,5 @@
-//! The end of a run: a table of the parts, what was skipped and why, what was slow, what failed and
-//! how to repeat it, and the counts.
+//! Summary of a run: a table of the parts, skipped tests with reasons, slow tests, failures with
+//! the commands that repeat them, and the counts.
 
 use std::fmt::{self, Display, Formatter};
 use std::time::Duration;
@@ -7,16 +7,16 @@ use std::time::Duration;
 use crate::ci_part::{PartResult, PartVerdict};
 use crate::test_report::{TestReport, Timing};
 
-/// How many of the slowest tests and test programs are listed.
+/// Number of slowest tests and test programs listed.
 const SLOWEST: usize = 20;
 
-/// A test above this is worth a look.
+/// Slower tests are listed.
 const SLOW_SECONDS: f64 = 10.0;
 
-/// The parts of a run, in the order of the list.
+/// The parts of a run, in list order.
 pub(crate) struct RunSummary<'a> {
     pub(crate) results: &'a [PartResult],
-    /// Of the whole run: parts run side by side.
+    /// Wall time of the whole run; parts run concurrently.
     pub(crate) time: Duration,
 }
 
@@ -41,7 +41,7 @@ impl Display for RunSummary<'_> {
             writeln!(out, "{} of the tests passed before, on the same files", all.unchanged)?;
         }
         writeln!(out, "{:.0} s in all", self.time.as_secs_f64())?;
-        // In this form, on a line of its own, machines know the counts too.
+        // Machine-readable: this form, on its own line.
         writeln!(out, "{passed} passed, {failed} failed, {skipped} skipped")
     }
 }

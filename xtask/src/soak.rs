@@ -1,4 +1,4 @@
-//! `cargo xtask soak`: the long versions of what `ci` does briefly. Hours; for nights and releases.
+//! `cargo xtask soak`: long versions of the parts of `ci`. Takes hours; for nights and releases.
 
 use std::process::ExitCode;
 
@@ -10,11 +10,11 @@ use crate::libtest::run_cargo_test;
 use crate::part_log::PartLog;
 use crate::{fuzz, loom, mutations};
 
-/// Run the tests named `soak_`, loom without a bound, each fuzz target for minutes, and put old
-/// defects back.
+/// Run the tests named `soak_`, loom without a preemption bound, each fuzz target for minutes, and
+/// mutation tests
 #[derive(clap::Args)]
 pub(crate) struct Options {
-    /// Run only these parts.
+    /// Run only these parts
     #[arg(value_name = "PART", value_parser = clap::builder::PossibleValuesParser::new(names()))]
     parts: Vec<String>,
 }

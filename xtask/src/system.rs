@@ -1,5 +1,5 @@
-//! `cargo xtask system`: real peers and clusters. Each part is meant to take at most 15 minutes,
-//! all of them two hours; `ci` has a short or recorded form of each.
+//! `cargo xtask system`: tests against real peers and clusters. Target: 15 minutes per part, two
+//! hours in total. `ci` has a short or recorded form of each part.
 
 use std::process::ExitCode;
 
@@ -8,10 +8,10 @@ use clap::builder::{PossibleValue, PossibleValuesParser};
 use crate::ci_part::{CiPart, OutputMode, run_all};
 use crate::{aarch64, clients, conformance, hostile, page, suite};
 
-/// Hold topdeck against real peers: all parts, or those named.
+/// Test topdeck against real peers: all parts, or the named ones
 #[derive(clap::Args)]
 pub(crate) struct Options {
-    /// Parts to run, in the order of this list; all if none is named
+    /// Parts to run, in the order of this list; default: all
     #[arg(value_name = "PART", value_parser = part_names())]
     parts: Vec<String>,
 }

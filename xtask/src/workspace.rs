@@ -1,4 +1,4 @@
-//! The packages of the workspace, as `cargo metadata` knows them.
+//! Packages of the workspace, from `cargo metadata`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -15,22 +15,21 @@ pub(crate) struct Workspace(BTreeMap<PathBuf, WorkspacePackage>);
 pub(crate) struct WorkspacePackage {
     pub(crate) name: String,
     pub(crate) tests: TestSettings,
-    /// Folders of packages that it depends on, also for its tests.
+    /// Folders of packages on which it depends, including dev-dependencies.
     uses: Vec<PathBuf>,
 }
 
-/// What a manifest says of its tests, as `[package.metadata.topdeck.tests]`.
+/// Test settings of a package: `[package.metadata.topdeck.tests]` of its manifest.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct TestSettings {
-    /// Threads of a test program: more than cores where tests wait; the number of cores by default.
+    /// Threads of a test program: more than CPUs if tests wait; default: the number of CPUs.
     pub(crate) threads: usize,
-    /// What the names of integration tests hold that measure time: nothing else may run beside
-    /// them.
+    /// Substrings of the names of integration tests that measure time and must run alone.
     pub(crate) alone: Vec<String>,
 }
 
 impl Workspace {
-    /// Asks cargo.
+    /// Runs `cargo metadata`.
     pub(crate) fn read() -> Result<Workspace> {
         let line = CommandLine::new("cargo metadata --no-deps --format-version 1 --locked");
         let metadata: Value =
@@ -52,7 +51,7 @@ impl Workspace {
         self.0.get(manifest).with_context(|| format!("cargo does not know {}", manifest.display()))
     }
 
-    /// The folder of a crate below `crates/` and the folders of all that it depends on, from the
+    /// The folder of a crate in `crates/` and the folders of all its dependencies, relative to the
     /// root.
     pub(crate) fn closure(&self, name: &str) -> Result<Vec<String>> {
         let mut found = BTreeSet::new();

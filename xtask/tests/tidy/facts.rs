@@ -1,12 +1,12 @@
-//! Facts that stand in two places, and words that may stand in none.
+//! Facts stated in two places, and words that no file may contain.
 
 use toml::{Table, Value};
 
 use crate::markdown::headings;
 use crate::repo::{RepoFiles, RuleFindings};
 
-/// Hosts of package registries. Packages come from wherever the reader's own tools are told to
-/// look. The pieces are joined here so that this file does not name them itself.
+/// Hosts of package registries. The tools of the reader decide where packages come from. The names
+/// are joined from parts so that this file does not contain them.
 const REGISTRIES: [&str; 7] = [
     concat!("crates", ".io"),
     concat!("npmjs", ".org"),
@@ -17,14 +17,14 @@ const REGISTRIES: [&str; 7] = [
     concat!("repo.maven.apache", ".org"),
 ];
 
-/// How cargo's lock files name the default registry, whichever mirror served it.
+/// Name of the default registry in lock files of cargo, whatever mirror served it.
 const LOCKED_SOURCE: &str =
     concat!("source = \"registry+https://github.com/rust-lang/crates", ".io-index\"");
 
-/// A folder of the machine this was made on.
+/// A folder of the development machine.
 const BUILD_MACHINE_DIR: &str = concat!("/wo", "rk/");
 
-/// No file names a folder of the machine it was written on, or a host that packages came from.
+/// No file names a folder of the development machine or a package registry.
 pub(crate) fn no_machine_paths(repo: &RepoFiles) -> RuleFindings {
     let mut findings = RuleFindings::default();
     for file in &repo.files {
@@ -42,7 +42,7 @@ pub(crate) fn no_machine_paths(repo: &RepoFiles) -> RuleFindings {
     findings
 }
 
-/// What of the line does not belong here, and what to do.
+/// The forbidden part of a line, and the remedy.
 fn machine_path(line: &str, locked: bool) -> Option<(String, &'static str)> {
     if locked && line.starts_with("source = ") {
         let found = format!("package from another place than the default registry, {line}");
@@ -56,7 +56,7 @@ fn machine_path(line: &str, locked: bool) -> Option<(String, &'static str)> {
     Some((format!("names the package registry {host}"), "name the package only"))
 }
 
-/// Whether an absolute path in the line begins with `folder`; `a/b/` does not begin with `/b/`.
+/// Whether an absolute path in the line starts with `folder`; `a/b/` does not start with `/b/`.
 fn names_folder(line: &str, folder: &str) -> bool {
     line.match_indices(folder).any(|(at, _)| {
         let before = line[..at].chars().next_back();
@@ -64,7 +64,7 @@ fn names_folder(line: &str, folder: &str) -> bool {
     })
 }
 
-/// The fuzzer has the checks of every crate that has any.
+/// The fuzzer includes the checks of every crate that has some.
 pub(crate) fn fuzzer_has_all_checks(repo: &RepoFiles) -> RuleFindings {
     const FUZZER: &str = "fuzz/src/lib.rs";
     let mut findings = RuleFindings::default();
@@ -80,7 +80,7 @@ pub(crate) fn fuzzer_has_all_checks(repo: &RepoFiles) -> RuleFindings {
     findings
 }
 
-/// CHANGELOG.md has a heading for what is not yet released, or for the workspace's version.
+/// CHANGELOG.md has a heading for unreleased changes or for the version of the workspace.
 pub(crate) fn changelog_has_version(repo: &RepoFiles) -> RuleFindings {
     const CHANGELOG: &str = "CHANGELOG.md";
     let mut findings = RuleFindings::default();
@@ -98,7 +98,7 @@ pub(crate) fn changelog_has_version(repo: &RepoFiles) -> RuleFindings {
     findings
 }
 
-/// README.md names the oldest Rust that builds this, and no other.
+/// README.md states the minimum Rust version of the workspace, and no other version.
 pub(crate) fn readme_has_rust_version(repo: &RepoFiles) -> RuleFindings {
     const README: &str = "README.md";
     let mut findings = RuleFindings::default();
@@ -124,7 +124,7 @@ pub(crate) fn readme_has_rust_version(repo: &RepoFiles) -> RuleFindings {
     findings
 }
 
-/// Numbers that follow the word Rust, such as `1.95` in `Rust 1.95 or newer`.
+/// Numbers after the word Rust, such as `1.95` in `Rust 1.95 or newer`.
 fn rust_versions(line: &str) -> impl Iterator<Item = &str> {
     let number = |(at, word): (usize, &str)| {
         let rest = &line[at + word.len()..];
@@ -135,8 +135,8 @@ fn rust_versions(line: &str) -> impl Iterator<Item = &str> {
     line.match_indices("Rust ").filter_map(number)
 }
 
-/// Whether `number` stands in the text and is not part of a longer one; `1.9` is not in `1.95`.
-/// A patch level may follow.
+/// Whether the text contains `number` and not only as part of a longer number; `1.9` is not in
+/// `1.95`. A patch level may follow.
 fn has_number(text: &str, number: &str) -> bool {
     text.match_indices(number).any(|(at, _)| {
         let before = text[..at].chars().next_back();
