@@ -25,7 +25,12 @@ pub(crate) fn run(options: &Options) -> ExitCode {
         return run_all(command, &PARTS, OutputMode::Progress);
     }
     let named = |name: &String| PARTS.iter().find(|part| part.name == name);
-    let parts = options.parts.iter().map(|name| named(name).expect("BUG: clap let a name pass"));
+    let parts = options.parts.iter().map(|name| {
+        named(name).expect(
+            "BUG: clap accepted an \
+                                                                    unknown part",
+        )
+    });
     run_all(command, parts, OutputMode::Progress)
 }
 
@@ -36,7 +41,7 @@ const PARTS: [CiPart; 15] = [
     CiPart { name: "page", description: "the page is built", run: page::build_page, ..NO_PART },
     CiPart {
         name: "build",
-        description: "everything compiles without a warning of clippy",
+        description: "everything compiles without clippy warnings",
         // The program embeds the web page.
         dependencies: &["page"],
         run: suite::build,
@@ -44,14 +49,14 @@ const PARTS: [CiPart; 15] = [
     },
     CiPart {
         name: "web",
-        description: "checks and tests of the page, without a browser",
+        description: "checks and tests of the web page, without a browser",
         dependencies: &["page"],
         run: page::check_and_test,
         ..NO_PART
     },
     CiPart {
         name: "loom",
-        description: "interleavings of threads, up to a bound",
+        description: "thread interleavings, with a preemption bound",
         run: loom_bounded,
         ..NO_PART
     },
@@ -77,14 +82,14 @@ const PARTS: [CiPart; 15] = [
     },
     CiPart {
         name: "clients",
-        description: "libraries of others send to topdeck",
+        description: "third-party client libraries",
         dependencies: &["build"],
         run: |log| clients::run(log, &suite::topdeck(log)?),
         ..NO_PART
     },
     CiPart {
         name: "browser",
-        description: "a browser looks at the page",
+        description: "browser tests of the web page",
         dependencies: &["build"],
         run: |log| page::test_in_browser(log, &suite::topdeck(log)?),
         ..NO_PART
@@ -98,14 +103,14 @@ const PARTS: [CiPart; 15] = [
     },
     CiPart {
         name: "scripts",
-        description: "Prometheus' own scripts of questions",
+        description: "test scripts of Prometheus",
         dependencies: &["build"],
         run: conformance::run_scripts,
         ..NO_PART
     },
     CiPart {
         name: "compared",
-        description: "answers of a Prometheus, if built",
+        description: "comparison with a Prometheus, if built",
         dependencies: &["build"],
         run: conformance::compare_with_prometheus,
         ..NO_PART
@@ -113,7 +118,7 @@ const PARTS: [CiPart; 15] = [
     CiPart { name: "bench", description: "the benches compile", run: bench, ..NO_PART },
     CiPart {
         name: "timing",
-        description: "tests that measure time, with nothing beside them",
+        description: "tests that measure time, one program at a time",
         dependencies: &["build"],
         is_alone: true,
         run: suite::run_alone,
@@ -153,7 +158,7 @@ fn fuzz_short(log: &PartLog) -> Result<PartOutcome> {
 
 fn bench(log: &PartLog) -> Result<PartOutcome> {
     let target = root().join("bench/target");
-    let target = target.to_str().expect("BUG: the repository's path is not UTF-8");
+    let target = target.to_str().expect("BUG: the path of the repository is not UTF-8");
     let check =
         CommandLine::new("cargo check --manifest-path bench/Cargo.toml --locked --target-dir");
     check.arg(target).run(log)?;

@@ -73,7 +73,8 @@ pub(crate) fn lock_runs() -> Result<File> {
     match file.try_lock() {
         Ok(()) => Ok(file),
         Err(TryLockError::WouldBlock) => bail!(
-            "another run of `make test`, `make system` or `make soak` has {}: wait for its end",
+            "cannot lock {}: another `make test`, `make system` or `make soak` runs; wait for \
+             its end",
             path.display()
         ),
         Err(TryLockError::Error(error)) => Err(error).context("cannot lock the build folder"),
@@ -162,7 +163,7 @@ impl<'a> PartSchedule<'a> {
         let index = self.waiting.iter().find(may_start).copied();
         assert!(
             index.is_some() || !self.running.is_empty(),
-            "BUG: parts wait for each other: {:?}",
+            "BUG: cyclic dependencies of parts: {:?}",
             self.waiting.iter().map(|index| self.parts[*index].name).collect::<Vec<_>>()
         );
         self.waiting.retain(|other| Some(*other) != index);
@@ -245,7 +246,7 @@ mod tests {
         // If `make test` runs this test, it holds the lock.
         if let Ok(_lock) = lock_runs() {
             let error = lock_runs().unwrap_err();
-            assert!(error.to_string().starts_with("another run of `make test`"), "{error}");
+            assert!(error.to_string().starts_with("cannot lock "), "{error}");
         }
     }
 

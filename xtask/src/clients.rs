@@ -87,7 +87,7 @@ pub(crate) fn run(log: &PartLog, topdeck: &Path) -> Result<PartOutcome> {
     log.note(&format!("{series} series of {names} clients, before and after a restart"));
     deck.stop()?;
     let skipped = skipped.into_iter().map(|reason| {
-        let (name, reason) = reason.split_once(": ").unwrap_or((&reason, "it is not here"));
+        let (name, reason) = reason.split_once(": ").unwrap_or((&reason, "not installed"));
         SkippedTest { name: name.to_owned(), reason: reason.to_owned() }
     });
     let (passed, skipped) = (client_count(&sent) as u64, skipped.collect());
@@ -110,7 +110,7 @@ fn go_clients(go: &Path, deck: &TopdeckServer, folder: &Path) -> Result<Vec<Seri
     sent.extend(read_sent(Command::new(go).args(["trap", &trap]))?);
     let log = folder.join("pauses.hlog");
     sent.extend(read_sent(Command::new(go).arg("hlog").arg(&log))?);
-    let log = log.to_str().context("the folder's name is not UTF-8")?;
+    let log = log.to_str().context("the folder name is not UTF-8")?;
     deck.curl(&["--data-binary", &format!("@{log}")], "/v1/hlog?metric=hdr_pause")?;
     Ok(sent)
 }
@@ -234,7 +234,7 @@ impl ClientExporter {
             .stdout(Stdio::piped())
             .spawn()
             .context("cannot start the exporter")?;
-        let stdout = child.stdout.take().context("BUG: stdout was asked for")?;
+        let stdout = child.stdout.take().context("BUG: stdout is a pipe")?;
         let process = KillOnDropProcess(child);
         let mut texts = BufReader::new(stdout).lines();
         let address = texts.next().context("the exporter ended at once")??;
@@ -264,11 +264,11 @@ fn read_sent(command: &mut Command) -> Result<Vec<SeriesExpectation>> {
     let named = format!("{command:?}");
     let output = command.stdin(Stdio::null()).stderr(Stdio::inherit()).output();
     let output = output.with_context(|| format!("cannot start {named}"))?;
-    ensure!(output.status.success(), "{named} ended with {}", output.status);
-    let text = String::from_utf8(output.stdout).context("a client prints what is no UTF-8")?;
+    ensure!(output.status.success(), "{named} exited with {}", output.status);
+    let text = String::from_utf8(output.stdout).context("a client printed invalid UTF-8")?;
     let sent: Vec<SeriesExpectation> =
         text.lines().map(SeriesExpectation::read).collect::<Result<_>>()?;
-    ensure!(!sent.is_empty(), "{named} sent nothing");
+    ensure!(!sent.is_empty(), "{named} sent no measurements");
     Ok(sent)
 }
 

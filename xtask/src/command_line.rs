@@ -39,13 +39,13 @@ impl CommandLine {
     /// Splits `text` at white space; no argument may contain any.
     pub(crate) fn new(text: &str) -> CommandLine {
         let words: Vec<String> = text.split_whitespace().map(str::to_owned).collect();
-        assert!(!words.is_empty(), "a command line needs a program");
+        assert!(!words.is_empty(), "BUG: a command line without a program");
         CommandLine { env: Vec::new(), args: words }
     }
 
     /// A program by its path, which may contain white space.
     pub(crate) fn from_path(path: &Path) -> CommandLine {
-        let path = path.to_str().expect("BUG: the repository's path is not UTF-8");
+        let path = path.to_str().expect("BUG: the path of the repository is not UTF-8");
         CommandLine { env: Vec::new(), args: vec![path.to_owned()] }
     }
 
@@ -88,7 +88,7 @@ impl CommandLine {
         }
         match text.lines().find(|line| NETWORK_ERRORS.iter().any(|error| line.contains(error))) {
             Some(line) => Ok(Some(line.trim().to_owned())),
-            None => bail!("`{self}` ended with {}: {}", output.status, text.trim_end()),
+            None => bail!("`{self}` exited with {}: {}", output.status, text.trim_end()),
         }
     }
 
@@ -104,9 +104,9 @@ impl CommandLine {
         let mut command = self.command();
         let child = command.stdout(Stdio::piped()).stderr(stderr).spawn();
         let mut child = child.with_context(|| self.cannot_start())?;
-        let stdout = child.stdout.take().expect("BUG: stdout was asked for");
+        let stdout = child.stdout.take().expect("BUG: stdout is a pipe");
         for text in BufReader::new(stdout).split(b'\n') {
-            let text = text.context("reading what the command prints")?;
+            let text = text.context("cannot read the output of the command")?;
             let text = String::from_utf8_lossy(&text);
             if reader(&text) {
                 log.write(&text);
@@ -146,7 +146,7 @@ impl CommandLine {
 
     /// An error that names the line, unless it ended well.
     pub(crate) fn check(&self, status: ExitStatus) -> Result<()> {
-        ensure!(status.success(), "`{self}` ended with {status}");
+        ensure!(status.success(), "`{self}` exited with {status}");
         Ok(())
     }
 

@@ -36,7 +36,7 @@ pub(crate) fn run_scripts(log: &PartLog) -> Result<PartOutcome> {
 pub(crate) fn compare_with_prometheus(log: &PartLog) -> Result<PartOutcome> {
     let program = program_path()?;
     if !program.exists() {
-        let reason = "Prometheus is not built; `make system PART=prometheus` does that";
+        let reason = "Prometheus is not built; run `make system PART=prometheus`";
         return Ok(PartOutcome::Skipped(reason.to_owned()));
     }
     test(log, "prometheus_gives_equal_results", PROGRAM_VARIABLE, &program)
@@ -49,10 +49,10 @@ pub(crate) fn build_and_compare(log: &PartLog) -> Result<PartOutcome> {
         if let Err(reason) = fetch_module(log) {
             return Ok(PartOutcome::Skipped(format!("{reason:#}")));
         }
-        log.note("building Prometheus takes minutes, once");
+        log.note("building Prometheus, once; this takes minutes");
         fs::create_dir_all(root().join(BUILD_DIR))?;
         let made = program.with_extension("made");
-        let made_text = made.to_str().context("the repository's path is not UTF-8")?;
+        let made_text = made.to_str().context("the path of the repository is not UTF-8")?;
         let build = format!("go -C {PEER} build -mod=readonly -o");
         CommandLine::new(&build)
             .arg(made_text)
@@ -72,10 +72,10 @@ fn test(log: &PartLog, name: &str, variable: &'static str, path: &Path) -> Resul
 fn fetch_module(log: &PartLog) -> Result<PathBuf> {
     ensure!(
         CommandLine::new("go version").succeeds(),
-        "Prometheus' module is fetched by Go, which is not installed"
+        "cannot download the Prometheus module: Go is not installed (Debian package golang-go)"
     );
     let fetch = CommandLine::new(&format!("go -C {PEER} mod download {MODULE}"));
-    fetch.run(log).context("Prometheus' module cannot be fetched")?;
+    fetch.run(log).context("cannot download the Prometheus module")?;
     let folder =
         CommandLine::new(&format!("go -C {PEER} list -m -f {{{{.Dir}}}} {MODULE}")).stdout()?;
     Ok(PathBuf::from(String::from_utf8(folder)?.trim()))
@@ -85,11 +85,20 @@ fn fetch_module(log: &PartLog) -> Result<PathBuf> {
 pub(crate) fn program_path() -> Result<PathBuf> {
     if let Some(program) = std::env::var_os(PROGRAM_VARIABLE) {
         let program = PathBuf::from(program);
-        ensure!(program.exists(), "{PROGRAM_VARIABLE} names no program: {}", program.display());
+        ensure!(
+            program.exists(),
+            "{PROGRAM_VARIABLE} is not the path of a program: {}",
+            program.display()
+        );
         return Ok(program);
     }
     let manifest = fs::read_to_string(root().join(PEER).join("go.mod"))?;
-    let version = version(&manifest).with_context(|| format!("{PEER}/go.mod names no {MODULE}"))?;
+    let version = version(&manifest).with_context(|| {
+        format!(
+            "{PEER}/go.mod does not require \
+                                                              {MODULE}"
+        )
+    })?;
     Ok(root().join(BUILD_DIR).join(format!("prometheus-{version}")))
 }
 

@@ -63,8 +63,9 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
             Ok(starter) => {
                 let program = DistProgram { path: &path, starter };
                 let began = Instant::now();
-                check(&program, &builds().join("dist-check"), true)
-                    .with_context(|| format!("the binary for {} is not sound", target.triple))?;
+                check(&program, &builds().join("dist-check"), true).with_context(|| {
+                    format!("the binary for {} fails its checks", target.triple)
+                })?;
                 print_progress(&format!("{}: checked, {}", target.triple, seconds(began)));
                 writer.get_or_insert((path, *target));
             }
@@ -76,8 +77,8 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     }
     let Some((path, target)) = writer else {
         return Err(anyhow!(
-            "completions and man pages are written by the binary, and none was started here; \
-             add --target {}",
+            "cannot generate completions and man pages: this machine can run none of the \
+             binaries; add --target {}",
             TARGETS[0].triple
         ));
     };
@@ -94,14 +95,14 @@ fn build_page() -> Result<()> {
         && CommandLine::new("npm --version").succeeds();
     ensure!(
         node,
-        "the page cannot be built, and a binary without it is not published: \
-         Node.js and npm are missing; run: apt-get install nodejs npm"
+        "cannot build the web page, which a released binary contains: Node.js and npm are \
+         missing; run: apt-get install nodejs npm"
     );
     page::build(&page::Options {})?;
     ensure!(
         root().join("web/dist/index.html").exists(),
-        "the page was not built (the reason is above), and a binary without it is not published; \
-         run: cargo xtask page"
+        "the web page, which a released binary contains, was not built (see above); run: cargo \
+         xtask page"
     );
     Ok(())
 }
@@ -141,12 +142,12 @@ fn split_debug_info(target: &DistTarget) -> Result<()> {
 fn objcopy() -> Result<PathBuf> {
     let folder = CommandLine::new("rustc --print target-libdir").stdout()?;
     let folder = PathBuf::from(String::from_utf8(folder)?.trim());
-    let beside = folder.parent().context("the folder of libraries has no parent")?;
+    let beside = folder.parent().context("the library folder has no parent")?;
     let objcopy = beside.join("bin/rust-objcopy");
     ensure!(
         objcopy.exists(),
-        "{} is missing, which splits off debug information: a toolchain of rustup has it, \
-         a distribution's may not; run: rustup toolchain install stable",
+        "cannot split off debug information: {} is missing; toolchains of rustup contain it, \
+         those of distributions may not; run: rustup toolchain install stable",
         objcopy.display()
     );
     Ok(objcopy)
@@ -159,13 +160,13 @@ fn check_binary(target: &DistTarget, program: &Path) -> Result<()> {
     for section in [".gnu_debuglink", ".note.gnu.build-id"] {
         ensure!(
             elf.has_section(section),
-            "{name} has no section {section}: gdb finds no debug information"
+            "{name} has no section {section}, so gdb cannot find debug information"
         );
     }
     ensure!(!elf.has_section(".debug_info"), "{name} is not stripped");
     ensure!(
         size_bytes <= SIZE_MAX_BYTES,
-        "{name} has {size_bytes} bytes; {SIZE_MAX_BYTES} is the limit"
+        "{name} has {size_bytes} bytes: size limit ({SIZE_MAX_BYTES}) exceeded"
     );
     let (debug_bytes, debug) = read(&program.with_extension("debug"))?;
     ensure!(debug.has_section(".debug_info"), "{name}.debug has no debug information");
@@ -180,7 +181,7 @@ fn check_binary(target: &DistTarget, program: &Path) -> Result<()> {
 
 fn read(path: &Path) -> Result<(u64, ElfHeaders)> {
     let bytes = fs::read(path)
-        .with_context(|| format!("cannot read {}; `cargo xtask dist` builds it", path.display()))?;
+        .with_context(|| format!("cannot read {}; run `cargo xtask dist`", path.display()))?;
     let elf =
         ElfHeaders::read(&bytes).with_context(|| format!("the headers of {}", path.display()))?;
     Ok((bytes.len() as u64, elf))
@@ -201,7 +202,7 @@ fn write_man_pages(program: &DistProgram, folder: &Path) -> Result<()> {
     recreate_folder(folder)?;
     program.stdout(&["man", path_text(folder)?])?;
     let page_count = fs::read_dir(folder)?.count();
-    ensure!(page_count > 0, "`topdeck man` wrote no page");
+    ensure!(page_count > 0, "`topdeck man` wrote nothing");
     print_progress(&format!("{page_count} man pages in {}", folder.display()));
     Ok(())
 }

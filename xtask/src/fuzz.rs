@@ -77,10 +77,10 @@ pub(crate) fn run_target(options: &Options) -> Result<ExitCode> {
     };
     let target = targets.iter().find(|target| target.name == *name);
     let target = target.with_context(|| {
-        format!("there is no target {name:?}; `cargo xtask fuzz` prints the names of all")
+        format!("unknown target {name:?}; `cargo xtask fuzz` lists all targets")
     })?;
     let line = match &options.input {
-        Some(input) => fuzzer.bounded(target).arg(input.to_str().context("its path is not UTF-8")?),
+        Some(input) => fuzzer.bounded(target).arg(input.to_str().context("the path is not UTF-8")?),
         // libFuzzer interprets 0 as unlimited.
         None => fuzzer.line(target, options.seconds.unwrap_or(0))?,
     };
@@ -161,13 +161,13 @@ impl Fuzzer {
 
     fn targets(&self) -> Result<Vec<FuzzTarget>> {
         let list = self.program().env(TARGET_VARIABLE, "list").stdout()?;
-        let list = String::from_utf8(list).context("the names of targets")?;
+        let list = String::from_utf8(list).context("cannot list the targets of the fuzzer")?;
         let target = |line: &str| {
             let (of, name) = line.split_once(' ').context("a target is a crate and a name")?;
             Ok(FuzzTarget { name: name.to_owned(), crate_name: of.to_owned() })
         };
         let targets: Vec<FuzzTarget> = list.lines().map(target).collect::<Result<_>>()?;
-        ensure!(!targets.is_empty(), "the fuzzer names no targets");
+        ensure!(!targets.is_empty(), "the fuzzer lists no targets");
         Ok(targets)
     }
 
@@ -267,13 +267,17 @@ fn prepare(log: &PartLog) -> Result<()> {
 fn host() -> Result<String> {
     let text = String::from_utf8(CommandLine::new("rustc -vV").stdout()?)?;
     let host = text.lines().find_map(|line| line.strip_prefix("host: "));
-    host.map(str::to_owned).context("rustc -vV names no host")
+    host.map(str::to_owned).context("rustc -vV prints no host")
 }
 
 fn seconds(default: u32) -> Result<u32> {
     let Ok(text) = std::env::var(SECONDS_VARIABLE) else { return Ok(default) };
     // libFuzzer interprets 0 as unlimited, so a run with 0 seconds would hang.
     let seconds = text.parse().ok().filter(|seconds| *seconds > 0);
-    seconds
-        .with_context(|| format!("{SECONDS_VARIABLE}={text:?} is not a number of seconds above 0"))
+    seconds.with_context(|| {
+        format!(
+            "{SECONDS_VARIABLE}={text:?} is not a positive number of \
+                                  seconds"
+        )
+    })
 }

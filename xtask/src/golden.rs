@@ -15,7 +15,7 @@ pub(crate) struct Options {}
 pub(crate) fn run(_: &Options) -> Result<ExitCode> {
     let log = PartLog::console("golden");
     suite::write_golden(&log)?;
-    log.note("now read the diff");
+    log.note("review the diff");
     CommandLine::new("git status --short").run(&log)?;
     Ok(ExitCode::SUCCESS)
 }

@@ -77,7 +77,7 @@ pub(crate) fn run(log: &PartLog) -> Result<PartOutcome> {
         return Ok(PartOutcome::Skipped(reason.to_owned()));
     }
     if memory::resident_bytes(std::process::id()) == 0 {
-        return Ok(PartOutcome::Skipped("there is no /proc, which tells the memory".to_owned()));
+        return Ok(PartOutcome::Skipped("cannot measure memory: /proc is missing".to_owned()));
     }
     let topdeck = match std::env::var_os("TOPDECK_BIN") {
         Some(path) => PathBuf::from(path),
@@ -107,7 +107,7 @@ pub(crate) fn run(log: &PartLog) -> Result<PartOutcome> {
         };
         report.add_test(attack.name, end, began.elapsed().as_secs_f64(), &wrong.join("\n"));
     }
-    ensure!(report.count() > 0, "no attack is named {named:?}");
+    ensure!(report.count() > 0, "unknown attack {named:?}");
     log.write(&table.join("\n"));
     Ok(PartOutcome::Tests(report))
 }
@@ -138,10 +138,14 @@ impl Attack {
         let mib = |bytes: u64| bytes >> 20;
         let memory = || {
             let (peak, after) = (peak.saturating_sub(before), after.saturating_sub(before));
-            ensure!(peak <= PEAK_BYTES_MAX, "{} MiB more in memory during the attack", mib(peak));
+            ensure!(
+                peak <= PEAK_BYTES_MAX,
+                "resident memory grew by {} MiB during the attack",
+                mib(peak)
+            );
             ensure!(
                 after <= AFTER_BYTES_MAX,
-                "{} MiB more in memory a minute after it",
+                "resident memory is {} MiB higher a minute after the attack",
                 mib(after)
             );
             Ok(())
@@ -188,7 +192,7 @@ fn check_alive(scene: &AttackTarget) -> Result<()> {
 }
 
 const TABLE_HEADER: &str = "attack                 RSS in MiB: before, peak, after | innocent \
-                            client: values, postponed; p50/p99 of ingest, query, status as \
+                            client: values, retries; p50/p99 of ingest, query, status as \
                             multiples of idle";
 
 impl AttackReport {

@@ -36,9 +36,9 @@ impl ProgramEnd {
 impl fmt::Display for ProgramEnd {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            ProgramEnd::Exited(status) => write!(f, "ended with {status}"),
+            ProgramEnd::Exited(status) => write!(f, "exited with {status}"),
             ProgramEnd::Killed { silence } => {
-                write!(f, "was killed: it reported nothing for {} s", silence.as_secs())
+                write!(f, "was killed after {} s without output", silence.as_secs())
             }
         }
     }

@@ -36,6 +36,6 @@ pub(crate) fn run(log: &PartLog, preemptions: Option<u32>) -> Result<PartOutcome
     // The models of a file that loom/ does not include are never compiled, and nothing else reports
     // that.
     check_all_ran_with_prefix(&outcome, "loom_")
-        .context("is the file of each model taken in by loom/tests/?")?;
+        .context("does loom/tests/ include the file of each model?")?;
     Ok(outcome)
 }

@@ -23,7 +23,7 @@ pub(crate) fn run(log: &PartLog) -> Result<PartOutcome> {
     let folder = target().join("mutations");
     let clone = folder.join("clone");
     if clone.exists() {
-        fs::remove_dir_all(&clone).context("removing the clone of an earlier run")?;
+        fs::remove_dir_all(&clone).context("cannot remove the clone of an earlier run")?;
     }
     let text = |path: &Path| path.display().to_string();
     CommandLine::new("git clone --quiet --shared")
@@ -37,7 +37,7 @@ pub(crate) fn run(log: &PartLog) -> Result<PartOutcome> {
         .collect::<std::io::Result<_>>()?;
     patches.retain(|path| path.extension().is_some_and(|extension| extension == "patch"));
     patches.sort();
-    ensure!(!patches.is_empty(), "there is no patch in testdata/mutations");
+    ensure!(!patches.is_empty(), "testdata/mutations contains no patch");
     let manifest = text(&clone.join("Cargo.toml"));
     let build = text(&folder.join("target"));
     let git = || CommandLine::new("git -C").arg(&text(&clone));
@@ -45,7 +45,7 @@ pub(crate) fn run(log: &PartLog) -> Result<PartOutcome> {
         let line = CommandLine::new(&format!("{before} cargo test --locked -p topdeck --test it"));
         line.arg("--manifest-path").arg(&manifest).env("CARGO_TARGET_DIR", &build)
     };
-    cargo("").arg(TEST).run(log).context("the random programs fail without a defect put back")?;
+    cargo("").arg(TEST).run(log).context("the random programs fail without a mutation")?;
     // Returns whether a program failed, and the output. Any other exit than that of a failed test,
     // and a timeout, say nothing about a defect.
     let search = || -> Result<(bool, String)> {
@@ -60,16 +60,16 @@ pub(crate) fn run(log: &PartLog) -> Result<PartOutcome> {
         Ok((!status.success() && output.contains("test result: FAILED"), output))
     };
     // A failure without a patch would be attributed to each of the defects.
-    ensure!(!search()?.0, "a random program of the search fails without a defect put back");
+    ensure!(!search()?.0, "a random program of the search fails without a mutation");
     let find = |patch: &Path| -> Result<String> {
         git().arg("checkout").arg("--quiet").arg(".").run(log)?;
         git()
             .arg("apply")
             .arg(&text(patch))
             .run(log)
-            .context("the patch does not apply any more; make it anew for the code as it is")?;
+            .context("cannot apply the patch; create it again for the current code")?;
         let (is_found, output) = search()?;
-        ensure!(is_found, "the random programs did not find the defect");
+        ensure!(is_found, "the random programs did not detect the defect");
         Ok(output)
     };
     let mut report = TestReport::default();

@@ -22,7 +22,7 @@ pub(crate) struct Options {}
 pub(crate) fn build(_: &Options) -> Result<ExitCode> {
     let log = PartLog::console("page");
     match install_packages(&log)? {
-        Some(reason) => eprintln!("the page is left out: {reason}"),
+        Some(reason) => eprintln!("the web page is not built: {reason}"),
         None => bundle(&log)?,
     }
     Ok(ExitCode::SUCCESS)
@@ -78,7 +78,7 @@ fn vitest(log: &PartLog, name: &str, topdeck: Option<&Path>) -> Result<PartOutco
     let line = npm("run").arg(name).arg("--").arg("--reporter=default");
     let mut line = line.arg("--reporter=json").arg(&report);
     if let Some(topdeck) = topdeck {
-        line = line.env("TOPDECK_BIN", topdeck.to_str().context("its path is not UTF-8")?);
+        line = line.env("TOPDECK_BIN", topdeck.to_str().context("the path is not UTF-8")?);
     }
     let ended = line.run(log);
     let report = fs::read(&path).ok().and_then(|bytes| serde_json::from_slice(&bytes).ok());
@@ -90,7 +90,7 @@ fn vitest(log: &PartLog, name: &str, topdeck: Option<&Path>) -> Result<PartOutco
         // Vitest wrote no report, or failed without a failed test.
         _ => {
             ended?;
-            bail!("`{line}` ran no test")
+            bail!("`{line}` ran no tests")
         }
     }
 }
@@ -113,7 +113,7 @@ fn read_vitest(report: &Value, repeat: &str) -> TestReport {
                     sum.add_test(name, TestEnd::Failed { repeat }, seconds, &output);
                 }
                 other => {
-                    let reason = format!("Vitest says {other:?}");
+                    let reason = format!("unknown test status of Vitest: {other:?}");
                     sum.add_test(name, TestEnd::Passed, 0.0, &format!("skipped: {reason}"));
                 }
             }
@@ -215,9 +215,9 @@ fn install_packages(log: &PartLog) -> Result<Option<String>> {
     }
     let fetch = npm("ci --no-audit --no-fund --fetch-retries=1 --fetch-timeout=60000");
     if let Some(reason) = fetch.fetch(log)? {
-        return Ok(Some(format!("the packages of web/ cannot be fetched: {reason}")));
+        return Ok(Some(format!("cannot download the packages of web/: {reason}")));
     }
-    fs::write(&provided, lock).context("writing below web/node_modules")?;
+    fs::write(&provided, lock).context("cannot write to web/node_modules")?;
     Ok(None)
 }
 

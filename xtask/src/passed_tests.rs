@@ -92,12 +92,12 @@ impl PassedTests {
             passed.save()
         };
         if let Err(error) = PassedTests::open().and_then(save) {
-            log.note(&format!("what passed is not remembered: {error:#}"));
+            log.note(&format!("cannot store passed tests: {error:#}"));
         }
     }
 
     fn save(&self) -> Result<()> {
-        let text = serde_json::to_vec(&self.entries).expect("BUG: this is JSON");
+        let text = serde_json::to_vec(&self.entries).expect("BUG: cannot serialize passed tests");
         let name = self.path.display();
         fs::create_dir_all(self.path.parent().expect("BUG: it is in a folder"))?;
         let new = self.path.with_extension("new");

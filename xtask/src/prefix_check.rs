@@ -18,7 +18,7 @@ pub(crate) fn check_all_ran_with_prefix(outcome: &PartOutcome, prefix: &str) -> 
     let (ran, written) = (report.count(), count_in_sources(prefix)?);
     ensure!(
         ran == written || !report.failed.is_empty(),
-        "{ran} tests ran, but crates/ has {written} whose names begin with {prefix}"
+        "{ran} tests ran, but crates/ contains {written} whose names start with {prefix}"
     );
     Ok(())
 }
@@ -26,7 +26,7 @@ pub(crate) fn check_all_ran_with_prefix(outcome: &PartOutcome, prefix: &str) -> 
 /// Number of functions in `crates/` whose name starts with `prefix`; fails if there is none.
 fn count_in_sources(prefix: &str) -> Result<u64> {
     let count = count_below(&root().join("crates"), prefix)?;
-    ensure!(count > 0, "no test below crates/ is named {prefix}…");
+    ensure!(count > 0, "crates/ contains no test named {prefix}…");
     Ok(count)
 }
 

@@ -38,7 +38,7 @@ impl Display for RunSummary<'_> {
         self.write_failures(out)?;
         let (passed, failed, skipped) = self.counts(&all);
         if all.unchanged > 0 {
-            writeln!(out, "{} of the tests passed before, on the same files", all.unchanged)?;
+            writeln!(out, "{} of these passed in an earlier run on the same files", all.unchanged)?;
         }
         writeln!(out, "{:.0} s in all", self.time.as_secs_f64())?;
         // Machine-readable: this form, on its own line.
@@ -58,7 +58,7 @@ impl RunSummary<'_> {
     }
 
     fn write_skipped(&self, out: &mut Formatter<'_>) -> fmt::Result {
-        let mut title = "Skipped, and why:\n";
+        let mut title = "Skipped, with reasons:\n";
         for result in self.results {
             for test in &result.tests.skipped {
                 writeln!(out, "{title}  {}: {}: {}", result.name, test.name, test.reason)?;
@@ -69,7 +69,7 @@ impl RunSummary<'_> {
     }
 
     fn write_failures(&self, out: &mut Formatter<'_>) -> fmt::Result {
-        let mut title = "\nFailed, and how to repeat it:\n";
+        let mut title = "\nFailed, with commands to repeat:\n";
         for result in self.results {
             for failure in &result.tests.failed {
                 writeln!(out, "{title}  {}: {}", result.name, failure.name)?;
@@ -157,7 +157,7 @@ mod tests {
             PartResult { name: "fmt", outcome: PartVerdict::Passed, tests: none(), time },
             PartResult { name: "test", outcome: PartVerdict::Failed, tests, time },
         ];
-        let expected = "Skipped, and why:
+        let expected = "Skipped, with reasons:
   test: host it c: no BPF
 
 The slowest tests, in seconds:
@@ -170,7 +170,7 @@ fmt   ok          1.2
 test  FAILED      1.2      9       1        1
 
 
-Failed, and how to repeat it:
+Failed, with commands to repeat:
   test: host it b
       cargo test b
 2 s in all

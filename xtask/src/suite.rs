@@ -94,7 +94,7 @@ pub(crate) fn run_alone(log: &PartLog) -> Result<PartOutcome> {
 pub(crate) fn run_doc_tests(log: &PartLog) -> Result<PartOutcome> {
     let line = CommandLine::new(&format!("cargo test {SELECTION} --no-fail-fast --doc"));
     let report = run_cargo_test(log, &with_clippy(line), "cargo test --workspace --doc")?;
-    ensure!(report.count() > 0, "no example was run");
+    ensure!(report.count() > 0, "no doc test ran");
     Ok(PartOutcome::Tests(report))
 }
 
@@ -113,7 +113,7 @@ pub(crate) fn run_ignored(
         report.add(run_program(log, program, command, &repeat, |_| ())?);
     }
     report.programs.clear();
-    ensure!(report.count() > 0, "there is no ignored test {name}: nothing was checked");
+    ensure!(report.count() > 0, "no ignored test {name}");
     Ok(report)
 }
 
@@ -223,7 +223,7 @@ fn run_program(
     command.stdout(Stdio::piped()).stderr(stderr);
     let child = command.spawn();
     let mut child = child.with_context(|| format!("cannot start {}", program.path.display()))?;
-    let stdout = child.stdout.take().expect("BUG: stdout was asked for");
+    let stdout = child.stdout.take().expect("BUG: stdout is a pipe");
     let (sender, lines) = mpsc::channel();
     // Not joined: a process left by a test may keep the pipe open.
     std::thread::spawn(move || {
@@ -312,7 +312,7 @@ impl TestProgram {
     /// `message`: the message of cargo about the program, one of `messages`.
     fn read(message: &Value, messages: &[Value], workspace: &Workspace) -> Result<TestProgram> {
         let text = |value: &Value| {
-            value.as_str().map(str::to_owned).context("cargo's message lacks a text")
+            value.as_str().map(str::to_owned).context("a message of cargo has no text")
         };
         let manifest = text(&message["manifest_path"])?;
         let package = workspace.package(Path::new(&manifest))?;
@@ -412,7 +412,7 @@ impl TestProgress {
         if state.last_shown.elapsed() >= PROGRESS_INTERVAL {
             state.last_shown = Instant::now();
             let (tests, ended, all) = (state.tests, state.programs, self.programs);
-            log.note(&format!("{tests} tests ran, {ended} of {all} programs ended"));
+            log.note(&format!("{tests} tests finished, {ended} of {all} programs exited"));
         }
     }
 

@@ -32,8 +32,10 @@ impl Workspace {
     /// Runs `cargo metadata`.
     pub(crate) fn read() -> Result<Workspace> {
         let line = CommandLine::new("cargo metadata --no-deps --format-version 1 --locked");
-        let metadata: Value =
-            serde_json::from_slice(&line.stdout()?).context("what cargo metadata prints")?;
+        let metadata: Value = serde_json::from_slice(&line.stdout()?).context(
+            "cannot parse the output of cargo \
+                                                             metadata",
+        )?;
         let packages = metadata["packages"].as_array().context("cargo names no packages")?;
         let packages = packages.iter().map(|package| {
             let name = text(&package["name"]);
@@ -63,7 +65,7 @@ impl Workspace {
             }
         }
         let relative = |folder: PathBuf| {
-            let path = folder.strip_prefix(root()).expect("BUG: packages are in the repository");
+            let path = folder.strip_prefix(root()).expect("BUG: a package outside the repository");
             format!("{}/", path.display())
         };
         Ok(found.into_iter().map(relative).collect())
@@ -77,7 +79,7 @@ impl TestSettings {
             match (key.as_str(), value.as_u64(), value.as_array()) {
                 ("threads", Some(threads @ 1..), _) => settings.threads = threads as usize,
                 ("alone", _, Some(names)) => settings.alone = names.iter().map(text).collect(),
-                _ => bail!("{key} = {value} is unknown; known are threads = 1…, alone = [names]"),
+                _ => bail!("unknown {key} = {value}; expected threads = 1…, alone = [names]"),
             }
         }
         Ok(settings)
@@ -100,7 +102,7 @@ mod tests {
         let both = TestSettings::read(&json!({"threads": 6, "alone": ["load::"]})).unwrap();
         assert_eq!(both, TestSettings { threads: 6, alone: vec!["load::".to_owned()] });
         let error = TestSettings::read(&json!({"thread": 6})).unwrap_err().to_string();
-        assert_eq!(error, "thread = 6 is unknown; known are threads = 1…, alone = [names]");
+        assert_eq!(error, "unknown thread = 6; expected threads = 1…, alone = [names]");
         assert!(TestSettings::read(&json!({"threads": 0})).is_err());
     }
 

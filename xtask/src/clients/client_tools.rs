@@ -46,7 +46,7 @@ fn go(log: &PartLog, folder: &Path) -> Result<ProvidedTool> {
     }
     let fetch = CommandLine::new(&format!("go -C {GO} mod download"));
     if let Some(reason) = fetch.fetch(log)? {
-        return Ok(Err(format!("the clients in Go: their modules cannot be fetched: {reason}")));
+        return Ok(Err(format!("the clients in Go: cannot download modules: {reason}")));
     }
     let program = folder.join("clients-go");
     let build = format!("go -C {GO} build -mod=readonly -o");
@@ -73,7 +73,7 @@ fn python(log: &PartLog, folder: &Path) -> Result<ProvidedTool> {
     let install = CommandLine::from_path(&program).arg("-m").arg("pip").arg("install");
     let install = install.arg("--quiet").arg("--no-deps").arg("--requirement").arg(REQUIREMENTS);
     if let Some(reason) = install.fetch(log)? {
-        return Ok(Err(format!("the clients in Python: packages cannot be fetched: {reason}")));
+        return Ok(Err(format!("the clients in Python: cannot download packages: {reason}")));
     }
     fs::write(&list, wanted)?;
     Ok(Ok(program))
@@ -81,10 +81,7 @@ fn python(log: &PartLog, folder: &Path) -> Result<ProvidedTool> {
 
 fn prometheus() -> Result<PathBuf> {
     let program = conformance::program_path()?;
-    ensure!(
-        program.exists(),
-        "Prometheus: it is not built; `make system PART=prometheus` does that"
-    );
+    ensure!(program.exists(), "Prometheus is not built; run `make system PART=prometheus`");
     Ok(program)
 }
 

@@ -39,7 +39,7 @@ impl SeriesExpectation {
     /// Parses a line that a client prints.
     pub(super) fn read(line: &str) -> Result<SeriesExpectation> {
         let value: Value = serde_json::from_str(line)
-            .with_context(|| format!("a client prints what is no JSON: {line:?}"))?;
+            .with_context(|| format!("a client printed invalid JSON: {line:?}"))?;
         let text = |key: &str| {
             value[key].as_str().map(str::to_owned).with_context(|| format!("no {key}: {line}"))
         };
@@ -47,7 +47,7 @@ impl SeriesExpectation {
             "distribution" => QueryMethod::Distribution,
             "native" => QueryMethod::Native,
             "number" => QueryMethod::Number,
-            other => bail!("no way to ask is called {other:?}: {line}"),
+            other => bail!("unknown query kind {other:?}: {line}"),
         };
         let count = value["count"].as_u64().with_context(|| format!("no count: {line}"))?;
         let number = |key: &str| value[key].as_f64();

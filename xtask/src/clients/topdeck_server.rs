@@ -92,9 +92,9 @@ impl TopdeckServer {
         let began = Instant::now();
         while self.curl(&[], "/health").is_err() {
             if let Some(status) = self.child.as_mut().and_then(|child| child.try_wait().ok()?) {
-                bail!("topdeck ended with {status}; {}", self.log());
+                bail!("topdeck exited with {status}; {}", self.log());
             }
-            ensure!(began.elapsed() < TIMEOUT, "topdeck does not answer; {}", self.log());
+            ensure!(began.elapsed() < TIMEOUT, "topdeck does not respond; {}", self.log());
             sleep(PAUSE);
         }
         Ok(())
@@ -104,11 +104,11 @@ impl TopdeckServer {
     pub(crate) fn stop(&mut self) -> Result<()> {
         let mut child = self.child.take().context("BUG: it runs")?;
         let status = Command::new("kill").args(["-TERM", &child.id().to_string()]).status()?;
-        ensure!(status.success(), "topdeck cannot be told to stop");
+        ensure!(status.success(), "cannot send SIGTERM to topdeck");
         let began = Instant::now();
         while began.elapsed() < TIMEOUT {
             if let Some(status) = child.try_wait()? {
-                ensure!(status.success(), "topdeck ended with {status}; {}", self.log());
+                ensure!(status.success(), "topdeck exited with {status}; {}", self.log());
                 return Ok(());
             }
             sleep(PAUSE);

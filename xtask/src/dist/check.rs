@@ -48,8 +48,8 @@ impl DistProgram<'_> {
         let output = output.with_context(|| format!("cannot start {}", self.path.display()))?;
         let (out, err) = (output.stdout, String::from_utf8_lossy(&output.stderr));
         let words = arguments.join(" ");
-        ensure!(output.status.success(), "`topdeck {words}` ended with {}: {err}", output.status);
-        String::from_utf8(out).with_context(|| format!("`topdeck {words}` wrote no UTF-8"))
+        ensure!(output.status.success(), "`topdeck {words}` exited with {}: {err}", output.status);
+        String::from_utf8(out).with_context(|| format!("`topdeck {words}` wrote invalid UTF-8"))
     }
 }
 
@@ -78,7 +78,7 @@ pub(crate) fn check(program: &DistProgram, folder: &Path, has_page: bool) -> Res
     let by_name = format!("http://localhost:{port}");
     program
         .stdout(&["audit", "--server", &by_name])
-        .context("asking the server by a name of /etc/hosts")?;
+        .context("cannot query the server by a name of /etc/hosts")?;
     server.kill()?;
     let server = DistServer::start(program, folder, port).context("after SIGKILL")?;
     expect_count(&server).context("after SIGKILL")?;
@@ -100,7 +100,7 @@ fn expect_count(server: &DistServer) -> Result<()> {
         if has(&answers[0], "\"count\":2") && has(&answers[1], "\"status\":\"success\"") {
             return Ok(());
         }
-        ensure!(began.elapsed() < TIMEOUT, "two values were sent; the answers are {answers:?}");
+        ensure!(began.elapsed() < TIMEOUT, "sent 2 values, got {answers:?}");
         sleep(PAUSE);
     }
 }
@@ -109,7 +109,7 @@ fn expect_count(server: &DistServer) -> Result<()> {
 fn expect_page(server: &DistServer) -> Result<()> {
     let page = server.request("GET", "/index.html", "")?;
     let built = fs::read_to_string(root().join("web/dist/index.html"));
-    ensure!(built.is_ok_and(|built| built == page), "the program has another page than web/dist");
+    ensure!(built.is_ok_and(|built| built == page), "the embedded page differs from web/dist");
     Ok(())
 }
 
@@ -133,9 +133,13 @@ impl DistServer {
         let began = Instant::now();
         while server.request("GET", "/health", "").is_err() {
             if let Some(status) = server.child.try_wait()? {
-                bail!("`topdeck serve` ended with {status}: {}", server.log());
+                bail!("`topdeck serve` exited with {status}: {}", server.log());
             }
-            ensure!(began.elapsed() < TIMEOUT, "`topdeck serve` does not answer: {}", server.log());
+            ensure!(
+                began.elapsed() < TIMEOUT,
+                "`topdeck serve` does not respond: {}",
+                server.log()
+            );
             sleep(PAUSE);
         }
         Ok(server)
@@ -157,7 +161,7 @@ impl DistServer {
         let mut answer = Vec::new();
         stream.read_to_end(&mut answer)?;
         let answer = String::from_utf8_lossy(&answer);
-        let (head, body) = answer.split_once("\r\n\r\n").context("an answer without an end")?;
+        let (head, body) = answer.split_once("\r\n\r\n").context("incomplete response head")?;
         let status = head.split(' ').nth(1).unwrap_or_default();
         ensure!(
             status.starts_with('2'),

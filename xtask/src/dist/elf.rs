@@ -54,11 +54,11 @@ impl ElfHeaders {
     /// Fails unless the program starts on any Linux of its architecture without installed
     /// libraries.
     pub(super) fn check_static(&self, machine: u16) -> Result<()> {
-        ensure!(self.machine == machine, "it is for machine {}, not {machine}", self.machine);
-        ensure!(!self.has_interpreter, "it names a dynamic linker (PT_INTERP)");
+        ensure!(self.machine == machine, "machine is {}, expected {machine}", self.machine);
+        ensure!(!self.has_interpreter, "it requires a dynamic linker (PT_INTERP)");
         match self.library_count {
             0 => Ok(()),
-            count => bail!("it asks for {count} shared libraries (DT_NEEDED)"),
+            count => bail!("it requires {count} shared libraries (DT_NEEDED)"),
         }
     }
 }
@@ -86,7 +86,7 @@ fn sections(bytes: &[u8]) -> Result<Vec<String>> {
     let names = byte_range(bytes, header + 24, header + 32)?;
     let name = |number: u16| {
         let at = u32_at(bytes, table_offset(start, u64::from(number), size)?)? as usize;
-        let text = names.get(at..).context("a section's name is outside of the table of names")?;
+        let text = names.get(at..).context("a section name is outside the string table")?;
         let end = text.iter().position(|&byte| byte == 0).unwrap_or(text.len());
         Ok(String::from_utf8_lossy(&text[..end]).into_owned())
     };
@@ -97,12 +97,12 @@ fn sections(bytes: &[u8]) -> Result<Vec<String>> {
 fn byte_range(bytes: &[u8], offset: usize, length: usize) -> Result<&[u8]> {
     let start = usize::try_from(u64_at(bytes, offset)?)?;
     let end = start.checked_add(usize::try_from(u64_at(bytes, length)?)?);
-    end.and_then(|end| bytes.get(start..end)).context("a part reaches beyond the end of the file")
+    end.and_then(|end| bytes.get(start..end)).context("a section or segment ends beyond the file")
 }
 
 fn table_offset(start: u64, number: u64, size: u64) -> Result<usize> {
     let at = size.checked_mul(number).and_then(|offset| offset.checked_add(start));
-    Ok(usize::try_from(at.context("a header is outside of the file")?)?)
+    Ok(usize::try_from(at.context("a header is outside the file")?)?)
 }
 
 fn u16_at(bytes: &[u8], at: usize) -> Result<u16> {
@@ -120,7 +120,7 @@ fn u64_at(bytes: &[u8], at: usize) -> Result<u64> {
 fn array_at<const N: usize>(bytes: &[u8], at: usize) -> Result<[u8; N]> {
     let found = at.checked_add(N).and_then(|end| bytes.get(at..end));
     let found = found.with_context(|| format!("the file ends before byte {at}"))?;
-    Ok(found.try_into().expect("BUG: N bytes were taken"))
+    Ok(found.try_into().expect("BUG: the slice has N bytes"))
 }
 
 #[cfg(test)]
@@ -166,10 +166,10 @@ mod tests {
         check(&[1], &[], X86_64, "static");
         // A static program that is loaded at any address (static-pie) has a dynamic section too.
         check(&[1, PT_DYNAMIC], &[5, 6, DT_NULL], X86_64, "static");
-        check(&[PT_INTERP, 1], &[], X86_64, "it names a dynamic linker (PT_INTERP)");
+        check(&[PT_INTERP, 1], &[], X86_64, "it requires a dynamic linker (PT_INTERP)");
         let two = [DT_NEEDED, DT_NEEDED, DT_NULL, DT_NEEDED];
         check(&[PT_DYNAMIC], &two, X86_64, "it asks for 2 shared libraries (DT_NEEDED)");
-        check(&[1], &[], AARCH64, "it is for machine 62, not 183");
+        check(&[1], &[], AARCH64, "machine is 62, expected 183");
     }
 
     #[test]

@@ -111,15 +111,14 @@ impl DistTarget {
         let add = CommandLine::new(&format!("rustup target add {}", self.triple));
         if !CommandLine::new("rustup --version").succeeds() {
             bail!(
-                "the standard library for {} is missing, and so is rustup, which installs it; \
-                 install rustup (https://rustup.rs), then run: {add}",
+                "the standard library for {} is missing, and rustup is not installed; install \
+                 rustup (https://rustup.rs), then run: {add}",
                 self.triple
             );
         }
         add.run(log).with_context(|| {
             format!(
-                "the standard library for {} is missing and cannot be fetched; \
-                 with a network, run: {add}",
+                "cannot download the standard library for {}; with a network, run: {add}",
                 self.triple
             )
         })
@@ -208,7 +207,7 @@ fn fetch_zig(log: &PartLog) -> Result<PathBuf> {
     let says_where = "import ziglang, os; print(os.path.dirname(ziglang.__file__), end='')";
     let folder = CommandLine::from_path(&python).arg("-c").arg(says_where).stdout()?;
     let zig = Path::new(&String::from_utf8(folder)?).join("zig");
-    fs::write(&done, text(&zig)?).context("cannot write below the build folder")?;
+    fs::write(&done, text(&zig)?).context("cannot write to the build folder")?;
     Ok(zig)
 }
 

@@ -55,7 +55,7 @@ impl AttackTarget {
             let mut command = Command::new(program);
             let output = command.arg("token").arg(&data).args(["add", name]).args(scopes).output();
             let output = output.with_context(|| format!("cannot start {}", program.display()))?;
-            ensure!(output.status.success(), "there is no token: {output:?}");
+            ensure!(output.status.success(), "no token in the output: {output:?}");
             Ok(String::from_utf8(output.stdout)?.trim().to_owned())
         };
         let both = ["ingest", "read"];
@@ -66,7 +66,7 @@ impl AttackTarget {
             "tokens_required = true\n[http.limits]\n{LIMITS}{limits}[store]\n{STORE}{store}"
         );
         let deck = TopdeckServer::start(program, folder, &settings)?;
-        let address = deck.http().parse().context("it does not say its address")?;
+        let address = deck.http().parse().context("the server did not log its address")?;
         let pid = AtomicU32::new(deck.pid());
         Ok(AttackTarget {
             program: program.to_owned(),
@@ -119,7 +119,7 @@ impl AttackTarget {
         let time = began.elapsed();
         self.pid.store(0, Ordering::SeqCst);
         let store = self.folder.join("data/store");
-        let outcome = action(store.to_str().context("the folder's name is not UTF-8")?);
+        let outcome = action(store.to_str().context("the folder name is not UTF-8")?);
         deck.spawn()?;
         *self.address.lock().expect("BUG: an attack panicked") = deck.http().parse()?;
         self.pid.store(deck.pid(), Ordering::SeqCst);
@@ -131,7 +131,7 @@ impl AttackTarget {
         let output = Command::new(&self.program).args(arguments).output()?;
         ensure!(
             output.status.success(),
-            "topdeck {} ended with {}: {}",
+            "topdeck {} exited with {}: {}",
             arguments.join(" "),
             output.status,
             String::from_utf8_lossy(&output.stderr)

@@ -62,7 +62,7 @@ impl KeepAliveConnection {
     fn read_response(&mut self) -> io::Result<AttackResponse> {
         let status = self.line()?;
         let status = status.split(' ').nth(1).and_then(|status| status.parse::<u16>().ok());
-        let status = status.ok_or_else(|| io::Error::other("this is no answer of HTTP"))?;
+        let status = status.ok_or_else(|| io::Error::other("not an HTTP response"))?;
         let (mut length, mut is_chunked) = (None, false);
         loop {
             let line = self.line()?.to_ascii_lowercase();
@@ -81,7 +81,7 @@ impl KeepAliveConnection {
                 let size = self.line()?;
                 let size = u64::from_str_radix(size.trim(), 16).map_err(io::Error::other)?;
                 if body.len() as u64 + size > RESPONSE_BYTES_MAX {
-                    return Err(io::Error::other("the answer is too long"));
+                    return Err(io::Error::other("response size limit exceeded"));
                 }
                 (&mut self.stream).take(size).read_to_end(&mut body)?;
                 self.line()?;

@@ -94,7 +94,7 @@ impl InnocentClient {
             }) {
                 if began.elapsed() > super::client::SILENCE_TIMEOUT {
                     line.record_error(format!(
-                        "{batch} was not taken within {:?}",
+                        "{batch} was not accepted within {:?}",
                         began.elapsed()
                     ));
                     return;
@@ -122,7 +122,7 @@ impl InnocentClient {
                 let sent = self.sent.load(Ordering::SeqCst);
                 match count(&answer) {
                     Ok(count) if count <= sent => {}
-                    Ok(count) => line.record_error(format!("{count} values of {sent} are there")),
+                    Ok(count) => line.record_error(format!("{count} of {sent} values are stored")),
                     Err(error) => line.record_error(format!("it is told: {error}")),
                 }
             }
@@ -210,7 +210,10 @@ impl<'a, A: Fn() -> SocketAddr> ReconnectingClient<'a, A> {
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                 drop(experience);
-                self.record_error(format!("{method} {path}: no answer in {:?}", began.elapsed()));
+                self.record_error(format!(
+                    "{method} {path}: no response within {:?}",
+                    began.elapsed()
+                ));
             }
             Err(_) => experience.deferred += 1,
         }

@@ -55,20 +55,20 @@ fn check_row(
     let mut problem =
         |found: String, remedy: &str| findings.add(ARCHITECTURE, row.line, &found, remedy);
     if rows.iter().any(|other| other.name == name && other.line < row.line) {
-        problem(format!("crate `{name}` has a second row"), "remove one");
+        problem(format!("crate `{name}` has two rows"), "remove one");
     }
     match crates.iter().find(|package| package.name == name) {
         None => problem(
-            format!("there is no crate `{name}` in crates/"),
+            format!("crates/ contains no crate `{name}`"),
             "remove the row; a crate is listed when it exists",
         ),
         Some(package) if package.layer != row.layer => problem(
             format!("`{name}` is in layer {}", row.layer),
-            &format!("{} says {}; make them agree", package.file.path, package.layer),
+            &format!("{} has {}; make them equal", package.file.path, package.layer),
         ),
         Some(package) if uses(package, crates) != row.uses => problem(
-            format!("`{name}` is said to use {:?}", row.uses),
-            &format!("{} says {:?}; make them agree", package.file.path, uses(package, crates)),
+            format!("`{name}` is listed with the uses {:?}", row.uses),
+            &format!("{} has {:?}; make them equal", package.file.path, uses(package, crates)),
         ),
         Some(_) => {}
     }
@@ -118,8 +118,8 @@ fn check_edge(from: &CrateManifest, to: &CrateManifest, findings: &mut RuleFindi
     let arrow =
         format!("`{}` (layer {}) → `{}` (layer {})", from.name, from.layer, to.name, to.layer);
     let remedy = match from.layer == ROLE_LAYER && to.layer == ROLE_LAYER {
-        true => "roles do not know each other; join them in `topdeck`",
-        false => "depend on lower layers only; move what is shared down",
+        true => "roles may not depend on each other; connect them in `topdeck`",
+        false => "depend on lower layers only; move shared code down",
     };
     findings.add(&from.file.path, line_of_key(from.file, &to.name), &arrow, remedy);
 }
@@ -140,7 +140,7 @@ pub(crate) fn examples_are_tested(repo: &RepoFiles) -> RuleFindings {
         for source in repo.files.iter().filter(|file| is_source(&file.path)) {
             for line in examples(&source.text) {
                 let remedy = format!("remove `doctest = false` from {}", file.path);
-                findings.add(&source.path, line, "this example is never tested", &remedy);
+                findings.add(&source.path, line, "this example is not tested", &remedy);
             }
         }
     }
@@ -340,22 +340,22 @@ mod tests {
 
     #[test]
     fn a_row_without_crate_is_found() {
-        let problem = "ARCHITECTURE.md:5: there is no crate `shm` in crates/: remove the row; a \
+        let problem = "ARCHITECTURE.md:5: crates/ contains no crate `shm`: remove the row; a \
                        crate is listed when it exists";
         check_table(&format!("{TABLE}| 1 | `shm` | | z |\n"), &[problem]);
     }
 
     #[test]
     fn a_row_with_another_layer_is_found() {
-        let problem = "ARCHITECTURE.md:4: `collect` is in layer 2: crates/collect/Cargo.toml says \
-                       5; make them agree";
+        let problem = "ARCHITECTURE.md:4: `collect` is in layer 2: crates/collect/Cargo.toml has \
+                       5; make them equal";
         check_table(&TABLE.replace("| 5", "| 2"), &[problem]);
     }
 
     #[test]
     fn a_row_with_other_arrows_is_found() {
-        let problem = "ARCHITECTURE.md:4: `collect` is said to use []: crates/collect/Cargo.toml \
-                       says [\"hist\"]; make them agree";
+        let problem = "ARCHITECTURE.md:4: `collect` is listed with the uses []: \
+                       crates/collect/Cargo.toml has [\"hist\"]; make them equal";
         check_table(&TABLE.replace("`hist` | y", "| y"), &[problem]);
     }
 
@@ -375,7 +375,7 @@ mod tests {
 
     #[test]
     fn a_second_row_is_found() {
-        let problem = "ARCHITECTURE.md:5: crate `hist` has a second row: remove one";
+        let problem = "ARCHITECTURE.md:5: crate `hist` has two rows: remove one";
         check_table(&format!("{TABLE}| 0 | `hist` | | x |\n"), &[problem]);
     }
 
@@ -438,7 +438,7 @@ mod tests {
     }
 
     const NEVER: &str =
-        "this example is never tested: remove `doctest = false` from crates/a/Cargo.toml";
+        "this example is not tested: remove `doctest = false` from crates/a/Cargo.toml";
 
     #[test]
     fn an_example_that_is_not_tested_is_found() {

@@ -45,7 +45,7 @@ pub(crate) fn no_machine_paths(repo: &RepoFiles) -> RuleFindings {
 /// The forbidden part of a line, and the remedy.
 fn machine_path(line: &str, locked: bool) -> Option<(String, &'static str)> {
     if locked && line.starts_with("source = ") {
-        let found = format!("package from another place than the default registry, {line}");
+        let found = format!("package of a registry other than the default one, {line}");
         return Some((found, "depend on a published version"));
     }
     if names_folder(line, BUILD_MACHINE_DIR) {
@@ -104,7 +104,7 @@ pub(crate) fn readme_has_rust_version(repo: &RepoFiles) -> RuleFindings {
     let mut findings = RuleFindings::default();
     let version = workspace_package(repo, "rust-version");
     let Some(file) = repo.file(README) else {
-        findings.add(README, 1, "is missing", &format!("write it, and say `Rust {version}`"));
+        findings.add(README, 1, "is missing", &format!("write it, with `Rust {version}`"));
         return findings;
     };
     for (index, line) in file.text.lines().enumerate() {
@@ -112,14 +112,14 @@ pub(crate) fn readme_has_rust_version(repo: &RepoFiles) -> RuleFindings {
             findings.checked += 1;
             if !has_number(named, &version) {
                 let found = format!("names Rust {named}");
-                let remedy = format!("Cargo.toml has rust-version {version}; make them agree");
+                let remedy = format!("Cargo.toml has rust-version {version}; make them equal");
                 findings.add(README, index + 1, &found, &remedy);
             }
         }
     }
     if findings.checked == 0 {
-        let found = "does not name the oldest Rust that builds this";
-        findings.add(README, 1, found, &format!("say `Rust {version}`, as Cargo.toml does"));
+        let found = "does not state the minimum Rust version";
+        findings.add(README, 1, found, &format!("write `Rust {version}`, as in Cargo.toml"));
     }
     findings
 }
@@ -201,7 +201,7 @@ mod tests {
         let other = "source = \"git+https://example.org/x\"";
         let text = format!("{LOCKED_SOURCE}\n{other}\n");
         let problem = format!(
-            "fuzz/Cargo.lock:2: package from another place than the default registry, {other}: \
+            "fuzz/Cargo.lock:2: package of a registry other than the default one, {other}: \
              depend on a published version"
         );
         check(no_machine_paths, &[("fuzz/Cargo.lock", &text)], &[&problem]);
@@ -241,14 +241,14 @@ mod tests {
     #[test]
     fn a_readme_with_another_rust_version_is_found() {
         let problem =
-            "README.md:2: names Rust 1.9: Cargo.toml has rust-version 1.95; make them agree";
+            "README.md:2: names Rust 1.9: Cargo.toml has rust-version 1.95; make them equal";
         check_readme("Needs Rust 1.95.\nNeeds Rust 1.9.\n", &[problem]);
     }
 
     #[test]
     fn a_readme_without_rust_version_is_found() {
-        let problem = "README.md:1: does not name the oldest Rust that builds this: say `Rust \
-                       1.95`, as Cargo.toml does";
+        let problem = "README.md:1: does not state the minimum Rust version: write `Rust \
+                       1.95`, as in Cargo.toml";
         check_readme("Needs Rust.\n", &[problem]);
     }
 }

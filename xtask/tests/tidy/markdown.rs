@@ -31,10 +31,14 @@ fn check_target(
         None => (target, None),
     };
     let Some(path) = resolve(&from.path, path) else {
-        return Err(("outside the repository".into(), "link to a file in it, or write no link"));
+        return Err((
+            "outside the repository".into(),
+            "link to a file in the repository, or \
+                                                      remove the link",
+        ));
     };
     if !repo.has(&path) {
-        return Err((format!("but there is no {path}"), "correct the path, or commit the file"));
+        return Err((format!("but {path} does not exist"), "correct the path, or commit the file"));
     }
     match (anchor, repo.file(&path)) {
         (Some(anchor), Some(file)) if is_markdown(&path) => {
@@ -347,7 +351,7 @@ mod tests {
 
     #[test]
     fn a_missing_file_is_found() {
-        let problem = "docs/a.md:3: link to `c.md`, but there is no docs/c.md: correct the path, \
+        let problem = "docs/a.md:3: link to `c.md`, but docs/c.md does not exist: correct the path, \
                        or commit the file";
         check_link("[x](c.md)", &[problem]);
         let problem = problem.replace("c.md", "b.mdx");

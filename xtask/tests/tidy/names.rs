@@ -44,8 +44,8 @@ pub(crate) fn type_names_are_nouns(repo: &RepoFiles) -> RuleFindings {
         for (offset, name) in declared(&code, &["struct", "enum", "trait", "type", "union"]) {
             findings.checked += 1;
             if is_vague(name) {
-                let found = format!("the type name `{name}` does not say what its value is");
-                let remedy = "use a noun of the field, or add one (names.rs has the words)";
+                let found = format!("the type name `{name}` does not describe its value");
+                let remedy = "use a noun, or add one (names.rs lists the rejected words)";
                 findings.add(&file.path, line_at(&code, offset), &found, remedy);
             }
         }
@@ -77,7 +77,7 @@ pub(crate) fn public_items_have_a_user(repo: &RepoFiles, allowed: &[&str]) -> Ru
             };
             let is_used = users.get(name) > Some(&words.iter().filter(inside).count());
             if !is_used && !allowed.contains(&name) {
-                let found = format!("nothing outside its crate names the public `{name}`");
+                let found = format!("the public `{name}` has no user outside its crate");
                 let remedy = "make it `pub(crate)`, or delete it";
                 findings.add(&file.path, line_at(&code, offset), &found, remedy);
             }
@@ -149,7 +149,7 @@ mod tests {
         let problem = |line, name| {
             format!(
                 "crates/a/src/a.rs:{line}: the type name `{name}` does not say what its value \
-                 is: use a noun of the field, or add one (names.rs has the words)"
+                 is: use a noun, or add one (names.rs lists the rejected words)"
             )
         };
         let expected = [problem(2, "Told"), problem(6, "Growing")];
@@ -166,8 +166,8 @@ mod tests {
         let files = [("crates/a/src/lib.rs", library), ("crates/b/src/main.rs", user)];
         let problem = |line, name| {
             format!(
-                "crates/a/src/lib.rs:{line}: nothing outside its crate names the public \
-                 `{name}`: make it `pub(crate)`, or delete it"
+                "crates/a/src/lib.rs:{line}: the public `{name}` has no user outside its \
+                 crate: make it `pub(crate)`, or delete it"
             )
         };
         let expected = [problem(3, "unused"), problem(5, "LIMIT")];

@@ -105,7 +105,7 @@ pub(crate) fn check(
 ) {
     let findings = rule(&RepoFiles::from_files(files));
     assert_eq!(findings.problems, expected);
-    assert!(findings.checked > 0 || !expected.is_empty(), "the rule looked at nothing");
+    assert!(findings.checked > 0 || !expected.is_empty(), "the rule checked nothing");
 }
 
 #[test]

@@ -18,8 +18,8 @@ pub(crate) fn files_begin_with_a_header_comment(repo: &RepoFiles) -> RuleFinding
             false => (1, text.lines().next()),
         };
         if !first.is_some_and(|first| first.starts_with("//!")) {
-            let remedy = "begin with `//!` and one sentence on the file's role";
-            findings.add(path, line, "does not open with `//!`", remedy);
+            let remedy = "start with `//!` and one sentence about the file";
+            findings.add(path, line, "does not start with `//!`", remedy);
         }
     }
     findings
@@ -35,8 +35,8 @@ pub(crate) fn slow_tests_give_a_reason(repo: &RepoFiles) -> RuleFindings {
             let is_declared = rest.is_empty() || rest.starts_with(':');
             // A reason has at least three words.
             if is_declared && rest.split_whitespace().count() < 4 {
-                let remedy = "write `// slow: REASON` above the test, in a few words";
-                findings.add(path, index + 1, "a slow test gives no reason", remedy);
+                let remedy = "write `// slow: REASON` above the test, with at least three words";
+                findings.add(path, index + 1, "a slow test states no reason", remedy);
             }
         }
     }
@@ -50,15 +50,15 @@ pub(crate) fn unsafe_only_in(repo: &RepoFiles, allowed: &[&str]) -> RuleFindings
         findings.checked += 1;
         if !allowed.contains(&path) {
             for line in unsafe_lines(text) {
-                let remedy = "do without, or add the file to UNSAFE_FILES in xtask/tests/tidy.rs";
-                findings.add(path, line, "`unsafe` in a file that may not hold it", remedy);
+                let remedy = "remove it, or add the file to UNSAFE_FILES in xtask/tests/tidy.rs";
+                findings.add(path, line, "`unsafe` in a file that may not contain it", remedy);
             }
         }
     }
     for path in allowed {
         if repo.file(path).is_none_or(|file| unsafe_lines(&file.text).is_empty()) {
             let remedy = "remove it from UNSAFE_FILES in xtask/tests/tidy.rs";
-            findings.add(path, 1, "may hold `unsafe` and does not", remedy);
+            findings.add(path, 1, "is listed for `unsafe` but does not contain it", remedy);
         }
     }
     findings
@@ -77,13 +77,14 @@ pub(crate) fn threads_only_in(repo: &RepoFiles, allowed: &[(&str, usize, &str)])
         let lines = spawn_lines(text);
         let listed = allowed.iter().find(|entry| entry.0 == path).map_or(0, |entry| entry.1);
         if lines.len() != listed {
-            let found = format!("starts threads or tasks at lines {lines:?}, listed are {listed}");
-            let remedy = "supervise or join each, and say how in THREADS of xtask/tests/tidy.rs";
+            let found = format!("starts threads or tasks at lines {lines:?}, {listed} are listed");
+            let remedy = "supervise or join each, and describe how in THREADS of \
+                          xtask/tests/tidy.rs";
             findings.add(path, lines.first().copied().unwrap_or(1), &found, remedy);
         }
     }
     for (path, ..) in allowed.iter().filter(|(path, ..)| repo.file(path).is_none()) {
-        findings.add(path, 1, "is listed and is not there", "remove it from THREADS");
+        findings.add(path, 1, "is listed but does not exist", "remove it from THREADS");
     }
     findings
 }
@@ -287,7 +288,7 @@ mod tests {
         let file = |text| ("crates/a/src/a.rs", text);
         let reason = "// slow: it waits for the kernel's minute\nfn a() {}\n// slowly grown\n";
         check(slow_tests_give_a_reason, &[file(reason)], &[]);
-        let problem = "crates/a/src/a.rs:1: a slow test gives no reason: write `// slow: REASON` \
+        let problem = "crates/a/src/a.rs:1: a slow test states no reason: write `// slow: REASON` \
                        above the test, in a few words";
         check(slow_tests_give_a_reason, &[file("    // slow:\nfn a() {}\n")], &[problem]);
         check(slow_tests_give_a_reason, &[file("// slow\nfn a() {}\n")], &[problem]);
@@ -341,8 +342,8 @@ mod tests {
     #[test]
     fn a_thread_that_nobody_watches_is_found() {
         let files = [("crates/a/src/a.rs", "//! R.\nthread::spawn(f);\n")];
-        let problem = "crates/a/src/a.rs:2: starts threads or tasks at lines [2], listed are 0: \
-                       supervise or join each, and say how in THREADS of xtask/tests/tidy.rs";
+        let problem = "crates/a/src/a.rs:2: starts threads or tasks at lines [2], 0 are listed: \
+                       supervise or join each, and describe how in THREADS of xtask/tests/tidy.rs";
         check(|repo| threads_only_in(repo, &[]), &files, &[problem]);
         check(|repo| threads_only_in(repo, &[("crates/a/src/a.rs", 1, "joined")]), &files, &[]);
     }
@@ -354,8 +355,7 @@ mod tests {
         let attribute = ("fuzz/x.rs", "#![no_main]\n//! Role.\n");
         let empty = ("bench/x.rs", "");
         let elsewhere = ("docs/x.rs", "fn main() {}");
-        let remedy =
-            "does not open with `//!`: begin with `//!` and one sentence on the file's role";
+        let remedy = "does not start with `//!`: start with `//!` and one sentence about the file";
         let [first, second] = ["fuzz/x.rs", "bench/x.rs"].map(|path| format!("{path}:1: {remedy}"));
         let files = [good, script, attribute, empty, elsewhere];
         check(files_begin_with_a_header_comment, &files, &[&first, &second]);
@@ -364,7 +364,7 @@ mod tests {
     #[test]
     fn a_file_that_may_not_be_unsafe_is_found() {
         let files = [("crates/a/src/lib.rs", "//! R.\n\nunsafe {}\n")];
-        let problem = "crates/a/src/lib.rs:3: `unsafe` in a file that may not hold it: do \
+        let problem = "crates/a/src/lib.rs:3: `unsafe` in a file that may not contain it: do \
                        without, or add the file to UNSAFE_FILES in xtask/tests/tidy.rs";
         check(|repo| unsafe_only_in(repo, &[]), &files, &[problem]);
         check(|repo| unsafe_only_in(repo, &["crates/a/src/lib.rs"]), &files, &[]);
@@ -373,7 +373,7 @@ mod tests {
     #[test]
     fn unused_unsafe_permission_is_found() {
         let files = [("crates/a/src/lib.rs", "//! No unsafe here.\n")];
-        let problem = "crates/a/src/lib.rs:1: may hold `unsafe` and does not: remove it from \
+        let problem = "crates/a/src/lib.rs:1: is listed for `unsafe` but does not contain it: remove it from \
                        UNSAFE_FILES in xtask/tests/tidy.rs";
         check(|repo| unsafe_only_in(repo, &["crates/a/src/lib.rs"]), &files, &[problem]);
     }

@@ -60,7 +60,7 @@ pub(super) fn path_traversal(scene: &AttackTarget) -> Result<String> {
         }
     }
     let after = files_outside(scene.folder())?;
-    ensure!(after == before, "there are other files: {after:?}, not {before:?}");
+    ensure!(after == before, "files changed: {after:?}, expected {before:?}");
     Ok(format!("{asked} requests"))
 }
 

@@ -149,7 +149,7 @@ pub(super) fn absurd_lengths(scene: &AttackTarget) -> Result<String> {
             }
         }
     }
-    Ok(format!("{} messages, five ways each", messages.len()))
+    Ok(format!("{} messages, five requests each", messages.len()))
 }
 
 /// `io.prometheus.write.v2.Request` with dangling symbol references.

@@ -74,7 +74,7 @@ pub(super) fn huge_heads(scene: &AttackTarget) -> Result<String> {
             let mut stream = connect(scene.address())?;
             let _ = stream.write_all(request.as_bytes());
             if let Some(status) = status_of(stream) {
-                ensure!((400..500).contains(&status), "a head of 4 MiB is answered {status}");
+                ensure!((400..500).contains(&status), "response to a head of 4 MiB: {status}");
             }
         }
     }
@@ -92,7 +92,7 @@ pub(super) fn half_closed(scene: &AttackTarget) -> Result<String> {
         stream.write_all(&whole.as_bytes()[..whole.len() * at / CONNECTIONS])?;
         stream.shutdown(Shutdown::Write)?;
         if let Some(status) = status_of(stream) {
-            ensure!(status >= 400, "a request that is cut is answered {status}");
+            ensure!(status >= 400, "response to a truncated request: {status}");
         }
     }
     Ok(String::new())
@@ -108,7 +108,7 @@ pub(super) fn connection_flood(scene: &AttackTarget) -> Result<String> {
     }
     sleep(Duration::from_secs(3));
     open.retain_mut(is_open);
-    ensure!(open.len() <= 300, "{} connections are open, and 300 are the limit", open.len());
+    ensure!(open.len() <= 300, "{} connections are open; the limit is 300", open.len());
     Ok(format!("{} of 900 held", open.len()))
 }
 
@@ -130,7 +130,7 @@ pub(super) fn protocol_garbage(scene: &AttackTarget) -> Result<String> {
         let _ = stream.write_all(&[starts[round % starts.len()], &noise].concat());
         let _ = stream.shutdown(Shutdown::Write);
         if let Some(status) = status_of(stream) {
-            ensure!(status >= 400, "noise is answered {status}");
+            ensure!(status >= 400, "response to noise: {status}");
         }
     }
     Ok(String::new())

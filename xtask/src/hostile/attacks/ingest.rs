@@ -44,13 +44,13 @@ pub(super) fn label_flood(scene: &AttackTarget) -> Result<String> {
             match answer.status {
                 204 => at += 1,
                 429 => {}
-                status => anyhow::bail!("a new host is answered {status}: {}", answer.text()),
+                status => anyhow::bail!("response to a new host: {status}: {}", answer.text()),
             }
             sleep(Duration::from_millis(5));
         }
         scene.wait_until_series("fleet", at.div_ceil(2))
     })?;
-    Ok(format!("{} of {} requests refused", refused.into_inner(), LINES / 30_000))
+    Ok(format!("{} of {} requests rejected", refused.into_inner(), LINES / 30_000))
 }
 
 /// Valid histograms of one series and minute, whose counts add up to more than 2^64. Their schemes
@@ -110,7 +110,7 @@ pub(super) fn forged_sequence(scene: &AttackTarget) -> Result<String> {
     let mut send = |values: u64| {
         for _ in 0..values {
             let answer = connection.request("POST", "/v1/record?metric=from_agent", &[], b"5\n")?;
-            ensure!(answer.status == 200, "the agent answers {}", answer.status);
+            ensure!(answer.status == 200, "response of the agent: {}", answer.status);
         }
         Ok(())
     };
@@ -118,19 +118,19 @@ pub(super) fn forged_sequence(scene: &AttackTarget) -> Result<String> {
     scene.wait_until_stored("from_agent", 50)?;
     let status =
         KeepAliveConnection::open(address)?.request("GET", "/v1/status", &[], b"")?.json()?;
-    let journal = status["journal"]["id"].as_str().context("its journal has no number")?;
+    let journal = status["journal"]["id"].as_str().context("the agent has no journal ID")?;
     let forged = forward_request(u128::from_str_radix(journal, 16)?, 1 << 40);
     // Sent by another client with the agent's token, and by one with its own token.
     let mut statuses = Vec::new();
     for token in [&scene.ingest_token, &scene.hostile_token] {
         let answer = scene.request_as(token, "POST", "/v1/batches", &[], &forged)?;
-        ensure!(answer.status < 500, "a forged parcel is answered {}", answer.status);
+        ensure!(answer.status < 500, "response to a forged request: {}", answer.status);
         statuses.push(answer.status);
     }
     send(50)?;
     scene.wait_until_stored("from_agent", 100)?;
     agent.stop()?;
-    Ok(format!("forged parcels are answered {statuses:?}"))
+    Ok(format!("responses to forged requests: {statuses:?}"))
 }
 
 pub(super) fn many_series_deleted(scene: &AttackTarget) -> Result<String> {
@@ -193,9 +193,9 @@ pub(super) fn stop_in_the_middle(scene: &AttackTarget) -> Result<String> {
         stopped
     })?;
     let (acknowledged, sent) = (acknowledged.into_inner(), sent.into_inner());
-    scene.wait_until("what was acknowledged is stored", &true, || {
+    scene.wait_until("acknowledged values are stored", &true, || {
         let answer = scene.request("GET", "/v1/series?selector=stop&limit=1", &[], b"")?.json()?;
-        let found = answer["total"].as_u64().context("there is no count")?;
+        let found = answer["total"].as_u64().context("no count in the response")?;
         Ok((acknowledged..=sent).contains(&found))
     })?;
     Ok(format!("stopped in {:.1} s", stopped.as_secs_f64()))

@@ -54,7 +54,7 @@ pub(super) fn heavy_queries(scene: &AttackTarget) -> Result<String> {
     let mut known: Vec<u16> = statuses.into_iter().map(|status| status.unwrap_or(0)).collect();
     known.sort_unstable();
     let are_good = known.iter().all(|status| matches!(status, 0 | 200 | 422 | 429 | 503));
-    ensure!(are_good, "heavy queries are answered {known:?}");
+    ensure!(are_good, "responses to heavy queries: {known:?}");
     Ok(format!("answered {known:?}"))
 }
 

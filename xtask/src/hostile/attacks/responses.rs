@@ -56,7 +56,7 @@ pub(super) fn unread_responses(scene: &AttackTarget) -> Result<String> {
         let _ = stream.read(&mut [0]);
     }
     sleep(HOLD_TIME);
-    Ok(format!("150 answers of {} MiB", answer.body.len() >> 20))
+    Ok(format!("150 responses of {} MiB", answer.body.len() >> 20))
 }
 
 /// The maximum number of clients of the live stream, none of which reads, while much data is
