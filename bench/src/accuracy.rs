@@ -16,13 +16,13 @@ const VALUES_QUICK: usize = 300_000;
 /// The last is the greatest value.
 const QUANTILES: [f64; 6] = [0.5, 0.9, 0.99, 0.999, 0.9999, 1.0];
 
-const METHOD: &str = "Each library records the same values and is asked for p50, p90, p99, p99.9, \
-                      p99.99 and the maximum; the truth is the nearest rank among the sorted \
-                      values. A cell is the worst relative error of the six. `histogram` answers \
-                      with a bucket, of which users take the end or the middle. “Bracket contains \
-                      the truth” counts topdeck's answers to 10 001 quantiles, evenly spaced and \
-                      from 0 to 1, to the six above, and to count, sum, min, max and mean, that \
-                      contain the truth.";
+const METHOD: &str = "Each library records the same values and returns p50, p90, p99, p99.9, \
+                      p99.99 and the maximum; the exact value is the nearest rank among the \
+                      sorted values. A cell is the largest relative error of the six. \
+                      `histogram` returns a bucket, of which users take the end or the middle. \
+                      “Bracket contains the exact value” counts the brackets of topdeck that \
+                      contain the exact value: of 10 001 evenly spaced quantiles from 0 to 1, \
+                      the six above, and count, sum, min, max and mean.";
 
 pub(crate) fn run(effort: &Effort) -> ReportSection {
     let count = if effort.quick { VALUES_QUICK } else { VALUES };
@@ -46,7 +46,7 @@ pub(crate) fn run(effort: &Effort) -> ReportSection {
         asked = brackets.len();
     }
     let mut table = errors.table(count);
-    let mut last = vec!["topdeck: bracket contains the truth".to_owned()];
+    let mut last = vec!["topdeck: bracket contains the exact value".to_owned()];
     last.extend(held.iter().map(|held| format!("{held} of {asked}")));
     table.rows.push(last);
     ReportSection {
@@ -61,7 +61,7 @@ pub(crate) fn run(effort: &Effort) -> ReportSection {
 
 fn target(held: usize, asked: usize) -> ReportTarget {
     ReportTarget {
-        description: "error: the bracket contains the truth".to_owned(),
+        description: "error: the bracket contains the exact value".to_owned(),
         promised: "always".to_owned(),
         measured: format!("{held} of {asked}"),
         is_met: Some(held == asked),
@@ -119,7 +119,7 @@ impl WorstErrors {
 
     fn table(&self, count: usize) -> ReportTable {
         let caption = format!(
-            "Worst relative error in per cent, p50 … p99.99 and maximum, of {count} values."
+            "Largest relative error in percent, p50 … p99.99 and maximum, of {count} values."
         );
         let mut header = vec![""];
         header.extend(ValueDistribution::ALL.map(ValueDistribution::name));

@@ -28,18 +28,21 @@ const LIMIT_BYTES: f64 = 110.0;
 const LIMIT_PER_CENT: f64 = 1.08;
 const ZSTD_LEVEL: i32 = 3;
 
-const METHOD: &str = "\
-Bytes per frame, the mean over all frames of several hosts. A host's hour is 360 frames; the logarithm of the \
-median of frame *t* is that of the host, N(ln 5 ms, 0.5), plus a random walk of steps N(0, 0.01) plus \
-0.1 · sin(2π*t*/360); values are lognormal around it with σ = 0.85, in whole nanoseconds. The block and the rows with zstd code \
-all 360 frames of a host together. Only rows that keep sum, min and max exactly store the same facts; the \
-error is the worst of a value read back from its bucket.
-
-The floor is the sum over the buckets of topdeck's default grid of the entropy of a Poisson count, at the rate \
-*n* times the probability of the bucket. “Frame's own rate” takes the true distribution of each frame, which \
-no coder knows; “pooled rate” takes the mean of the rates over the 360 frames of a block, which a coder could \
-store once. Neither holds sum, min and max: “exact sum, min, max” is what these add, given the buckets (min \
-and max evenly spread in their buckets, the sum normal).";
+const METHOD: &str = "Mean bytes per frame over all frames of several hosts. An hour of a host \
+                      is 360 frames. The logarithm of the median of frame *t* is that of the \
+                      host, N(ln 5 ms, 0.5), plus a random walk with steps N(0, 0.01) plus 0.1 · \
+                      sin(2π*t*/360); values are lognormal around it with σ = 0.85, in integer \
+                      nanoseconds. The block and the rows with zstd encode all 360 frames of a \
+                      host together. Only rows with exact sum, min and max store the same \
+                      information; the error is the maximum error of a value reconstructed from \
+                      its bucket.\n\nThe floor is the entropy of a Poisson count with the rate \
+                      *n* times the probability of a bucket, summed over the buckets of \
+                      topdeck's default grid. “Frame's own rate” uses the true distribution of \
+                      each frame, which no encoder knows; “pooled rate” uses the mean rates over \
+                      the 360 frames of a block, which an encoder could store once. Neither \
+                      includes sum, min and max: “exact sum, min, max” is their additional \
+                      entropy, given the buckets (min and max uniform within their buckets, the \
+                      sum normal).";
 
 pub(crate) fn run(effort: &Effort) -> ReportSection {
     let sizes = if effort.quick { &SIZES[..3] } else { &SIZES[..] };
@@ -112,7 +115,8 @@ fn targets(rows: &[FormatSize]) -> Vec<ReportTarget> {
 
 fn speed_table(rows: &[Samples]) -> ReportTable {
     let caption = format!(
-        "Processor time of coding, nanoseconds per frame of n = {SIZE}: median (least–greatest)."
+        "CPU time of encoding and decoding, nanoseconds per frame of n = {SIZE}: median \
+         (least–greatest)."
     );
     ReportTable::of_samples(&caption, "unit of work", &[("ns per frame", rows)])
 }

@@ -98,10 +98,10 @@ const ROUNDS: usize = 5;
 /// A quick run handles this part of the messages.
 const QUICK_DIVISOR: usize = 20;
 
-const PROMISES: &str = "Promises: *checksum*, stored bytes are checked when they are read; \
-                        *visible*, another process can read a message as soon as it is appended; \
-                        *kill*, an appended message survives `kill -9` of its writer; *power*, it \
-                        survives a power cut.";
+const PROMISES: &str = "Promises: *checksum*, stored bytes are verified when read; *visible*, \
+                        another process can read a message as soon as it is appended; *kill*, an \
+                        appended message survives `kill -9` of its writer; *power*, it survives \
+                        a power failure.";
 
 fn rounds(effort: &Effort) -> usize {
     effort.rounds.min(ROUNDS)

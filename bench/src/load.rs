@@ -11,8 +11,7 @@ use self::tools::{FIGURES, Tool, ToolResult, ToolRun};
 use crate::Effort;
 use crate::report::{ReportSection, ReportTable, ReportTarget, Samples, number};
 
-const METHOD: &str = "\
-Method:
+const METHOD: &str = "Method:
 
 * **Coordinated-omission test**: a server answers each request after 1 ms, in parallel, and is stopped
   (SIGSTOP) for part of a run with a constant schedule; or the tool itself is stopped. At 1,200/s the
@@ -23,7 +22,7 @@ Method:
 * **Connections**: all tools start with 10. topdeck (its engine, without the calibration) opens up to
   1,000, vegeta as many as it needs, k6 has one user per connection. wrk has no schedule: it sends as
   fast as responses arrive. A dash marks figures that a tool does not print.
-* **Highest rate**: tool and nginx have a processor each; a rate counts if 99 % of it is answered. For
+* **Highest rate**: tool and nginx have one CPU each; a rate counts if 99 % of it is answered. For
   wrk it is the rate it reaches. topdeck, oha and wrk have 64 connections; vegeta opens more, as does
   topdeck without a limit; k6 has one user per connection.
 * **Error added**: what a tool reports at 10,000 requests per second to nginx, minus the time between
@@ -56,9 +55,7 @@ pub(crate) fn run(effort: &Effort) -> ReportSection {
         }
     }
     match sustained::Nginx::start() {
-        Err(error) => {
-            section.method += &format!("\n\nNothing was measured against nginx: {error:#}.")
-        }
+        Err(error) => section.method += &format!("\n\nNot measured against nginx: {error:#}."),
         Ok(nginx) => {
             rates(effort, &nginx, &mut section);
             errors(effort, &nginx, &mut section);
@@ -102,7 +99,7 @@ fn stall_section(scenario: &Scenario, seconds: f64, service_ns: u64, section: &m
     // What the machine adds by itself: the truth knows nothing of it.
     if scenario.is_tool_stopped() {
         match stall::run(Tool::Topdeck, scenario, seconds, false) {
-            Err(error) => section.method += &format!("\n\nWith nothing stopped: {error:#}."),
+            Err(error) => section.method += &format!("\n\nWithout a stop: {error:#}."),
             Ok(said) => table.rows.push(row("topdeck load, nothing stopped", &said)),
         }
     }
@@ -150,7 +147,7 @@ fn rates(effort: &Effort, nginx: &sustained::Nginx, section: &mut ReportSection)
     let seconds = if effort.quick { 1.0 } else { 3.0 };
     let rounds = if effort.quick { 1 } else { 3 };
     let header = ["", "requests per second: median (least–greatest)"];
-    let mut table = ReportTable::new("Highest rate on one processor.", 1, &header);
+    let mut table = ReportTable::new("Highest rate on one CPU.", 1, &header);
     let mut medians = Vec::new();
     let few = (CONNECTIONS, CONNECTIONS);
     let contenders = [
@@ -194,7 +191,7 @@ fn rates(effort: &Effort, nginx: &sustained::Nginx, section: &mut ReportSection)
         [("the best peer with a schedule", best, 1.0), ("wrk", of(Tool::Wrk), 0.8)]
     {
         let ratio = ours.zip(theirs).map(|(ours, theirs)| ours / theirs);
-        let what = format!("highest rate on one processor, against {peer}");
+        let what = format!("highest rate on one CPU, against {peer}");
         section.targets.push(ReportTarget::at_least(&what, limit, "× its rate", ratio));
     }
     let many = sustained::run_against_nginx(

@@ -175,10 +175,10 @@ fn main() -> Result<()> {
 
 fn markdown(machine: &str, effort: &Effort, sections: &[ReportSection]) -> String {
     let mut report = format!(
-        "# Benchmarks\n\nWritten by `make bench`, which runs all of it side by side in one run; \
-         the samples are in `bench/results/`. Numbers are medians of {} rounds with the least and \
-         the greatest in parentheses. Contenders take turns within each round. Single-threaded \
-         costs are processor time of the thread, so other work on the machine lengthens them only \
+        "# Benchmarks\n\nWritten by `make bench`, which runs all comparisons side by side in one \
+         run; the samples are in `bench/results/`. Numbers are medians of {} rounds with minimum \
+         and maximum in parentheses. Contenders take turns within each round. Single-threaded \
+         costs are CPU time of the thread, so other work on the machine affects them only \
          through caches and clock frequency.\n\n{machine}\n\n",
         effort.rounds
     );

@@ -26,11 +26,11 @@ const DDSKETCH_STORED: &str = "sketches-ddsketch, from bytes";
 const OPENHISTOGRAM: &str = "openhistogram";
 const OPENHISTOGRAM_STORED: &str = "openhistogram, from bytes";
 
-const METHOD: &str = "Processor time to add one histogram to an accumulator that lives on and \
-                      holds all buckets already. 64 different histograms of 300 values each take \
-                      turns; every contender gets the same values. “From bytes” begins with what \
-                      is stored, the other rows with a histogram in memory, which is less work. \
-                      `histogram` has no byte format of its own.";
+const METHOD: &str = "CPU time to add one histogram to an existing accumulator that already \
+                      contains all buckets. 64 different histograms of 300 values each take \
+                      turns; every contender gets the same values. “From bytes” starts with the \
+                      stored form, the other rows with a histogram in memory, which is less \
+                      work. `histogram` has no byte format.";
 
 pub(crate) fn run(effort: &Effort) -> ReportSection {
     let passes = Passes::Milliseconds(if effort.quick { 2 } else { 20 });

@@ -16,10 +16,9 @@ use crate::topdeck;
 
 const QUANTILES: [f64; 3] = [0.5, 0.99, 0.999];
 
-const METHOD: &str = "Processor time per question, the mean of p50, p99 and p99.9, of a histogram \
-                      of 131 072 values. “Cached” rows ask a form that was prepared beforehand; \
-                      preparing it is not counted. topdeck answers with a bracket, the others \
-                      with a value or a bucket.";
+const METHOD: &str = "CPU time per quantile, the mean of p50, p99 and p99.9, of a histogram of \
+                      131 072 values. “Cached” rows query a prepared form; the preparation is \
+                      not counted. topdeck returns a bracket, the others a value or a bucket.";
 
 pub(crate) fn run(effort: &Effort) -> ReportSection {
     let passes = Passes::Milliseconds(if effort.quick { 1 } else { 10 });

@@ -20,21 +20,25 @@ use self::range_query::{QUERIES, Sweep};
 use crate::report::{ReportPlot, ReportSection, ReportTable, ReportTarget, Samples, number};
 use crate::store::StoreWork;
 
-const METHOD: &str = "\
-The data sets A and B of the section on stores, as loaded there, in the same run. Everybody is asked by the text of an \
-expression. topdeck is in the process of the benchmark: it parses and plans the text, takes a view of the store and \
-works the answer out, in memory and on one thread; its figures lack HTTP and JSON, which those of Prometheus have. “From the \
-base” is a store that has no rollups. A question is asked once and then five times; the figures are medians, with the least and \
-the greatest.
-
-Processor time is that of all threads of the process, as the scheduler counts it. Memory is the greatest \
-resident size while the question was asked; topdeck's for B that of a process that opened the store, asked once, and did \
-nothing else, its other figures those of the benchmark itself, which had the truth and other stores in it before.
-
-The truth is what the generator of the data knows: counts, and of a quantile the bucket in which it lies, up to 10 % wide. \
-An estimate is compared with the middle of that bucket; it is *possible* if the truth may lie there, and a bracket *holds* the truth if \
-it holds all of that bucket between the least and the greatest value. Errors of counts are parts of the true count of the \
-window, those of shares are differences. 12.3 ms lies inside a bucket of the data, 12 ms is the nearest edge of one.";
+const METHOD: &str = "Data sets A and B of the section on stores, as loaded there, in the same \
+                      run. All contenders get the text of an expression. topdeck runs in the \
+                      process of the benchmark: it parses and plans the text, takes a snapshot \
+                      of the store and evaluates the expression, in memory and on one thread; \
+                      its figures exclude HTTP and JSON, those of Prometheus include them. “From \
+                      the base” is a store without rollups. A query runs once to warm up and \
+                      then five times; the figures are medians with minimum and maximum.\n\nCPU \
+                      time is that of all threads of the process, as the scheduler counts it. \
+                      Memory is the peak resident size during the query. For B, the memory of \
+                      topdeck is that of a process that opened the store and ran one query; its \
+                      other figures are those of the benchmark process, which also contained the \
+                      expected values and other stores.\n\nThe generator of the data knows the \
+                      exact counts, and for a quantile its bucket, which is up to 10 % wide. An \
+                      estimate is compared with the middle of that bucket; it is *possible* if \
+                      the exact value may be there, and a bracket *contains* the exact value if \
+                      it contains the part of that bucket between minimum and maximum. Errors of \
+                      counts are relative to the exact count of the window, errors of shares are \
+                      differences. 12.3 ms is inside a bucket of the data, 12 ms is the closest \
+                      bucket boundary.";
 
 /// The section, of all that was asked.
 pub(crate) fn section(work: &StoreWork, asked: &[QueryResults]) -> ReportSection {
@@ -42,18 +46,18 @@ pub(crate) fn section(work: &StoreWork, asked: &[QueryResults]) -> ReportSection
     if work.quick {
         let (a, b) = (work.a.scale(), work.b.scale());
         method += &format!(
-            "\n\nThis was a quick run: {} minutes of A, {} series and {} minutes of B.",
+            "\n\nQuick run: {} minutes of A, {} series and {} minutes of B.",
             a.minutes, b.series, b.minutes
         );
     }
     for one in asked {
         if let Some(why) = &one.skipped {
-            method += &format!("\n\n{} was not asked everything: {why}.", one.name);
+            method += &format!("\n\n{} did not run all queries: {why}.", one.name);
         }
     }
     ReportSection {
         name: crate::QUERY,
-        title: "Questions, in PromQL and CAQL",
+        title: "Queries in PromQL and CAQL",
         method,
         tables: vec![costs(asked), accuracies(asked), totals(asked), sweeps(asked), texts(asked)],
         targets: targets(asked),
@@ -81,7 +85,7 @@ fn targets(asked: &[QueryResults]) -> Vec<ReportTarget> {
         let what = name("A: count above an edge of a bucket every 4 min, worst error");
         targets.push(ReportTarget::at_most(&what, 0.0, "%", worst("above-edge")));
         for key in ["p99", "p99.9", "above"] {
-            let what = name(&format!("A: brackets that hold the truth, {key}"));
+            let what = name(&format!("A: brackets that contain the exact value, {key}"));
             let held = own.accuracy(key).map(|accuracy| {
                 accuracy.bracketed.unwrap_or_default() as f64 / accuracy.windows as f64 * 100.0
             });
@@ -93,7 +97,7 @@ fn targets(asked: &[QueryResults]) -> Vec<ReportTarget> {
 
 fn costs(asked: &[QueryResults]) -> ReportTable {
     let header = ["question", "asked of", "CPU ms", "wall ms", "memory MB"];
-    let mut table = ReportTable::new("What an answer costs: median (least–greatest).", 2, &header);
+    let mut table = ReportTable::new("Cost of a query: median (least–greatest).", 2, &header);
     for (key, about) in QUERIES {
         for (one, query) in costs_of_key(asked, key) {
             table.rows.push(vec![
@@ -122,10 +126,10 @@ fn accuracies(asked: &[QueryResults]) -> ReportTable {
         "median error",
         "worst error",
         "possible",
-        "bracket holds the truth",
+        "bracket contains the exact value",
         "no number",
     ];
-    let mut table = ReportTable::new("How near answers are to the truth.", 2, &header);
+    let mut table = ReportTable::new("Accuracy of the answers.", 2, &header);
     for (key, about) in ACCURACIES {
         for one in asked {
             let Some(accuracy) = one.accuracy(key) else { continue };
@@ -194,8 +198,7 @@ fn sweeps(asked: &[QueryResults]) -> ReportTable {
         }
     }
     if !lanes.is_empty() {
-        let alt = "Processor time of a question against span, number of series and step, as in \
-                   the table above";
+        let alt = "CPU time of a query by span, number of series and step, as in the table above";
         let svg = plot::svg(&lanes);
         table.plot = Some(ReportPlot { file: "query-time.svg", alt: alt.to_owned(), svg });
     }
@@ -203,8 +206,7 @@ fn sweeps(asked: &[QueryResults]) -> ReportTable {
 }
 
 fn texts(asked: &[QueryResults]) -> ReportTable {
-    let mut table =
-        ReportTable::new("What was asked, word for word.", 3, &["question", "asked of", "text"]);
+    let mut table = ReportTable::new("The queries.", 3, &["question", "asked of", "text"]);
     for (key, about) in QUERIES {
         for one in asked {
             let Some(timed) = one.timed(key) else { continue };

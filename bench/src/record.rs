@@ -32,14 +32,14 @@ const PASSES: u32 = 24;
 pub(crate) const GREATEST_NS: u64 = 3_600_000_000_000;
 const LIMIT_NS: f64 = 3.0;
 
-const METHOD: &str = "Processor time per recorded value. Each contender records the same 131 072 \
-                      values 24 times per round into one histogram that lives on; every value and \
-                      the histogram pass through the same compiler barriers. Each library gets \
-                      the values in the form it takes (whole nanoseconds, doubles, or seconds), \
-                      converted beforehand. “Keeps” names the exact values kept beside the \
-                      buckets: only rows that keep all three do the same work. The floor is the \
-                      loop, the read and the barriers with nothing recorded; it is part of every \
-                      row.";
+const METHOD: &str = "CPU time per recorded value. Each contender records the same 131 072 \
+                      values 24 times per round into one histogram, which is kept; every value \
+                      and the histogram pass through the same compiler barriers. Each library \
+                      gets the values in its own input type (integer nanoseconds, doubles, or \
+                      seconds), converted beforehand. “Keeps” lists the exact statistics stored \
+                      besides the buckets: only rows that keep all three do the same work. The \
+                      floor is the loop, the read and the barriers without recording; it is part \
+                      of every row.";
 
 pub(crate) fn run(effort: &Effort) -> ReportSection {
     let sets = ValueDistribution::TIMED.map(|distribution| {

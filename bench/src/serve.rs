@@ -81,7 +81,7 @@ pub(crate) fn run(effort: &Effort) -> ReportSection {
     let mut method = method(effort);
     let mut loads = Vec::new();
     if let Err(error) = server_node::build_topdeck() {
-        method += &format!("\n\ntopdeck could not be built: {error:#}.");
+        method += &format!("\n\ncannot build topdeck: {error:#}.");
     }
     for format in FORMATS.into_iter().filter(|format| is_selected(format.name())) {
         loads.extend(run_format(format, &work));
@@ -204,8 +204,8 @@ fn run_once(who: ServerKind, bodies: &Bodies, pace: RequestPace) -> Result<Inges
     node.stop()?;
     if parts().is_some() {
         print_progress(&format!(
-            "{:.0} points/s, server {:.2} s ({:.2} s until idle) of {:.2} s, sender {:.2} s, put \
-             off {}, {} MB, {:.0} B a request, p50 {:.2} p99 {:.2} p99.9 {:.2} max {:.2} ms",
+            "{:.0} points/s, server {:.2} s ({:.2} s until idle) of {:.2} s, sender {:.2} s, \
+             deferred {}, {} MB, {:.0} B a request, p50 {:.2} p99 {:.2} p99.9 {:.2} max {:.2} ms",
             taken.per_second(),
             taken.cpu.as_secs_f64(),
             taken.cpu_until_idle.as_secs_f64(),
@@ -225,30 +225,33 @@ fn run_once(who: ServerKind, bodies: &Bodies, pace: RequestPace) -> Result<Inges
 
 fn method(effort: &Effort) -> String {
     let mut text = format!(
-        "\
-Real servers as processes of their own, each with an empty folder on the same disk, loaded over loopback by this program, \
-which shares the two processors with them. Requests are written before the clock starts. Processor time is that of the whole \
-process, in user and system mode, as `/proc/PID/stat` has it; that of the senders stands beside it.
-
-Numbers: {LANES} connections, each with {NUMBERS} series of {LABELS} labels; a request has one reading of each \
-({NUMBERS_SCHEDULED} on a schedule), in snappy. Histograms: cumulative exponential histograms of {BUCKETS} buckets and 4 attributes, \
-{HISTOGRAMS} in a request ({HISTOGRAMS_SCHEDULED} on a schedule), not packed. Times rise by 5 s from request to request of a series. \
-The series are told before the clock starts. “As fast as it goes”: each connection sends the next request when the last was \
-answered; a request that was put off (429) is sent again and is in the time. “Until idle” is the processor time until the \
-server had nothing more to do. On a schedule, requests leave at half the rate that is aimed at, and the latency counts from \
-the moment that was intended, so that what waits because of an answer that was late is late too.
-
-What an acknowledgement promises differs: topdeck's says that the request is on disk and survives the loss of power \
-(`durability = \"disk\"`, the default); Prometheus has written its log and does not wait for the disk; VictoriaMetrics has it in \
-memory. Neither of them has a setting to wait for the disk. Prometheus takes no OTLP over gRPC; VictoriaMetrics is Debian's \
-package, which takes neither remote write 2 nor OTLP.
-
-StatsD: two senders offer a million timings of 1,000 series each second, of one length; over UDP several datagrams go by one \
-system call (`UDP_SEGMENT`), so that the sender is not what is measured. What a sender cannot send in time is not offered. \
-Dropped is what the kernel had no room for, as topdeck counts and tells it. Neither peer takes StatsD."
+        "Real servers as separate processes, each with an empty folder on the same disk, loaded \
+         over loopback by this program, which shares the two CPUs with them. Requests are \
+         encoded before the measurement. CPU time is that of the whole process, user and system, \
+         from `/proc/PID/stat`; that of the senders is listed separately.\n\nNumbers: {LANES} \
+         connections, each with {NUMBERS} series of {LABELS} labels; a request has one sample of \
+         each ({NUMBERS_SCHEDULED} on a schedule), in snappy. Histograms: cumulative exponential \
+         histograms of {BUCKETS} buckets and 4 attributes, {HISTOGRAMS} in a request \
+         ({HISTOGRAMS_SCHEDULED} on a schedule), uncompressed. Timestamps of a series increase \
+         by 5 s per request. The series are created before the measurement. “As fast as \
+         possible” (closed loop): each connection sends the next request after the last \
+         response; a deferred request (429) is retried and its time is included. “Until idle” is \
+         the CPU time until the server was idle. On a schedule (open loop), requests are sent at \
+         half the target rate, and the latency starts at the scheduled time, so that requests \
+         delayed by a late response count as late.\n\nAcknowledgements have different meanings: \
+         topdeck acknowledges a request that is on disk and survives a power failure \
+         (`durability = \"disk\"`, the default); Prometheus has written its WAL without waiting \
+         for the disk; VictoriaMetrics has the data in memory. Neither of them has a setting to \
+         wait for the disk. Prometheus does not support OTLP over gRPC; VictoriaMetrics is the \
+         package of Debian, which supports neither remote write 2 nor OTLP.\n\nStatsD: two \
+         senders offer a million timings of 1,000 series per second, with lines of equal length; \
+         over UDP one system call sends several datagrams (`UDP_SEGMENT`), so that the sender is \
+         not the bottleneck. Datagrams that a sender cannot send in time are not offered. \
+         Dropped datagrams are those for which the socket buffer had no space, as reported by \
+         topdeck. Neither peer supports StatsD."
     );
     if effort.quick {
-        text += "\n\nThis was a quick run: one round, and less of everything.";
+        text += "\n\nQuick run: one round, reduced sizes.";
     }
     text
 }
@@ -259,7 +262,7 @@ fn to_samples(what: &str, values: impl IntoIterator<Item = f64>) -> Samples {
 
 fn throughput_table(loads: &[ServerResult]) -> ReportTable {
     let header = [
-        "as fast as it goes",
+        "as fast as possible",
         "server",
         "acknowledged means",
         "points/s",
@@ -308,7 +311,7 @@ fn latency_table(loads: &[ServerResult]) -> ReportTable {
         "senders, CPU %",
         "requests",
     ];
-    let mut table = ReportTable::new("How soon requests are answered.", 3, &header);
+    let mut table = ReportTable::new("Response times.", 3, &header);
     for one in loads {
         let Some(taken) = &one.scheduled else { continue };
         let percent =
@@ -379,10 +382,10 @@ fn unaccounted(one: &OfferedLoad) -> i64 {
 fn idle_table(idles: &[IdleUsage]) -> ReportTable {
     let header = [
         "nobody sends",
-        "CPU % of one processor",
+        "CPU % of one CPU",
         "resident MB",
-        "of it pages of files",
-        "greatest since the start",
+        "of it file pages",
+        "peak since the start",
     ];
     let mut table = ReportTable::new("At rest.", 1, &header);
     for one in idles {
@@ -447,7 +450,7 @@ fn targets(
             ServerRole::Agent | ServerRole::AgentWithHost => (1.0, 16.0),
         };
         let what = format!("at rest, {}", one.role.name());
-        targets.push(ReportTarget::at_most(&what, cpu, "% of a processor", Some(one.cpu_percent)));
+        targets.push(ReportTarget::at_most(&what, cpu, "% of a CPU", Some(one.cpu_percent)));
         let megabytes = one.resident_bytes as f64 / 1e6;
         targets.push(ReportTarget::at_most(
             &format!("{what}, resident memory"),

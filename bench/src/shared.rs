@@ -15,18 +15,19 @@ use crate::record::named_median;
 use crate::report::{ReportSection, ReportTarget};
 use crate::threads::measure_set;
 
-const METHOD: &str = "Cost: processor time of one call with one thread and with two, pinned, as \
-                      in “Record, two threads on one logical histogram”; each thread records its \
-                      own values, and in a timed operation nothing lies between start and end. \
-                      All peers keep their metrics in the memory of the process, where nobody \
-                      else sees them until the process is asked; those of topdeck are in shared \
-                      memory. Kept handles: no label is looked up. `prometheus` and `measured` \
-                      have 20 exponential bounds, as has `prometheus-client`. Losses: threads \
-                      count, then what a reader sees is compared; in another process, killed \
-                      (SIGKILL) while it records, each thread's operations are counted before and \
-                      after their record. Read: counters of a running process, each by name once, \
-                      then again and again. System calls are those of the threads at work between \
-                      a mark before the first and one after the last, as strace tells them.";
+const METHOD: &str = "Cost: CPU time of one call with one thread and with two, pinned, as in \
+                      “Record, two threads on one logical histogram”; each thread records its \
+                      own values, and a timed operation is empty. All peers keep their metrics \
+                      in private memory, where other processes see them only if the process \
+                      exports them; those of topdeck are in shared memory. Handles are retained: \
+                      no label lookup is measured. `prometheus` and `measured` have 20 \
+                      exponential bounds, as has `prometheus-client`. Losses: threads count, and \
+                      the total is compared with the value that a reader sees; in another \
+                      process, killed (SIGKILL) while it records, each thread counts its \
+                      operations before and after each record. Read: counters of a running \
+                      process, looked up by name once, then read repeatedly. System calls are \
+                      those of the working threads between a mark before the first operation and \
+                      one after the last, from strace.";
 
 const COUNTER: &str = "topdeck shm counter";
 const HISTOGRAM: &str = "topdeck shm histogram";
@@ -48,8 +49,7 @@ pub(crate) fn run(effort: &Effort) -> ReportSection {
         samples: Vec::new(),
     };
     let Some(processors) = two_processors() else {
-        section.method +=
-            "\n\n**Not measured: this machine gives the program one processor only.**";
+        section.method += "\n\n**Not measured: only one CPU is available.**";
         return section;
     };
     let values = [1, 2].map(|seed| Values::new(ValueDistribution::Lognormal.values(BURST, seed)));

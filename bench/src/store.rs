@@ -20,27 +20,33 @@ use crate::Effort;
 use crate::query::QueryResults;
 use crate::report::{ReportSection, ReportTable, ReportTarget, Samples, number};
 
-const METHOD: &str = "\
-Data set A is one disk over a week, 10,080 one-minute histograms of 373 used buckets and 1,226,742,335 measurements in all; \
-B is 1,000 series of a web service over a day, 1,440,000 histograms of 134.5 used buckets; both are made by \
-`topdeck gen` and the truth is known. The third set is 1,000 gauges over a day, a number a minute. Each set goes into \
-an empty folder of a server that has just been started, over HTTP on this machine, from requests that were encoded \
-before; A in one lane, B and the gauges in two. topdeck's store has no server yet: it is in the process of \
-the benchmark, gets the same data as batches that were encoded before, checks them as bytes from anywhere, and its \
-processor time is that of the process, all its threads. So its figures lack HTTP and JSON, and its memory has the waiting batches in it. \
-A query of topdeck's takes the count, the 99th percentile and the maximum of each column.
-
-Processor time is that of the server, user and system: for taking in, in steps of 10 ms, until the last \
-acknowledgement, and until the server was idle again (compaction is work that the data made); of a query, what the \
-scheduler counts of its threads. “Written” is what the \
-system counted as written to the device, log and rewriting included. “Stored” is what the blocks take when \
-everything is in blocks. Memory is the greatest resident size, taken anew for the queries. Queries are medians of their \
-runs after one that is not counted.
-
-Prometheus gets cumulative native histograms of schema 5 (2.2 % a bucket, 106 a decade, the nearest to the 90 a \
-decade that the data have), each bucket of the source moved whole by its middle; remote write 1.0, snappy. It runs with \
-its usual settings but for a long retention and experimental functions, which `query` asks for. Its histograms have no minimum and no maximum. “Gauge histograms” sends A as a gauge \
-histogram per minute and sums them up over time: not what its clients do, but counts are then exact.";
+const METHOD: &str = "Data set A is one disk over a week: 10,080 one-minute histograms with 373 \
+                      used buckets and 1,226,742,335 measurements in total. B is 1,000 series of \
+                      a web service over a day: 1,440,000 histograms with 134.5 used buckets. \
+                      `topdeck gen` generates both, so the exact values are known. The third set \
+                      is 1,000 gauges over a day, one number per minute. Each set is sent to a \
+                      server that has just been started with an empty folder, over HTTP on this \
+                      machine, in requests that were encoded before; A over one connection, B \
+                      and the gauges over two. The store of topdeck runs in the process of the \
+                      benchmark, gets the same data as encoded batches, and validates them like \
+                      foreign bytes; its CPU time is that of all threads of the process. So its \
+                      figures exclude HTTP and JSON, and its memory includes the queued batches. \
+                      A query of topdeck returns count, p99 and maximum of each column.\n\nCPU \
+                      time is that of the server, user and system: of ingest, in steps of 10 ms, \
+                      until the last acknowledgement, and until the server was idle again (which \
+                      includes compaction); of a query, as the scheduler counts its threads. \
+                      “Written” is the number of bytes written to the device, including log and \
+                      compaction. “Stored” is the size of the blocks when all data are in \
+                      blocks. Memory is the peak resident size, reset before the queries. \
+                      Queries are medians of their runs after one that is not \
+                      counted.\n\nPrometheus gets cumulative native histograms of schema 5 (2.2 \
+                      % per bucket, 106 per decade, the closest to the 90 per decade of the \
+                      data); each source bucket is moved as a whole to the bucket of its middle; \
+                      remote write 1.0, Snappy. It runs with default settings except for a long \
+                      retention and experimental functions, which `query` uses. Its histograms \
+                      have no minimum and no maximum. “Gauge histograms” sends A as one gauge \
+                      histogram per minute and sums them over time: its clients do not do that, \
+                      but counts are then exact.";
 
 /// How much of the data sets a run handles, and how often it asks.
 pub(crate) struct StoreWork {
@@ -177,15 +183,14 @@ fn section(
 ) -> ReportSection {
     let mut section = ReportSection {
         name: crate::STORE,
-        title: "Store, taking in and answering",
+        title: "Store: ingest and queries",
         method: METHOD.to_owned(),
         tables: Vec::new(),
         targets: Vec::new(),
         samples: Vec::new(),
     };
     if work.quick {
-        section.method +=
-            "\n\nThis was a quick run: a day of A, 100 series and six hours of B, 100 gauges.";
+        section.method += "\n\nQuick run: one day of A, 100 series and six hours of B, 100 gauges.";
     }
     if let Some(own) = own {
         section.targets = targets(&own, &all);
@@ -245,28 +250,33 @@ fn targets(own: &topdeck::TopdeckFigures, peers: &[StoreFigures]) -> Vec<ReportT
         ),
         ReportTarget::at_most("B: stored, base", 72.0, "B/histogram", Some(own.base_bytes[1])),
         ReportTarget::at_least(
-            "B: taken in, to the last acknowledgement",
+            "B: ingest, to the last acknowledgement",
             80_000.0,
             "histograms per CPU s",
             rate(false),
         ),
         ReportTarget::at_least(
-            "B: the same until all is rolled up",
+            "B: the same until rollups are complete",
             80_000.0,
             "histograms per CPU s",
             rate(true),
         ),
         ReportTarget::at_most(
-            "B: written per byte kept",
+            "B: written per stored byte",
             2.5,
             "B/B",
             Some(own.write_amplification),
         ),
         equal("A: total of the heatmap", own.heatmap_total),
         equal("A: everything sent twice", own.resent),
-        ReportTarget::at_most("gauges: taking in, of Prometheus' CPU", 1.0, "×", ratio(&each)),
         ReportTarget::at_most(
-            "gauges: a range read, of Prometheus' CPU",
+            "gauges: ingest, relative to Prometheus' CPU",
+            1.0,
+            "×",
+            ratio(&each),
+        ),
+        ReportTarget::at_most(
+            "gauges: range query, relative to Prometheus' CPU",
             1.0,
             "×",
             ratio(&|figures| cpu_ms(figures, "gauges-mean")),
@@ -276,7 +286,8 @@ fn targets(own: &topdeck::TopdeckFigures, peers: &[StoreFigures]) -> Vec<ReportT
 
 fn reads_table(own: &topdeck::TopdeckFigures) -> ReportTable {
     let header = ["what", "rows merged", "CPU ms", "ns a row"];
-    let mut table = ReportTable::new("Reading from the base against what is merged.", 1, &header);
+    let mut table =
+        ReportTable::new("Reads from the base, by number of merged points.", 1, &header);
     for (what, rows, cpu_ms) in &own.reads {
         let each = number(cpu_ms * 1e6 / *rows as f64);
         table.rows.push(vec![what.clone(), rows.to_string(), number(*cpu_ms), each]);
@@ -292,12 +303,12 @@ fn loads_table(all: &[StoreFigures]) -> ReportTable {
         "sent B/point",
         "CPU µs/point, to the last ack",
         "until idle",
-        "points/s by the clock",
+        "points/s of wall time",
         "written B/point",
         "stored B/point",
         "memory MB",
     ];
-    let mut table = ReportTable::new("Taking in; a point is a histogram or a number.", 2, &header);
+    let mut table = ReportTable::new("Ingest; a point is a histogram or a number.", 2, &header);
     for figures in all {
         if let Some(why) = &figures.skipped {
             table.rows.push(padded(vec![figures.name.clone(), why.clone()], header.len()));
@@ -323,7 +334,7 @@ fn loads_table(all: &[StoreFigures]) -> ReportTable {
 
 fn queries_table(all: &[StoreFigures]) -> ReportTable {
     let header = ["query", "store", "CPU ms", "wall ms", "answer kB", "memory MB"];
-    let mut table = ReportTable::new("Answering: median (least–greatest).", 2, &header);
+    let mut table = ReportTable::new("Queries: median (least–greatest).", 2, &header);
     for (key, about) in QUERIES {
         for figures in all {
             let Some(query) = figures.queries.iter().find(|query| query.key == key) else {
@@ -349,7 +360,7 @@ fn queries_table(all: &[StoreFigures]) -> ReportTable {
 
 fn checked_answers_table(all: &[StoreFigures]) -> ReportTable {
     let mut table = ReportTable::new(
-        "Whether the answers are true.",
+        "Correctness of the answers.",
         3,
         &["question", "store", "answer", "truth"],
     );

@@ -19,15 +19,14 @@ use crate::topdeck;
 const SETS: [ValueDistribution; 2] = [ValueDistribution::Lognormal, ValueDistribution::Bimodal];
 const LIMIT_RATIO: f64 = 1.1;
 
-const METHOD: &str = "Processor time per value and thread, and the time that passed per value, \
-                      both the mean of the two threads, each of which records its own values. “× \
-                      alone” is the processor time with two threads over that of the same code \
-                      with one thread, in the same round. Threads are pinned to two processors, \
-                      started together by a spinning barrier, and work in bursts of 32 768 \
-                      values; bursts in which a thread that was ready waited for its processor \
-                      for more than 5 % of the time are discarded. A thread that sleeps on a \
-                      mutex uses no processor time, so for mutexes read the time that passed. \
-                      Nobody reads the histograms meanwhile.";
+const METHOD: &str = "CPU time and wall time per value and thread, both as the mean of the two \
+                      threads, each of which records its own values. “× alone” is the CPU time \
+                      with two threads divided by that of the same code with one thread, in the \
+                      same round. Threads are pinned to two CPUs, started together by a spinning \
+                      barrier, and work in bursts of 32 768 values; bursts in which a thread \
+                      spent more than 5 % of the time on the run queue are discarded. A thread \
+                      that sleeps on a mutex uses no CPU time, so compare mutexes by wall time. \
+                      No reader runs during the measurement.";
 
 /// One logical histogram that several threads write to.
 pub(crate) struct SharedContender {
@@ -56,8 +55,7 @@ pub(crate) fn run(effort: &Effort) -> ReportSection {
         samples: Vec::new(),
     };
     let Some(processors) = two_processors() else {
-        section.method +=
-            "\n\n**Not measured: this machine gives the program one processor only.**";
+        section.method += "\n\n**Not measured: only one CPU is available.**";
         section.targets = targets(&[]);
         return section;
     };
@@ -74,8 +72,7 @@ pub(crate) fn run(effort: &Effort) -> ReportSection {
         results.push(rows);
     }
     if waited_for_processor().is_none() {
-        section.method += " **This system does not say how long a thread waited for its \
-                           processor: all bursts count.**";
+        section.method += "**This system does not report run queue waits: all bursts count.**";
     }
     section.targets = targets(&results);
     section

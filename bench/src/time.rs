@@ -24,16 +24,16 @@ const BOUNDED: &str = "topdeck now_bounded";
 const SYSTEM: &str = "system, clock_gettime (vDSO)";
 const STD: &str = "std Instant";
 
-const METHOD: &str = "Cost: processor time of one call, or of a pair that tells how long \
-                      something took, from loops of 20 000. Truth: each clock begins at the same \
-                      moment as `CLOCK_MONOTONIC` and is compared with it every 2 ms; readings of \
-                      that clock stand before and after, the middle of the closest of 32 attempts \
-                      counts, and what is more than 150 ns apart does not. Order: two threads \
-                      share the greatest time that they have read; a step back is a reading below \
-                      what was shared before it. Contenders that calibrate once did so once, when \
-                      this run began: another start is off by another amount. Bounds: \
-                      `now_bounded` between two readings of the system's clock, which must not \
-                      lie outside of what it says.";
+const METHOD: &str = "Cost: CPU time of one call, or of the pair of calls that measures a \
+                      duration, from loops of 20 000. Accuracy: each clock starts at the same \
+                      time as `CLOCK_MONOTONIC` and is compared with it every 2 ms; a reading is \
+                      taken between two readings of that clock, the closest pair of 32 attempts \
+                      counts, and pairs more than 150 ns apart are discarded. Order: two threads \
+                      share the latest time that they have read; a step back is a reading below \
+                      a previously shared time. Contenders that calibrate once did so at the \
+                      start of this run; another start has another error. Bounds: `now_bounded` \
+                      is called between two readings of the system clock, which must be within \
+                      its bounds.";
 
 pub(crate) fn run(effort: &Effort) -> ReportSection {
     // The first call starts its thread, and after two seconds the rate is known well.
@@ -65,7 +65,7 @@ pub(crate) fn run(effort: &Effort) -> ReportSection {
             of(&reads, ORDERED).zip(of(&reads, SYSTEM)).map(|(ours, system)| ours / system),
         ),
         ReportTarget::at_most("now_bounded", 30.0, "ns", of(&reads, BOUNDED)),
-        ReportTarget::at_most("greatest error after 10 s", 50.0, "ns", worst),
+        ReportTarget::at_most("maximum error after 10 s", 50.0, "ns", worst),
         ReportTarget::at_most(
             &format!("bounds violated in {checks} checks"),
             0.0,
@@ -75,7 +75,7 @@ pub(crate) fn run(effort: &Effort) -> ReportSection {
         ReportTarget::at_most("steps back between two threads, now", 0.0, "steps", back),
     ];
     let mut truth_table = ReportTable::new(
-        "How far off after the first 10 s (of a quick run: 1 s), in nanoseconds against \
+        "Error after the first 10 s (quick run: 1 s), in nanoseconds relative to \
          `CLOCK_MONOTONIC`.",
         1,
         &["", "greatest", "at the end", "comparisons"],

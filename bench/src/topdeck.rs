@@ -142,7 +142,7 @@ pub(crate) fn format_sizes(frames: &[Vec<u64>]) -> Vec<FormatSize> {
     let stored: Vec<Vec<u8>> = histograms.iter().map(encode).collect();
     let block = encode_block(&histograms);
     let (decoded, _) = block::decode(&block).expect("own bytes");
-    assert!(decoded == histograms, "BUG: a block does not give back what went in");
+    assert!(decoded == histograms, "BUG: a decoded block differs from its input");
     let mut rows = vec![FormatSize::new(BLOCK, SUM_MIN_MAX, ERROR, block.len())];
     rows.extend(raw_and_zstd("topdeck frame", SUM_MIN_MAX, ERROR, &stored));
     rows

@@ -1,17 +1,17 @@
-//! The part `aarch64` of `make system`: the static binary for that processor and the core's tests,
-//! under qemu's emulator of programs (qemu-user) or on the processor itself.
+//! The part `aarch64` of `make system`: the static aarch64 binary and the tests of the core crates,
+//! under the user-mode emulator of qemu (qemu-user) or on an aarch64 machine.
 //!
-//! qemu-user passes system calls on to the kernel that is there. Not tested by this part, and why:
+//! qemu-user passes system calls to the host kernel. This part does not test the following:
 //!
-//! * BPF, and with it block I/O and waits for a processor: qemu-user does not pass `bpf` and
-//!   `perf_event_open` on.
-//! * `shm` and `host`: they read other processes in /proc, which shows the emulator's memory in
-//!   place of theirs.
-//! * Journals of several processes: the mutex whose owner may die is given up by the kernel
-//!   (`set_robust_list`), which qemu-user does not pass on. Nor can a test start itself as another
-//!   process, where the kernel does not know what to start a program of that processor with.
-//! * The processor's counter as a clock: the emulator makes `CNTVCT_EL0` out of the host's clock,
-//!   which says nothing of a processor's. The clock's arithmetic is tested.
+//! * BPF, and with it block I/O and run queue waits: qemu-user does not implement `bpf` and
+//!   `perf_event_open`.
+//! * `shm` and `host`: they read other processes in /proc, which shows the memory of the emulator
+//!   instead.
+//! * Journals shared by several processes: the kernel releases the robust mutex of a dead owner
+//!   (`set_robust_list`), which qemu-user does not implement. A test also cannot start itself as
+//!   another process if the kernel has no binfmt_misc handler for aarch64 programs.
+//! * The CPU counter as a clock: the emulator derives `CNTVCT_EL0` from the host clock. The
+//!   arithmetic of the clock is tested.
 
 use anyhow::Result;
 
@@ -24,12 +24,12 @@ use crate::test_report::TestReport;
 
 const TRIPLE: &str = "aarch64-unknown-linux-musl";
 
-/// Crates whose tests run there.
+/// Crates whose tests run on aarch64.
 const CORE: &str = "-p topdeck-hist -p topdeck-codecs -p topdeck-model -p topdeck-clock \
     -p topdeck-disk -p topdeck-sim -p topdeck-journal -p topdeck-store";
 
-/// Tests that start themselves as other processes, which fail under the emulator and say nothing of
-/// the code: see above.
+/// Tests that start themselves as other processes. They fail under the emulator, which says nothing
+/// about the code.
 const NOT_UNDER_QEMU: [&str; 23] = [
     "backlog::a_backlog_needs_no_memory",
     "jlog::kill_at_any_operation_keeps_other_processes_data",
@@ -57,12 +57,12 @@ const NOT_UNDER_QEMU: [&str; 23] = [
 ];
 
 pub(crate) fn run(log: &PartLog) -> Result<PartOutcome> {
-    let target = DistTarget::find(TRIPLE).expect("BUG: it is built by dist");
+    let target = DistTarget::find(TRIPLE).expect("BUG: dist builds every target");
     let starter = match target.starter() {
         Ok(starter) => starter,
         Err(reason) => return Ok(PartOutcome::Skipped(reason)),
     };
-    // No network is no fault of ours.
+    // A missing network skips the part.
     let tools = match target.provide_tools(log) {
         Ok(tools) => tools,
         Err(error) => return Ok(PartOutcome::Skipped(format!("{error:#}"))),

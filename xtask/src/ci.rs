@@ -1,4 +1,4 @@
-//! `cargo xtask ci`: everything that must hold before a change goes in; `make test` runs it all.
+//! `cargo xtask ci`: all checks of a change. `make test` runs all parts.
 
 use std::process::ExitCode;
 
@@ -10,10 +10,11 @@ use crate::command_line::{CommandLine, root};
 use crate::part_log::PartLog;
 use crate::{clients, conformance, fuzz, loom, miri, page, suite};
 
-/// Check everything, or the parts named. Ends with a table and non-zero status if any part failed.
+/// Run all checks, or the named parts. Prints a table at the end; the exit status is 1 if any part
+/// failed
 #[derive(clap::Args)]
 pub(crate) struct Options {
-    /// Parts to run, in this order; all if none is named
+    /// Parts to run, in this order; default: all
     #[arg(value_name = "PART", value_parser = part_names())]
     parts: Vec<String>,
 }
@@ -24,33 +25,38 @@ pub(crate) fn run(options: &Options) -> ExitCode {
         return run_all(command, &PARTS, OutputMode::Progress);
     }
     let named = |name: &String| PARTS.iter().find(|part| part.name == name);
-    let parts = options.parts.iter().map(|name| named(name).expect("BUG: clap let a name pass"));
+    let parts = options.parts.iter().map(|name| {
+        named(name).expect(
+            "BUG: clap accepted an \
+                                                                    unknown part",
+        )
+    });
     run_all(command, parts, OutputMode::Progress)
 }
 
-/// In the order in which they start. Fast ones first: who broke the format should not wait for the
-/// fuzzers to hear it. Then those that others wait for.
+/// In start order: fast parts first, so that a formatting error is reported before the fuzzers run,
+/// then parts that others depend on.
 const PARTS: [CiPart; 15] = [
     CiPart { name: "fmt", description: "rustfmt finds nothing to change", run: fmt, ..NO_PART },
     CiPart { name: "page", description: "the page is built", run: page::build_page, ..NO_PART },
     CiPart {
         name: "build",
-        description: "everything compiles without a warning of clippy",
-        // The program packs the page.
+        description: "everything compiles without clippy warnings",
+        // The program embeds the web page.
         dependencies: &["page"],
         run: suite::build,
         ..NO_PART
     },
     CiPart {
         name: "web",
-        description: "checks and tests of the page, without a browser",
+        description: "checks and tests of the web page, without a browser",
         dependencies: &["page"],
         run: page::check_and_test,
         ..NO_PART
     },
     CiPart {
         name: "loom",
-        description: "interleavings of threads, up to a bound",
+        description: "thread interleavings, with a preemption bound",
         run: loom_bounded,
         ..NO_PART
     },
@@ -76,14 +82,14 @@ const PARTS: [CiPart; 15] = [
     },
     CiPart {
         name: "clients",
-        description: "libraries of others send to topdeck",
+        description: "third-party client libraries",
         dependencies: &["build"],
         run: |log| clients::run(log, &suite::topdeck(log)?),
         ..NO_PART
     },
     CiPart {
         name: "browser",
-        description: "a browser looks at the page",
+        description: "browser tests of the web page",
         dependencies: &["build"],
         run: |log| page::test_in_browser(log, &suite::topdeck(log)?),
         ..NO_PART
@@ -97,14 +103,14 @@ const PARTS: [CiPart; 15] = [
     },
     CiPart {
         name: "scripts",
-        description: "Prometheus' own scripts of questions",
+        description: "test scripts of Prometheus",
         dependencies: &["build"],
         run: conformance::run_scripts,
         ..NO_PART
     },
     CiPart {
         name: "compared",
-        description: "answers of a Prometheus, if built",
+        description: "comparison with a Prometheus, if built",
         dependencies: &["build"],
         run: conformance::compare_with_prometheus,
         ..NO_PART
@@ -112,14 +118,14 @@ const PARTS: [CiPart; 15] = [
     CiPart { name: "bench", description: "the benches compile", run: bench, ..NO_PART },
     CiPart {
         name: "timing",
-        description: "tests that measure time, with nothing beside them",
+        description: "tests that measure time, one program at a time",
         dependencies: &["build"],
         is_alone: true,
         run: suite::run_alone,
     },
 ];
 
-/// What most parts have in common.
+/// Defaults of most parts.
 const NO_PART: CiPart = CiPart {
     name: "",
     description: "",
@@ -128,14 +134,14 @@ const NO_PART: CiPart = CiPart {
     run: |_| Ok(PartOutcome::Passed),
 };
 
-/// Loom's own advice is 2 or 3: most of what more would find, in a fraction of the time.
-/// `cargo xtask soak` has no bound.
+/// Preemption bound. Loom recommends 2 or 3, which finds most defects in a fraction of the time.
+/// `cargo xtask soak` sets no bound.
 const LOOM_PREEMPTIONS: u32 = 3;
 const FUZZ_SECONDS: u32 = 5;
 
 fn fmt(log: &PartLog) -> Result<PartOutcome> {
     CommandLine::new("cargo fmt --all --check").run(log)?;
-    // These are workspaces of their own, which `--all` does not see.
+    // Separate workspaces, which `--all` does not include.
     for manifest in ["fuzz/Cargo.toml", "bench/Cargo.toml", "loom/Cargo.toml"] {
         CommandLine::new(&format!("cargo fmt --manifest-path {manifest} --check")).run(log)?;
     }
@@ -152,7 +158,7 @@ fn fuzz_short(log: &PartLog) -> Result<PartOutcome> {
 
 fn bench(log: &PartLog) -> Result<PartOutcome> {
     let target = root().join("bench/target");
-    let target = target.to_str().expect("BUG: the repository's path is not UTF-8");
+    let target = target.to_str().expect("BUG: the path of the repository is not UTF-8");
     let check =
         CommandLine::new("cargo check --manifest-path bench/Cargo.toml --locked --target-dir");
     check.arg(target).run(log)?;

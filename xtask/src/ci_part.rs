@@ -1,5 +1,5 @@
-//! Parts of a long run: up to two at once, each timed, each with a log of its own. A failure stops
-//! no other part, and the summary at the end says everything: so one run tells all.
+//! Parts of a long run: at most two run at once; each is timed and has its own log. A failed part
+//! does not stop the others. The summary at the end reports all of them.
 
 use std::fs::{self, File, TryLockError};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -14,32 +14,32 @@ use crate::part_log::PartLog;
 use crate::run_summary::RunSummary;
 use crate::test_report::{SkippedTest, TestFailure, TestReport};
 
-/// A named piece of work.
+/// A named part of a run.
 pub(crate) struct CiPart {
     pub(crate) name: &'static str,
-    /// One line for `--help`.
+    /// Description in `--help`; one line.
     pub(crate) description: &'static str,
-    /// Parts that end before this one starts, if they are in the same run. It starts all the same
-    /// if one of them failed: it may have something to tell.
+    /// Parts of the same run that must end before this one starts. A failed dependency does not
+    /// prevent the start.
     pub(crate) dependencies: &'static [&'static str],
-    /// Nothing else may run beside it: it measures time.
+    /// Whether no other part may run at the same time, because this one measures time.
     pub(crate) is_alone: bool,
     pub(crate) run: fn(&PartLog) -> Result<PartOutcome>,
 }
 
-/// How a part ended.
+/// Outcome of a part.
 #[derive(Debug)]
 pub(crate) enum PartOutcome {
     Passed,
-    /// It had tests; it failed if one of them did.
+    /// Test results; the part failed if a test failed.
     Tests(TestReport),
-    /// It could not run here; the reason is for the person who reads the table.
+    /// The part could not run on this machine. The reason is shown in the table.
     Skipped(String),
-    /// Nothing that it looks at has changed since it passed.
+    /// The inputs have not changed since the part last passed.
     Unchanged(TestReport),
 }
 
-/// A part that ended.
+/// A finished part.
 pub(crate) struct PartResult {
     pub(crate) name: &'static str,
     pub(crate) outcome: PartVerdict,
@@ -58,14 +58,14 @@ pub(crate) enum PartVerdict {
 /// How the output of parts is shown.
 #[derive(Clone, Copy, PartialEq)]
 pub(crate) enum OutputMode {
-    /// Progress on the console, output in a file for each part; two parts at once.
+    /// Progress on the console, output in one file per part; two parts at once.
     Progress,
     /// All output on the console; one part at a time.
     Everything,
 }
 
-/// Keeps a second run in the same build folder away until the first ends: their logs and what they
-/// remember are in the same files. The lock goes with the process.
+/// Locks the build folder, so that a second run waits: logs and cached results are in shared files.
+/// The lock ends with the process.
 pub(crate) fn lock_runs() -> Result<File> {
     let path = target().join("ci/lock");
     fs::create_dir_all(path.parent().expect("BUG: it is in a folder"))?;
@@ -73,15 +73,16 @@ pub(crate) fn lock_runs() -> Result<File> {
     match file.try_lock() {
         Ok(()) => Ok(file),
         Err(TryLockError::WouldBlock) => bail!(
-            "another run of `make test`, `make system` or `make soak` has {}: wait for its end",
+            "cannot lock {}: another `make test`, `make system` or `make soak` runs; wait for \
+             its end",
             path.display()
         ),
         Err(TryLockError::Error(error)) => Err(error).context("cannot lock the build folder"),
     }
 }
 
-/// Runs the parts, shows the summary. `command` is what runs a part by its name. Fails if any part
-/// did.
+/// Runs the parts and shows the summary. `command` is the command line that runs one part by name.
+/// Returns failure if any part failed.
 pub(crate) fn run_all<'a>(
     command: &str,
     parts: impl IntoIterator<Item = &'a CiPart>,
@@ -99,11 +100,11 @@ pub(crate) fn run_all<'a>(
     }
 }
 
-/// How many parts run at once. A part has long stretches with one busy thread (links, npm, tests
-/// that wait); two parts fill them. More would need more memory than a small machine has.
+/// Number of parts that run at once. A part often has one busy thread (linking, npm, tests that
+/// wait), so two parts keep two CPUs busy. More parts exceed the memory of a small machine.
 const PARALLEL_PARTS: usize = 2;
 
-/// Runs each part once, in the order of the list as far as `after` and `is_alone` allow.
+/// Runs each part once, in list order as far as `dependencies` and `is_alone` allow.
 fn schedule(
     parts: &[&CiPart],
     lanes: usize,
@@ -135,7 +136,7 @@ fn schedule(
     ended.into_iter().map(|(_, result)| result).collect()
 }
 
-/// Which parts wait, run and have ended, by their index in `parts`.
+/// Waiting, running and finished parts, as indices into `parts`.
 struct PartSchedule<'a> {
     parts: &'a [&'a CiPart],
     waiting: Vec<usize>,
@@ -149,7 +150,7 @@ impl<'a> PartSchedule<'a> {
         PartSchedule { parts, waiting, running: Vec::new(), ended: Vec::new() }
     }
 
-    /// Takes the first part that may start now.
+    /// Removes and returns the first part that may start now.
     fn start_next(&mut self) -> Option<usize> {
         if self.running.iter().any(|index| self.parts[*index].is_alone) {
             return None;
@@ -162,7 +163,7 @@ impl<'a> PartSchedule<'a> {
         let index = self.waiting.iter().find(may_start).copied();
         assert!(
             index.is_some() || !self.running.is_empty(),
-            "BUG: parts wait for each other: {:?}",
+            "BUG: cyclic dependencies of parts: {:?}",
             self.waiting.iter().map(|index| self.parts[*index].name).collect::<Vec<_>>()
         );
         self.waiting.retain(|other| Some(*other) != index);
@@ -170,7 +171,7 @@ impl<'a> PartSchedule<'a> {
         index
     }
 
-    /// Whether a part of this name waits or runs.
+    /// Whether the named part waits or runs.
     fn is_pending(&self, name: &str) -> bool {
         let mut indexes = self.waiting.iter().chain(&self.running);
         indexes.any(|index| self.parts[*index].name == name)
@@ -188,13 +189,13 @@ fn run_one(command: &str, part: &CiPart, show: OutputMode) -> PartResult {
         OutputMode::Progress => PartLog::file(part.name),
         OutputMode::Everything => Ok(PartLog::console(part.name)),
     };
-    // A log that cannot be made is no reason to run nothing.
+    // Without a log file the output goes to the console.
     let log = log.unwrap_or_else(|error| {
         println!("{}: {error:#}; its output is shown here", part.name);
         PartLog::console(part.name)
     });
     let repeat = format!("{command} {}", part.name);
-    // A panic is a failure of this part; the other lane waits for its end.
+    // A panic fails this part only; the other thread waits for its end.
     let ended = catch_unwind(AssertUnwindSafe(|| (part.run)(&log)));
     let ended = ended.unwrap_or_else(|_| Err(anyhow!("the part panicked; its message is above")));
     let (verdict, mut tests) = match ended {
@@ -210,7 +211,7 @@ fn run_one(command: &str, part: &CiPart, show: OutputMode) -> PartResult {
             (PartVerdict::Failed, TestReport { failed, ..TestReport::default() })
         }
     };
-    // A part that is skipped is a check that did not run.
+    // A skipped part is a check that did not run.
     if let PartVerdict::Skipped(reason) = &verdict {
         let name = "(the whole part)".to_owned();
         tests.skipped.push(SkippedTest { name, reason: reason.clone() });
@@ -224,7 +225,7 @@ fn run_one(command: &str, part: &CiPart, show: OutputMode) -> PartResult {
         PartVerdict::Unchanged => "unchanged since it passed".to_owned(),
     };
     log.note(&format!("{end} ({:.1} s)", time.as_secs_f64()));
-    // At once, and not at the end only: who looks on may begin to mend it.
+    // Reported at once as well as at the end.
     for failure in &tests.failed {
         let text =
             format!("---- {}: {}\n{}\n----", part.name, failure.name, failure.output.trim_end());
@@ -242,10 +243,10 @@ mod tests {
 
     #[test]
     fn second_run_in_a_build_folder_reports_the_first() {
-        // Whoever runs this test with `make test` holds the lock.
+        // If `make test` runs this test, it holds the lock.
         if let Ok(_lock) = lock_runs() {
             let error = lock_runs().unwrap_err();
-            assert!(error.to_string().starts_with("another run of `make test`"), "{error}");
+            assert!(error.to_string().starts_with("cannot lock "), "{error}");
         }
     }
 

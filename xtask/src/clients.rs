@@ -1,11 +1,10 @@
-//! The part `clients`: libraries that others wrote send known measurements to a running topdeck,
-//! which is then asked for them. Counts have to be equal to the unit, and sums, least and greatest
-//! values to the last bit where the format has them.
+//! The part `clients`: third-party client libraries send known measurements to a running topdeck,
+//! and the part queries them. Counts must be equal. Sums, minima and maxima must be equal to the
+//! last bit if the format contains them.
 //!
-//! The clients are in testdata/clients: a module of Go and a script of Python, with their versions
-//! pinned; what they print is what topdeck has to answer (testdata/clients/go/main.go says how). A
-//! client for which there is no language, no network or no Prometheus is skipped by itself, with
-//! the reason.
+//! The clients are in testdata/clients: a Go module and a Python script with pinned versions. Each
+//! client prints the expected answers (format: testdata/clients/go/main.go). A client is skipped,
+//! with the reason, if its language, the network or Prometheus is missing.
 
 mod client_tools;
 mod series_expectation;
@@ -27,9 +26,9 @@ use crate::command_line::CommandLine;
 use crate::part_log::PartLog;
 use crate::test_report::{SkippedTest, TestReport};
 
-/// How many numbers curl sends.
+/// Number of values that curl sends.
 const NUMBERS: u64 = 5_000;
-/// How long Prometheus may take to have sent everything, on a machine that is busy.
+/// Delay until Prometheus has sent everything on a busy machine.
 const SHARDS_WAIT: &str = "100ms";
 
 pub(crate) fn run(log: &PartLog, topdeck: &Path) -> Result<PartOutcome> {
@@ -71,8 +70,8 @@ pub(crate) fn run(log: &PartLog, topdeck: &Path) -> Result<PartOutcome> {
     log.write(&table(&sent, &first));
     deck.check_grafana_requests()?;
     drop(prometheus);
-    // What was only in memory is gone now, and what is read twice from the journal would count
-    // twice.
+    // After a restart, values that were only in memory are gone, and journal entries that are read
+    // twice would count twice.
     deck.restart()?;
     let again = deck.await_series(&sent)?;
     let wrong: Vec<String> =
@@ -88,7 +87,7 @@ pub(crate) fn run(log: &PartLog, topdeck: &Path) -> Result<PartOutcome> {
     log.note(&format!("{series} series of {names} clients, before and after a restart"));
     deck.stop()?;
     let skipped = skipped.into_iter().map(|reason| {
-        let (name, reason) = reason.split_once(": ").unwrap_or((&reason, "it is not here"));
+        let (name, reason) = reason.split_once(": ").unwrap_or((&reason, "not installed"));
         SkippedTest { name: name.to_owned(), reason: reason.to_owned() }
     });
     let (passed, skipped) = (client_count(&sent) as u64, skipped.collect());
@@ -111,7 +110,7 @@ fn go_clients(go: &Path, deck: &TopdeckServer, folder: &Path) -> Result<Vec<Seri
     sent.extend(read_sent(Command::new(go).args(["trap", &trap]))?);
     let log = folder.join("pauses.hlog");
     sent.extend(read_sent(Command::new(go).arg("hlog").arg(&log))?);
-    let log = log.to_str().context("the folder's name is not UTF-8")?;
+    let log = log.to_str().context("the folder name is not UTF-8")?;
     deck.curl(&["--data-binary", &format!("@{log}")], "/v1/hlog?metric=hdr_pause")?;
     Ok(sent)
 }
@@ -128,10 +127,10 @@ fn port(address: &str) -> &str {
     address.rsplit(':').next().unwrap_or_default()
 }
 
-/// The line of `topdeck serve --help`, and many numbers at once.
+/// The command line of `topdeck serve --help`, and many values in one request.
 fn curl_clients(deck: &TopdeckServer) -> Result<Vec<SeriesExpectation>> {
     deck.curl(&["-d", "1730"], "/v1/record?metric=took&unit=ms")?;
-    // Each from 1 to 5,000 once, in an order that looks like none: 3,001 has no divisor with 5,000.
+    // Each of 1 to 5,000 once, in a scattered order: 3,001 and 5,000 are coprime.
     let numbers = (0..NUMBERS).map(|i| format!("{}\n", i * 3_001 % NUMBERS + 1));
     let body: String = numbers.collect();
     deck.curl(&["--data-binary", &body], "/v1/record?metric=numbers&unit=ms&label.way=curl")?;
@@ -157,7 +156,7 @@ fn curl_clients(deck: &TopdeckServer) -> Result<Vec<SeriesExpectation>> {
     ])
 }
 
-/// The same histograms, asked for as a panel of Grafana does.
+/// Queries of the same histograms as a Grafana panel sends them.
 fn grafana_queries(sent: &[SeriesExpectation]) -> Vec<SeriesExpectation> {
     let native = sent.iter().filter(|sent| sent.method == QueryMethod::Native);
     let range = native.map(|sent| SeriesExpectation {
@@ -181,7 +180,8 @@ fn scrape_settings(address: &str) -> String {
     [of("protobuf", "/metrics"), of("text", "/text"), of("openmetrics", "/openmetrics")].concat()
 }
 
-/// A Prometheus that scrapes the exporter and writes what it finds to topdeck, in both versions.
+/// Starts a Prometheus that scrapes the exporter and sends samples to topdeck by remote write, in
+/// both protocol versions.
 fn start_prometheus(
     program: &Path,
     folder: &Path,
@@ -219,7 +219,7 @@ fn start_prometheus(
     Ok(KillOnDropProcess(child))
 }
 
-/// The exporter, until it is dropped, and what it says that it measures.
+/// Exporter process, killed on drop, with the measurements that it announces.
 struct ClientExporter {
     address: String,
     sent: Vec<SeriesExpectation>,
@@ -234,7 +234,7 @@ impl ClientExporter {
             .stdout(Stdio::piped())
             .spawn()
             .context("cannot start the exporter")?;
-        let stdout = child.stdout.take().context("BUG: stdout was asked for")?;
+        let stdout = child.stdout.take().context("BUG: stdout is a pipe")?;
         let process = KillOnDropProcess(child);
         let mut texts = BufReader::new(stdout).lines();
         let address = texts.next().context("the exporter ended at once")??;
@@ -249,7 +249,7 @@ impl ClientExporter {
     }
 }
 
-/// A process that ends with us.
+/// A process that is killed on drop.
 struct KillOnDropProcess(Child);
 
 impl Drop for KillOnDropProcess {
@@ -259,26 +259,26 @@ impl Drop for KillOnDropProcess {
     }
 }
 
-/// What a client says that it sent.
+/// Runs a client and parses the measurements that it prints.
 fn read_sent(command: &mut Command) -> Result<Vec<SeriesExpectation>> {
     let named = format!("{command:?}");
     let output = command.stdin(Stdio::null()).stderr(Stdio::inherit()).output();
     let output = output.with_context(|| format!("cannot start {named}"))?;
-    ensure!(output.status.success(), "{named} ended with {}", output.status);
-    let text = String::from_utf8(output.stdout).context("a client prints what is no UTF-8")?;
+    ensure!(output.status.success(), "{named} exited with {}", output.status);
+    let text = String::from_utf8(output.stdout).context("a client printed invalid UTF-8")?;
     let sent: Vec<SeriesExpectation> =
         text.lines().map(SeriesExpectation::read).collect::<Result<_>>()?;
-    ensure!(!sent.is_empty(), "{named} sent nothing");
+    ensure!(!sent.is_empty(), "{named} sent no measurements");
     Ok(sent)
 }
 
-/// A folder that goes when the part ends.
+/// A temporary folder, deleted on drop.
 pub(crate) struct TempFolder(pub(crate) PathBuf);
 
 impl TempFolder {
-    /// `of` whom it is stands in its name.
+    /// `of` is part of the folder name.
     pub(crate) fn new(of: &str) -> Result<TempFolder> {
-        // Numbers of processes come again, and what one left that was killed would be in the way.
+        // PIDs are reused, and a killed process may have left its folder.
         let number = RandomState::new().hash_one(std::process::id());
         let path = std::env::temp_dir().join(format!("topdeck-{of}-{number:x}"));
         fs::create_dir(&path).with_context(|| format!("cannot make {}", path.display()))?;

@@ -1,4 +1,4 @@
-//! A command line: shown as one would type it, run in the repository's root.
+//! A command line that runs in the root of the repository and is logged as one would type it.
 
 use std::fmt;
 use std::io::{BufRead, BufReader};
@@ -9,8 +9,8 @@ use anyhow::{Context, Result, bail, ensure};
 
 use crate::part_log::PartLog;
 
-/// What npm, go and pip print where there is no network, a name server or proxy does not answer, or
-/// a registry is down.
+/// Error messages of npm, go and pip if the network is down, a name server or proxy does not
+/// respond, or a registry is down.
 const NETWORK_ERRORS: [&str; 14] = [
     "EAI_AGAIN",
     "ECONNREFUSED",
@@ -28,7 +28,7 @@ const NETWORK_ERRORS: [&str; 14] = [
     "503 Service Unavailable",
 ];
 
-/// A program, its arguments, and the environment variables that differ from ours.
+/// A program, its arguments, and environment variables that are set or removed.
 pub(crate) struct CommandLine {
     /// `None` removes the variable.
     env: Vec<(&'static str, Option<String>)>,
@@ -36,20 +36,20 @@ pub(crate) struct CommandLine {
 }
 
 impl CommandLine {
-    /// `text` is split at white space; no word of ours holds any.
+    /// Splits `text` at white space; no argument may contain any.
     pub(crate) fn new(text: &str) -> CommandLine {
         let words: Vec<String> = text.split_whitespace().map(str::to_owned).collect();
-        assert!(!words.is_empty(), "a command line needs a program");
+        assert!(!words.is_empty(), "BUG: a command line without a program");
         CommandLine { env: Vec::new(), args: words }
     }
 
-    /// A program by its path, which may hold white space.
+    /// A program by its path, which may contain white space.
     pub(crate) fn from_path(path: &Path) -> CommandLine {
-        let path = path.to_str().expect("BUG: the repository's path is not UTF-8");
+        let path = path.to_str().expect("BUG: the path of the repository is not UTF-8");
         CommandLine { env: Vec::new(), args: vec![path.to_owned()] }
     }
 
-    /// One more word, which may hold white space.
+    /// Adds an argument, which may contain white space.
     pub(crate) fn arg(mut self, word: &str) -> CommandLine {
         self.args.push(word.to_owned());
         self
@@ -65,7 +65,7 @@ impl CommandLine {
         self
     }
 
-    /// Shows the line in the log, and runs it with its output there.
+    /// Logs the command line and runs it; its output goes to the log.
     pub(crate) fn run(&self, log: &PartLog) -> Result<()> {
         log.note(&format!("$ {self}"));
         let (stdout, stderr) = log.outputs()?;
@@ -74,8 +74,8 @@ impl CommandLine {
         self.check(status.with_context(|| self.cannot_start())?)
     }
 
-    /// Runs a line that fetches something. A network that is not there is a reason to skip what
-    /// needs it, which is returned; any other failure, such as a wrong lock file, is an error.
+    /// Runs a command that downloads something. If the network is missing, returns the reason to
+    /// skip the dependent work. Any other failure, such as an invalid lock file, is an error.
     pub(crate) fn fetch(&self, log: &PartLog) -> Result<Option<String>> {
         log.note(&format!("$ {self}"));
         let mut command = self.command();
@@ -88,12 +88,12 @@ impl CommandLine {
         }
         match text.lines().find(|line| NETWORK_ERRORS.iter().any(|error| line.contains(error))) {
             Some(line) => Ok(Some(line.trim().to_owned())),
-            None => bail!("`{self}` ended with {}: {}", output.status, text.trim_end()),
+            None => bail!("`{self}` exited with {}: {}", output.status, text.trim_end()),
         }
     }
 
-    /// Like `run`, and hands each line of standard output to `reader`, which says whether the log
-    /// keeps it.
+    /// Like `run`, but passes each line of standard output to `reader`, which returns whether the
+    /// line is logged.
     pub(crate) fn run_reading(
         &self,
         log: &PartLog,
@@ -104,9 +104,9 @@ impl CommandLine {
         let mut command = self.command();
         let child = command.stdout(Stdio::piped()).stderr(stderr).spawn();
         let mut child = child.with_context(|| self.cannot_start())?;
-        let stdout = child.stdout.take().expect("BUG: stdout was asked for");
+        let stdout = child.stdout.take().expect("BUG: stdout is a pipe");
         for text in BufReader::new(stdout).split(b'\n') {
-            let text = text.context("reading what the command prints")?;
+            let text = text.context("cannot read the output of the command")?;
             let text = String::from_utf8_lossy(&text);
             if reader(&text) {
                 log.write(&text);
@@ -115,7 +115,7 @@ impl CommandLine {
         Ok(child.wait()?)
     }
 
-    /// What the line writes to its standard output.
+    /// Runs the command and returns its standard output.
     pub(crate) fn stdout(&self) -> Result<Vec<u8>> {
         let command = &mut self.command();
         let output =
@@ -124,14 +124,14 @@ impl CommandLine {
         Ok(output.stdout)
     }
 
-    /// Whether the line runs at all and ends well; shows nothing.
+    /// Whether the command exits with status 0. Its output is discarded.
     pub(crate) fn succeeds(&self) -> bool {
         let command = &mut self.command();
         let status = command.stdout(Stdio::null()).stderr(Stdio::null()).status();
         status.is_ok_and(|status| status.success())
     }
 
-    /// The command, with the repository's root as its folder and no standard input.
+    /// The command with the root of the repository as its folder and no standard input.
     pub(crate) fn command(&self) -> Command {
         let mut command = Command::new(&self.args[0]);
         command.args(&self.args[1..]).current_dir(root()).stdin(Stdio::null());
@@ -146,7 +146,7 @@ impl CommandLine {
 
     /// An error that names the line, unless it ended well.
     pub(crate) fn check(&self, status: ExitStatus) -> Result<()> {
-        ensure!(status.success(), "`{self}` ended with {status}");
+        ensure!(status.success(), "`{self}` exited with {status}");
         Ok(())
     }
 
@@ -174,18 +174,18 @@ impl fmt::Display for CommandLine {
     }
 }
 
-/// The repository's root, which is where all our commands run.
+/// Root of the repository: the working directory of all commands.
 pub(crate) fn root() -> &'static Path {
     let xtask = Path::new(env!("CARGO_MANIFEST_DIR"));
     xtask.parent().expect("BUG: xtask/ is a folder of the repository")
 }
 
-/// Processors that this process may use.
+/// CPUs available to this process.
 pub(crate) fn cores() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
-/// Where cargo builds.
+/// The build folder of cargo.
 pub(crate) fn target() -> PathBuf {
     let named = std::env::var_os("CARGO_TARGET_DIR").filter(|path| !path.is_empty());
     root().join(named.map_or_else(|| PathBuf::from("target"), PathBuf::from))

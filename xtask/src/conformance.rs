@@ -1,7 +1,8 @@
-//! topdeck's answers held against what Prometheus says is right.
+//! Conformance: compares answers of topdeck with those of Prometheus.
 //!
-//! Prometheus' module is the one that bench/peers/prometheus pins: its scripts of questions come
-//! from there, and its program is built of it, once, where the benchmark looks for it too.
+//! bench/peers/prometheus pins the version of the Prometheus module. The test scripts come from
+//! that module, and the program is built from it once, in the folder where the benchmark expects
+//! it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,14 +15,14 @@ use crate::part_log::PartLog;
 use crate::suite;
 
 const MODULE: &str = "github.com/prometheus/prometheus";
-/// The folder of a Go module that requires the version we hold ourselves to.
+/// Folder of a Go module that requires the reference version.
 const PEER: &str = "bench/peers/prometheus";
 const BUILD_DIR: &str = "bench/target/journal-peers/prometheus";
-/// Names a program to ask instead of the one that is built.
+/// Path of a Prometheus to use instead of the built one.
 const PROGRAM_VARIABLE: &str = "TOPDECK_PROMETHEUS";
 const SCRIPTS_VARIABLE: &str = "TOPDECK_PROMQLTEST";
 
-/// The questions of Prometheus' own tests.
+/// Runs the test scripts of Prometheus.
 pub(crate) fn run_scripts(log: &PartLog) -> Result<PartOutcome> {
     let module = match fetch_module(log) {
         Ok(module) => module,
@@ -31,27 +32,27 @@ pub(crate) fn run_scripts(log: &PartLog) -> Result<PartOutcome> {
     test(log, "prometheus_scripts", SCRIPTS_VARIABLE, &folder)
 }
 
-/// Answers beside those of a Prometheus, if there is one.
+/// Compares answers with a Prometheus, if one is available.
 pub(crate) fn compare_with_prometheus(log: &PartLog) -> Result<PartOutcome> {
     let program = program_path()?;
     if !program.exists() {
-        let reason = "Prometheus is not built; `make system PART=prometheus` does that";
+        let reason = "Prometheus is not built; run `make system PART=prometheus`";
         return Ok(PartOutcome::Skipped(reason.to_owned()));
     }
     test(log, "prometheus_gives_equal_results", PROGRAM_VARIABLE, &program)
 }
 
-/// Answers beside those of a Prometheus, which is built if need be.
+/// Compares answers with a Prometheus, built if needed.
 pub(crate) fn build_and_compare(log: &PartLog) -> Result<PartOutcome> {
     let program = program_path()?;
     if !program.exists() {
         if let Err(reason) = fetch_module(log) {
             return Ok(PartOutcome::Skipped(format!("{reason:#}")));
         }
-        log.note("building Prometheus takes minutes, once");
+        log.note("building Prometheus, once; this takes minutes");
         fs::create_dir_all(root().join(BUILD_DIR))?;
         let made = program.with_extension("made");
-        let made_text = made.to_str().context("the repository's path is not UTF-8")?;
+        let made_text = made.to_str().context("the path of the repository is not UTF-8")?;
         let build = format!("go -C {PEER} build -mod=readonly -o");
         CommandLine::new(&build)
             .arg(made_text)
@@ -67,32 +68,41 @@ fn test(log: &PartLog, name: &str, variable: &'static str, path: &Path) -> Resul
     Ok(PartOutcome::Tests(suite::run_ignored(log, name, &[(variable, path)])?))
 }
 
-/// The folder with the sources of Prometheus, fetched if need be. An error is a reason to skip.
+/// Folder with the sources of Prometheus, downloaded if needed. An error is a reason to skip.
 fn fetch_module(log: &PartLog) -> Result<PathBuf> {
     ensure!(
         CommandLine::new("go version").succeeds(),
-        "Prometheus' module is fetched by Go, which is not installed"
+        "cannot download the Prometheus module: Go is not installed (Debian package golang-go)"
     );
     let fetch = CommandLine::new(&format!("go -C {PEER} mod download {MODULE}"));
-    fetch.run(log).context("Prometheus' module cannot be fetched")?;
+    fetch.run(log).context("cannot download the Prometheus module")?;
     let folder =
         CommandLine::new(&format!("go -C {PEER} list -m -f {{{{.Dir}}}} {MODULE}")).stdout()?;
     Ok(PathBuf::from(String::from_utf8(folder)?.trim()))
 }
 
-/// Where the program is, or will be.
+/// Path of the program, built or not.
 pub(crate) fn program_path() -> Result<PathBuf> {
     if let Some(program) = std::env::var_os(PROGRAM_VARIABLE) {
         let program = PathBuf::from(program);
-        ensure!(program.exists(), "{PROGRAM_VARIABLE} names no program: {}", program.display());
+        ensure!(
+            program.exists(),
+            "{PROGRAM_VARIABLE} is not the path of a program: {}",
+            program.display()
+        );
         return Ok(program);
     }
     let manifest = fs::read_to_string(root().join(PEER).join("go.mod"))?;
-    let version = version(&manifest).with_context(|| format!("{PEER}/go.mod names no {MODULE}"))?;
+    let version = version(&manifest).with_context(|| {
+        format!(
+            "{PEER}/go.mod does not require \
+                                                              {MODULE}"
+        )
+    })?;
     Ok(root().join(BUILD_DIR).join(format!("prometheus-{version}")))
 }
 
-/// The version of Prometheus' module that a go.mod requires.
+/// Version of the Prometheus module that a go.mod requires.
 fn version(manifest: &str) -> Option<&str> {
     let lines = manifest.lines().map(|line| line.trim().trim_start_matches("require "));
     lines.filter_map(|line| line.strip_prefix(MODULE)?.strip_prefix(' ')).next()?.split(' ').next()

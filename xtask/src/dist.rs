@@ -1,9 +1,8 @@
-//! `cargo xtask dist`: what is published, in target/dist. For each target one static binary, its
-//! debug information beside it; shell completions and man pages, which the binary itself writes.
+//! `cargo xtask dist`: builds release files in target/dist: per target a static binary with
+//! separate debug information; shell completions and man pages, which the binary generates.
 //!
-//! A binary is published only if its headers ask for nothing of the system, it is not larger than
-//! `SIZE_MAX_BYTES`, it has the page, and, where it can be started here, it does what `check.rs`
-//! asks of it.
+//! A binary is released only if it is static, not larger than `SIZE_MAX_BYTES`, contains the web
+//! page, and passes `check.rs` if this machine can run it.
 
 mod check;
 mod elf;
@@ -29,19 +28,19 @@ pub(crate) use self::target::{DistTarget, ProgramStarter};
 /// target/dist
 #[derive(clap::Args)]
 pub(crate) struct Options {
-    /// Build for this target only; may be given more than once
+    /// Build this target only; repeatable
     #[arg(long = "target", value_name = "TRIPLE", value_parser = triples())]
     targets: Vec<String>,
 
-    /// Build nothing; check the binaries that are there
+    /// Check existing binaries without building
     #[arg(long)]
     check: bool,
 }
 
-/// As stripped. What is downloaded and copied to hosts is this.
+/// Size limit of a stripped binary, which is what users download and copy to hosts.
 const SIZE_MAX_BYTES: u64 = 25_000_000;
 
-/// Each shell and the file name it looks for.
+/// Shells and the file names that they look for.
 const COMPLETIONS: [(&str, &str); 3] =
     [("bash", "topdeck.bash"), ("zsh", "_topdeck"), ("fish", "topdeck.fish")];
 
@@ -64,8 +63,9 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
             Ok(starter) => {
                 let program = DistProgram { path: &path, starter };
                 let began = Instant::now();
-                check(&program, &builds().join("dist-check"), true)
-                    .with_context(|| format!("the binary for {} is not sound", target.triple))?;
+                check(&program, &builds().join("dist-check"), true).with_context(|| {
+                    format!("the binary for {} fails its checks", target.triple)
+                })?;
                 print_progress(&format!("{}: checked, {}", target.triple, seconds(began)));
                 writer.get_or_insert((path, *target));
             }
@@ -77,8 +77,8 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     }
     let Some((path, target)) = writer else {
         return Err(anyhow!(
-            "completions and man pages are written by the binary, and none was started here; \
-             add --target {}",
+            "cannot generate completions and man pages: this machine can run none of the \
+             binaries; add --target {}",
             TARGETS[0].triple
         ));
     };
@@ -89,20 +89,20 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// A published binary never lacks its page.
+/// A released binary contains the page.
 fn build_page() -> Result<()> {
     let node = CommandLine::new("node --version").succeeds()
         && CommandLine::new("npm --version").succeeds();
     ensure!(
         node,
-        "the page cannot be built, and a binary without it is not published: \
-         Node.js and npm are missing; run: apt-get install nodejs npm"
+        "cannot build the web page, which a released binary contains: Node.js and npm are \
+         missing; run: apt-get install nodejs npm"
     );
     page::build(&page::Options {})?;
     ensure!(
         root().join("web/dist/index.html").exists(),
-        "the page was not built (the reason is above), and a binary without it is not published; \
-         run: cargo xtask page"
+        "the web page, which a released binary contains, was not built (see above); run: cargo \
+         xtask page"
     );
     Ok(())
 }
@@ -116,12 +116,11 @@ fn build(target: &DistTarget) -> Result<()> {
     split_debug_info(target)
 }
 
-/// The binary without debug information, and that beside it, under the name by which gdb looks for
-/// it.
+/// Strips the binary and stores its debug information beside it, under the name that gdb looks for.
 fn split_debug_info(target: &DistTarget) -> Result<()> {
     let built = builds().join(target.triple).join("release").join("topdeck");
     let folder = folder(target);
-    // What an older build wrote and this one does not would stay for ever.
+    // Removes files of older builds.
     if folder.exists() {
         fs::remove_dir_all(&folder).with_context(|| format!("removing {}", folder.display()))?;
     }
@@ -139,16 +138,16 @@ fn split_debug_info(target: &DistTarget) -> Result<()> {
         .run(&log())
 }
 
-/// Of LLVM, for the files of any processor: it comes with Rust.
+/// `llvm-objcopy` handles all targets and comes with Rust.
 fn objcopy() -> Result<PathBuf> {
     let folder = CommandLine::new("rustc --print target-libdir").stdout()?;
     let folder = PathBuf::from(String::from_utf8(folder)?.trim());
-    let beside = folder.parent().context("the folder of libraries has no parent")?;
+    let beside = folder.parent().context("the library folder has no parent")?;
     let objcopy = beside.join("bin/rust-objcopy");
     ensure!(
         objcopy.exists(),
-        "{} is missing, which splits off debug information: a toolchain of rustup has it, \
-         a distribution's may not; run: rustup toolchain install stable",
+        "cannot split off debug information: {} is missing; toolchains of rustup contain it, \
+         those of distributions may not; run: rustup toolchain install stable",
         objcopy.display()
     );
     Ok(objcopy)
@@ -161,13 +160,13 @@ fn check_binary(target: &DistTarget, program: &Path) -> Result<()> {
     for section in [".gnu_debuglink", ".note.gnu.build-id"] {
         ensure!(
             elf.has_section(section),
-            "{name} has no section {section}: gdb finds no debug information"
+            "{name} has no section {section}, so gdb cannot find debug information"
         );
     }
     ensure!(!elf.has_section(".debug_info"), "{name} is not stripped");
     ensure!(
         size_bytes <= SIZE_MAX_BYTES,
-        "{name} has {size_bytes} bytes; {SIZE_MAX_BYTES} is the limit"
+        "{name} has {size_bytes} bytes: size limit ({SIZE_MAX_BYTES}) exceeded"
     );
     let (debug_bytes, debug) = read(&program.with_extension("debug"))?;
     ensure!(debug.has_section(".debug_info"), "{name}.debug has no debug information");
@@ -182,7 +181,7 @@ fn check_binary(target: &DistTarget, program: &Path) -> Result<()> {
 
 fn read(path: &Path) -> Result<(u64, ElfHeaders)> {
     let bytes = fs::read(path)
-        .with_context(|| format!("cannot read {}; `cargo xtask dist` builds it", path.display()))?;
+        .with_context(|| format!("cannot read {}; run `cargo xtask dist`", path.display()))?;
     let elf =
         ElfHeaders::read(&bytes).with_context(|| format!("the headers of {}", path.display()))?;
     Ok((bytes.len() as u64, elf))
@@ -203,12 +202,12 @@ fn write_man_pages(program: &DistProgram, folder: &Path) -> Result<()> {
     recreate_folder(folder)?;
     program.stdout(&["man", path_text(folder)?])?;
     let page_count = fs::read_dir(folder)?.count();
-    ensure!(page_count > 0, "`topdeck man` wrote no page");
+    ensure!(page_count > 0, "`topdeck man` wrote nothing");
     print_progress(&format!("{page_count} man pages in {}", folder.display()));
     Ok(())
 }
 
-/// What an older binary wrote and this one does not would stay for ever.
+/// Removes files of older binaries.
 fn recreate_folder(folder: &Path) -> Result<()> {
     if folder.exists() {
         fs::remove_dir_all(folder).with_context(|| format!("removing {}", folder.display()))?;
@@ -220,7 +219,7 @@ fn triples() -> [&'static str; 2] {
     TARGETS.each_ref().map(|target| target.triple)
 }
 
-/// Always below the repository, wherever cargo builds.
+/// Always inside the repository, whatever the build folder of cargo is.
 fn dist() -> PathBuf {
     root().join("target/dist")
 }

@@ -1,5 +1,5 @@
-//! The fuzz part: builds the fuzzer of fuzz/, which has the checks of all targets in it, and runs
-//! it on each for some seconds, as many targets at once as there are processors.
+//! The fuzz part: builds the fuzzer of fuzz/, which contains the checks of all targets, and runs it
+//! on each target for some seconds, one target per CPU at a time.
 
 use std::fs;
 use std::path::PathBuf;
@@ -17,12 +17,12 @@ use crate::suite;
 use crate::test_report::{TestEnd, TestReport};
 use crate::workspace::Workspace;
 
-/// Fuzz one target until something breaks, or for some seconds.
+/// Fuzz one target until it fails, or for a number of seconds
 #[derive(clap::Args)]
 pub(crate) struct Options {
-    /// Its name; without one, all names are printed
+    /// Name of the target; without it, the names of all targets are printed
     target: Option<String>,
-    /// How long; without end if not given
+    /// Duration in seconds; default: unlimited
     #[arg(value_parser = clap::value_parser!(u32).range(1..))]
     seconds: Option<u32>,
     /// Run the target once on this file instead, such as one of fuzz/artifacts/
@@ -30,14 +30,14 @@ pub(crate) struct Options {
     input: Option<PathBuf>,
 }
 
-/// Overrides how long each target runs, in seconds.
+/// Environment variable: seconds per target.
 const SECONDS_VARIABLE: &str = "TOPDECK_FUZZ_SECONDS";
 
-/// Which target the fuzzer runs; `list` prints all of them.
+/// Environment variable: target of the fuzzer; `list` prints all targets.
 const TARGET_VARIABLE: &str = "TOPDECK_FUZZ_TARGET";
 
-/// What libFuzzer needs in the code, and AddressSanitizer: as cargo-fuzz sets it, which would be
-/// one more tool to build. LLVM's page on SanitizerCoverage says what each does.
+/// Compiler flags for libFuzzer and AddressSanitizer, as cargo-fuzz sets them; they make cargo-fuzz
+/// unnecessary. The LLVM page on SanitizerCoverage describes them.
 const FLAGS: [&str; 10] = [
     "--cfg fuzzing",
     "-Cpasses=sancov-module",
@@ -51,16 +51,16 @@ const FLAGS: [&str; 10] = [
     "-Cdebug-assertions",
 ];
 
-/// What no decoder may exceed, whatever the bytes. 64 MiB per allocation is the promise of the
-/// decoders; 512 MiB in all leaves room for the sanitizer's own; ten seconds for one input is a
-/// hang.
+/// Limits of each decoder for any input. Decoders promise at most 64 MiB per allocation; 512 MiB in
+/// total includes the memory of the sanitizer; ten seconds for one input count as a hang.
 const LIMITS: &str = "-malloc_limit_mb=64 -rss_limit_mb=512 -timeout=10";
 
-/// Of `store_chunk`: pco reserves room for a dictionary, at most 2^25 numbers of 8 bytes, before it
-/// looks whether its bytes hold one. In a store, only what has a matching checksum comes that far.
+/// Limits of `store_chunk`: pco reserves a dictionary of at most 2^25 numbers of 8 bytes before it
+/// checks whether the input contains one. In a store, only data with a matching checksum reaches
+/// pco.
 const LIMITS_WITH_PCO: &str = "-malloc_limit_mb=257 -rss_limit_mb=1024 -timeout=10";
 
-/// A target, and the crate whose decoder it is for.
+/// A target, and the crate of its decoder.
 struct FuzzTarget {
     name: String,
     crate_name: String,
@@ -77,27 +77,27 @@ pub(crate) fn run_target(options: &Options) -> Result<ExitCode> {
     };
     let target = targets.iter().find(|target| target.name == *name);
     let target = target.with_context(|| {
-        format!("there is no target {name:?}; `cargo xtask fuzz` prints the names of all")
+        format!("unknown target {name:?}; `cargo xtask fuzz` lists all targets")
     })?;
     let line = match &options.input {
-        Some(input) => fuzzer.bounded(target).arg(input.to_str().context("its path is not UTF-8")?),
-        // 0 is libFuzzer's word for no end.
+        Some(input) => fuzzer.bounded(target).arg(input.to_str().context("the path is not UTF-8")?),
+        // libFuzzer interprets 0 as unlimited.
         None => fuzzer.line(target, options.seconds.unwrap_or(0))?,
     };
     line.run(&log)?;
     Ok(ExitCode::SUCCESS)
 }
 
-/// Which targets are built.
+/// Targets to build.
 #[derive(Clone, Copy, PartialEq)]
 pub(crate) enum FuzzScope {
-    /// Those of decoders that compile quickly, for `make test`.
+    /// Targets whose decoders compile quickly, for `make test`.
     Decoders,
-    /// All.
+    /// All targets.
     All,
 }
 
-/// Every target is run even if one before it fails.
+/// Runs every target, even after a failure.
 pub(crate) fn run(log: &PartLog, scope: FuzzScope, seconds_default: u32) -> Result<PartOutcome> {
     let seconds = seconds(seconds_default)?;
     if let Err(reason) = prepare(log) {
@@ -105,8 +105,8 @@ pub(crate) fn run(log: &PartLog, scope: FuzzScope, seconds_default: u32) -> Resu
     }
     let sources = sources_key()?;
     let fuzzer = Fuzzer::build(log, scope)?;
-    // Writes fuzz/corpus/ from the golden files: a fuzzer that begins with nothing spends its
-    // seconds on magic numbers.
+    // Writes fuzz/corpus/ from the golden files: without seeds a fuzzer spends its seconds on magic
+    // numbers.
     let seeds = suite::run_ignored(log, "write_seeds", &[])?;
     let targets = fuzzer.targets()?;
     let workspace = Workspace::read()?;
@@ -131,13 +131,13 @@ pub(crate) fn run(log: &PartLog, scope: FuzzScope, seconds_default: u32) -> Resu
     Ok(PartOutcome::Tests(sum.into_inner().expect("BUG: a worker panicked")))
 }
 
-/// Of all sources. A pass is kept only if they are still those that the fuzzer was built of:
-/// somebody may edit them meanwhile.
+/// Hash of all sources. A pass is stored only if it is unchanged after the run: sources may be
+/// edited during the run.
 fn sources_key() -> Result<String> {
     PassedTests::key_of_sources(&[String::new()], &[])
 }
 
-/// The program with the checks of all targets.
+/// Path of the program with the checks of all targets.
 struct Fuzzer(PathBuf);
 
 impl Fuzzer {
@@ -151,7 +151,8 @@ impl Fuzzer {
             line = line.arg("--all-features");
         }
         if std::env::var_os("CI").is_none() {
-            // The next build on this machine compiles a changed function, not its crate.
+            // The next build on this machine compiles only changed functions instead of their
+            // crate.
             line = line.env("CARGO_INCREMENTAL", "1");
         }
         line.run(log)?;
@@ -160,13 +161,13 @@ impl Fuzzer {
 
     fn targets(&self) -> Result<Vec<FuzzTarget>> {
         let list = self.program().env(TARGET_VARIABLE, "list").stdout()?;
-        let list = String::from_utf8(list).context("the names of targets")?;
+        let list = String::from_utf8(list).context("cannot list the targets of the fuzzer")?;
         let target = |line: &str| {
             let (of, name) = line.split_once(' ').context("a target is a crate and a name")?;
             Ok(FuzzTarget { name: name.to_owned(), crate_name: of.to_owned() })
         };
         let targets: Vec<FuzzTarget> = list.lines().map(target).collect::<Result<_>>()?;
-        ensure!(!targets.is_empty(), "the fuzzer names no targets");
+        ensure!(!targets.is_empty(), "the fuzzer lists no targets");
         Ok(targets)
     }
 
@@ -211,9 +212,9 @@ impl Fuzzer {
         Ok(report)
     }
 
-    /// `seconds` 0: without end.
+    /// `seconds` 0: unlimited.
     fn line(&self, target: &FuzzTarget, seconds: u32) -> Result<CommandLine> {
-        // What it finds is kept beside the others of its target.
+        // Findings are stored in the folder of the target.
         let name = &target.name;
         let [corpus, artifacts] = ["corpus", "artifacts"].map(|of| format!("fuzz/{of}/{name}"));
         for folder in [&corpus, &artifacts] {
@@ -228,12 +229,12 @@ impl Fuzzer {
             .arg(&format!("-artifact_prefix={artifacts}/")))
     }
 
-    /// The fuzzer for a target, with what no input may exceed.
+    /// The command line of a target with its limits.
     fn bounded(&self, target: &FuzzTarget) -> CommandLine {
         let limits = if target.name == "store_chunk" { LIMITS_WITH_PCO } else { LIMITS };
         let line = limits.split(' ').fold(self.program(), CommandLine::arg);
-        // Freed memory that the sanitizer holds back (256 MiB by default) counts as ours. Symbols
-        // of the same name in several libraries are no error of ours.
+        // The quarantine of freed memory (256 MiB by default) counts as used memory. Equal symbols
+        // in several libraries are not an error of topdeck.
         let sanitizer = "quarantine_size_mb=64:detect_odr_violation=0";
         line.env(TARGET_VARIABLE, &target.name).env("ASAN_OPTIONS", sanitizer)
     }
@@ -243,7 +244,7 @@ impl Fuzzer {
     }
 }
 
-/// The command that runs the input again that broke the target, which libFuzzer names in `output`.
+/// Command that runs the failing input again; libFuzzer prints its path in `output`.
 fn repeat_command(target: &FuzzTarget, output: &str) -> String {
     let written = output.lines().find_map(|line| line.split_once("Test unit written to "));
     match written {
@@ -252,7 +253,7 @@ fn repeat_command(target: &FuzzTarget, output: &str) -> String {
     }
 }
 
-/// What fuzzing needs beyond stable Rust: nightly, and a C++ compiler for libFuzzer.
+/// Installs what fuzzing needs beyond stable Rust: nightly, and a C++ compiler for libFuzzer.
 fn prepare(log: &PartLog) -> Result<()> {
     let compiler = CommandLine::new("c++ --version").succeeds();
     ensure!(compiler, "libFuzzer needs a C++ compiler (Debian: apt-get install g++)");
@@ -262,17 +263,21 @@ fn prepare(log: &PartLog) -> Result<()> {
     Ok(())
 }
 
-/// The target triple of this machine.
+/// Target triple of this machine.
 fn host() -> Result<String> {
     let text = String::from_utf8(CommandLine::new("rustc -vV").stdout()?)?;
     let host = text.lines().find_map(|line| line.strip_prefix("host: "));
-    host.map(str::to_owned).context("rustc -vV names no host")
+    host.map(str::to_owned).context("rustc -vV prints no host")
 }
 
 fn seconds(default: u32) -> Result<u32> {
     let Ok(text) = std::env::var(SECONDS_VARIABLE) else { return Ok(default) };
-    // libFuzzer takes 0 for "without end", which would hang a run that meant "not at all".
+    // libFuzzer interprets 0 as unlimited, so a run with 0 seconds would hang.
     let seconds = text.parse().ok().filter(|seconds| *seconds > 0);
-    seconds
-        .with_context(|| format!("{SECONDS_VARIABLE}={text:?} is not a number of seconds above 0"))
+    seconds.with_context(|| {
+        format!(
+            "{SECONDS_VARIABLE}={text:?} is not a positive number of \
+                                  seconds"
+        )
+    })
 }

@@ -1,4 +1,4 @@
-//! `cargo xtask golden`: rewrites what golden tests expect; a person then reviews the diff.
+//! `cargo xtask golden`: rewrites expected outputs of golden tests; review the diff.
 
 use std::process::ExitCode;
 
@@ -8,14 +8,14 @@ use crate::command_line::CommandLine;
 use crate::part_log::PartLog;
 use crate::suite;
 
-/// Run the tests and write what they print as what they expect.
+/// Run the tests and store their output as the expected output
 #[derive(clap::Args)]
 pub(crate) struct Options {}
 
 pub(crate) fn run(_: &Options) -> Result<ExitCode> {
     let log = PartLog::console("golden");
     suite::write_golden(&log)?;
-    log.note("now read the diff");
+    log.note("review the diff");
     CommandLine::new("git status --short").run(&log)?;
     Ok(ExitCode::SUCCESS)
 }

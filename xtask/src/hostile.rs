@@ -1,13 +1,17 @@
-//! The part `hostile`: clients that do what they should not, beside one that is innocent.
+//! The part `hostile`: attacks by misbehaving clients, next to a well-behaved (innocent) client.
 //!
-//! Each attack is made on a server of its own, with small limits. It fails if the server has too
-//! much memory during the attack or a minute after it, if the innocent client is told something
-//! wrong or misses a value that was acknowledged, also after a restart, or if the server does not
-//! answer any more. How long the innocent client waits is shown as a multiple of what it waits when
-//! nobody attacks; nothing depends on it.
+//! Each attack runs against its own server with small limits. It fails if
 //!
-//! `TOPDECK_HOSTILE=NAME` makes one attack alone, `TOPDECK_BIN=PATH` attacks another program than
-//! the one that `make run` builds.
+//! * the server uses too much memory during the attack or one minute after it;
+//! * the innocent client gets a wrong answer, or acknowledged values are missing, also after a
+//!   restart;
+//! * the server stops responding.
+//!
+//! Latencies of the innocent client are shown as multiples of its latencies without an attack; they
+//! do not affect the outcome.
+//!
+//! `TOPDECK_HOSTILE=NAME` runs one attack; `TOPDECK_BIN=PATH` attacks another program than the one
+//! that `make run` builds.
 
 mod attack_target;
 mod attacks;
@@ -31,34 +35,34 @@ use crate::part_log::PartLog;
 use crate::suite;
 use crate::test_report::{TestEnd, TestReport};
 
-/// Resident bytes during an attack, more than before it.
+/// Limit of resident memory during an attack, above its value before. Bytes.
 const PEAK_BYTES_MAX: u64 = 500 << 20;
-/// Resident bytes after it, more than before it.
+/// Limit of resident memory after an attack, above its value before. Bytes.
 const AFTER_BYTES_MAX: u64 = 100 << 20;
-/// So long memory may take to be given back.
+/// Time within which the server must release memory.
 const SETTLE_TIMEOUT: Duration = Duration::from_secs(60);
-/// So long the innocent client is measured before the attack.
+/// Duration of the measurement of the innocent client before an attack.
 const IDLE: Duration = Duration::from_secs(2);
 const VARIABLE: &str = "TOPDECK_HOSTILE";
 
-/// Something that a client does and should not.
+/// Something that a client must not do.
 struct Attack {
     name: &'static str,
     /// Settings of `[store]`.
     store: &'static str,
     /// Settings of `[http.limits]`.
     limits: &'static str,
-    /// What is to be said of it, or what the server did wrong.
+    /// Runs the attack. Returns a remark for the table; an error is a defect of the server.
     run: fn(&AttackTarget) -> Result<String>,
 }
 
-/// How an attack went.
+/// Outcome of an attack.
 struct AttackReport {
     name: &'static str,
     before: u64,
     peak: u64,
     after: u64,
-    /// Until the memory was given back.
+    /// Time until the memory was released.
     settled: Duration,
     idle: ClientLatencies,
     during: ClientLatencies,
@@ -73,7 +77,7 @@ pub(crate) fn run(log: &PartLog) -> Result<PartOutcome> {
         return Ok(PartOutcome::Skipped(reason.to_owned()));
     }
     if memory::resident_bytes(std::process::id()) == 0 {
-        return Ok(PartOutcome::Skipped("there is no /proc, which tells the memory".to_owned()));
+        return Ok(PartOutcome::Skipped("cannot measure memory: /proc is missing".to_owned()));
     }
     let topdeck = match std::env::var_os("TOPDECK_BIN") {
         Some(path) => PathBuf::from(path),
@@ -103,7 +107,7 @@ pub(crate) fn run(log: &PartLog) -> Result<PartOutcome> {
         };
         report.add_test(attack.name, end, began.elapsed().as_secs_f64(), &wrong.join("\n"));
     }
-    ensure!(report.count() > 0, "no attack is named {named:?}");
+    ensure!(report.count() > 0, "unknown attack {named:?}");
     log.write(&table.join("\n"));
     Ok(PartOutcome::Tests(report))
 }
@@ -134,10 +138,14 @@ impl Attack {
         let mib = |bytes: u64| bytes >> 20;
         let memory = || {
             let (peak, after) = (peak.saturating_sub(before), after.saturating_sub(before));
-            ensure!(peak <= PEAK_BYTES_MAX, "{} MiB more in memory during the attack", mib(peak));
+            ensure!(
+                peak <= PEAK_BYTES_MAX,
+                "resident memory grew by {} MiB during the attack",
+                mib(peak)
+            );
             ensure!(
                 after <= AFTER_BYTES_MAX,
-                "{} MiB more in memory a minute after it",
+                "resident memory is {} MiB higher a minute after the attack",
                 mib(after)
             );
             Ok(())
@@ -173,7 +181,7 @@ impl Attack {
     }
 }
 
-/// It answers, and says that it is well.
+/// Checks that the server responds and reports no problem.
 fn check_alive(scene: &AttackTarget) -> Result<()> {
     for path in ["/health", "/v1/status"] {
         scene.wait_until(path, &200, || {
@@ -184,7 +192,7 @@ fn check_alive(scene: &AttackTarget) -> Result<()> {
 }
 
 const TABLE_HEADER: &str = "attack                 RSS in MiB: before, peak, after | innocent \
-                            client: values, postponed; p50/p99 of ingest, query, status as \
+                            client: values, retries; p50/p99 of ingest, query, status as \
                             multiples of idle";
 
 impl AttackReport {
@@ -216,7 +224,7 @@ impl AttackReport {
     }
 }
 
-/// The median and the 99th percentile as multiples of what they are when nobody attacks.
+/// Median and p99 as multiples of their values without an attack.
 fn ratios(idle: &[Duration], during: &[Duration]) -> String {
     let of = |times: &[Duration], percent: usize| {
         let mut times = times.to_vec();

@@ -1,9 +1,9 @@
-//! What libtest prints: events as JSON from a test program that we run ourselves, lines of text
-//! from `cargo test`.
+//! Parser of libtest output: JSON events of test programs that xtask runs, and text of
+//! `cargo test`.
 //!
-//! The JSON (`--format json --report-time`) is the only output with the seconds of each test.
-//! libtest calls it unstable, and gives it on stable Rust where `RUSTC_BOOTSTRAP` is set; a change
-//! of its form fails the part, since a program whose events do not add up is a failure.
+//! Only the JSON output (`--format json --report-time`) has the duration of each test. libtest
+//! calls it unstable; stable Rust supports it if `RUSTC_BOOTSTRAP` is set. A change of the format
+//! fails the part, because a program whose events do not add up counts as failed.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -21,7 +21,7 @@ use crate::test_report::{TestEnd, TestFailure, TestReport};
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum ProgramEnd {
     Exited(ExitStatus),
-    /// It was stuck: it reported nothing for so long.
+    /// Killed because it printed nothing for this long.
     Killed {
         silence: Duration,
     },
@@ -36,26 +36,26 @@ impl ProgramEnd {
 impl fmt::Display for ProgramEnd {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            ProgramEnd::Exited(status) => write!(f, "ended with {status}"),
+            ProgramEnd::Exited(status) => write!(f, "exited with {status}"),
             ProgramEnd::Killed { silence } => {
-                write!(f, "was killed: it reported nothing for {} s", silence.as_secs())
+                write!(f, "was killed after {} s without output", silence.as_secs())
             }
         }
     }
 }
 
-/// The arguments that make a test program print events.
+/// Arguments that make a test program print events.
 pub(crate) const JSON_ARGUMENTS: &str =
     "-Z unstable-options --format json --report-time --show-output";
 
-/// The events of one test program, added up.
+/// Accumulated events of one test program.
 pub(crate) struct TestEvents {
     program: String,
-    /// `cargo test …` up to where the name of a test goes.
+    /// The `cargo test` command line without the name of a test.
     repeat: String,
     report: TestReport,
     running: BTreeSet<String>,
-    /// How many tests the program said that it has to run.
+    /// Number of tests that the program announced.
     expected: Option<u64>,
     /// Tests with `#[ignore]`.
     ignored: u64,
@@ -63,8 +63,8 @@ pub(crate) struct TestEvents {
 }
 
 impl TestEvents {
-    /// `program`: its name, before the names of its tests. `repeat`: a command to which the name of
-    /// a test is added.
+    /// `program` is its name, the prefix of test names. `repeat` is a command line to which the
+    /// name of a test is appended.
     pub(crate) fn new(program: &str, repeat: &str) -> TestEvents {
         let (program, repeat) = (program.to_owned(), repeat.to_owned());
         let report = TestReport::default();
@@ -72,9 +72,9 @@ impl TestEvents {
         TestEvents { program, repeat, report, running, expected: None, ignored: 0, is_ended: false }
     }
 
-    /// Reads one line. False if it is no event, but something that a test wrote by itself.
+    /// Parses one line. Returns false if it is not an event but output of a test.
     pub(crate) fn read(&mut self, line: &str) -> bool {
-        // A child that a test started may have written the beginning of the line.
+        // A child process of a test may have written the start of the line.
         let Some(start) = line.find("{ \"type\": ") else { return false };
         let Ok(event) = serde_json::from_str::<Value>(&line[start..]) else { return false };
         let text = |key: &str| event[key].as_str().unwrap_or_default();
@@ -101,13 +101,13 @@ impl TestEvents {
         true
     }
 
-    /// How many tests have ended.
+    /// Number of finished tests.
     pub(crate) fn count(&self) -> u64 {
         self.report.count()
     }
 
-    /// The report. A program that did not report all results has failed, and so has one that failed
-    /// although none of its tests did: it crashed at its exit.
+    /// Returns the report. A program that did not report all results has failed. So has a program
+    /// that exited with an error although no test failed: it crashed at exit.
     pub(crate) fn finish(mut self, end: ProgramEnd) -> TestReport {
         let count = self.report.count();
         let is_whole = self.is_ended && self.expected == Some(count + self.ignored);
@@ -130,8 +130,8 @@ impl TestEvents {
     }
 }
 
-/// Runs a `cargo test` whose programs are not ours to start, and adds up what it prints. `repeat`:
-/// the command that runs all of it again.
+/// Runs a `cargo test` command whose programs cargo starts, and accumulates its output. `repeat` is
+/// the command line that runs all tests again.
 pub(crate) fn run_cargo_test(
     log: &PartLog,
     line: &CommandLine,
@@ -142,14 +142,14 @@ pub(crate) fn run_cargo_test(
         lines.read(text);
         true
     })?;
-    // It may fail without a test that fails: where something does not compile.
+    // Without a failed test, something did not compile.
     if lines.report.failed.is_empty() {
         line.check(status)?;
     }
     Ok(lines.report)
 }
 
-/// The lines of `cargo test`, added up.
+/// Accumulated output of `cargo test`.
 struct CargoTestOutput {
     repeat: String,
     report: TestReport,
@@ -172,7 +172,7 @@ impl CargoTestOutput {
     }
 }
 
-/// N of `test result: ok. N passed; …`, 0 for any other text.
+/// N of `test result: ok. N passed; …`; 0 for any other text.
 fn passed_count(text: &str) -> u64 {
     let summary = text.strip_prefix("test result: ");
     let count = summary.and_then(|rest| rest.split_once(". ")?.1.split_once(" passed"));
@@ -185,7 +185,7 @@ mod tests {
 
     use super::*;
 
-    /// Events of two tests and an ignored one, as libtest of Rust 1.95 writes them.
+    /// Events of two tests and an ignored one, from libtest of Rust 1.95.
     const EVENTS: [&str; 7] = [
         r#"{ "type": "suite", "event": "started", "test_count": 3 }"#,
         r#"{ "type": "test", "event": "started", "name": "a" }"#,

@@ -1,4 +1,4 @@
-//! The loom part: all interleavings of the lock-free code's threads, up to some preemptions.
+//! The loom part: explores thread interleavings of lock-free code, up to a preemption bound.
 
 use anyhow::{Context as _, Result};
 
@@ -9,16 +9,16 @@ use crate::part_log::PartLog;
 use crate::passed_tests::run_unless_unchanged;
 use crate::prefix_check::check_all_ran_with_prefix;
 
-/// The workspace that has the lock-free files of all crates in it; release would only compile
-/// longer.
+/// The workspace that includes the lock-free files of all crates. A release build would only
+/// compile longer.
 const MODELS: &str = "cargo test --manifest-path loom/Cargo.toml --locked --no-fail-fast \
                       --target-dir loom/target loom_";
 
-/// The models, and the crates whose files they take in.
+/// The models, and the crates whose files they include.
 const SOURCES: [&str; 5] =
     ["loom/", "crates/hist/", "crates/clock/", "crates/shm/", "crates/journal/"];
 
-/// `preemptions`: how often threads may be stopped mid-way in one execution; `None` is no bound.
+/// `preemptions`: maximum preemptions per execution; `None` is unbounded.
 pub(crate) fn run(log: &PartLog, preemptions: Option<u32>) -> Result<PartOutcome> {
     let line = CommandLine::new(MODELS);
     let outcome = match preemptions {
@@ -33,9 +33,9 @@ pub(crate) fn run(log: &PartLog, preemptions: Option<u32>) -> Result<PartOutcome
             PartOutcome::Tests(run_cargo_test(log, &line, "cargo xtask soak loom")?)
         }
     };
-    // A file that loom/ does not take in has its models compiled by nobody, and nothing else would
-    // tell.
+    // The models of a file that loom/ does not include are never compiled, and nothing else reports
+    // that.
     check_all_ran_with_prefix(&outcome, "loom_")
-        .context("is the file of each model taken in by loom/tests/?")?;
+        .context("does loom/tests/ include the file of each model?")?;
     Ok(outcome)
 }

@@ -1,7 +1,7 @@
-//! `cargo xtask`: what people and CI do to this repository, as a program instead of shell scripts.
+//! `cargo xtask`: commands for developers and CI, as a program instead of shell scripts.
 //!
-//! One file per subcommand. `line` is a command as one types it, `part` runs parts and `summary`
-//! shows what they came to; `suite` builds and runs the tests of the workspace.
+//! One file per subcommand. `command_line` runs programs, `ci_part` runs parts, `run_summary` shows
+//! their outcome, and `suite` builds and runs the tests of the workspace.
 #![forbid(unsafe_code)]
 
 mod aarch64;
@@ -34,7 +34,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::Parser;
 
-/// Checks, soaks, packages and golden files of topdeck.
+/// Checks, soak tests, packages and golden files of topdeck
 #[derive(Parser)]
 #[command(name = "cargo xtask", bin_name = "cargo xtask")]
 enum Xtask {

@@ -1,4 +1,5 @@
-//! The Miri part: tests named `miri_`, in an interpreter that sees undefined behaviour and races.
+//! The Miri part: runs tests named `miri_` in an interpreter that detects undefined behaviour and
+//! data races.
 
 use anyhow::Result;
 
@@ -9,15 +10,15 @@ use crate::part_log::PartLog;
 use crate::passed_tests::run_unless_unchanged;
 use crate::prefix_check::check_all_ran_with_prefix;
 
-/// The crates whose threads share memory.
+/// Crates whose threads share memory.
 const CRATES: [&str; 5] = ["hist", "disk", "sim", "shm", "journal"];
 
-/// Installs nightly and Miri if they are missing, and skips the part where that is not possible.
+/// Installs nightly and Miri if they are missing; skips the part if that fails.
 pub(crate) fn run(log: &PartLog) -> Result<PartOutcome> {
     if let Err(reason) = prepare(log) {
         return Ok(PartOutcome::Skipped(format!("{reason:#}")));
     }
-    // All that these crates use is in layers 0 and 1.
+    // These crates depend on layers 0 and 1 only.
     let sources = [
         "crates/hist/",
         "crates/disk/",
@@ -32,7 +33,7 @@ pub(crate) fn run(log: &PartLog) -> Result<PartOutcome> {
 }
 
 fn interpret(log: &PartLog) -> Result<PartOutcome> {
-    // One selection of packages, so that what they share is built once.
+    // One selection of packages, so that shared dependencies are built once.
     let packages: Vec<String> = CRATES.map(|name| format!("-p topdeck-{name}")).into();
     let packages = packages.join(" ");
     let test =
@@ -45,11 +46,11 @@ fn prepare(log: &PartLog) -> Result<()> {
         let install = "rustup toolchain install nightly --profile minimal";
         CommandLine::new(&format!("{install} --component miri,rust-src")).run(log)?;
     }
-    // Builds Miri's own std once, which may have to fetch: a reason to skip, not to fail.
+    // Builds the standard library of Miri once. A missing network is a reason to skip the part.
     CommandLine::new("cargo +nightly miri setup").run(log)
 }
 
-/// Asking neither installs nor updates anything, whatever RUSTUP_AUTO_INSTALL says.
+/// A query: it installs and updates nothing, whatever RUSTUP_AUTO_INSTALL is.
 fn is_installed() -> bool {
     let list = CommandLine::new("rustup component list --toolchain nightly --installed");
     let names = list.stdout().unwrap_or_default();

@@ -1,6 +1,6 @@
-//! The part `mutations` of `make soak`: each patch of `testdata/mutations/` puts back a defect that
-//! users once met, in a clone of the last commit; the random programs from outside must find it
-//! within ten minutes, in which they find nothing without it.
+//! The part `mutations` of `make soak`. Each patch of `testdata/mutations/` restores a past defect
+//! in a clone of the last commit. The black-box random tests must detect it within ten minutes, and
+//! must pass for ten minutes without it.
 
 use std::fs;
 use std::path::Path;
@@ -13,9 +13,9 @@ use crate::command_line::{CommandLine, root, target};
 use crate::part_log::PartLog;
 use crate::test_report::{TestEnd, TestReport};
 
-/// Passes without a defect.
+/// The test that passes without a defect.
 const TEST: &str = "blackbox::answers_from_outside_are_those_of_the_model";
-/// Hundreds of programs, which fail with one.
+/// Hundreds of random programs; the test fails at the first mismatch.
 const SEARCH: &str = "blackbox::soak_answers_from_outside_are_those_of_the_model";
 const SEARCH_SECONDS_MAX: u32 = 600;
 
@@ -23,7 +23,7 @@ pub(crate) fn run(log: &PartLog) -> Result<PartOutcome> {
     let folder = target().join("mutations");
     let clone = folder.join("clone");
     if clone.exists() {
-        fs::remove_dir_all(&clone).context("removing the clone of an earlier run")?;
+        fs::remove_dir_all(&clone).context("cannot remove the clone of an earlier run")?;
     }
     let text = |path: &Path| path.display().to_string();
     CommandLine::new("git clone --quiet --shared")
@@ -37,7 +37,7 @@ pub(crate) fn run(log: &PartLog) -> Result<PartOutcome> {
         .collect::<std::io::Result<_>>()?;
     patches.retain(|path| path.extension().is_some_and(|extension| extension == "patch"));
     patches.sort();
-    ensure!(!patches.is_empty(), "there is no patch in testdata/mutations");
+    ensure!(!patches.is_empty(), "testdata/mutations contains no patch");
     let manifest = text(&clone.join("Cargo.toml"));
     let build = text(&folder.join("target"));
     let git = || CommandLine::new("git -C").arg(&text(&clone));
@@ -45,9 +45,9 @@ pub(crate) fn run(log: &PartLog) -> Result<PartOutcome> {
         let line = CommandLine::new(&format!("{before} cargo test --locked -p topdeck --test it"));
         line.arg("--manifest-path").arg(&manifest).env("CARGO_TARGET_DIR", &build)
     };
-    cargo("").arg(TEST).run(log).context("the random programs fail without a defect put back")?;
-    // Whether a program failed, and what all wrote. Other ends than that of a failed test say
-    // nothing of a defect, or that time was over.
+    cargo("").arg(TEST).run(log).context("the random programs fail without a mutation")?;
+    // Returns whether a program failed, and the output. Any other exit than that of a failed test,
+    // and a timeout, say nothing about a defect.
     let search = || -> Result<(bool, String)> {
         cargo("").arg("--no-run").run(log)?;
         let mut output = String::new();
@@ -59,17 +59,17 @@ pub(crate) fn run(log: &PartLog) -> Result<PartOutcome> {
         })?;
         Ok((!status.success() && output.contains("test result: FAILED"), output))
     };
-    // What they find anyway would be taken for each of the defects.
-    ensure!(!search()?.0, "a random program of the search fails without a defect put back");
+    // A failure without a patch would be attributed to each of the defects.
+    ensure!(!search()?.0, "a random program of the search fails without a mutation");
     let find = |patch: &Path| -> Result<String> {
         git().arg("checkout").arg("--quiet").arg(".").run(log)?;
         git()
             .arg("apply")
             .arg(&text(patch))
             .run(log)
-            .context("the patch does not apply any more; make it anew for the code as it is")?;
+            .context("cannot apply the patch; create it again for the current code")?;
         let (is_found, output) = search()?;
-        ensure!(is_found, "the random programs did not find the defect");
+        ensure!(is_found, "the random programs did not detect the defect");
         Ok(output)
     };
     let mut report = TestReport::default();

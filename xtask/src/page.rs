@@ -1,4 +1,4 @@
-//! The page: its packages, its checks, and what `web/` is built into, which the program packs.
+//! The web page: installs its packages, checks it, and bundles `web/`, which the program embeds.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -15,20 +15,20 @@ use crate::part_log::PartLog;
 use crate::passed_tests::run_unless_unchanged;
 use crate::test_report::{TestEnd, TestFailure, TestReport, Timing};
 
-/// Build the page, so that the program built next has it; does nothing where Node.js is missing.
+/// Build the web page, which the next build of the program embeds; does nothing without Node.js
 #[derive(clap::Args)]
 pub(crate) struct Options {}
 
 pub(crate) fn build(_: &Options) -> Result<ExitCode> {
     let log = PartLog::console("page");
     match install_packages(&log)? {
-        Some(reason) => eprintln!("the page is left out: {reason}"),
+        Some(reason) => eprintln!("the web page is not built: {reason}"),
         None => bundle(&log)?,
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// Builds it.
+/// Builds the page.
 pub(crate) fn build_page(log: &PartLog) -> Result<PartOutcome> {
     if let Some(reason) = install_packages(log)? {
         return Ok(PartOutcome::Skipped(reason));
@@ -37,7 +37,7 @@ pub(crate) fn build_page(log: &PartLog) -> Result<PartOutcome> {
     Ok(PartOutcome::Passed)
 }
 
-/// What the page is made of and tested with.
+/// Sources of the page and of its tests.
 const SOURCES: [&str; 4] = [
     "web/",
     "crates/api/src/dashboards/renames.json",
@@ -45,7 +45,7 @@ const SOURCES: [&str; 4] = [
     "docs/formats/dashboard.md",
 ];
 
-/// Checks it, and tests what needs no browser.
+/// Checks the page, and runs the tests that need no browser.
 pub(crate) fn check_and_test(log: &PartLog) -> Result<PartOutcome> {
     if let Some(reason) = install_packages(log)? {
         return Ok(PartOutcome::Skipped(reason));
@@ -56,7 +56,7 @@ pub(crate) fn check_and_test(log: &PartLog) -> Result<PartOutcome> {
     })
 }
 
-/// A browser looks at the page of a real server, which is the program `topdeck`.
+/// Runs the browser tests against the page of a real server, the program `topdeck`.
 pub(crate) fn test_in_browser(log: &PartLog, topdeck: &Path) -> Result<PartOutcome> {
     if !CommandLine::new("chromium --version").succeeds() {
         let reason = "chromium is not installed (Debian package chromium)";
@@ -68,17 +68,17 @@ pub(crate) fn test_in_browser(log: &PartLog, topdeck: &Path) -> Result<PartOutco
     run_unless_unchanged(log, &SOURCES, &[topdeck], || vitest(log, "browser", Some(topdeck)))
 }
 
-/// Runs the script `name` of web/package.json, which is a run of Vitest, and reads its report.
-/// `topdeck`: the program whose page a browser looks at.
+/// Runs the script `name` of web/package.json, which is a Vitest run, and parses its report.
+/// `topdeck`: the program whose page the browser loads.
 fn vitest(log: &PartLog, name: &str, topdeck: Option<&Path>) -> Result<PartOutcome> {
     let path = target().join(format!("ci/vitest-{name}.json"));
-    // What an earlier run wrote says nothing of this one.
+    // Removes the report of an earlier run.
     drop(fs::remove_file(&path));
     let report = format!("--outputFile={}", path.display());
     let line = npm("run").arg(name).arg("--").arg("--reporter=default");
     let mut line = line.arg("--reporter=json").arg(&report);
     if let Some(topdeck) = topdeck {
-        line = line.env("TOPDECK_BIN", topdeck.to_str().context("its path is not UTF-8")?);
+        line = line.env("TOPDECK_BIN", topdeck.to_str().context("the path is not UTF-8")?);
     }
     let ended = line.run(log);
     let report = fs::read(&path).ok().and_then(|bytes| serde_json::from_slice(&bytes).ok());
@@ -87,15 +87,15 @@ fn vitest(log: &PartLog, name: &str, topdeck: Option<&Path>) -> Result<PartOutco
         Some(report) if report.count() > 0 && !(ended.is_err() && report.failed.is_empty()) => {
             Ok(PartOutcome::Tests(report))
         }
-        // It did not get as far as a report, or failed for another reason than a test.
+        // Vitest wrote no report, or failed without a failed test.
         _ => {
             ended?;
-            bail!("`{line}` ran no test")
+            bail!("`{line}` ran no tests")
         }
     }
 }
 
-/// Reads what Vitest's reporter `json` writes.
+/// Parses the output of Vitest's reporter `json`.
 fn read_vitest(report: &Value, repeat: &str) -> TestReport {
     let mut sum = TestReport::default();
     for file in report["testResults"].as_array().into_iter().flatten() {
@@ -113,7 +113,7 @@ fn read_vitest(report: &Value, repeat: &str) -> TestReport {
                     sum.add_test(name, TestEnd::Failed { repeat }, seconds, &output);
                 }
                 other => {
-                    let reason = format!("Vitest says {other:?}");
+                    let reason = format!("unknown test status of Vitest: {other:?}");
                     sum.add_test(name, TestEnd::Passed, 0.0, &format!("skipped: {reason}"));
                 }
             }
@@ -130,7 +130,7 @@ fn read_vitest(report: &Value, repeat: &str) -> TestReport {
     sum
 }
 
-/// A test's name as Vitest's `-t` wants it, a regular expression, and as a shell does.
+/// The name of a test as a regular expression for Vitest's `-t`, quoted for a shell.
 fn shell_pattern(name: &str) -> String {
     let escape = |letter: char| match letter {
         '\'' => "'\\''".to_owned(),
@@ -140,9 +140,9 @@ fn shell_pattern(name: &str) -> String {
     format!("'{}'", name.chars().map(escape).collect::<String>())
 }
 
-/// Why there can be no page.
+/// Why the page cannot be built.
 fn missing_tool() -> Option<String> {
-    // As vite wants it.
+    // The minimum version that Vite requires.
     let is_new_enough = "const [a, b] = process.versions.node.split('.').map(Number); \
          process.exit(a > 20 || a === 20 && b >= 19 ? 0 : 1)";
     match (
@@ -161,7 +161,7 @@ fn npm(what: &str) -> CommandLine {
     CommandLine::new(&format!("npm --prefix web --no-update-notifier {what}"))
 }
 
-/// Builds web/dist. Files that stay the same are not touched: cargo would compile the program anew.
+/// Builds web/dist. Unchanged files are not written, because cargo would rebuild the program.
 fn bundle(log: &PartLog) -> Result<()> {
     let made = target().join("ci/page");
     let folder = made.to_str().context("the path of the build folder is not UTF-8")?;
@@ -170,7 +170,7 @@ fn bundle(log: &PartLog) -> Result<()> {
     mirror(&made, &root().join("web/dist"))
 }
 
-/// Makes the folder `to` what `from` is.
+/// Makes the folder `to` equal to `from`.
 fn mirror(from: &Path, to: &Path) -> Result<()> {
     fs::create_dir_all(to).with_context(|| format!("cannot make {}", to.display()))?;
     let names = |folder: &Path| -> Result<BTreeSet<OsString>> {
@@ -201,8 +201,8 @@ fn mirror(from: &Path, to: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The packages as the lock file has them, fetched unless they are there; why there can be none,
-/// otherwise.
+/// Installs the packages of the lock file unless they are installed. Returns the reason if they are
+/// not available.
 fn install_packages(log: &PartLog) -> Result<Option<String>> {
     if let Some(reason) = missing_tool() {
         return Ok(Some(reason));
@@ -215,9 +215,9 @@ fn install_packages(log: &PartLog) -> Result<Option<String>> {
     }
     let fetch = npm("ci --no-audit --no-fund --fetch-retries=1 --fetch-timeout=60000");
     if let Some(reason) = fetch.fetch(log)? {
-        return Ok(Some(format!("the packages of web/ cannot be fetched: {reason}")));
+        return Ok(Some(format!("cannot download the packages of web/: {reason}")));
     }
-    fs::write(&provided, lock).context("writing below web/node_modules")?;
+    fs::write(&provided, lock).context("cannot write to web/node_modules")?;
     Ok(None)
 }
 

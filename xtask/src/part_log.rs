@@ -1,7 +1,7 @@
-//! Where the output of a part goes: progress to the console, everything to a file of its own.
+//! Output of a part: progress on the console, everything else in its own file.
 //!
-//! Two parts run at once, so their output must not mix. The console shows one line per command and
-//! per event; the file `target/ci/PART.log` has what the commands wrote.
+//! Two parts run at once, and their output must not mix. The console shows one line per command and
+//! per event; the file `target/ci/PART.log` contains the output of the commands.
 
 use std::fs::{self, File};
 use std::io::Write as _;
@@ -14,27 +14,27 @@ use anyhow::{Context as _, Result};
 
 use crate::command_line::target;
 
-/// How many lines of its log a part that failed shows on the console.
+/// Number of log lines of a failed part that are shown on the console.
 const TAIL_LINES: usize = 200;
 
-/// Console lines begin with the seconds since then.
+/// Console lines start with the seconds since this time.
 static START: LazyLock<Instant> = LazyLock::new(Instant::now);
 
 /// The output of one part.
 pub(crate) struct PartLog {
     name: String,
-    /// `None`: commands write to our own output.
+    /// `None`: commands write to the output of this process.
     file: Option<(File, PathBuf)>,
 }
 
 impl PartLog {
-    /// Commands write to our own standard output and error.
+    /// A log whose commands write to the standard output and error of this process.
     pub(crate) fn console(name: &str) -> PartLog {
         LazyLock::force(&START);
         PartLog { name: name.to_owned(), file: None }
     }
 
-    /// Commands write to `target/ci/NAME.log`, which begins empty.
+    /// A log whose commands write to `target/ci/NAME.log`, truncated first.
     pub(crate) fn file(name: &str) -> Result<PartLog> {
         LazyLock::force(&START);
         let folder = target().join("ci");
@@ -45,12 +45,12 @@ impl PartLog {
         Ok(PartLog { name: name.to_owned(), file: Some((file, path)) })
     }
 
-    /// The name of the part.
+    /// Name of the part.
     pub(crate) fn name(&self) -> &str {
         &self.name
     }
 
-    /// Shows one line of progress on the console, and keeps it in the file.
+    /// Shows a line of progress on the console, and writes it to the file.
     pub(crate) fn note(&self, text: &str) {
         println!("[{:5.0} s] {}: {text}", START.elapsed().as_secs_f64(), self.name);
         if self.file.is_some() {
@@ -58,16 +58,16 @@ impl PartLog {
         }
     }
 
-    /// Keeps a line in the file; without a file, shows it on the console.
+    /// Writes a line to the file; without a file, to the console.
     pub(crate) fn write(&self, text: &str) {
         match &self.file {
-            // A full disk makes the commands fail; that is what is reported.
+            // A full disk fails the commands too, which is reported.
             Some((file, _)) => drop(writeln!(&mut &*file, "{text}")),
             None => println!("{text}"),
         }
     }
 
-    /// Where a command writes its standard output and its standard error.
+    /// Standard output and standard error for a command.
     pub(crate) fn outputs(&self) -> Result<(Stdio, Stdio)> {
         match &self.file {
             Some((file, _)) => Ok((file.try_clone()?.into(), file.try_clone()?.into())),
@@ -75,12 +75,12 @@ impl PartLog {
         }
     }
 
-    /// The file, if there is one.
+    /// Path of the file, if there is one.
     pub(crate) fn path(&self) -> Option<&Path> {
         self.file.as_ref().map(|(_, path)| path.as_path())
     }
 
-    /// The last lines of the file, for a part that failed.
+    /// The last lines of the file, for a failed part.
     pub(crate) fn tail(&self) -> String {
         let Some((_, path)) = &self.file else { return String::new() };
         let bytes = fs::read(path).unwrap_or_default();

@@ -1,10 +1,9 @@
-//! Tests that passed before on the same program and the same files, kept in
-//! `target/ci/passed.json`.
+//! Cache of passed test programs, in `target/ci/passed.json`.
 //!
-//! A second `make test` on the same machine runs what a change can have changed. Two runs are alike
-//! if the test program, the programs that its tests start, and all files of the repository that no
-//! compiler reads are the same (path, size, time of the last change), for the same user, kernel,
-//! time zone and locale. Only programs of which no test failed are kept. With `CI` or
+//! A second `make test` on the same machine runs only what a change can affect. A program is not
+//! run again if the following are equal: the test program, the programs that its tests start, and
+//! all files of the repository that no compiler reads (path, size, modification time), for the same
+//! user, kernel, time zone and locale. Programs with a failed test are not stored. With `CI` or
 //! `TOPDECK_TEST_ALL` set, everything runs.
 
 use std::collections::BTreeMap;
@@ -22,7 +21,7 @@ use crate::command_line::{CommandLine, cores, root, target};
 use crate::part_log::PartLog;
 use crate::test_report::TestReport;
 
-/// Environment that a test or a compiler may see.
+/// Environment variables that tests or compilers may read.
 const VARIABLES: [&str; 10] = [
     "TZ",
     "LANG",
@@ -36,14 +35,14 @@ const VARIABLES: [&str; 10] = [
     "PROPTEST_CASES",
 ];
 
-/// What parts are: changes of it concern each of them.
+/// Sources of the parts: a change affects all of them.
 const MACHINERY: &str = "xtask/src/";
 
-/// Pages that no test reads but the tidy test, whose key has all files.
+/// Pages that only the tidy test reads; its key covers all files.
 const PROSE: [&str; 4] = ["ARCHITECTURE.md", "CHANGELOG.md", "CONTRIBUTING.md", "docs/ci-times.md"];
 
-/// Runs a part, unless it passed before on the same files: those below `prefixes`, `files`, and
-/// what any test may read.
+/// Runs a part unless it passed on the same inputs: files below `prefixes`, `files`, and everything
+/// that tests may read.
 pub(crate) fn run_unless_unchanged(
     log: &PartLog,
     prefixes: &[&str],
@@ -59,14 +58,14 @@ pub(crate) fn run_unless_unchanged(
     let report = match &outcome {
         PartOutcome::Tests(report) => report,
         PartOutcome::Passed => &TestReport::default(),
-        // It has to be tried again.
+        // Must run again.
         PartOutcome::Skipped(_) | PartOutcome::Unchanged(_) => return Ok(outcome),
     };
     PassedTests::update(log, |passed| passed.insert(log.name(), key, report));
     Ok(outcome)
 }
 
-/// What passed before, by the name of a program or part.
+/// Passed programs and parts, by name.
 pub(crate) struct PassedTests {
     path: PathBuf,
     entries: BTreeMap<String, Value>,
@@ -74,7 +73,7 @@ pub(crate) struct PassedTests {
 }
 
 impl PassedTests {
-    /// Reads what earlier runs left; begins empty if there is nothing, or nothing that can be read.
+    /// Reads the cache of earlier runs; empty if it is missing or invalid.
     pub(crate) fn open() -> Result<PassedTests> {
         let path = target().join("ci/passed.json");
         let bytes = fs::read(&path).unwrap_or_default();
@@ -83,8 +82,8 @@ impl PassedTests {
         Ok(PassedTests { path, entries, is_used: !is_set("CI") && !is_set("TOPDECK_TEST_ALL") })
     }
 
-    /// Changes what is kept. Parts run side by side, so the file is read anew. What cannot be kept
-    /// runs again the next time, which is said and no failure.
+    /// Updates the cache. Parts run concurrently, so the file is read again. A failed write is
+    /// logged, and the programs run again the next time.
     pub(crate) fn update(log: &PartLog, change: impl FnOnce(&mut PassedTests)) {
         static LOCK: Mutex<()> = Mutex::new(());
         let _guard = LOCK.lock().unwrap_or_else(PoisonError::into_inner);
@@ -93,12 +92,12 @@ impl PassedTests {
             passed.save()
         };
         if let Err(error) = PassedTests::open().and_then(save) {
-            log.note(&format!("what passed is not remembered: {error:#}"));
+            log.note(&format!("cannot store passed tests: {error:#}"));
         }
     }
 
     fn save(&self) -> Result<()> {
-        let text = serde_json::to_vec(&self.entries).expect("BUG: this is JSON");
+        let text = serde_json::to_vec(&self.entries).expect("BUG: cannot serialize passed tests");
         let name = self.path.display();
         fs::create_dir_all(self.path.parent().expect("BUG: it is in a folder"))?;
         let new = self.path.with_extension("new");
@@ -106,7 +105,7 @@ impl PassedTests {
         fs::rename(&new, &self.path).with_context(|| format!("cannot replace {name}"))
     }
 
-    /// What decides whether a program has to run: `files`, and the rest of the repository.
+    /// Key of a program: a hash of `files` and of the rest of the repository.
     pub(crate) fn key(files: &[&Path]) -> Result<String> {
         let mut hasher = DefaultHasher::new();
         for file in files {
@@ -117,8 +116,8 @@ impl PassedTests {
         Ok(format!("{:016x}", hasher.finish()))
     }
 
-    /// What decides whether a part that builds by itself has to run: all files whose path from the
-    /// root begins with one of `prefixes`, `files`, and the rest of the repository.
+    /// Key of a part with its own build: a hash of all files whose path from the root starts with
+    /// one of `prefixes`, of `files`, and of the rest of the repository.
     pub(crate) fn key_of_sources(prefixes: &[String], files: &[&Path]) -> Result<String> {
         let mut hasher = DefaultHasher::new();
         PassedTests::key(files)?.hash(&mut hasher);
@@ -126,7 +125,7 @@ impl PassedTests {
             prefixes.iter().any(|prefix| name.starts_with(prefix)) || name.starts_with(MACHINERY)
         };
         for name in files_of_repository()?.split('\0').filter(is_meant) {
-            // A file that is listed and is not there was deleted: that is a change too.
+            // A listed file that is missing was deleted, which is a change too.
             if hash_file(&root().join(name), &mut hasher).is_err() {
                 name.hash(&mut hasher);
             }
@@ -134,7 +133,7 @@ impl PassedTests {
         Ok(format!("{:016x}", hasher.finish()))
     }
 
-    /// The report of an earlier run with the same key, all of its tests counted as unchanged.
+    /// The report of an earlier run with the same key, with all tests counted as unchanged.
     pub(crate) fn find(&self, name: &str, key: &str) -> Option<TestReport> {
         let entry = self.entries.get(name).filter(|_| self.is_used)?;
         if entry["key"] != key {
@@ -144,8 +143,8 @@ impl PassedTests {
         Some(TestReport { passed, unchanged: passed, ..TestReport::default() })
     }
 
-    /// Keeps the report of a run in which every test passed; forgets the program otherwise. What a
-    /// skipped test lacked may be there the next time.
+    /// Stores a report in which every test passed; otherwise removes the program. A skipped test
+    /// runs again, because what it lacked may be available the next time.
     pub(crate) fn insert(&mut self, name: &str, key: String, report: &TestReport) {
         if !report.failed.is_empty() || !report.skipped.is_empty() {
             self.entries.remove(name);
@@ -156,13 +155,13 @@ impl PassedTests {
         self.entries.insert(name.to_owned(), entry);
     }
 
-    /// How long the program took when it last ran; infinite if nobody knows.
+    /// Duration of the last run in seconds; infinite if unknown.
     pub(crate) fn seconds(&self, name: &str) -> f64 {
         self.entries.get(name).and_then(|entry| entry["seconds"].as_f64()).unwrap_or(f64::INFINITY)
     }
 }
 
-/// A number for all that tests may see beside their program.
+/// Hash of everything besides the program that tests may observe.
 fn environment_hash() -> Result<u64> {
     static CACHED: OnceLock<u64> = OnceLock::new();
     if let Some(known) = CACHED.get() {
@@ -170,7 +169,7 @@ fn environment_hash() -> Result<u64> {
     }
     let mut hasher = DefaultHasher::new();
     for name in files_of_repository()?.split('\0').filter(|name| is_data(name)) {
-        // A file that is listed and is not there was deleted: that is a change too.
+        // A listed file that is missing was deleted, which is a change too.
         if hash_file(&root().join(name), &mut hasher).is_err() {
             name.hash(&mut hasher);
         }
@@ -180,13 +179,13 @@ fn environment_hash() -> Result<u64> {
     VARIABLES.map(std::env::var_os).hash(&mut hasher);
     cores().hash(&mut hasher);
     for compiler in ["rustc -vV", "rustc +nightly -vV"] {
-        // A toolchain that is not there is installed by the part that needs it.
+        // The part that needs a missing toolchain installs it.
         CommandLine::new(compiler).stdout().unwrap_or_default().hash(&mut hasher);
     }
     Ok(*CACHED.get_or_init(|| hasher.finish()))
 }
 
-/// The names of all files that git has or would take, each with a NUL behind it.
+/// Names of all tracked files and of untracked files that are not ignored, each terminated by NUL.
 fn files_of_repository() -> Result<&'static str> {
     static CACHED: OnceLock<String> = OnceLock::new();
     if let Some(known) = CACHED.get() {
@@ -197,7 +196,7 @@ fn files_of_repository() -> Result<&'static str> {
     Ok(CACHED.get_or_init(|| String::from_utf8_lossy(&names).into_owned()))
 }
 
-/// Whether tests may read the file themselves: what cargo compiles is in their program.
+/// Whether tests may read the file at run time: compiled files are part of the program.
 fn is_data(name: &str) -> bool {
     let is_code = name.ends_with(".rs") || name.starts_with("web/");
     !name.is_empty() && !is_code && !PROSE.contains(&name)

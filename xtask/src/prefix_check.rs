@@ -1,5 +1,5 @@
-//! Tests that are told apart by how their name begins (`loom_`, `miri_`), counted in the sources: a
-//! filter that matches nothing also succeeds.
+//! Counts tests with a name prefix (`loom_`, `miri_`) in the sources, because a test filter that
+//! matches nothing succeeds.
 
 use std::fs;
 use std::path::Path;
@@ -9,8 +9,8 @@ use anyhow::{Context as _, Result, ensure};
 use crate::ci_part::PartOutcome;
 use crate::command_line::root;
 
-/// An error unless a part ran every test below `crates/` whose name begins with `prefix`. Where one
-/// failed, that is what there is to say.
+/// Fails unless a part ran every test in `crates/` whose name starts with `prefix`. After a failed
+/// test it reports only that.
 pub(crate) fn check_all_ran_with_prefix(outcome: &PartOutcome, prefix: &str) -> Result<()> {
     let (PartOutcome::Tests(report) | PartOutcome::Unchanged(report)) = outcome else {
         return Ok(());
@@ -18,15 +18,15 @@ pub(crate) fn check_all_ran_with_prefix(outcome: &PartOutcome, prefix: &str) -> 
     let (ran, written) = (report.count(), count_in_sources(prefix)?);
     ensure!(
         ran == written || !report.failed.is_empty(),
-        "{ran} tests ran, but crates/ has {written} whose names begin with {prefix}"
+        "{ran} tests ran, but crates/ contains {written} whose names start with {prefix}"
     );
     Ok(())
 }
 
-/// How many functions below `crates/` have a name that begins with `prefix`: at least one.
+/// Number of functions in `crates/` whose name starts with `prefix`; fails if there is none.
 fn count_in_sources(prefix: &str) -> Result<u64> {
     let count = count_below(&root().join("crates"), prefix)?;
-    ensure!(count > 0, "no test below crates/ is named {prefix}…");
+    ensure!(count > 0, "crates/ contains no test named {prefix}…");
     Ok(count)
 }
 

@@ -1,5 +1,5 @@
-//! The end of a run: a table of the parts, what was skipped and why, what was slow, what failed and
-//! how to repeat it, and the counts.
+//! Summary of a run: a table of the parts, skipped tests with reasons, slow tests, failures with
+//! the commands that repeat them, and the counts.
 
 use std::fmt::{self, Display, Formatter};
 use std::time::Duration;
@@ -7,16 +7,16 @@ use std::time::Duration;
 use crate::ci_part::{PartResult, PartVerdict};
 use crate::test_report::{TestReport, Timing};
 
-/// How many of the slowest tests and test programs are listed.
+/// Number of slowest tests and test programs listed.
 const SLOWEST: usize = 20;
 
-/// A test above this is worth a look.
+/// Slower tests are listed.
 const SLOW_SECONDS: f64 = 10.0;
 
-/// The parts of a run, in the order of the list.
+/// The parts of a run, in list order.
 pub(crate) struct RunSummary<'a> {
     pub(crate) results: &'a [PartResult],
-    /// Of the whole run: parts run side by side.
+    /// Wall time of the whole run; parts run concurrently.
     pub(crate) time: Duration,
 }
 
@@ -38,10 +38,10 @@ impl Display for RunSummary<'_> {
         self.write_failures(out)?;
         let (passed, failed, skipped) = self.counts(&all);
         if all.unchanged > 0 {
-            writeln!(out, "{} of the tests passed before, on the same files", all.unchanged)?;
+            writeln!(out, "{} of these passed in an earlier run on the same files", all.unchanged)?;
         }
         writeln!(out, "{:.0} s in all", self.time.as_secs_f64())?;
-        // In this form, on a line of its own, machines know the counts too.
+        // Machine-readable: this form, on its own line.
         writeln!(out, "{passed} passed, {failed} failed, {skipped} skipped")
     }
 }
@@ -58,7 +58,7 @@ impl RunSummary<'_> {
     }
 
     fn write_skipped(&self, out: &mut Formatter<'_>) -> fmt::Result {
-        let mut title = "Skipped, and why:\n";
+        let mut title = "Skipped, with reasons:\n";
         for result in self.results {
             for test in &result.tests.skipped {
                 writeln!(out, "{title}  {}: {}: {}", result.name, test.name, test.reason)?;
@@ -69,7 +69,7 @@ impl RunSummary<'_> {
     }
 
     fn write_failures(&self, out: &mut Formatter<'_>) -> fmt::Result {
-        let mut title = "\nFailed, and how to repeat it:\n";
+        let mut title = "\nFailed, with commands to repeat:\n";
         for result in self.results {
             for failure in &result.tests.failed {
                 writeln!(out, "{title}  {}: {}", result.name, failure.name)?;
@@ -157,7 +157,7 @@ mod tests {
             PartResult { name: "fmt", outcome: PartVerdict::Passed, tests: none(), time },
             PartResult { name: "test", outcome: PartVerdict::Failed, tests, time },
         ];
-        let expected = "Skipped, and why:
+        let expected = "Skipped, with reasons:
   test: host it c: no BPF
 
 The slowest tests, in seconds:
@@ -170,7 +170,7 @@ fmt   ok          1.2
 test  FAILED      1.2      9       1        1
 
 
-Failed, and how to repeat it:
+Failed, with commands to repeat:
   test: host it b
       cargo test b
 2 s in all

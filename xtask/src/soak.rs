@@ -1,4 +1,4 @@
-//! `cargo xtask soak`: the long versions of what `ci` does briefly. Hours; for nights and releases.
+//! `cargo xtask soak`: long versions of the parts of `ci`. Takes hours; for nights and releases.
 
 use std::process::ExitCode;
 
@@ -10,11 +10,11 @@ use crate::libtest::run_cargo_test;
 use crate::part_log::PartLog;
 use crate::{fuzz, loom, mutations};
 
-/// Run the tests named `soak_`, loom without a bound, each fuzz target for minutes, and put old
-/// defects back.
+/// Run the tests named `soak_`, loom without a preemption bound, each fuzz target for minutes, and
+/// mutation tests
 #[derive(clap::Args)]
 pub(crate) struct Options {
-    /// Run only these parts.
+    /// Run only these parts
     #[arg(value_name = "PART", value_parser = clap::builder::PossibleValuesParser::new(names()))]
     parts: Vec<String>,
 }
@@ -36,14 +36,14 @@ fn names() -> Vec<clap::builder::PossibleValue> {
 const PARTS: [CiPart; 4] = [
     CiPart {
         name: "test",
-        description: "tests named soak_, optimised",
+        description: "tests named soak_, optimized",
         dependencies: &[],
         is_alone: true,
         run: test,
     },
     CiPart {
         name: "loom",
-        description: "interleavings of threads, all",
+        description: "thread interleavings, unbounded",
         dependencies: &[],
         is_alone: true,
         run: loom_unbounded,
@@ -57,7 +57,7 @@ const PARTS: [CiPart; 4] = [
     },
     CiPart {
         name: "mutations",
-        description: "defects that are put back, which random programs from outside must find",
+        description: "mutation tests: past defects that the black-box tests must detect",
         dependencies: &[],
         is_alone: true,
         run: mutations::run,
@@ -71,7 +71,7 @@ fn test(log: &PartLog) -> Result<PartOutcome> {
         "cargo test --workspace --profile quick --locked --no-fail-fast -- --include-ignored soak_";
     let report = run_cargo_test(log, &CommandLine::new(command), command)?;
     match report.count() {
-        0 => Ok(PartOutcome::Skipped("no test is named soak_".to_owned())),
+        0 => Ok(PartOutcome::Skipped("no test named soak_".to_owned())),
         _ => Ok(PartOutcome::Tests(report)),
     }
 }

@@ -1,9 +1,9 @@
-//! The tests of the workspace: one build with clippy's lints in it, then all test programs.
+//! Tests of the workspace: one build with clippy lints, then all test programs.
 //!
-//! The build compiles with `clippy-driver`, so that one compile lints and tests. The programs run
-//! without cargo, several at a time, each with the number of threads that its crate asks for, and
-//! all of them run even if one fails. A program that passed on the same files before is not run
-//! again on this machine (`passed.rs`).
+//! The build uses `clippy-driver` as the compiler, so that one compilation lints and tests. xtask
+//! runs the programs without cargo, several at a time, each with the number of threads that its
+//! crate requests, and runs all of them even after a failure. A program that passed on the same
+//! files is not run again on this machine (`passed_tests.rs`).
 
 use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
@@ -23,83 +23,82 @@ use crate::passed_tests::PassedTests;
 use crate::test_report::{TestReport, Timing};
 use crate::workspace::Workspace;
 
-/// The selection of packages of every build of tests. Another selection has other features of
-/// shared dependencies, and cargo would build most of the tree again.
+/// Package selection of all test builds. Another selection changes features of shared dependencies,
+/// and cargo would rebuild most of them.
 const SELECTION: &str = "--workspace --locked";
 
-/// A program that reports nothing for this long is stuck. The slowest test takes a tenth of it.
+/// A program without output for this long hangs. The slowest test takes a tenth of it.
 const SILENCE_TIMEOUT: Duration = Duration::from_secs(300);
 
-/// Threads of a program whose tests measure time: each waits far longer than it computes.
+/// Threads of a program whose tests measure time: each test waits far longer than it computes.
 const THREADS_ALONE: usize = 2;
 
-/// How often the console hears how far the tests are.
+/// Interval of progress reports on the console.
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(15);
 
-/// What this process built.
+/// The build of this process.
 static BUILD: Mutex<Option<Arc<Build>>> = Mutex::new(None);
 
-/// What one build of the workspace made.
+/// Result of a build of the workspace.
 struct Build {
-    /// The test programs.
+    /// Test programs.
     tests: Vec<TestProgram>,
-    /// The program `topdeck`, unless it did not compile.
+    /// The program `topdeck`; `None` if it did not compile.
     topdeck: Option<PathBuf>,
 }
 
-/// A test program that cargo built.
+/// A test program built by cargo.
 #[derive(Debug)]
 struct TestProgram {
-    /// `topdeck-hist it`.
+    /// Such as `topdeck-hist it`.
     name: String,
     path: PathBuf,
-    /// The folder of its package, in which cargo would run it.
+    /// Folder of its package, which is the working directory under cargo.
     folder: PathBuf,
-    /// `cargo test -p topdeck-hist --test it`.
+    /// Such as `cargo test -p topdeck-hist --test it`.
     command: String,
     threads: usize,
-    /// What the names of its tests hold that measure time.
+    /// Substrings of the names of tests that measure time.
     alone: Vec<String>,
-    /// Programs of the same package, which its tests start.
+    /// Programs of the same package that its tests start.
     started: Vec<PathBuf>,
 }
 
-/// Which tests a part runs.
+/// Tests of a part.
 #[derive(Clone, Copy, PartialEq)]
 enum TestSelection {
-    /// Those that may run side by side.
+    /// Tests that may run concurrently.
     Shared,
-    /// Those that measure time.
+    /// Tests that measure time.
     Alone,
 }
 
-/// Compiles and lints everything: libraries, programs, tests, examples.
+/// Compiles and lints all libraries, programs, tests and examples.
 pub(crate) fn build(log: &PartLog) -> Result<PartOutcome> {
     let (_, status) = compile(log)?;
     status?;
     Ok(PartOutcome::Passed)
 }
 
-/// Runs the tests that may run side by side.
+/// Runs the tests that may run concurrently.
 pub(crate) fn run_shared(log: &PartLog) -> Result<PartOutcome> {
     run(log, TestSelection::Shared)
 }
 
-/// Runs the tests that measure time, one after the other.
+/// Runs the tests that measure time, one program after the other.
 pub(crate) fn run_alone(log: &PartLog) -> Result<PartOutcome> {
     run(log, TestSelection::Alone)
 }
 
-/// Runs the examples in the documentation.
+/// Runs the doc tests.
 pub(crate) fn run_doc_tests(log: &PartLog) -> Result<PartOutcome> {
     let line = CommandLine::new(&format!("cargo test {SELECTION} --no-fail-fast --doc"));
     let report = run_cargo_test(log, &with_clippy(line), "cargo test --workspace --doc")?;
-    ensure!(report.count() > 0, "no example was run");
+    ensure!(report.count() > 0, "no doc test ran");
     Ok(PartOutcome::Tests(report))
 }
 
-/// Runs the ignored tests named `name` of all crates that have some, with `env`; at least one has
-/// to run.
+/// Runs the ignored tests named `name` of all crates, with `env`; fails if there is none.
 pub(crate) fn run_ignored(
     log: &PartLog,
     name: &str,
@@ -114,11 +113,11 @@ pub(crate) fn run_ignored(
         report.add(run_program(log, program, command, &repeat, |_| ())?);
     }
     report.programs.clear();
-    ensure!(report.count() > 0, "there is no ignored test {name}: nothing was checked");
+    ensure!(report.count() > 0, "no ignored test {name}");
     Ok(report)
 }
 
-/// Runs all tests with `UPDATE_EXPECT`, which makes them write what they expect.
+/// Runs all tests with `UPDATE_EXPECT`, which rewrites their expected output.
 pub(crate) fn write_golden(log: &PartLog) -> Result<()> {
     let line = with_clippy(CommandLine::new(&format!("cargo test {SELECTION} --no-fail-fast")));
     line.env("UPDATE_EXPECT", "1").run(log)
@@ -133,7 +132,7 @@ fn run(log: &PartLog, choice: TestSelection) -> Result<PartOutcome> {
         return Ok(PartOutcome::Skipped("no crate has tests of this kind".to_owned()));
     }
     let passed = PassedTests::open()?;
-    // The last one to end should be a short one.
+    // Long programs first, so that the last one to end is short.
     chosen.sort_by(|a, b| passed.seconds(&b.name).total_cmp(&passed.seconds(&a.name)));
     let at_once = if choice == TestSelection::Alone { 1 } else { cores().max(2) };
     Ok(PartOutcome::Tests(run_all(log, &chosen, choice, at_once, &passed)))
@@ -155,7 +154,7 @@ fn run_all(
                 let next = queue.lock().expect("BUG: a worker panicked").next();
                 let Some(program) = next else { return };
                 let report = run_unless_unchanged(log, program, choice, passed, &progress);
-                // A program that cannot run hides no failure of another one.
+                // A program that cannot start must not hide failures of others.
                 let report = report.unwrap_or_else(|error| {
                     TestReport::from_failure(&program.name, &program.command, format!("{error:#}"))
                 });
@@ -177,8 +176,8 @@ fn run_unless_unchanged(
 ) -> Result<TestReport> {
     let files: Vec<&Path> =
         std::iter::once(&program.path).chain(&program.started).map(PathBuf::as_path).collect();
-    // The tidy test reads the sources of all crates; what others read is in their programs, or no
-    // source.
+    // The tidy test reads the sources of all crates. Other tests read only sources that are
+    // compiled into them.
     let key = match program.name.starts_with("xtask ") {
         true => PassedTests::key_of_sources(&[String::new()], &files)?,
         false => PassedTests::key(&files)?,
@@ -210,8 +209,8 @@ fn run_unless_unchanged(
     Ok(report)
 }
 
-/// Runs one program to its end. `repeat` and a test's name are the command that repeats that test;
-/// `progress` is called with the number of tests that have ended.
+/// Runs one program. `repeat` followed by the name of a test is the command line that repeats it;
+/// `progress` receives the number of finished tests.
 fn run_program(
     log: &PartLog,
     program: &TestProgram,
@@ -224,9 +223,9 @@ fn run_program(
     command.stdout(Stdio::piped()).stderr(stderr);
     let child = command.spawn();
     let mut child = child.with_context(|| format!("cannot start {}", program.path.display()))?;
-    let stdout = child.stdout.take().expect("BUG: stdout was asked for");
+    let stdout = child.stdout.take().expect("BUG: stdout is a pipe");
     let (sender, lines) = mpsc::channel();
-    // Not joined: a process that a test left behind may hold the pipe open for ever.
+    // Not joined: a process left by a test may keep the pipe open.
     std::thread::spawn(move || {
         for line in BufReader::new(stdout).split(b'\n').map_while(Result::ok) {
             if sender.send(line).is_err() {
@@ -253,7 +252,7 @@ fn run_program(
             Err(RecvTimeoutError::Timeout) => {}
         }
         if let Some(status) = child.try_wait()? {
-            // What it wrote last may still be on its way.
+            // The last output may still be in the pipe.
             while let Ok(line) = lines.recv_timeout(Duration::from_millis(500)) {
                 events.read(&String::from_utf8_lossy(&line));
             }
@@ -271,8 +270,8 @@ fn run_program(
     Ok(report)
 }
 
-/// What this run has built; builds it if it has not. Where the part `build` ran and something did
-/// not compile, that is its failure, and what compiled is used all the same.
+/// Returns the build of this process, and builds if there is none. If something did not compile,
+/// the part `build` reports it, and other parts use what compiled.
 fn build_once(log: &PartLog) -> Result<Arc<Build>> {
     let built = BUILD.lock().expect("BUG: a part panicked").clone();
     if let Some(build) = built {
@@ -310,10 +309,10 @@ fn compile(log: &PartLog) -> Result<(Arc<Build>, Result<()>)> {
 }
 
 impl TestProgram {
-    /// `message`: what cargo says of it, among other `messages`.
+    /// `message`: the message of cargo about the program, one of `messages`.
     fn read(message: &Value, messages: &[Value], workspace: &Workspace) -> Result<TestProgram> {
         let text = |value: &Value| {
-            value.as_str().map(str::to_owned).context("cargo's message lacks a text")
+            value.as_str().map(str::to_owned).context("a message of cargo has no text")
         };
         let manifest = text(&message["manifest_path"])?;
         let package = workspace.package(Path::new(&manifest))?;
@@ -332,7 +331,7 @@ impl TestProgram {
         })
     }
 
-    /// The program as cargo would run it, with output as events.
+    /// The program with the environment that cargo sets, with output as events.
     fn command(&self, threads: usize) -> Command {
         let mut command = Command::new(&self.path);
         command
@@ -363,22 +362,22 @@ fn target_option(kind: &str, target: &str) -> Result<String> {
     })
 }
 
-/// Builds all targets of all packages, with clippy's lints.
+/// Builds all targets of all packages, with clippy lints.
 fn build_line() -> CommandLine {
-    // Not `cargo test --no-run`, which starts nothing more once something does not compile.
+    // Not `cargo test --no-run`, which stops after the first compile error.
     let build = format!("cargo build {SELECTION} --keep-going --all-targets");
     with_clippy(CommandLine::new(&build)).arg("--message-format=json-render-diagnostics")
 }
 
-/// With clippy as the compiler of our own packages; dependencies are compiled as always.
+/// Uses clippy as the compiler of workspace packages; dependencies use rustc.
 fn with_clippy(line: CommandLine) -> CommandLine {
-    // As `cargo clippy -- -D warnings` tells it to its driver.
+    // As `cargo clippy -- -D warnings` passes it to its driver.
     let arguments = "-Dwarnings__CLIPPY_HACKERY__";
     line.env("RUSTC_WORKSPACE_WRAPPER", "clippy-driver").env("CLIPPY_ARGS", arguments)
 }
 
-/// The program `topdeck` as the tests have it, which checks its own arithmetic. A build of the one
-/// that users have takes as long as half of the tests.
+/// The program `topdeck` of the test build, with overflow checks. A build with the release profile
+/// would take half as long as all tests.
 pub(crate) fn topdeck(log: &PartLog) -> Result<PathBuf> {
     build_once(log)?.topdeck.clone().context("the program `topdeck` does not compile")
 }
@@ -389,7 +388,7 @@ pub(crate) fn build_topdeck(log: &PartLog) -> Result<PathBuf> {
     Ok(target().join("quick/topdeck"))
 }
 
-/// How far the tests are, on the console now and then.
+/// Progress of the tests, reported on the console.
 struct TestProgress {
     programs: usize,
     state: Mutex<ProgressState>,
@@ -413,7 +412,7 @@ impl TestProgress {
         if state.last_shown.elapsed() >= PROGRESS_INTERVAL {
             state.last_shown = Instant::now();
             let (tests, ended, all) = (state.tests, state.programs, self.programs);
-            log.note(&format!("{tests} tests ran, {ended} of {all} programs ended"));
+            log.note(&format!("{tests} tests finished, {ended} of {all} programs exited"));
         }
     }
 

@@ -1,5 +1,5 @@
-//! `cargo xtask system`: real peers and clusters. Each part is meant to take at most 15 minutes,
-//! all of them two hours; `ci` has a short or recorded form of each.
+//! `cargo xtask system`: tests against real peers and clusters. Target: 15 minutes per part, two
+//! hours in total. `ci` has a short or recorded form of each part.
 
 use std::process::ExitCode;
 
@@ -8,10 +8,10 @@ use clap::builder::{PossibleValue, PossibleValuesParser};
 use crate::ci_part::{CiPart, OutputMode, run_all};
 use crate::{aarch64, clients, conformance, hostile, page, suite};
 
-/// Hold topdeck against real peers: all parts, or those named.
+/// Test topdeck against real peers: all parts, or the named ones
 #[derive(clap::Args)]
 pub(crate) struct Options {
-    /// Parts to run, in the order of this list; all if none is named
+    /// Parts to run, in the order of this list; default: all
     #[arg(value_name = "PART", value_parser = part_names())]
     parts: Vec<String>,
 }
@@ -26,42 +26,42 @@ pub(crate) fn run(options: &Options) -> ExitCode {
 const PARTS: [CiPart; 6] = [
     CiPart {
         name: "scripts",
-        description: "Prometheus' own scripts of questions",
+        description: "test scripts of Prometheus",
         dependencies: &[],
         is_alone: true,
         run: conformance::run_scripts,
     },
     CiPart {
         name: "prometheus",
-        description: "answers of a Prometheus, which is built first",
+        description: "comparison with a Prometheus, which is built first",
         dependencies: &[],
         is_alone: true,
         run: conformance::build_and_compare,
     },
     CiPart {
         name: "clients",
-        description: "libraries of others, and a Prometheus if built, send to topdeck",
+        description: "third-party client libraries, and a Prometheus if built",
         dependencies: &[],
         is_alone: true,
         run: |log| clients::run(log, &suite::build_topdeck(log)?),
     },
     CiPart {
         name: "browser",
-        description: "a browser looks at the page of the program that `make run` builds",
+        description: "browser tests of the page of the program that `make run` builds",
         dependencies: &[],
         is_alone: true,
         run: |log| page::test_in_browser(log, &suite::build_topdeck(log)?),
     },
     CiPart {
         name: "hostile",
-        description: "hostile clients beside an innocent one: memory, counts and liveness",
+        description: "hostile clients next to an innocent one: memory, counts and liveness",
         dependencies: &[],
         is_alone: true,
         run: hostile::run,
     },
     CiPart {
         name: "aarch64",
-        description: "the core's tests and the static binary on 64-bit ARM",
+        description: "tests of the core crates and the static binary on 64-bit ARM",
         dependencies: &[],
         is_alone: true,
         run: aarch64::run,

@@ -1,38 +1,38 @@
-//! What a part's tests came to: counts, reasons of what was skipped, failures with the command that
-//! repeats each, and seconds.
+//! Test results of a part: counts, reasons of skipped tests, failures with the commands that repeat
+//! them, and durations.
 
-/// The tests of a part.
+/// Test results of a part.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct TestReport {
     pub(crate) passed: u64,
     pub(crate) failed: Vec<TestFailure>,
     pub(crate) skipped: Vec<SkippedTest>,
-    /// How many of `passed` ran in an earlier run, on the same program and the same files.
+    /// Those of `passed` that ran in an earlier run on the same files.
     pub(crate) unchanged: u64,
-    /// Seconds of each test that ran.
+    /// Durations of the tests that ran. Seconds.
     pub(crate) tests: Vec<Timing>,
-    /// Seconds of each test program that ran.
+    /// Durations of the test programs that ran. Seconds.
     pub(crate) programs: Vec<Timing>,
 }
 
-/// A test that failed.
+/// A failed test.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct TestFailure {
     pub(crate) name: String,
-    /// The command that runs this test again.
+    /// Command line that runs the test again.
     pub(crate) repeat: String,
-    /// What the test printed.
+    /// Output of the test.
     pub(crate) output: String,
 }
 
-/// A test that could not run here.
+/// A test that cannot run on this machine.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct SkippedTest {
     pub(crate) name: String,
     pub(crate) reason: String,
 }
 
-/// How long something took.
+/// A name with a duration.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Timing {
     pub(crate) name: String,
@@ -40,18 +40,18 @@ pub(crate) struct Timing {
 }
 
 impl TestReport {
-    /// The report of something that failed as a whole.
+    /// A report of something that failed as a whole.
     pub(crate) fn from_failure(name: &str, repeat: &str, output: String) -> TestReport {
         let (name, repeat) = (name.to_owned(), repeat.to_owned());
         TestReport { failed: vec![TestFailure { name, repeat, output }], ..TestReport::default() }
     }
 
-    /// How many tests passed, failed or were skipped.
+    /// Number of passed, failed and skipped tests.
     pub(crate) fn count(&self) -> u64 {
         self.passed + self.failed.len() as u64 + self.skipped.len() as u64
     }
 
-    /// Adds the tests of `other`.
+    /// Adds the results of `other`.
     pub(crate) fn add(&mut self, other: TestReport) {
         self.passed += other.passed;
         self.unchanged += other.unchanged;
@@ -61,8 +61,7 @@ impl TestReport {
         self.programs.extend(other.programs);
     }
 
-    /// Adds a test whose name, end and seconds are known. A passed test that printed a line
-    /// `skipped: REASON` could not run here, and is counted so.
+    /// Adds a finished test. A passed test that printed a line `skipped: REASON` counts as skipped.
     pub(crate) fn add_test(&mut self, name: &str, end: TestEnd, seconds: f64, output: &str) {
         self.tests.push(Timing { name: name.to_owned(), seconds });
         match (end, skip_reason(output)) {
@@ -78,16 +77,16 @@ impl TestReport {
     }
 }
 
-/// How a test ended.
+/// Outcome of a test.
 pub(crate) enum TestEnd {
     Passed,
-    /// `repeat`: the command that runs it again.
+    /// `repeat`: command line that runs the test again.
     Failed {
         repeat: String,
     },
 }
 
-/// The reason in the first line `skipped: REASON` of what a test printed.
+/// The reason in the first line `skipped: REASON` of a test's output.
 fn skip_reason(output: &str) -> Option<&str> {
     output.lines().find_map(|line| line.trim().strip_prefix("skipped: "))
 }

@@ -1,4 +1,4 @@
-//! The packages of the workspace, as `cargo metadata` knows them.
+//! Packages of the workspace, from `cargo metadata`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -15,26 +15,27 @@ pub(crate) struct Workspace(BTreeMap<PathBuf, WorkspacePackage>);
 pub(crate) struct WorkspacePackage {
     pub(crate) name: String,
     pub(crate) tests: TestSettings,
-    /// Folders of packages that it depends on, also for its tests.
+    /// Folders of packages on which it depends, including dev-dependencies.
     uses: Vec<PathBuf>,
 }
 
-/// What a manifest says of its tests, as `[package.metadata.topdeck.tests]`.
+/// Test settings of a package: `[package.metadata.topdeck.tests]` of its manifest.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct TestSettings {
-    /// Threads of a test program: more than cores where tests wait; the number of cores by default.
+    /// Threads of a test program: more than CPUs if tests wait; default: the number of CPUs.
     pub(crate) threads: usize,
-    /// What the names of integration tests hold that measure time: nothing else may run beside
-    /// them.
+    /// Substrings of the names of integration tests that measure time and must run alone.
     pub(crate) alone: Vec<String>,
 }
 
 impl Workspace {
-    /// Asks cargo.
+    /// Runs `cargo metadata`.
     pub(crate) fn read() -> Result<Workspace> {
         let line = CommandLine::new("cargo metadata --no-deps --format-version 1 --locked");
-        let metadata: Value =
-            serde_json::from_slice(&line.stdout()?).context("what cargo metadata prints")?;
+        let metadata: Value = serde_json::from_slice(&line.stdout()?).context(
+            "cannot parse the output of cargo \
+                                                             metadata",
+        )?;
         let packages = metadata["packages"].as_array().context("cargo names no packages")?;
         let packages = packages.iter().map(|package| {
             let name = text(&package["name"]);
@@ -52,7 +53,7 @@ impl Workspace {
         self.0.get(manifest).with_context(|| format!("cargo does not know {}", manifest.display()))
     }
 
-    /// The folder of a crate below `crates/` and the folders of all that it depends on, from the
+    /// The folder of a crate in `crates/` and the folders of all its dependencies, relative to the
     /// root.
     pub(crate) fn closure(&self, name: &str) -> Result<Vec<String>> {
         let mut found = BTreeSet::new();
@@ -64,7 +65,7 @@ impl Workspace {
             }
         }
         let relative = |folder: PathBuf| {
-            let path = folder.strip_prefix(root()).expect("BUG: packages are in the repository");
+            let path = folder.strip_prefix(root()).expect("BUG: a package outside the repository");
             format!("{}/", path.display())
         };
         Ok(found.into_iter().map(relative).collect())
@@ -78,7 +79,7 @@ impl TestSettings {
             match (key.as_str(), value.as_u64(), value.as_array()) {
                 ("threads", Some(threads @ 1..), _) => settings.threads = threads as usize,
                 ("alone", _, Some(names)) => settings.alone = names.iter().map(text).collect(),
-                _ => bail!("{key} = {value} is unknown; known are threads = 1…, alone = [names]"),
+                _ => bail!("unknown {key} = {value}; expected threads = 1…, alone = [names]"),
             }
         }
         Ok(settings)
@@ -101,7 +102,7 @@ mod tests {
         let both = TestSettings::read(&json!({"threads": 6, "alone": ["load::"]})).unwrap();
         assert_eq!(both, TestSettings { threads: 6, alone: vec!["load::".to_owned()] });
         let error = TestSettings::read(&json!({"thread": 6})).unwrap_err().to_string();
-        assert_eq!(error, "thread = 6 is unknown; known are threads = 1…, alone = [names]");
+        assert_eq!(error, "unknown thread = 6; expected threads = 1…, alone = [names]");
         assert!(TestSettings::read(&json!({"threads": 0})).is_err());
     }
 

@@ -1,8 +1,8 @@
-//! Facts about this repository that no compiler checks, each as one test. Facts only: taste is for
-//! people.
+//! Facts about this repository that no compiler checks, one test each. Facts only, not style.
 //!
-//! A rule is a function from the repository's files to findings. Here it meets the real files, and
-//! must have seen at least one thing it is about; in the modules it meets small made-up ones.
+//! A rule is a function from the files of the repository to findings. The tests here apply the
+//! rules to the real files and require that each rule checked at least one item; the modules test
+//! the rules with small fixtures.
 #![forbid(unsafe_code)]
 
 #[path = "tidy/crates.rs"]
@@ -24,8 +24,8 @@ mod width;
 
 use repo::{RepoFiles, RuleFindings};
 
-/// The only files in which the keyword `unsafe` may stand, as paths from the root. An entry is a
-/// decision: the file's safety argument is read by two people and run under Miri.
+/// The only files that may contain the keyword `unsafe`, as paths from the root. For each entry two
+/// people have reviewed the safety argument of the file, and its tests run under Miri.
 const UNSAFE_FILES: &[&str] = &[
     "crates/clock/src/counter.rs",
     "crates/clock/tests/it/fork.rs",
@@ -40,15 +40,16 @@ const UNSAFE_FILES: &[&str] = &[
     "crates/shm/tests/it/processes.rs",
 ];
 
-/// Crates with an import cycle of more than 8 files, and the size of the largest one. An entry is a
-/// debt: it may only shrink, and no new one is added.
+/// Crates with an import cycle of more than 8 files, and the size of the largest cycle. Entries may
+/// only shrink; new ones are not allowed.
 const IMPORT_CYCLES: &[(&str, usize)] =
     &[("load", 11), ("query", 21), ("store", 9), ("topdeck", 134)];
 
-/// The only places in product code that start threads or tasks: file, how many, and how a panic
-/// becomes known. *Supervised*: it runs again, and `/health`, the status, the log and a counter
-/// report it. *Counted*: work for one request or attempt fails and is reported like that.
-/// *Joined*: who waits for it panics too, or returns it as an error. *Fatal*: the command ends.
+/// The only places in product code that start threads or tasks: file, number of places, and how a
+/// panic is reported. *Supervised*: the thread is restarted, and `/health`, the status, the log and
+/// a counter report the panic. *Counted*: the work of one request or attempt fails and is counted
+/// as a failure. *Joined*: the thread that waits for it panics too, or returns an error. *Fatal*:
+/// the command ends.
 const THREADS: &[(&str, usize, &str)] = &[
     ("crates/api/src/acceptor.rs", 2, "connections and requests of HTTP/2: counted"),
     ("crates/api/src/batches.rs", 1, "joined by the request, which is counted"),
@@ -89,7 +90,7 @@ const THREADS: &[(&str, usize, &str)] = &[
     ("crates/topdeck/src/top/screen.rs", 1, "fatal, by `background::spawn`"),
 ];
 
-/// Public items that only their own crate names, and why they are public.
+/// Public items that only their own crate uses, with the reason.
 const PUBLIC_ITEMS: &[&str] = &[];
 
 #[test]
@@ -177,7 +178,7 @@ fn readme_has_the_rust_version() {
     check(facts::readme_has_rust_version);
 }
 
-/// Holds a rule against the real repository.
+/// Applies a rule to the real repository.
 #[track_caller]
 fn check(rule: impl FnOnce(&RepoFiles) -> RuleFindings) {
     let findings = rule(&RepoFiles::load());

@@ -7,27 +7,28 @@ use super::cost::JournalCost;
 use super::messages::{Messages, ratios};
 use super::{ContenderTurns, MILLION, PROMISES, jlog, rounds, run_turns, scratch, topdeck};
 
-const METHOD: &str = "\
-Processor time of all threads, user and system, and messages per second by the clock, from the first append \
-until all messages are in the page cache of the operating system; nobody is asked for fsync. A new journal in \
-an empty folder each round; opening and closing it is not counted. “1000 each” appends a thousand messages by \
-one call, the other rows call once per message. “Stored” is the storage that the files take at the end, \
-“written” what was passed to `write` and its kin (not what goes through mapped memory), both per byte of \
-message. Slow contenders append fewer messages per round, as the table says.
-
-topdeck appends into memory that all processes share, from which a thread of its own writes segments; the clock \
-stops when that thread has written all of it, and both threads' time counts. Its files are counted with the \
-buffer.
-
-raft-engine as it comes compresses batches above 8 KiB with LZ4. fjall and raft-engine are stores with an index rather than \
-journals, and are here because people use them as such. Chronicle Queue's virtual \
-machine has run a fifth as many messages through another queue before the clock starts. JLog, where it is \
-measured, is a program that writes its own lines of 100 bytes.";
+const METHOD: &str = "CPU time of all threads (user and system), and messages per second of wall \
+                      time, from the first append until all messages are in the page cache; \
+                      fsync is not requested. Each round uses a new journal in an empty folder; \
+                      opening and closing are not counted. “1000 each” appends a thousand \
+                      messages per call, the other rows one message per call. “Stored” is the \
+                      disk space of the files at the end, “written” is the number of bytes \
+                      passed to `write` and related system calls (without mapped memory), both \
+                      per byte of message. Slow contenders append fewer messages per round, as \
+                      listed.\n\ntopdeck appends to shared memory, from which a separate thread \
+                      writes segments. The measurement ends when that thread has written \
+                      everything, and includes both threads. The size of the files includes the \
+                      buffer.\n\nraft-engine compresses batches above 8 KiB with LZ4 by default. \
+                      fjall and raft-engine are stores with an index rather than journals; they \
+                      are included because they are used as such. The JVM of Chronicle Queue is \
+                      warmed up with a fifth as many messages in another queue before the \
+                      measurement. JLog, if it is measured, is a program that writes its own \
+                      lines of 100 bytes.";
 
 pub(crate) fn run(effort: &Effort) -> ReportSection {
     let mut section = ReportSection {
         name: "journal-append",
-        title: "Journal, appending",
+        title: "Journal: append",
         method: METHOD.to_owned(),
         tables: Vec::new(),
         targets: Vec::new(),
@@ -49,9 +50,9 @@ pub(crate) fn run(effort: &Effort) -> ReportSection {
         contenders.iter().map(|one| super::count(effort, one.messages())).collect();
     let (lz4, zstd) = ratios(&messages);
     section.method += &format!(
-        "\n\nMedians of {} rounds. Messages are lines of metrics of 100 bytes (batches of 64 KiB \
-         come to {lz4:.2} with LZ4, to {zstd:.2} with zstd 1), the same for all. {PROMISES} File \
-         system: {}.",
+        "\n\nMedians of {} rounds. Messages are metric lines of 100 bytes (batches of 64 KiB \
+         compress to {lz4:.2} with LZ4, to {zstd:.2} with zstd 1), the same for all contenders. \
+         {PROMISES} File system: {}.",
         rounds(effort),
         super::file_system()
     );
@@ -60,7 +61,7 @@ pub(crate) fn run(effort: &Effort) -> ReportSection {
     section.tables.extend(jlog::quoted_appending());
     section.targets = targets(&rows);
     section.samples = vec![
-        ("processor time per message, ns".to_owned(), rows.cpu_ns),
+        ("CPU time per message, ns".to_owned(), rows.cpu_ns),
         ("thousand messages per second".to_owned(), rows.thousands),
         ("stored bytes per byte".to_owned(), rows.stored),
         ("written bytes per byte".to_owned(), rows.written),

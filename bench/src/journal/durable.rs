@@ -21,16 +21,18 @@ const TIME_QUICK: Duration = Duration::from_millis(200);
 /// Different messages that producers take turns with.
 const MESSAGES: usize = 100_000;
 
-const METHOD: &str = "\
-Each producer is a thread that appends one message of 100 bytes, waits until the journal says that it is \
-durable, and begins again, for a second per cell. Latencies are of all appends of the cell; median, 99th \
-percentile and maximum are those of a round, and the table shows their median over the rounds (least–greatest). \
-“Device” is what the device under the folder wrote meanwhile, by its own count and for all programs of the \
-machine, per byte of message: what other programs wrote at that time is in it.
-
-In topdeck, whoever comes first synchronises for all who wait, after a moment for those on their way back. \
-In raft-engine those who wait share one fdatasync, and each producer writes to a region of its own. fjall has one fdatasync \
-per commit, one after another. **Chronicle Queue is not here**: its appender has a `sync`, which nobody has measured here yet.";
+const METHOD: &str = "Each producer is a thread that appends one message of 100 bytes and waits \
+                      for its durable acknowledgement, in a loop, for one second per cell. \
+                      Latencies cover all appends of the cell; median, p99 and maximum are \
+                      computed per round, and the table shows their median over the rounds \
+                      (min–max). “Device” is the number of bytes that the block device wrote \
+                      during the cell, per byte of message; it includes writes of other \
+                      programs.\n\nIn topdeck, the first waiting producer calls fdatasync for \
+                      all waiting ones (group commit), after a short delay for producers that \
+                      are about to append. In raft-engine waiting producers share one fdatasync, \
+                      and each producer writes to its own region. fjall calls fdatasync per \
+                      commit, serially. **Chronicle Queue is not included**: its appender has a \
+                      `sync`, which has not been measured yet.";
 
 /// What became of the appends of all producers.
 pub(crate) struct AckStats {
@@ -46,7 +48,7 @@ pub(crate) struct AckStats {
 pub(crate) fn run(effort: &Effort) -> ReportSection {
     let mut section = ReportSection {
         name: "journal-durable",
-        title: "Journal, durable acknowledgements",
+        title: "Journal: durable acknowledgements",
         method: METHOD.to_owned(),
         tables: Vec::new(),
         targets: Vec::new(),
@@ -164,7 +166,7 @@ fn targets(cells: &[DurableFigures]) -> Vec<ReportTarget> {
             targets.push(ReportTarget::at_least(what, 100_000.0, "acks/s", ours));
         }
         if producers == 64 {
-            let what = "journal, bytes the device wrote per byte of message, 64 producers";
+            let what = "journal, device bytes written per byte of message, 64 producers";
             targets.push(ReportTarget::at_most(
                 what,
                 2.5,

@@ -54,9 +54,9 @@ const READING: [(&str, f64, [f64; 2]); 2] = [
     ("JLog, bulk_read, 2nd to 4th subscriber", 340.0, [3500.0, 6300.0]),
 ];
 const QUOTED: &str = "JLog 2.6.0, **quoted, not measured here**: medians of five rounds of a \
-                      million messages of 100 bytes on another, busy machine with two processors \
-                      (Xeon, 2.3 GHz, ext4, segments of 4 MiB). Name a program in \
-                      `TOPDECK_BENCH_JLOG` to measure it (see `bench/src/journal/jlog.rs`).";
+                      million messages of 100 bytes on another, busy machine with two CPUs \
+                      (Xeon, 2.3 GHz, ext4, segments of 4 MiB). Set `TOPDECK_BENCH_JLOG` to the \
+                      path of a program to measure it (see `bench/src/journal/jlog.rs`).";
 
 const fn mode(
     name: &'static str,
@@ -117,7 +117,7 @@ pub(crate) fn quoted_reading() -> Option<ReportTable> {
 fn run(folder: &Path, mode: &str, messages: &[u8]) -> Result<JournalCost> {
     let places = ProgramPaths::new(folder, messages)?;
     let count = program::message_count(messages);
-    let mut command = Command::new(env::var_os(PROGRAM).context("no program is named")?);
+    let mut command = Command::new(env::var_os(PROGRAM).context("no program is set")?);
     command.arg(&places.journal).arg(count.to_string()).arg(mode);
     command.env(MESSAGES, &places.messages);
     program::run_program(&mut command, &places, count)

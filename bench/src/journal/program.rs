@@ -33,12 +33,12 @@ pub(crate) fn run_tool(command: &mut Command) -> Result<()> {
     let name = command.get_program().to_string_lossy().into_owned();
     let output = match command.stdin(Stdio::null()).output() {
         Ok(output) => output,
-        Err(error) if error.kind() == ErrorKind::NotFound => bail!("no {name} on this machine"),
+        Err(error) if error.kind() == ErrorKind::NotFound => bail!("{name} is not installed"),
         Err(error) => return Err(error).with_context(|| format!("starting {name}")),
     };
     let said = [&output.stdout[..], &output.stderr[..]].map(String::from_utf8_lossy).concat();
     let last = said.lines().rfind(|line| !line.trim().is_empty()).unwrap_or("nothing");
-    ensure!(output.status.success(), "{name} failed, {}, and said: {last}", output.status);
+    ensure!(output.status.success(), "{name} failed, {}: {last}", output.status);
     Ok(())
 }
 
@@ -67,7 +67,7 @@ pub(crate) fn numbers(command: &mut Command) -> Result<Vec<f64>> {
     let name = command.get_program().to_string_lossy().into_owned();
     let mut child = match command.spawn() {
         Ok(child) => child,
-        Err(error) if error.kind() == ErrorKind::NotFound => bail!("no {name} on this machine"),
+        Err(error) if error.kind() == ErrorKind::NotFound => bail!("{name} is not installed"),
         Err(error) => return Err(error).with_context(|| format!("starting {name}")),
     };
     let mut last = String::new();
@@ -75,9 +75,9 @@ pub(crate) fn numbers(command: &mut Command) -> Result<Vec<f64>> {
         last = line?;
     }
     let status = child.wait()?;
-    ensure!(status.success(), "{name} failed, {status}, and said: {}", last_line(&mut errors)?);
+    ensure!(status.success(), "{name} failed, {status}: {}", last_line(&mut errors)?);
     let numbers: Result<Vec<f64>, _> = last.split('\t').map(str::parse).collect();
-    numbers.map_err(|_| anyhow!("{name} printed no figures but: {last}"))
+    numbers.map_err(|_| anyhow!("{name} printed no figures: {last}"))
 }
 
 fn last_line(file: &mut File) -> Result<String> {

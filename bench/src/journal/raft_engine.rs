@@ -176,7 +176,7 @@ impl Clear for LogEntry {
 
 impl Message for LogEntry {
     fn descriptor(&self) -> &'static MessageDescriptor {
-        unreachable!("only reflection asks for it, and nobody reflects")
+        unreachable!("used by reflection only")
     }
 
     fn is_initialized(&self) -> bool {

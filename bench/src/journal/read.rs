@@ -13,21 +13,19 @@ use super::cost::JournalCost;
 use super::messages::{Messages, SIZE};
 use super::{ContenderTurns, MILLION, PROMISES, jlog, rounds, run_turns, scratch, topdeck};
 
-const METHOD: &str = "\
-All messages of a journal that was written before, in their order and in the page cache of the operating \
-system; the exclusive or of all bytes is taken and compared with that of what was written, so each is touched. \
-The journal is open before the clock starts. Processor time is that of all threads.
-
-topdeck's subscribers read segments, not the buffer, with every checksum verified; four of them are four threads, \
-whose messages are added up.
-
-raft-engine is read in calls of 1000 entries; fjall scans a range of keys. Chronicle Queue reads with one \
-tailer after as many messages from another queue have warmed its virtual machine.";
+const METHOD: &str = "Reads all messages of an existing journal in order, from the page cache. \
+                      The XOR of all bytes is compared with that of the written bytes, so each \
+                      byte is read. Opening the journal is not measured. CPU time covers all \
+                      threads.\n\nThe subscribers of topdeck read segments, not the buffer, and \
+                      verify every checksum; four subscribers are four threads, whose messages \
+                      are added up.\n\nraft-engine is read in calls of 1000 entries; fjall scans \
+                      a range of keys. Chronicle Queue reads with one tailer, after its JVM has \
+                      been warmed up with as many messages from another queue.";
 
 pub(crate) fn run(effort: &Effort) -> ReportSection {
     let mut section = ReportSection {
         name: "journal-read",
-        title: "Journal, reading",
+        title: "Journal: read",
         method: METHOD.to_owned(),
         tables: Vec::new(),
         targets: Vec::new(),
@@ -64,7 +62,7 @@ pub(crate) fn run(effort: &Effort) -> ReportSection {
     section.tables.extend(jlog::quoted_reading());
     section.targets = targets(&rows);
     section.samples = vec![
-        ("processor time per message, ns".to_owned(), rows.cpu_ns),
+        ("CPU time per message, ns".to_owned(), rows.cpu_ns),
         ("thousand messages per second".to_owned(), rows.thousands),
     ];
     section
@@ -135,13 +133,13 @@ impl ReadChecksum {
         written.chunks_exact(SIZE).for_each(|message| expected.add(message));
         ensure!(
             (self.messages, self.bytes) == (expected.messages, expected.bytes),
-            "read {} messages of {} bytes together, wrote {} of {}",
+            "read {} messages of {} bytes in total, wrote {} of {}",
             self.messages,
             self.bytes,
             expected.messages,
             expected.bytes
         );
-        ensure!(self.xor == expected.xor, "read other bytes than were written");
+        ensure!(self.xor == expected.xor, "the bytes read differ from those written");
         Ok(())
     }
 }

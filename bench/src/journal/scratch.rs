@@ -9,21 +9,21 @@ use tempfile::TempDir;
 /// fit.
 pub(crate) fn target() -> Result<PathBuf> {
     let program = std::env::current_exe().context("finding this program")?;
-    Ok(program.ancestors().nth(2).context("finding the target folder")?.to_owned())
+    Ok(program.ancestors().nth(2).context("cannot find the target folder")?.to_owned())
 }
 
 /// A new folder, removed with all it holds when dropped.
 pub(crate) fn folder() -> Result<TempDir> {
     let target = target()?;
     let folder = tempfile::Builder::new().prefix("journal-").tempdir_in(&target);
-    folder.with_context(|| format!("creating a folder in {}", target.display()))
+    folder.with_context(|| format!("cannot create a folder in {}", target.display()))
 }
 
 /// What the journals are written to, for the report.
 pub(crate) fn describe(folder: &Path) -> String {
     let name = super::cost::file_system(folder).unwrap_or_else(|| "not known".to_owned());
     match name.as_str() {
-        "tmpfs" => "tmpfs, **which is memory: nothing here was written to a disk**".to_owned(),
+        "tmpfs" => "tmpfs, **which is memory: nothing was written to a disk**".to_owned(),
         _ => name,
     }
 }

@@ -76,12 +76,12 @@ mod tests {
         let mut taken = Vec::new();
         let all = run_turns(labels, 3, |at| {
             taken.push(at);
-            anyhow::ensure!(at == 0, "no go on this machine");
+            anyhow::ensure!(at == 0, "go is not installed");
             Ok(1.0)
         });
         assert_eq!(taken, [0, 1, 0, 0]);
         assert_eq!(all[0].samples(&|one| Some(*one)).values, [1.0; 3]);
         let row = all[1].row(4, Vec::new);
-        assert_eq!(row, ["broken", "", "not run: no go on this machine", "–"]);
+        assert_eq!(row, ["broken", "", "not run: go is not installed", "–"]);
     }
 }

@@ -54,7 +54,7 @@ pub(crate) fn run_with_capture(tool: Tool, plan: &ToolRun) -> Result<(ToolResult
     let packets = exchanges(&bytes, port)?;
     ensure!(
         packets.count() as f64 > plan.rate.unwrap_or(0.0) * plan.seconds * 0.9,
-        "{} exchanges were captured",
+        "captured {} exchanges",
         packets.count()
     );
     Ok((said, packets))
@@ -66,7 +66,7 @@ fn exchanges(bytes: &[u8], port: u16) -> Result<Histogram> {
     let word = |at: usize| -> Option<u32> {
         Some(u32::from_le_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
     };
-    ensure!(word(0) == Some(0xa1b2_3c4d), "the capture is not in nanoseconds of pcap");
+    ensure!(word(0) == Some(0xa1b2_3c4d), "the capture is not a pcap file with nanoseconds");
     let mut times = Recorder::new();
     let mut asked: HashMap<u16, u64> = HashMap::new();
     let mut at = 24;

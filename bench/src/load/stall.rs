@@ -73,7 +73,7 @@ pub(crate) const SCENARIOS: [Scenario; 8] = [
     ),
     scenario("1,200/s to a server that answers 1,000/s", 1_200.0, Disturbance::Overload),
     scenario(
-        "server stopped for 50 ms each 1.5 s, 1,000/s",
+        "server stopped for 50 ms every 1.5 s, 1,000/s",
         1_000.0,
         Disturbance::PeriodicStalls { length: 0.05, every: 1.5 },
     ),
@@ -192,7 +192,7 @@ pub(crate) fn run(
     }
     process.wait()?;
     let text = |reader: thread::JoinHandle<std::io::Result<String>>| -> Result<String> {
-        Ok(reader.join().map_err(|_| anyhow::anyhow!("a reader of its output panicked"))??)
+        Ok(reader.join().map_err(|_| anyhow::anyhow!("the reader of the output panicked"))??)
     };
     let complained = text(complained)?;
     tool.read(&text(said)?).with_context(|| complained)

@@ -43,7 +43,7 @@ impl Nginx {
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .spawn()
-            .context("starting nginx with taskset")?;
+            .context("cannot start nginx with taskset")?;
         let nginx = Nginx { process, _folder: folder, url: format!("http://127.0.0.1:{PORT}/") };
         for _ in 0..100 {
             if std::net::TcpStream::connect(("127.0.0.1", PORT)).is_ok() {
@@ -51,7 +51,7 @@ impl Nginx {
             }
             std::thread::sleep(Duration::from_millis(50));
         }
-        anyhow::bail!("nginx does not answer: is it installed?")
+        anyhow::bail!("nginx does not respond; is it installed?")
     }
 }
 

@@ -78,7 +78,7 @@ impl Tool {
             }
             Tool::Oha => format!("oha {OHA} (latency correction)"),
             Tool::K6 => format!("k6 {} ({K6_USERS} users)", version(K6, "go.k6.io/k6 v", "\n")),
-            Tool::Wrk => "wrk (as fast as it goes)".to_owned(),
+            Tool::Wrk => "wrk (as fast as possible)".to_owned(),
             Tool::Hey => "hey".to_owned(),
         }
     }
@@ -268,7 +268,7 @@ impl Tool {
                 }
             }
         };
-        ensure!(said.mean.is_some(), "{} said nothing that is understood: {text}", self.name());
+        ensure!(said.mean.is_some(), "cannot parse the output of {}: {text}", self.name());
         Ok(said)
     }
 }
@@ -284,7 +284,7 @@ fn find_installed(name: &str) -> Result<PathBuf> {
         std::env::split_paths(&path).map(|folder| folder.join(name)).find(|one| one.is_file());
     match found {
         Some(found) => Ok(found),
-        None => bail!("there is no {name} on this machine"),
+        None => bail!("{name} is not installed"),
     }
 }
 

@@ -62,7 +62,7 @@ pub(crate) struct Accuracy {
 
 /// Keys of what is compared, and what a reader sees.
 pub(super) const ACCURACIES: [(&str, &str); 5] = [
-    ("p99", "p99, against the middle of its true bucket"),
+    ("p99", "p99, relative to the middle of its exact bucket"),
     ("p99.9", "p99.9, likewise"),
     ("below", "share at or below 12.3 ms, difference"),
     ("above", "count above 12.3 ms"),

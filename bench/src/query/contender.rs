@@ -115,7 +115,7 @@ pub(crate) fn run_b(
         asked,
     )?;
     let found = answer.only(1.0)?.into_iter().flatten().count();
-    ensure!(found == work.b.scale().minutes / 5, "{found} steps of B have a number");
+    ensure!(found == work.b.scale().minutes / 5, "{found} steps of B have a value");
     if sweeps {
         run_sweep(contender, range_query::sweeps_b(work, dialect), asked)?;
     }

@@ -31,7 +31,7 @@ impl QueryContender for PrometheusContender<'_> {
         let [start, end, step] = [start_ns, end_ns, step_ns].map(|ns| ns / 1_000_000_000);
         let path = range(text, start, end, step);
         let (query, answer) = self.server.query(self.work, key, &path)?;
-        let series = answer["data"]["result"].as_array().context("an answer without a result")?;
+        let series = answer["data"]["result"].as_array().context("a response without a result")?;
         let steps = ((end - start) / step) as usize;
         let numbers = series.iter().map(|one| numbers(one, start, step, steps)).collect();
         let count = series.iter().flat_map(histograms).filter_map(count_of).sum();

@@ -12,7 +12,7 @@ pub(super) const QUERIES: [(&str, &str); 7] = [
     ("p99", "A: p99 every 4 min"),
     ("p99.9", "A: p99.9 every 4 min"),
     ("below", "A: share at or below 12.3 ms every 4 min"),
-    ("three", "A: these three at once"),
+    ("three", "A: these three in one query"),
     ("b-p99.9", "B: p99.9 of all series every 5 min"),
 ];
 

@@ -150,7 +150,7 @@ pub(crate) fn run_b_memory(folder: &Path, all: &mut [QueryResults]) -> Result<()
         if dialect == Dialect::Caql {
             command.arg("--caql");
         }
-        let output = command.output().context("starting this program anew")?;
+        let output = command.output().context("cannot start this program again")?;
         let text = String::from_utf8_lossy(&output.stdout);
         let bytes = text.trim().parse().with_context(|| {
             format!("{name}, memory: {}", String::from_utf8_lossy(&output.stderr).trim())
@@ -170,9 +170,9 @@ pub(crate) fn query_memory(folder: &Path, is_caql: bool) -> Result<u64> {
     let store = Store::open(disk, folder, &options)?;
     let question = over_dataset(&Dataset::b(), 5, dialect.counts_of_b(None));
     let answer = execute(&store, dialect, &question)?;
-    let ResultData::Matrix(streams) = &answer.data else { bail!("an answer that is no matrix") };
+    let ResultData::Matrix(streams) = &answer.data else { bail!("the response is not a matrix") };
     let found =
         streams.iter().flat_map(|stream| map_points(stream, number_with_bounds)).flatten().count();
-    ensure!(found > 0, "the store has no B to be asked about");
+    ensure!(found > 0, "the store does not contain B");
     memory_bytes().context("no VmHWM in /proc")
 }

@@ -167,9 +167,9 @@ impl GrpcCaller {
             WINDOW_UPDATE if of == 0 => self.connection_window += i64::from(number(0)),
             WINDOW_UPDATE if of == stream => self.stream_window += i64::from(number(0)),
             RESET if of == stream => bail!("the call was reset: error {}", number(0)),
-            GO_AWAY => bail!("the server goes away: error {}", number(4)),
+            GO_AWAY => bail!("the server sent GOAWAY: error {}", number(4)),
             HEADERS if of == stream && flags & END_STREAM != 0 => return Ok(Some(payload)),
-            DATA if of == stream && flags & END_STREAM != 0 => bail!("an answer without status"),
+            DATA if of == stream && flags & END_STREAM != 0 => bail!("a response without status"),
             _ => {}
         }
         Ok(None)

@@ -95,7 +95,7 @@ impl IngestConnection {
             put_off.fetch_add(1, Ordering::Relaxed);
             std::thread::sleep(PAUSE);
         }
-        bail!("the server takes nothing any more")
+        bail!("the server accepts no more data")
     }
 }
 
@@ -106,7 +106,7 @@ pub(crate) fn send(
     bodies: &Bodies,
     pace: RequestPace,
 ) -> Result<IngestRun> {
-    let path = who.path(bodies.format).context("it does not take that")?;
+    let path = who.path(bodies.format).context("not supported")?;
     let put_off = AtomicU64::new(0);
     let mut wires = Vec::new();
     for lane in &bodies.lanes {

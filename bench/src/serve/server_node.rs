@@ -42,8 +42,8 @@ impl ServerKind {
     pub(crate) fn promise(self) -> &'static str {
         match self {
             ServerKind::Topdeck => "on disk, synchronised",
-            ServerKind::Prometheus => "written to its log, not synchronised",
-            ServerKind::VictoriaMetrics => "in memory, written about a second later",
+            ServerKind::Prometheus => "written to its WAL, not synced",
+            ServerKind::VictoriaMetrics => "in memory, written about one second later",
         }
     }
 
@@ -194,7 +194,7 @@ fn find_victoria() -> Result<PathBuf> {
     let unpacked = program::build_folder("victoria-metrics")?.join("usr/bin/victoria-metrics");
     let found = [unpacked, PathBuf::from("/usr/bin/victoria-metrics")];
     let found = found.into_iter().find(|path| path.exists());
-    found.context("not on this machine: it is Debian's package victoria-metrics")
+    found.context("not installed (Debian package victoria-metrics)")
 }
 
 /// As the package's file name has it: the program itself does not know.

@@ -35,8 +35,8 @@ pub(crate) fn abi(effort: &Effort, section: &mut ReportSection) {
         Err(error) => add_note(section, &format!("The C ABI was not measured: {error:#}.")),
         Ok(threads) => {
             let mut table = ReportTable::new(
-                "From C, nanoseconds of one: median of runs, in each the median of batches on the \
-                 slower thread (least–greatest).",
+                "From C, nanoseconds per operation: median of runs, each the median of batches \
+                 on the slower thread (least–greatest).",
                 1,
                 &["", "1 thread", "2 threads"],
             );
@@ -92,7 +92,7 @@ pub(crate) fn pcp(effort: &Effort, section: &mut ReportSection) {
         Ok(samples) => {
             let mut table = ReportTable::new(
                 "Performance Co-Pilot: values in a mapped file, read in the same process by a \
-                 local context, with no daemon between.",
+                 local context, without a daemon.",
                 1,
                 &["", "median (least–greatest)"],
             );

@@ -69,8 +69,8 @@ pub(crate) fn read_counts(path: &Path, counter: &str, histogram: &str) -> Result
 }
 
 /// What a thread says before and after what is looked at, by a system call that strace shows.
-const BEGIN_MARK: &str = "what is looked at begins";
-const END_MARK: &str = "what is looked at ends";
+const BEGIN_MARK: &str = "measurement begins";
+const END_MARK: &str = "measurement ends";
 
 fn write_mark(mut nowhere: &File, what: &str) {
     // One plain system call: no buffer, no lock.

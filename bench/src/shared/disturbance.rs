@@ -26,7 +26,7 @@ enum ReadPattern {
 
 const READ_PATTERNS: [(ReadPattern, &str); 3] = [
     (ReadPattern::Never, "nobody"),
-    (ReadPattern::HundredTimes, "100 times a second"),
+    (ReadPattern::HundredTimes, "100 times per second"),
     (ReadPattern::Always, "all the time"),
 ];
 
@@ -39,18 +39,15 @@ struct DisturbanceResult {
 /// Something that records, and is looked at.
 struct DisturbedRecorder {
     name: &'static str,
-    #[expect(
-        clippy::type_complexity,
-        reason = "what a thread does with each value, and what a look is"
-    )]
+    #[expect(clippy::type_complexity, reason = "operation per value, and kind of read")]
     parts: Box<dyn Fn() -> (Box<dyn FnMut(usize) + Send>, Box<dyn FnMut() + Send>)>,
 }
 
 pub(crate) fn run(effort: &Effort, section: &mut ReportSection, processors: [usize; 2]) {
     let seconds = if effort.quick { 0.3 } else { 5.0 };
     let mut table = ReportTable::new(
-        "A record while somebody looks, in nanoseconds from one reading of the clock to the next, \
-         which are part of it. The greatest is what the machine does, too.",
+        "Recording during reads, in nanoseconds from one clock reading to the next, which are \
+         included. The maximum includes interruptions by the machine.",
         2,
         &["", "looks", "p50", "p99", "p99.9", "p99.99", "greatest", "records", "looks, total"],
     );
@@ -71,13 +68,13 @@ pub(crate) fn run(effort: &Effort, section: &mut ReportSection, processors: [usi
                 match look {
                     ReadPattern::Never => {}
                     ReadPattern::HundredTimes => section.targets.push(ReportTarget::at_most(
-                        "record, p99.99, read 100 times a second (with telling)",
+                        "record, p99.99, read 100 times per second (with publishing)",
                         40.0,
                         "ns",
                         Some(at(0.9999)),
                     )),
                     ReadPattern::Always => section.targets.push(ReportTarget::at_most(
-                        "record, p99.9, read all the time (with telling)",
+                        "record, p99.9, read continuously (with publishing)",
                         130.0,
                         "ns",
                         Some(at(0.999)),

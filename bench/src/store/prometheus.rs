@@ -89,7 +89,7 @@ pub(crate) fn run_a_as_gauges(work: &StoreWork) -> Result<(StoreFigures, QueryRe
 fn build(work: &StoreWork) -> Result<PathBuf> {
     let program = build_dir()?;
     if !program.exists() {
-        ensure!(!work.quick, "not built yet, which a run that is not quick does");
+        ensure!(!work.quick, "not built yet; a full run builds it");
     }
     self::program()
 }
@@ -230,7 +230,7 @@ impl PrometheusServer {
             if span <= HEAD_SPAN_MS {
                 return Ok(());
             }
-            ensure!(wall_time() < until, "compaction did not come to an end");
+            ensure!(wall_time() < until, "compaction did not finish");
         }
     }
 
@@ -421,8 +421,8 @@ fn query_a(
         Some((found / middle - 1.0).abs())
     })?;
     figures.answers.push(CheckedAnswer::new(
-        "A: relative error of p99 per 4 min against the middle of its true bucket, median and \
-         worst",
+        "A: relative error of p99 per 4 min relative to the middle of its exact bucket, median \
+         and worst",
         format!("{} %, {} %", percent(errors.median()), percent(errors.worst())),
         "0; a bucket is up to 10 % wide",
     ));
@@ -571,7 +571,7 @@ fn run_gauges(program: &Path, work: &StoreWork, figures: &mut StoreFigures) -> R
         .and_then(|(_, value)| value.as_str()?.parse::<f64>().ok());
     let truth = (0..walk.gauges).map(|gauge| walk.value(gauge, minute)).sum::<f64>();
     figures.answers.push(CheckedAnswer::new(
-        "gauges: their mean in the middle",
+        "gauges: mean at the middle",
         found.map_or("nothing".to_owned(), |found| format!("{found:.9}")),
         format!("{:.9}", truth / walk.gauges as f64),
     ));
@@ -581,7 +581,7 @@ fn run_gauges(program: &Path, work: &StoreWork, figures: &mut StoreFigures) -> R
 /// Times and values of the one series of a range query's answer.
 pub(crate) fn series_of(answer: &Value, kind: &str) -> Result<Vec<(i64, Value)>> {
     let values =
-        answer["data"]["result"][0][kind].as_array().context("an answer without values")?;
+        answer["data"]["result"][0][kind].as_array().context("a response without values")?;
     let pair = |pair: &Value| Some((pair[0].as_f64()? as i64, pair[1].clone()));
     Ok(values.iter().filter_map(pair).collect())
 }

@@ -38,7 +38,7 @@ impl PeerServer {
     pub(crate) fn check_alive(&mut self) -> Result<()> {
         match self.child.try_wait()? {
             None => Ok(()),
-            Some(status) => bail!("the server ended: {status}"),
+            Some(status) => bail!("the server exited: {status}"),
         }
     }
 
@@ -50,7 +50,7 @@ impl PeerServer {
         let fields = stat.rsplit(')').next().unwrap_or_default().split_whitespace();
         let ticks: Vec<u32> =
             fields.skip(11).take(2).filter_map(|text| text.parse().ok()).collect();
-        let [user, system] = ticks[..] else { bail!("no processor time in {stat}") };
+        let [user, system] = ticks[..] else { bail!("no CPU time in {stat}") };
         Ok(TICK * (user + system))
     }
 

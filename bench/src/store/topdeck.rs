@@ -282,7 +282,7 @@ fn query_a(
         .map(|max| max.estimate)
         .fold(0.0, f64::max);
     own.figures.answers.push(CheckedAnswer::new(
-        "A: greatest measurement, ns",
+        "A: maximum, ns",
         format!("{maximum}"),
         truth.total().max_ns.to_string(),
     ));
@@ -299,8 +299,8 @@ fn query_a(
         })
         .collect();
     own.figures.answers.push(quantile_error_answer(
-        "A: relative error of p99 per 4 min against the middle of its true bucket, median and \
-         worst",
+        "A: relative error of p99 per 4 min relative to the middle of its exact bucket, median \
+         and worst",
         &mut errors,
         "0; a bucket is up to 10 % wide",
     ));
@@ -349,7 +349,7 @@ fn query_a(
     own.resent = (before, after);
     own.figures.answers.push(CheckedAnswer::new(
         &format!("A: all requests sent again; measurements, {before} before"),
-        format!("{after} ({repeated} × accepted as a repeat)"),
+        format!("{after} ({repeated} × accepted as a duplicate)"),
         "no change, accepted",
     ));
     Ok(())
@@ -527,7 +527,7 @@ fn run_gauges(work: &StoreWork, own: &mut TopdeckFigures) -> Result<()> {
     let truth = (0..walk.gauges).map(|gauge| walk.value(gauge, minute)).sum::<f64>();
     let found = means.get(minute).copied().flatten();
     own.figures.answers.push(CheckedAnswer::new(
-        "gauges: their mean in the middle",
+        "gauges: mean at the middle",
         found.map_or("nothing".to_owned(), |found| format!("{found:.9}")),
         format!("{:.9}", truth / walk.gauges as f64),
     ));

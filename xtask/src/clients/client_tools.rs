@@ -1,4 +1,4 @@
-//! What the part needs beside topdeck: the clients, built once and kept under target/clients.
+//! Tools of the part besides topdeck: the clients, built once in target/clients.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,17 +12,17 @@ use crate::part_log::PartLog;
 const GO: &str = "testdata/clients/go";
 const REQUIREMENTS: &str = "testdata/clients/python/requirements.txt";
 
-/// Programs that are there, and why others are not.
+/// Available programs, and the reasons why others are missing.
 pub(super) struct ClientTools {
     pub(super) go: Option<PathBuf>,
-    /// Of an environment that has the packages.
+    /// The interpreter of a virtual environment with the packages.
     pub(super) python: Option<PathBuf>,
     pub(super) prometheus: Option<PathBuf>,
     pub(super) missing: Vec<String>,
 }
 
-/// A program, or why it cannot be had here. That it does not compile, or that a lock file is wrong,
-/// is an error instead.
+/// A program, or the reason why it is not available on this machine. A compile error or an invalid
+/// lock file is an error of the part instead.
 type ProvidedTool = std::result::Result<PathBuf, String>;
 
 impl ClientTools {
@@ -46,7 +46,7 @@ fn go(log: &PartLog, folder: &Path) -> Result<ProvidedTool> {
     }
     let fetch = CommandLine::new(&format!("go -C {GO} mod download"));
     if let Some(reason) = fetch.fetch(log)? {
-        return Ok(Err(format!("the clients in Go: their modules cannot be fetched: {reason}")));
+        return Ok(Err(format!("the clients in Go: cannot download modules: {reason}")));
     }
     let program = folder.join("clients-go");
     let build = format!("go -C {GO} build -mod=readonly -o");
@@ -54,7 +54,7 @@ fn go(log: &PartLog, folder: &Path) -> Result<ProvidedTool> {
     Ok(Ok(program))
 }
 
-/// The packages are installed anew when their list is another one.
+/// Packages are reinstalled when the list of packages changes.
 fn python(log: &PartLog, folder: &Path) -> Result<ProvidedTool> {
     let (home, list) = (folder.join("python"), folder.join("python/installed.txt"));
     let program = home.join("bin/python");
@@ -62,7 +62,7 @@ fn python(log: &PartLog, folder: &Path) -> Result<ProvidedTool> {
     if fs::read_to_string(&list).is_ok_and(|installed| installed == wanted) {
         return Ok(Ok(program));
     }
-    // Debian has Python without what makes an environment for packages.
+    // Debian packages Python without the module `venv`.
     let make = CommandLine::new("python3 -m venv --clear").arg(text(&home)?);
     if !CommandLine::new("python3 -c").arg("import ensurepip, venv").succeeds() {
         let reason = "the clients in Python: Python or its venv is not installed (Debian package \
@@ -73,7 +73,7 @@ fn python(log: &PartLog, folder: &Path) -> Result<ProvidedTool> {
     let install = CommandLine::from_path(&program).arg("-m").arg("pip").arg("install");
     let install = install.arg("--quiet").arg("--no-deps").arg("--requirement").arg(REQUIREMENTS);
     if let Some(reason) = install.fetch(log)? {
-        return Ok(Err(format!("the clients in Python: packages cannot be fetched: {reason}")));
+        return Ok(Err(format!("the clients in Python: cannot download packages: {reason}")));
     }
     fs::write(&list, wanted)?;
     Ok(Ok(program))
@@ -81,10 +81,7 @@ fn python(log: &PartLog, folder: &Path) -> Result<ProvidedTool> {
 
 fn prometheus() -> Result<PathBuf> {
     let program = conformance::program_path()?;
-    ensure!(
-        program.exists(),
-        "Prometheus: it is not built; `make system PART=prometheus` does that"
-    );
+    ensure!(program.exists(), "Prometheus is not built; run `make system PART=prometheus`");
     Ok(program)
 }
 

@@ -1,14 +1,14 @@
-//! What a client sent, what topdeck answers, and whether that is the same.
+//! Compares the measurements that a client sent with the answers of topdeck.
 
 use anyhow::{Context as _, Result, bail};
 use serde_json::Value;
 
-/// How topdeck is asked.
+/// Query that returns a series.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum QueryMethod {
-    /// `/v1/histogram`: everything that series have.
+    /// `/v1/histogram`: the merged histogram of all selected series.
     Distribution,
-    /// `/api/v1/query`: the latest reading, a native histogram.
+    /// `/api/v1/query`: the latest sample, a native histogram.
     Native,
     /// `/api/v1/query`: a number.
     Number,
@@ -16,7 +16,7 @@ pub(super) enum QueryMethod {
     Range,
 }
 
-/// What topdeck has to answer. `None` is what the format does not have.
+/// Expected answer. `None` for statistics that the format does not have.
 #[derive(Clone, Debug)]
 pub(super) struct SeriesExpectation {
     pub(super) client: String,
@@ -24,22 +24,22 @@ pub(super) struct SeriesExpectation {
     pub(super) method: QueryMethod,
     /// A selector or an expression.
     pub(super) selector: String,
-    /// How many measurements were sent.
+    /// Number of measurements sent.
     pub(super) count: u64,
-    /// Of a number: the number.
+    /// Sum; for a number, the number itself.
     pub(super) sum: Option<f64>,
     pub(super) min: Option<f64>,
     pub(super) max: Option<f64>,
-    /// Those of `sum`, `min` and `max` that the format has by buckets alone: they lie between the
-    /// bounds of the answer.
+    /// Names of `sum`, `min` and `max` that the format has only through its buckets: they must lie
+    /// within the bounds of the answer.
     pub(super) unbounded_fields: Vec<String>,
 }
 
 impl SeriesExpectation {
-    /// A line that a client prints.
+    /// Parses a line that a client prints.
     pub(super) fn read(line: &str) -> Result<SeriesExpectation> {
         let value: Value = serde_json::from_str(line)
-            .with_context(|| format!("a client prints what is no JSON: {line:?}"))?;
+            .with_context(|| format!("a client printed invalid JSON: {line:?}"))?;
         let text = |key: &str| {
             value[key].as_str().map(str::to_owned).with_context(|| format!("no {key}: {line}"))
         };
@@ -47,7 +47,7 @@ impl SeriesExpectation {
             "distribution" => QueryMethod::Distribution,
             "native" => QueryMethod::Native,
             "number" => QueryMethod::Number,
-            other => bail!("no way to ask is called {other:?}: {line}"),
+            other => bail!("unknown query kind {other:?}: {line}"),
         };
         let count = value["count"].as_u64().with_context(|| format!("no count: {line}"))?;
         let number = |key: &str| value[key].as_f64();
@@ -65,7 +65,7 @@ impl SeriesExpectation {
         })
     }
 
-    /// What it should have been, if `answer` is not what was sent.
+    /// Compares `answer` with what was sent.
     pub(super) fn compare(&self, answer: &Value) -> SeriesCheck {
         let mut stored = StoredStatistics::parse(self.method, answer);
         if !matches!(self.method, QueryMethod::Distribution | QueryMethod::Native) {
@@ -111,7 +111,7 @@ impl SeriesExpectation {
         SeriesCheck { stored: stored.text, mismatch: wrong }
     }
 
-    /// What is compared, for the table.
+    /// The compared statistics, for the table.
     fn compared(&self) -> String {
         if !matches!(self.method, QueryMethod::Distribution | QueryMethod::Native) {
             return "value".to_owned();
@@ -131,13 +131,13 @@ impl SeriesExpectation {
     }
 }
 
-/// What topdeck said, and what is wrong with it.
+/// The answer of topdeck, and the differences.
 pub(super) struct SeriesCheck {
     pub(super) stored: String,
     pub(super) mismatch: Option<String>,
 }
 
-/// Each statistic with its bounds, which are the same where it is exact.
+/// Statistics with their bounds; the bounds of an exact statistic are equal.
 struct StoredStatistics {
     count: Option<u64>,
     sum: Option<(f64, f64)>,
@@ -181,12 +181,12 @@ impl StoredStatistics {
     }
 }
 
-/// A number as Prometheus writes it.
+/// Parses a number in Prometheus notation.
 fn text(value: &Value) -> Option<f64> {
     value.as_str()?.parse().ok()
 }
 
-/// One line for each series.
+/// Table with one line per series.
 pub(super) fn table(sent: &[SeriesExpectation], answers: &[SeriesCheck]) -> String {
     let head = ["client", "what", "sent", "stored", "compared"].map(str::to_owned);
     let rows = sent.iter().zip(answers).map(|(sent, answer)| {

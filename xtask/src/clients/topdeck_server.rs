@@ -1,4 +1,4 @@
-//! A `topdeck serve` as a process, and questions to it by curl.
+//! A `topdeck serve` process, queried with curl.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,24 +11,24 @@ use serde_json::Value;
 
 use super::series_expectation::{QueryMethod, SeriesCheck, SeriesExpectation};
 
-/// How long anything may take that should take a moment, on a machine that is busy.
+/// Timeout of operations that take a moment on an idle machine.
 const TIMEOUT: Duration = Duration::from_secs(60);
-/// Between one question and the same again.
+/// Interval between two polls.
 const PAUSE: Duration = Duration::from_millis(100);
 
 pub(crate) struct TopdeckServer {
     program: PathBuf,
     folder: PathBuf,
-    /// What it said before it was started last.
+    /// Length of the log before the last start.
     log_offset: usize,
     child: Option<Child>,
 }
 
 impl TopdeckServer {
-    /// Everything of it is in `folder`; `more` are settings beside the addresses: of the table
-    /// `[http]`, and tables behind it.
+    /// Starts a server with its files in `folder`. `more` is appended to the settings: keys of the
+    /// table `[http]`, then further tables.
     pub(crate) fn start(program: &Path, folder: &Path, more: &str) -> Result<TopdeckServer> {
-        // The system chooses the ports, after a restart others; topdeck says which.
+        // The kernel chooses the ports, after a restart others; topdeck logs them.
         let settings = format!(
             "collection_interval = \"1s\"\n[statsd]\nudp = [\"127.0.0.1:0\"]\ntcp = \
              [\"127.0.0.1:0\"]\nunix = \"statsd.sock\"\n[host]\nprocfs = false\nblock_io = \
@@ -54,7 +54,7 @@ impl TopdeckServer {
         self.logged_address("tcp ")
     }
 
-    /// What it says that stands behind a word; nothing before it is ready.
+    /// The address that follows `word` in the log; empty before the server is ready.
     fn logged_address(&self, word: &str) -> String {
         let log = fs::read_to_string(self.folder.join("log")).unwrap_or_default();
         let log = log.get(self.log_offset..).unwrap_or_default();
@@ -62,14 +62,14 @@ impl TopdeckServer {
         address.split([',', '\n']).next().unwrap_or_default().to_owned()
     }
 
-    /// The end of what it said.
+    /// The end of the log.
     pub(crate) fn log(&self) -> String {
         let log = fs::read_to_string(self.folder.join("log")).unwrap_or_default();
         let start = log.floor_char_boundary(log.len().saturating_sub(4_000));
         format!("topdeck said:\n{}", &log[start..])
     }
 
-    /// Its process; 0 while there is none.
+    /// PID; 0 without a process.
     pub(crate) fn pid(&self) -> u32 {
         self.child.as_ref().map_or(0, Child::id)
     }
@@ -92,23 +92,23 @@ impl TopdeckServer {
         let began = Instant::now();
         while self.curl(&[], "/health").is_err() {
             if let Some(status) = self.child.as_mut().and_then(|child| child.try_wait().ok()?) {
-                bail!("topdeck ended with {status}; {}", self.log());
+                bail!("topdeck exited with {status}; {}", self.log());
             }
-            ensure!(began.elapsed() < TIMEOUT, "topdeck does not answer; {}", self.log());
+            ensure!(began.elapsed() < TIMEOUT, "topdeck does not respond; {}", self.log());
             sleep(PAUSE);
         }
         Ok(())
     }
 
-    /// Tells it to stop, and waits until it has.
+    /// Sends SIGTERM and waits for the exit.
     pub(crate) fn stop(&mut self) -> Result<()> {
         let mut child = self.child.take().context("BUG: it runs")?;
         let status = Command::new("kill").args(["-TERM", &child.id().to_string()]).status()?;
-        ensure!(status.success(), "topdeck cannot be told to stop");
+        ensure!(status.success(), "cannot send SIGTERM to topdeck");
         let began = Instant::now();
         while began.elapsed() < TIMEOUT {
             if let Some(status) = child.try_wait()? {
-                ensure!(status.success(), "topdeck ended with {status}; {}", self.log());
+                ensure!(status.success(), "topdeck exited with {status}; {}", self.log());
                 return Ok(());
             }
             sleep(PAUSE);
@@ -122,7 +122,7 @@ impl TopdeckServer {
         self.spawn()
     }
 
-    /// What is answered with a status of success.
+    /// Returns the body of a successful response.
     pub(crate) fn curl(&self, options: &[&str], path: &str) -> Result<String> {
         let url = format!("http://{}{path}", self.http());
         let mut command = Command::new("curl");
@@ -137,8 +137,8 @@ impl TopdeckServer {
         Ok(answer.into_owned())
     }
 
-    /// Asks until the answers are what was sent, for as long as patience goes: some are on their
-    /// way for an interval.
+    /// Queries until the answers equal what was sent, or the timeout is over: some values arrive an
+    /// interval later.
     pub(super) fn await_series(&self, sent: &[SeriesExpectation]) -> Result<Vec<SeriesCheck>> {
         let began = Instant::now();
         sent.iter().map(|sent| self.await_one(sent, began)).collect()
@@ -146,7 +146,7 @@ impl TopdeckServer {
 
     fn await_one(&self, sent: &SeriesExpectation, began: Instant) -> Result<SeriesCheck> {
         loop {
-            // A series that is not there yet is an error to some questions.
+            // Some queries of a missing series return an error.
             let answer = match self.query(sent) {
                 Ok(answer) => sent.compare(&serde_json::from_str::<Value>(&answer)?),
                 Err(error) => sent.compare(&Value::String(format!("{error:#}"))),
@@ -177,8 +177,8 @@ impl TopdeckServer {
         }
     }
 
-    /// What Grafana asks before it shows anything: "Save & test", the lists of its editor, and what
-    /// it is that answers.
+    /// Sends the requests that Grafana sends before it shows a panel: "Save & test", the lists of
+    /// its editor, and the build information.
     pub(super) fn check_grafana_requests(&self) -> Result<()> {
         let matching = ["--data-urlencode", "match[]={__name__=~\".+\"}"];
         let asked: [(&[&str], &str); 6] = [

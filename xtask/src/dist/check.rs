@@ -1,9 +1,8 @@
-//! Whether a program that was built is worth publishing: it is started as people start it, and
-//! asked.
+//! Smoke test of a built program.
 //!
-//! A server is given a measurement, asked for it, killed (SIGKILL) and asked again: listening, the
-//! journal, the store, the query engine and the page. `topdeck audit` asks it by the name
-//! `localhost`, which is in /etc/hosts.
+//! It sends a measurement to a server, queries it, kills the server (SIGKILL), and queries again
+//! after a restart. This covers listener, journal, store, query engine and page. `topdeck audit`
+//! reaches the server as `localhost`, which /etc/hosts resolves.
 
 use std::fs;
 use std::io::{Read as _, Write as _};
@@ -18,12 +17,12 @@ use anyhow::{Context as _, Result, bail, ensure};
 use super::target::ProgramStarter;
 use crate::command_line::root;
 
-/// For an answer that takes a moment on an idle machine; qemu on a busy one needs more.
+/// Timeout of a response; qemu on a busy machine is slow.
 const TIMEOUT: Duration = Duration::from_secs(120);
-/// Between two attempts.
+/// Interval between two attempts.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// A built `topdeck`, and how it is started on this machine.
+/// A built `topdeck`, and how to start it on this machine.
 pub(crate) struct DistProgram<'a> {
     pub(crate) path: &'a Path,
     pub(crate) starter: ProgramStarter,
@@ -43,19 +42,19 @@ impl DistProgram<'_> {
         command
     }
 
-    /// What it writes to its standard output.
+    /// Runs the program and returns its standard output.
     pub(crate) fn stdout(&self, arguments: &[&str]) -> Result<String> {
         let output = self.command().args(arguments).output();
         let output = output.with_context(|| format!("cannot start {}", self.path.display()))?;
         let (out, err) = (output.stdout, String::from_utf8_lossy(&output.stderr));
         let words = arguments.join(" ");
-        ensure!(output.status.success(), "`topdeck {words}` ended with {}: {err}", output.status);
-        String::from_utf8(out).with_context(|| format!("`topdeck {words}` wrote no UTF-8"))
+        ensure!(output.status.success(), "`topdeck {words}` exited with {}: {err}", output.status);
+        String::from_utf8(out).with_context(|| format!("`topdeck {words}` wrote invalid UTF-8"))
     }
 }
 
-/// `folder` is for what the server keeps; it is made, and removed if all is well. A binary that is
-/// published `has_page`.
+/// Runs the smoke test. `folder` holds the files of the server; it is created, and removed on
+/// success. A released binary `has_page`.
 pub(crate) fn check(program: &DistProgram, folder: &Path, has_page: bool) -> Result<()> {
     let version = program.stdout(&["--version"])?;
     ensure!(version.starts_with("topdeck "), "`topdeck --version` wrote {version:?}");
@@ -64,7 +63,7 @@ pub(crate) fn check(program: &DistProgram, folder: &Path, has_page: bool) -> Res
     }
     fs::create_dir_all(folder)?;
     let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
-    // The name must be answered by /etc/hosts alone; whether that has ::1 too is not our business.
+    // Only /etc/hosts may resolve the name; it need not contain ::1.
     let settings = format!(
         "[http]\nlisten = [\"127.0.0.1:{port}\"]\n[host]\nprocfs = false\nblock_io = \
          false\nrun_queue = false\nprocesses = false\nhiccup = false\nshm_metrics = false\n"
@@ -79,7 +78,7 @@ pub(crate) fn check(program: &DistProgram, folder: &Path, has_page: bool) -> Res
     let by_name = format!("http://localhost:{port}");
     program
         .stdout(&["audit", "--server", &by_name])
-        .context("asking the server by a name of /etc/hosts")?;
+        .context("cannot query the server by a name of /etc/hosts")?;
     server.kill()?;
     let server = DistServer::start(program, folder, port).context("after SIGKILL")?;
     expect_count(&server).context("after SIGKILL")?;
@@ -87,7 +86,7 @@ pub(crate) fn check(program: &DistProgram, folder: &Path, has_page: bool) -> Res
     fs::remove_dir_all(folder).with_context(|| format!("removing {}", folder.display()))
 }
 
-/// The store reads the journal a moment after the acknowledgement.
+/// The store reads the journal shortly after the acknowledgement.
 fn expect_count(server: &DistServer) -> Result<()> {
     let began = Instant::now();
     loop {
@@ -101,16 +100,16 @@ fn expect_count(server: &DistServer) -> Result<()> {
         if has(&answers[0], "\"count\":2") && has(&answers[1], "\"status\":\"success\"") {
             return Ok(());
         }
-        ensure!(began.elapsed() < TIMEOUT, "two values were sent; the answers are {answers:?}");
+        ensure!(began.elapsed() < TIMEOUT, "sent 2 values, got {answers:?}");
         sleep(PAUSE);
     }
 }
 
-/// The page in the program is the one that was built, to the byte.
+/// The embedded page equals the built one byte for byte.
 fn expect_page(server: &DistServer) -> Result<()> {
     let page = server.request("GET", "/index.html", "")?;
     let built = fs::read_to_string(root().join("web/dist/index.html"));
-    ensure!(built.is_ok_and(|built| built == page), "the program has another page than web/dist");
+    ensure!(built.is_ok_and(|built| built == page), "the embedded page differs from web/dist");
     Ok(())
 }
 
@@ -134,9 +133,13 @@ impl DistServer {
         let began = Instant::now();
         while server.request("GET", "/health", "").is_err() {
             if let Some(status) = server.child.try_wait()? {
-                bail!("`topdeck serve` ended with {status}: {}", server.log());
+                bail!("`topdeck serve` exited with {status}: {}", server.log());
             }
-            ensure!(began.elapsed() < TIMEOUT, "`topdeck serve` does not answer: {}", server.log());
+            ensure!(
+                began.elapsed() < TIMEOUT,
+                "`topdeck serve` does not respond: {}",
+                server.log()
+            );
             sleep(PAUSE);
         }
         Ok(server)
@@ -146,7 +149,7 @@ impl DistServer {
         fs::read_to_string(&self.log).unwrap_or_default()
     }
 
-    /// The body of an answer of success. HTTP/1.0: it ends where the connection does.
+    /// Returns the body of a successful response. HTTP/1.0: the body ends with the connection.
     fn request(&self, method: &str, path: &str, body: &str) -> Result<String> {
         let mut stream = TcpStream::connect(("127.0.0.1", self.port))?;
         stream.set_read_timeout(Some(TIMEOUT))?;
@@ -158,7 +161,7 @@ impl DistServer {
         let mut answer = Vec::new();
         stream.read_to_end(&mut answer)?;
         let answer = String::from_utf8_lossy(&answer);
-        let (head, body) = answer.split_once("\r\n\r\n").context("an answer without an end")?;
+        let (head, body) = answer.split_once("\r\n\r\n").context("incomplete response head")?;
         let status = head.split(' ').nth(1).unwrap_or_default();
         ensure!(
             status.starts_with('2'),
@@ -178,7 +181,7 @@ impl DistServer {
 
 impl Drop for DistServer {
     fn drop(&mut self) {
-        // It has ended already if it was killed.
+        // Fails if the process was killed already.
         let _ = self.kill();
     }
 }

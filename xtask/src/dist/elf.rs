@@ -1,7 +1,7 @@
-//! The headers of an ELF file: whether a program needs anything of the system that runs it.
+//! ELF headers: whether a program depends on a dynamic linker or on shared libraries.
 //!
-//! 64-bit little-endian files only, which is what is built here. Field offsets are those of the
-//! System V ABI, chapters "ELF Header", "Section Header" and "Program Header".
+//! Supports 64-bit little-endian files. Field offsets are those of the System V ABI, chapters "ELF
+//! Header", "Section Header" and "Program Header".
 
 use anyhow::{Context as _, Result, bail, ensure};
 
@@ -13,13 +13,13 @@ const PT_INTERP: u32 = 3;
 const DT_NULL: u64 = 0;
 const DT_NEEDED: u64 = 1;
 
-/// What the headers say.
+/// Parsed headers.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct ElfHeaders {
     pub(super) machine: u16,
-    /// Names a dynamic linker (`PT_INTERP`).
+    /// Whether a dynamic linker is named (`PT_INTERP`).
     pub(super) has_interpreter: bool,
-    /// Shared libraries it asks for (`DT_NEEDED`).
+    /// Number of required shared libraries (`DT_NEEDED`).
     pub(super) library_count: usize,
     pub(super) sections: Vec<String>,
 }
@@ -51,18 +51,19 @@ impl ElfHeaders {
         self.sections.iter().any(|section| section == name)
     }
 
-    /// Fails unless the program starts on any Linux of its processor, whatever is installed there.
+    /// Fails unless the program starts on any Linux of its architecture without installed
+    /// libraries.
     pub(super) fn check_static(&self, machine: u16) -> Result<()> {
-        ensure!(self.machine == machine, "it is for machine {}, not {machine}", self.machine);
-        ensure!(!self.has_interpreter, "it names a dynamic linker (PT_INTERP)");
+        ensure!(self.machine == machine, "machine is {}, expected {machine}", self.machine);
+        ensure!(!self.has_interpreter, "it requires a dynamic linker (PT_INTERP)");
         match self.library_count {
             0 => Ok(()),
-            count => bail!("it asks for {count} shared libraries (DT_NEEDED)"),
+            count => bail!("it requires {count} shared libraries (DT_NEEDED)"),
         }
     }
 }
 
-/// `DT_NEEDED` entries of a dynamic section: pairs of a tag and a value.
+/// Counts `DT_NEEDED` entries of a dynamic section, which consists of pairs of a tag and a value.
 fn libraries(dynamic: &[u8]) -> Result<usize> {
     let mut count = 0;
     for entry in dynamic.chunks_exact(16) {
@@ -85,23 +86,23 @@ fn sections(bytes: &[u8]) -> Result<Vec<String>> {
     let names = byte_range(bytes, header + 24, header + 32)?;
     let name = |number: u16| {
         let at = u32_at(bytes, table_offset(start, u64::from(number), size)?)? as usize;
-        let text = names.get(at..).context("a section's name is outside of the table of names")?;
+        let text = names.get(at..).context("a section name is outside the string table")?;
         let end = text.iter().position(|&byte| byte == 0).unwrap_or(text.len());
         Ok(String::from_utf8_lossy(&text[..end]).into_owned())
     };
     (0..count).map(name).collect()
 }
 
-/// The bytes of the file whose offset and length are at these places.
+/// The bytes of the file whose offset and length are stored at these positions.
 fn byte_range(bytes: &[u8], offset: usize, length: usize) -> Result<&[u8]> {
     let start = usize::try_from(u64_at(bytes, offset)?)?;
     let end = start.checked_add(usize::try_from(u64_at(bytes, length)?)?);
-    end.and_then(|end| bytes.get(start..end)).context("a part reaches beyond the end of the file")
+    end.and_then(|end| bytes.get(start..end)).context("a section or segment ends beyond the file")
 }
 
 fn table_offset(start: u64, number: u64, size: u64) -> Result<usize> {
     let at = size.checked_mul(number).and_then(|offset| offset.checked_add(start));
-    Ok(usize::try_from(at.context("a header is outside of the file")?)?)
+    Ok(usize::try_from(at.context("a header is outside the file")?)?)
 }
 
 fn u16_at(bytes: &[u8], at: usize) -> Result<u16> {
@@ -119,7 +120,7 @@ fn u64_at(bytes: &[u8], at: usize) -> Result<u64> {
 fn array_at<const N: usize>(bytes: &[u8], at: usize) -> Result<[u8; N]> {
     let found = at.checked_add(N).and_then(|end| bytes.get(at..end));
     let found = found.with_context(|| format!("the file ends before byte {at}"))?;
-    Ok(found.try_into().expect("BUG: N bytes were taken"))
+    Ok(found.try_into().expect("BUG: the slice has N bytes"))
 }
 
 #[cfg(test)]
@@ -129,8 +130,8 @@ mod tests {
     const HEADER: usize = 64;
     const PROGRAM_HEADER: usize = 56;
 
-    /// A file of a header, program headers of these types, and one dynamic section that all of them
-    /// refer to.
+    /// A file with a header, program headers of these types, and one dynamic section to which all
+    /// of them refer.
     fn file(types: &[u32], tags: &[u64]) -> Vec<u8> {
         let mut bytes = b"\x7fELF\x02\x01\x01".to_vec();
         bytes.resize(HEADER + PROGRAM_HEADER * types.len(), 0);
@@ -163,12 +164,12 @@ mod tests {
     #[test]
     fn static_and_dynamic_are_distinguished() {
         check(&[1], &[], X86_64, "static");
-        // A static program that is loaded anywhere (static-pie) has a dynamic section too.
+        // A static program that is loaded at any address (static-pie) has a dynamic section too.
         check(&[1, PT_DYNAMIC], &[5, 6, DT_NULL], X86_64, "static");
-        check(&[PT_INTERP, 1], &[], X86_64, "it names a dynamic linker (PT_INTERP)");
+        check(&[PT_INTERP, 1], &[], X86_64, "it requires a dynamic linker (PT_INTERP)");
         let two = [DT_NEEDED, DT_NEEDED, DT_NULL, DT_NEEDED];
         check(&[PT_DYNAMIC], &two, X86_64, "it asks for 2 shared libraries (DT_NEEDED)");
-        check(&[1], &[], AARCH64, "it is for machine 62, not 183");
+        check(&[1], &[], AARCH64, "machine is 62, expected 183");
     }
 
     #[test]

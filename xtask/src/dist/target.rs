@@ -1,10 +1,9 @@
-//! What is built for, and the tools that this takes: the standard library for the target, a C
-//! compiler, a linker.
+//! Release targets and their tools: the standard library for the target, a C compiler, a linker.
 //!
-//! Some dependencies are in C (zstd, ring, the allocator), and no distribution has a compiler for
-//! both targets in one package. PyPI's `ziglang` is one for all: a pinned version goes into an
-//! environment below the build folder, without root. The linker and the C library come with Rust
-//! (`rust-lld`, `libc.a` and start files of the target).
+//! Some dependencies are in C (zstd, ring, the allocator), and no distribution packages one
+//! compiler for both targets. The `ziglang` package of PyPI compiles for all targets: a pinned
+//! version is installed in an environment in the build folder, without root. The linker and the C
+//! library come with Rust (`rust-lld`, `libc.a` and start files of the target).
 
 use std::env;
 use std::fs;
@@ -18,22 +17,22 @@ use crate::command_line::{CommandLine, target as builds};
 use crate::part_log::PartLog;
 
 const ZIGLANG: &str = "ziglang==0.17.1";
-/// A zig to use instead of PyPI's.
+/// Path of a zig to use instead of that of PyPI.
 const ZIG: &str = "TOPDECK_ZIG";
 
-/// What profiles cannot say: the linker that comes with Rust; a build id, by which debuggers and
-/// profilers know a program's debug information; and packed relocations, which musl's start files
-/// of Rust 1.93 and later read (4 MB of the unoptimised x86-64 binary were relocations).
+/// Flags that a profile cannot set: the linker of Rust; a build ID, which debuggers and profilers
+/// use to find debug information; and packed relocations, which the musl start files of Rust 1.93
+/// and later support (4 MB of the unoptimized x86-64 binary were relocations).
 const RUSTFLAGS: &str = "-C linker-flavor=ld.lld -C link-self-contained=yes -C link-arg=--build-id \
     -C link-arg=--pack-dyn-relocs=relr";
 
-/// A processor with Linux and musl. The names of variables are those that cargo and the crate `cc`
-/// look for.
+/// An architecture with Linux and musl. Variable names are those that cargo and the crate `cc`
+/// read.
 #[derive(Debug)]
 pub(crate) struct DistTarget {
     pub(crate) triple: &'static str,
     pub(super) machine: u16,
-    /// As `std::env::consts::ARCH` has it.
+    /// As in `std::env::consts::ARCH`.
     arch: &'static str,
     zig: &'static str,
     cc: &'static str,
@@ -41,7 +40,8 @@ pub(crate) struct DistTarget {
     linker: &'static str,
     rustflags: &'static str,
     pub(crate) runner: &'static str,
-    /// Names of qemu's emulator of programs: Debian's package qemu-user-static, then qemu-user.
+    /// Names of the user-mode emulator of qemu: of Debian's package qemu-user-static, then of
+    /// qemu-user.
     emulators: [&'static str; 2],
 }
 
@@ -72,7 +72,7 @@ pub(super) const TARGETS: [DistTarget; 2] = [
     },
 ];
 
-/// How programs of a target are started on this machine.
+/// How this machine starts programs of a target.
 pub(crate) enum ProgramStarter {
     Directly,
     Emulator(&'static str),
@@ -83,7 +83,7 @@ impl DistTarget {
         TARGETS.iter().find(|target| target.triple == triple)
     }
 
-    /// `Err` with the reason if programs of it cannot be started here.
+    /// Returns how programs of this target start; an error is the reason why they cannot.
     pub(crate) fn starter(&self) -> Result<ProgramStarter, String> {
         if self.arch == env::consts::ARCH {
             return Ok(ProgramStarter::Directly);
@@ -98,8 +98,7 @@ impl DistTarget {
         }
     }
 
-    /// All that a build for it needs, fetched where it is missing. Commands write
-    /// to `log`.
+    /// Provides all tools of a build, downloading missing ones. Commands write to `log`.
     pub(crate) fn provide_tools(&self, log: &PartLog) -> Result<DistTools> {
         self.provide_standard_library(log)?;
         Ok(DistTools { compiler: self.provide_compiler(log)? })
@@ -112,15 +111,14 @@ impl DistTarget {
         let add = CommandLine::new(&format!("rustup target add {}", self.triple));
         if !CommandLine::new("rustup --version").succeeds() {
             bail!(
-                "the standard library for {} is missing, and so is rustup, which installs it; \
-                 install rustup (https://rustup.rs), then run: {add}",
+                "the standard library for {} is missing, and rustup is not installed; install \
+                 rustup (https://rustup.rs), then run: {add}",
                 self.triple
             );
         }
         add.run(log).with_context(|| {
             format!(
-                "the standard library for {} is missing and cannot be fetched; \
-                 with a network, run: {add}",
+                "cannot download the standard library for {}; with a network, run: {add}",
                 self.triple
             )
         })
@@ -138,8 +136,8 @@ impl DistTarget {
         })
     }
 
-    /// Scripts that are zig's C compiler and archiver for this target; `None` where the user has
-    /// named others.
+    /// Writes scripts that run the C compiler and the archiver of zig for this target; `None` if
+    /// the user has set others.
     fn provide_compiler(&self, log: &PartLog) -> Result<Option<Compiler>> {
         if env::var_os(self.cc).is_some() {
             return Ok(None);
@@ -169,7 +167,7 @@ impl DistTarget {
     }
 }
 
-/// What a build is told.
+/// Tools and settings of a build.
 pub(crate) struct DistTools {
     compiler: Option<Compiler>,
 }
@@ -180,7 +178,7 @@ struct Compiler {
 }
 
 impl DistTools {
-    /// `line`, a cargo that builds for `target`, with these tools.
+    /// Adds these tools to `line`, a cargo command that builds for `target`.
     pub(crate) fn apply(&self, line: CommandLine, target: &DistTarget) -> Result<CommandLine> {
         let line = line.env(target.linker, "rust-lld").env(target.rustflags, RUSTFLAGS);
         Ok(match &self.compiler {
@@ -196,7 +194,7 @@ fn tools_folder() -> PathBuf {
     builds().join("dist-tools")
 }
 
-/// The environment is made anew for another version.
+/// A version change recreates the environment.
 fn fetch_zig(log: &PartLog) -> Result<PathBuf> {
     let home = tools_folder().join(ZIGLANG);
     let (done, python) = (home.join("zig-path"), home.join("bin/python"));
@@ -209,12 +207,12 @@ fn fetch_zig(log: &PartLog) -> Result<PathBuf> {
     let says_where = "import ziglang, os; print(os.path.dirname(ziglang.__file__), end='')";
     let folder = CommandLine::from_path(&python).arg("-c").arg(says_where).stdout()?;
     let zig = Path::new(&String::from_utf8(folder)?).join("zig");
-    fs::write(&done, text(&zig)?).context("cannot write below the build folder")?;
+    fs::write(&done, text(&zig)?).context("cannot write to the build folder")?;
     Ok(zig)
 }
 
-/// zig does not know Rust's names of targets, which the crate `cc` passes on; its own checks of
-/// undefined behaviour and of the stack call functions that only programs linked by zig have.
+/// zig does not know the target names of Rust, which the crate `cc` passes. The undefined behaviour
+/// and stack checks of zig call functions that only programs linked by zig contain.
 fn compiler_script(zig: &str, cache: &str, target: &str) -> String {
     format!(
         "#!/bin/sh\n# Written by `cargo xtask dist`.\n{}\
@@ -236,7 +234,7 @@ fn cache_lines(cache: &str) -> String {
     format!("export ZIG_GLOBAL_CACHE_DIR='{cache}' ZIG_LOCAL_CACHE_DIR='{cache}'\n")
 }
 
-/// Left alone if it is as it should be: cargo builds again what a changed compiler has built.
+/// An unchanged file is not written: cargo would rebuild what a changed compiler has built.
 fn write_program(path: &Path, script: &str) -> Result<()> {
     if fs::read_to_string(path).is_ok_and(|written| written == script) {
         return Ok(());

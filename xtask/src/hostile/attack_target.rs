@@ -1,4 +1,4 @@
-//! What an attack is made on: a server of its own, with tokens for everybody who comes.
+//! Target of an attack: its own server with tokens for all clients.
 
 use std::fs;
 use std::io;
@@ -16,11 +16,11 @@ use super::client::{AttackResponse, KeepAliveConnection, SILENCE_TIMEOUT};
 use super::innocent_client;
 use crate::clients::topdeck_server::TopdeckServer;
 
-/// Small limits, so that an attack reaches them soon. The budget of queries is the one of which the
-/// bounds of this suite are said.
+/// Small limits, so that an attack reaches them soon. The memory bounds of this suite assume this
+/// query memory limit.
 const STORE: &str = "max_head_size = \"16MiB\"\n";
 const LIMITS: &str = "max_buffered_body_bytes = \"64MiB\"\nmax_query_memory = \"256MiB\"\n";
-/// Between one question and the same again.
+/// Interval between two polls.
 const PAUSE: Duration = Duration::from_millis(50);
 
 pub(super) struct AttackTarget {
@@ -29,13 +29,13 @@ pub(super) struct AttackTarget {
     server: Mutex<TopdeckServer>,
     address: Mutex<SocketAddr>,
     pid: AtomicU32,
-    /// With the scopes `ingest` and `read`; nobody but the innocent client has it.
+    /// Token of the innocent client, with the scopes `ingest` and `read`.
     pub(super) innocent_token: String,
-    /// The same, of the attacker.
+    /// Token of the attacker, with the same scopes.
     pub(super) hostile_token: String,
-    /// Of somebody else who has done nothing.
+    /// Token of a third client, which does nothing.
     pub(super) other_token: String,
-    /// With one scope each.
+    /// Tokens with one scope each.
     pub(super) ingest_token: String,
     pub(super) read_token: String,
     pub(super) admin_token: String,
@@ -55,7 +55,7 @@ impl AttackTarget {
             let mut command = Command::new(program);
             let output = command.arg("token").arg(&data).args(["add", name]).args(scopes).output();
             let output = output.with_context(|| format!("cannot start {}", program.display()))?;
-            ensure!(output.status.success(), "there is no token: {output:?}");
+            ensure!(output.status.success(), "no token in the output: {output:?}");
             Ok(String::from_utf8(output.stdout)?.trim().to_owned())
         };
         let both = ["ingest", "read"];
@@ -66,7 +66,7 @@ impl AttackTarget {
             "tokens_required = true\n[http.limits]\n{LIMITS}{limits}[store]\n{STORE}{store}"
         );
         let deck = TopdeckServer::start(program, folder, &settings)?;
-        let address = deck.http().parse().context("it does not say its address")?;
+        let address = deck.http().parse().context("the server did not log its address")?;
         let pid = AtomicU32::new(deck.pid());
         Ok(AttackTarget {
             program: program.to_owned(),
@@ -83,12 +83,12 @@ impl AttackTarget {
         })
     }
 
-    /// Where it is; it changes when it is started anew.
+    /// Address of the server; a restart changes it.
     pub(super) fn address(&self) -> SocketAddr {
         *self.address.lock().expect("BUG: an attack panicked")
     }
 
-    /// The process; 0 while there is none.
+    /// PID; 0 without a process.
     pub(super) fn pid(&self) -> u32 {
         self.pid.load(Ordering::SeqCst)
     }
@@ -105,13 +105,13 @@ impl AttackTarget {
         self.server.lock().expect("BUG: an attack panicked").udp()
     }
 
-    /// The end of what the server said.
+    /// The end of the server's log.
     pub(super) fn log(&self) -> String {
         self.server.lock().expect("BUG: an attack panicked").log()
     }
 
-    /// Stops the server, does something with its store, and starts it again; how long the stop
-    /// took.
+    /// Stops the server, runs `action` on its store, and starts it again. Returns the duration of
+    /// the stop.
     pub(super) fn restart_with(&self, action: impl FnOnce(&str) -> Result<()>) -> Result<Duration> {
         let mut deck = self.server.lock().expect("BUG: an attack panicked");
         let began = Instant::now();
@@ -119,19 +119,19 @@ impl AttackTarget {
         let time = began.elapsed();
         self.pid.store(0, Ordering::SeqCst);
         let store = self.folder.join("data/store");
-        let outcome = action(store.to_str().context("the folder's name is not UTF-8")?);
+        let outcome = action(store.to_str().context("the folder name is not UTF-8")?);
         deck.spawn()?;
         *self.address.lock().expect("BUG: an attack panicked") = deck.http().parse()?;
         self.pid.store(deck.pid(), Ordering::SeqCst);
         outcome.map(|()| time)
     }
 
-    /// A command of topdeck that has to succeed.
+    /// Runs a topdeck command; a failure is an error.
     pub(super) fn command(&self, arguments: &[&str]) -> Result<()> {
         let output = Command::new(&self.program).args(arguments).output()?;
         ensure!(
             output.status.success(),
-            "topdeck {} ended with {}: {}",
+            "topdeck {} exited with {}: {}",
             arguments.join(" "),
             output.status,
             String::from_utf8_lossy(&output.stderr)
@@ -139,12 +139,12 @@ impl AttackTarget {
         Ok(())
     }
 
-    /// The header that shows a token.
+    /// The Authorization header with a token.
     pub(super) fn authorization_header(token: &str) -> String {
         format!("Bearer {token}")
     }
 
-    /// The attacker asks, on a connection of its own.
+    /// Sends a request of the attacker on its own connection.
     pub(super) fn request(
         &self,
         method: &str,
@@ -169,7 +169,7 @@ impl AttackTarget {
         KeepAliveConnection::open(self.address())?.request(method, path, &all, body)
     }
 
-    /// Waits until something is so, as long as a server that does not hang can need.
+    /// Polls until the value equals the expected one, for at most [`SILENCE_TIMEOUT`].
     pub(super) fn wait_until<T: PartialEq + std::fmt::Debug>(
         &self,
         what: &str,
@@ -187,7 +187,7 @@ impl AttackTarget {
         }
     }
 
-    /// Waits until so many values of a metric are stored: not one less, not one more.
+    /// Waits until exactly this many values of a metric are stored.
     pub(super) fn wait_until_stored(&self, metric: &str, values: u64) -> Result<()> {
         let path = format!("/v1/histogram?selector={metric}");
         self.wait_until(&format!("values of {metric}"), &values, || {
@@ -196,7 +196,7 @@ impl AttackTarget {
         })
     }
 
-    /// Waits until so many series of a selector are known.
+    /// Waits until the selector matches this many series.
     pub(super) fn wait_until_series(&self, selector: &str, series: u64) -> Result<()> {
         let path = format!("/v1/series?selector={selector}&limit=1");
         self.wait_until(&format!("series of {selector}"), &Some(series), || {
@@ -205,7 +205,7 @@ impl AttackTarget {
         })
     }
 
-    /// Lines of Influx, sent in requests that are not too large; all have to be taken.
+    /// Sends lines of Influx line protocol in requests of moderate size; all must be accepted.
     pub(super) fn send_lines(&self, lines: &[String]) -> Result<()> {
         for lines in lines.chunks(50_000) {
             let answer =
@@ -222,7 +222,7 @@ pub(super) fn now_ms() -> u64 {
     since.map_or(0, |since| u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
 }
 
-/// What is hostile is refused for what it is: neither taken, nor a failure of the server.
+/// Fails unless the server rejected the request (4xx or 503) or closed the connection.
 pub(super) fn ensure_rejected(what: &str, answer: &io::Result<AttackResponse>) -> Result<()> {
     match answer {
         Ok(answer) => ensure!(
@@ -231,7 +231,8 @@ pub(super) fn ensure_rejected(what: &str, answer: &io::Result<AttackResponse>) -
             answer.status,
             answer.text()
         ),
-        // It may close while more comes, but it answers within the time that is given to it.
+        // The server may close the connection while data arrives, but it must respond before the
+        // timeout.
         Err(error) => ensure!(error.kind() != io::ErrorKind::WouldBlock, "{what}: no answer"),
     }
     Ok(())

@@ -1,4 +1,4 @@
-//! All attacks, in the order in which they are made.
+//! All attacks, in the order of the run.
 
 mod access;
 mod bodies;
@@ -9,7 +9,7 @@ mod responses;
 
 use super::Attack;
 
-/// What one sender may bring; others bring their own.
+/// Cardinality limit per sender; it does not affect other senders.
 const FEW_SERIES: &str =
     "max_producer_series = 50_000\nmax_metric_series = 50_000\nmax_label_values = 50_000\n";
 
@@ -46,7 +46,7 @@ pub(super) const ALL: &[Attack] = &[
     attack("wrong tokens", "", access::wrong_tokens),
 ];
 
-/// With settings of `[http.limits]`.
+/// An attack with settings of `[http.limits]`.
 const fn attack(
     name: &'static str,
     limits: &'static str,

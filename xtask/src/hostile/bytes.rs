@@ -1,4 +1,4 @@
-//! Bytes that hostile clients send, written by hand: no library writes what is wrong on purpose.
+//! Hand-written encoders of hostile bytes: libraries refuse to write malformed data.
 
 // Protocol buffers: <https://protobuf.dev/programming-guides/encoding/>.
 
@@ -44,7 +44,7 @@ pub(super) fn remote_write(labels: &[(&[u8], &[u8])], ms: u64) -> Vec<u8> {
     request
 }
 
-/// A block of snappy that compresses nothing (its `format_description.txt`: literals).
+/// An uncompressed Snappy block (literals; `format_description.txt` of Snappy).
 pub(super) fn snappy(bytes: &[u8]) -> Vec<u8> {
     const LITERAL_OF_TWO_BYTES: u8 = 61 << 2;
     let mut out = Vec::new();
@@ -57,8 +57,8 @@ pub(super) fn snappy(bytes: &[u8]) -> Vec<u8> {
     out
 }
 
-/// A block of snappy that claims to unpack to `claimed` bytes, and unpacks to `size`: one literal,
-/// then copies of 64 bytes from one before.
+/// A Snappy block that declares `claimed` bytes and decompresses to `size`: one literal, then
+/// copies of 64 bytes with offset 1.
 pub(super) fn snappy_bomb(claimed: u64, size: usize) -> Vec<u8> {
     const COPY_OF_64: [u8; 3] = [63 << 2 | 2, 1, 0];
     let mut out = Vec::new();
@@ -68,8 +68,8 @@ pub(super) fn snappy_bomb(claimed: u64, size: usize) -> Vec<u8> {
     out
 }
 
-/// A gzip member that unpacks to about `size` zeros: fixed codes, one literal 0, then copies of 258
-/// bytes from one before (RFC 1951, 3.2.6).
+/// A gzip member that decompresses to about `size` zeros: fixed codes, one literal 0, then copies
+/// of 258 bytes with distance 1 (RFC 1951, 3.2.6).
 pub(super) fn gzip_bomb(size: usize) -> Vec<u8> {
     let mut out = vec![0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 255];
     let (mut bits, mut n) = (0u64, 0);
@@ -86,7 +86,7 @@ pub(super) fn gzip_bomb(size: usize) -> Vec<u8> {
     put(0b011, 3);
     put(reversed(0x30, 8), 8);
     for _ in 0..size / 258 {
-        // Length 258 is symbol 285, the sixth with 8 bits from 280 on; distance 1 is code 0.
+        // Length 258 is symbol 285, the sixth 8-bit code from 280; distance 1 is code 0.
         put(reversed(0b1100_0101, 8), 8);
         put(0, 5);
     }
@@ -95,8 +95,8 @@ pub(super) fn gzip_bomb(size: usize) -> Vec<u8> {
     out
 }
 
-/// A frame of zstd that unpacks to `blocks` × 128 KiB of one byte (RFC 8878, blocks of type RLE),
-/// with a window of 2^`window_log` bytes.
+/// A zstd frame that decompresses to `blocks` × 128 KiB of one byte (RFC 8878, RLE blocks), with a
+/// window of 2^`window_log` bytes.
 pub(super) fn zstd_bomb(blocks: usize, window_log: u8) -> Vec<u8> {
     const BLOCK_BYTES: u32 = 128 << 10;
     let mut out = vec![0x28, 0xb5, 0x2f, 0xfd, 0, (window_log - 10) << 3];
@@ -130,14 +130,14 @@ pub(super) fn frame(kind: FrameKind, flags: u8, stream: u32, payload: &[u8]) -> 
     out
 }
 
-/// The frame `SETTINGS` that forbids the server to send any byte of an answer.
+/// A `SETTINGS` frame with an initial window of 0: the server may not send response bytes.
 pub(super) fn zero_window_settings() -> Vec<u8> {
     const INITIAL_WINDOW_SIZE: u8 = 4;
     frame(FrameKind::Settings, 0, 0, &[0, INITIAL_WINDOW_SIZE, 0, 0, 0, 0])
 }
 
-/// `GET path` as a block of HPACK without a table (RFC 7541): `:method: GET`, `:scheme: http`, and
-/// two literals.
+/// `GET path` as an HPACK block without the dynamic table (RFC 7541): `:method: GET`,
+/// `:scheme: http`, and two literals.
 pub(super) fn hpack_get(path: &str, authority: &str) -> Vec<u8> {
     let mut out = vec![0x82, 0x86];
     for (name, value) in [(4, path), (1, authority)] {
@@ -147,9 +147,9 @@ pub(super) fn hpack_get(path: &str, authority: &str) -> Vec<u8> {
     out
 }
 
-// Parcels and batches: docs/formats/forward.md, docs/formats/batch.md.
+// Forward requests and batches: docs/formats/forward.md, docs/formats/batch.md.
 
-/// A parcel of one batch, which has the value 1 of a gauge at time 0.
+/// A forward request with one batch: value 1 of a gauge at time 0.
 pub(super) fn forward_request(journal: u128, sequence: u64) -> Vec<u8> {
     const GAUGE: u8 = 2;
     const CANONICAL_KEY: u8 = 1;
@@ -160,7 +160,7 @@ pub(super) fn forward_request(journal: u128, sequence: u64) -> Vec<u8> {
     form.extend_from_slice(&[0, 0]);
     let mut batch = vec![0xd3, 1, CANONICAL_KEY, form.len() as u8];
     batch.extend_from_slice(&form);
-    // One sample, its start and its span.
+    // One sample: its start and its span.
     batch.extend_from_slice(&[1, 0, 0]);
     batch.extend_from_slice(&1f64.to_le_bytes());
 

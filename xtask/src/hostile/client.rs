@@ -1,15 +1,15 @@
-//! HTTP/1.1 as a program without a library would speak it.
+//! A minimal HTTP/1.1 client without a library.
 
 use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
-/// How long a server may be silent: only one that hangs is longer.
+/// Read timeout: only a hanging server exceeds it.
 pub(super) const SILENCE_TIMEOUT: Duration = Duration::from_secs(60);
-/// No answer to an attack is longer; more would be a defect of its own.
+/// Limit of a response to an attack; a longer one is a defect.
 const RESPONSE_BYTES_MAX: u64 = 256 << 20;
 
-/// What came back.
+/// A response.
 #[derive(Debug)]
 pub(super) struct AttackResponse {
     pub(super) status: u16,
@@ -27,7 +27,7 @@ impl AttackResponse {
     }
 }
 
-/// A connection that is kept for many requests.
+/// A persistent connection.
 pub(super) struct KeepAliveConnection {
     stream: BufReader<TcpStream>,
     address: SocketAddr,
@@ -38,7 +38,7 @@ impl KeepAliveConnection {
         Ok(KeepAliveConnection { stream: BufReader::new(connect(address)?), address })
     }
 
-    /// One request and its answer.
+    /// Sends a request and returns its response.
     pub(super) fn request(
         &mut self,
         method: &str,
@@ -50,7 +50,7 @@ impl KeepAliveConnection {
         request.push_str(&format!("Content-Length: {}\r\n\r\n", body.len()));
         let mut request = request.into_bytes();
         request.extend_from_slice(body);
-        // An answer may come before all is written, and the rest is not read then.
+        // The server may respond before it has read the whole request, and stop reading.
         let written = self.stream.get_mut().write_all(&request);
         let answer = self.read_response();
         if answer.is_err() {
@@ -62,7 +62,7 @@ impl KeepAliveConnection {
     fn read_response(&mut self) -> io::Result<AttackResponse> {
         let status = self.line()?;
         let status = status.split(' ').nth(1).and_then(|status| status.parse::<u16>().ok());
-        let status = status.ok_or_else(|| io::Error::other("this is no answer of HTTP"))?;
+        let status = status.ok_or_else(|| io::Error::other("not an HTTP response"))?;
         let (mut length, mut is_chunked) = (None, false);
         loop {
             let line = self.line()?.to_ascii_lowercase();
@@ -81,7 +81,7 @@ impl KeepAliveConnection {
                 let size = self.line()?;
                 let size = u64::from_str_radix(size.trim(), 16).map_err(io::Error::other)?;
                 if body.len() as u64 + size > RESPONSE_BYTES_MAX {
-                    return Err(io::Error::other("the answer is too long"));
+                    return Err(io::Error::other("response size limit exceeded"));
                 }
                 (&mut self.stream).take(size).read_to_end(&mut body)?;
                 self.line()?;
@@ -110,7 +110,7 @@ impl KeepAliveConnection {
     }
 }
 
-/// A plain connection that waits for [`SILENCE_MAX`] at most.
+/// A plain connection with a timeout of [`SILENCE_TIMEOUT`].
 pub(super) fn connect(address: SocketAddr) -> io::Result<TcpStream> {
     let stream = TcpStream::connect_timeout(&address, SILENCE_TIMEOUT)?;
     stream.set_read_timeout(Some(SILENCE_TIMEOUT))?;
@@ -119,7 +119,7 @@ pub(super) fn connect(address: SocketAddr) -> io::Result<TcpStream> {
     Ok(stream)
 }
 
-/// The head of a request, which still lacks its end.
+/// The head of a request without the final empty line.
 pub(super) fn request_head(
     address: SocketAddr,
     method: &str,
@@ -131,7 +131,7 @@ pub(super) fn request_head(
     head
 }
 
-/// A text as a parameter of a query.
+/// Percent-encodes a query parameter.
 pub(super) fn percent_encode(text: &str) -> String {
     let one = |byte: u8| match byte {
         b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'_' => char::from(byte).to_string(),

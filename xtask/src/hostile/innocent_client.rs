@@ -1,5 +1,4 @@
-//! The innocent client: it sends and asks as a good client does, knows what it must be told, and
-//! measures how long that takes.
+//! The innocent client: sends data and queries, verifies the answers, and measures latencies.
 
 use std::io;
 use std::net::SocketAddr;
@@ -10,31 +9,31 @@ use std::time::{Duration, Instant};
 
 use super::client::{AttackResponse, KeepAliveConnection};
 
-/// The metric that it sends.
+/// Name of its metric.
 pub(super) const METRIC: &str = "innocent";
-/// Its number; nobody else uses it.
+/// Its producer ID, used by no other client.
 const PRODUCER: u64 = 0x1220_ce27;
-/// Between two requests.
+/// Pause between two requests.
 const PAUSE: Duration = Duration::from_millis(15);
 
 /// An innocent client of one server.
 pub(super) struct InnocentClient {
     token: String,
     epochs: AtomicU64,
-    /// Values that were sent, and those of them that were acknowledged.
+    /// Values sent, and those of them that were acknowledged.
     sent: AtomicU64,
     acknowledged: AtomicU64,
 }
 
-/// What it met in a stretch of time.
+/// Observations of the client during an interval.
 #[derive(Default)]
 pub(super) struct ClientLatencies {
     pub(super) ingest: Vec<Duration>,
     pub(super) query: Vec<Duration>,
     pub(super) status: Vec<Duration>,
-    /// It was asked to come again (429, 503), or a connection was closed.
+    /// Retries: responses of 429 or 503, or a closed connection.
     pub(super) deferred: u64,
-    /// What must not happen to it.
+    /// Defects of the server.
     pub(super) errors: Vec<String>,
 }
 
@@ -48,12 +47,12 @@ impl InnocentClient {
         }
     }
 
-    /// How many of its values are stored, if it was told the truth.
+    /// Number of acknowledged values, which must be stored.
     pub(super) fn acknowledged(&self) -> u64 {
         self.acknowledged.load(Ordering::SeqCst)
     }
 
-    /// Sends and asks while `action` runs; `address` is where the server is at the moment.
+    /// Sends and queries while `action` runs; `address` returns the current address of the server.
     pub(super) fn run_during<T>(
         &self,
         address: &(impl Fn() -> SocketAddr + Sync),
@@ -80,7 +79,7 @@ impl InnocentClient {
         let boot = self.epochs.fetch_add(1, Ordering::SeqCst);
         let mut line = ReconnectingClient::new(address, experience);
         let mut sequence = 0;
-        // One batch at least, and none is given up.
+        // At least one batch; each is retried until it is acknowledged.
         while sequence == 0 || !is_over.load(Ordering::SeqCst) {
             sequence += 1;
             let count = 1 + sequence % 7;
@@ -95,7 +94,7 @@ impl InnocentClient {
             }) {
                 if began.elapsed() > super::client::SILENCE_TIMEOUT {
                     line.record_error(format!(
-                        "{batch} was not taken within {:?}",
+                        "{batch} was not accepted within {:?}",
                         began.elapsed()
                     ));
                     return;
@@ -123,7 +122,7 @@ impl InnocentClient {
                 let sent = self.sent.load(Ordering::SeqCst);
                 match count(&answer) {
                     Ok(count) if count <= sent => {}
-                    Ok(count) => line.record_error(format!("{count} values of {sent} are there")),
+                    Ok(count) => line.record_error(format!("{count} of {sent} values are stored")),
                     Err(error) => line.record_error(format!("it is told: {error}")),
                 }
             }
@@ -135,7 +134,7 @@ impl InnocentClient {
     }
 }
 
-/// The count of a distribution; none if there is no such metric yet.
+/// Count of a distribution; 0 if the metric does not exist yet.
 pub(super) fn count(answer: &AttackResponse) -> io::Result<u64> {
     match answer.status {
         404 => Ok(0),
@@ -147,7 +146,7 @@ pub(super) fn count(answer: &AttackResponse) -> io::Result<u64> {
     }
 }
 
-/// A connection that is made anew when it broke.
+/// A client that reconnects after an error.
 struct ReconnectingClient<'a, A> {
     address: &'a A,
     latencies: &'a Mutex<ClientLatencies>,
@@ -161,7 +160,7 @@ impl<'a, A: Fn() -> SocketAddr> ReconnectingClient<'a, A> {
 
     fn record_error(&self, what: String) {
         let mut experience = self.latencies.lock().expect("BUG: a client panicked");
-        // One tells as much as a thousand.
+        // Further errors add nothing.
         if experience.errors.len() < 5 {
             experience.errors.push(what);
         }
@@ -178,7 +177,7 @@ impl<'a, A: Fn() -> SocketAddr> ReconnectingClient<'a, A> {
         self.request(method, path, headers, body, note).is_some()
     }
 
-    /// An answer of success, or nothing if it has to be tried again.
+    /// Returns a successful response, or `None` if the request has to be retried.
     fn request(
         &mut self,
         method: &str,
@@ -211,7 +210,10 @@ impl<'a, A: Fn() -> SocketAddr> ReconnectingClient<'a, A> {
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                 drop(experience);
-                self.record_error(format!("{method} {path}: no answer in {:?}", began.elapsed()));
+                self.record_error(format!(
+                    "{method} {path}: no response within {:?}",
+                    began.elapsed()
+                ));
             }
             Err(_) => experience.deferred += 1,
         }

@@ -1,11 +1,11 @@
-//! The resident memory of a process, in bytes, as the kernel counts it (`/proc/PID/status`).
+//! Resident memory of a process in bytes, from `/proc/PID/status`.
 
 use std::fs;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, sleep};
 use std::time::Duration;
 
-/// Between one look and the next. What is shorter is seen by the kernel's own greatest value.
+/// Sampling interval. Shorter peaks are visible in the kernel's peak value (VmHWM).
 const SAMPLE_INTERVAL: Duration = Duration::from_millis(10);
 
 /// `VmRSS`; 0 if there is no such process.
@@ -20,15 +20,15 @@ fn status_field(pid: u32, name: &str) -> Option<u64> {
     Some(kilobytes << 10)
 }
 
-/// The greatest resident memory of the processes whose number is in `pid`, while `action` runs.
+/// Peak resident memory of the processes whose PID is in `pid`, while `action` runs.
 pub(super) fn measure_peak<T>(
     pid: &(impl Fn() -> u32 + Sync),
     action: impl FnOnce() -> T,
 ) -> (T, u64) {
     let is_over = AtomicBool::new(false);
     let peak = AtomicU64::new(0);
-    // "5" sets the kernel's greatest value (VmHWM) to what it is now: proc(5). Where that is not
-    // allowed, samples are all there is.
+    // Writing "5" resets the peak value (VmHWM) to the current value: proc(5). Without the
+    // permission only samples are used.
     let is_reset = fs::write(format!("/proc/{}/clear_refs", pid()), "5").is_ok();
     let greatest = || match is_reset {
         true => status_field(pid(), "VmHWM:").unwrap_or(0),

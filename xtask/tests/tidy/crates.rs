@@ -1,19 +1,20 @@
-//! Crates and their layers: ARCHITECTURE.md has each crate with its layer and the crates that it
-//! uses, and dependencies point down. A crate whose examples are not tested has none.
+//! Crates and their layers: the table in ARCHITECTURE.md lists each crate with its layer and the
+//! crates that it uses, and dependencies point to lower layers. A crate whose doc tests are
+//! disabled contains no examples.
 //!
-//! A crate's layer is `package.metadata.topdeck.layer` of its Cargo.toml. Inside, crates are named
-//! by the key of `workspace.dependencies`, which is the name of their folder.
+//! The layer is `package.metadata.topdeck.layer` of the crate's Cargo.toml. The workspace names
+//! crates by the key of `workspace.dependencies`, which is the name of their folder.
 
 use toml::{Table, Value};
 
 use crate::repo::{RepoFile, RepoFiles, RuleFindings};
 
 const ARCHITECTURE: &str = "ARCHITECTURE.md";
-/// Crates of this layer play the roles; the binary above joins them.
+/// Layer of the crates that implement roles; the binary combines them.
 const ROLE_LAYER: i64 = 5;
 
-/// The crate table of ARCHITECTURE.md lists the folders of crates/ with their layers and the crates
-/// they use, and nothing else.
+/// The crate table of ARCHITECTURE.md lists exactly the folders of crates/, with their layers and
+/// the crates that they use.
 pub(crate) fn crate_table_is_correct(repo: &RepoFiles) -> RuleFindings {
     let mut findings = RuleFindings::default();
     let crates = crates(repo, &mut findings);
@@ -54,27 +55,27 @@ fn check_row(
     let mut problem =
         |found: String, remedy: &str| findings.add(ARCHITECTURE, row.line, &found, remedy);
     if rows.iter().any(|other| other.name == name && other.line < row.line) {
-        problem(format!("crate `{name}` has a second row"), "remove one");
+        problem(format!("crate `{name}` has two rows"), "remove one");
     }
     match crates.iter().find(|package| package.name == name) {
         None => problem(
-            format!("there is no crate `{name}` in crates/"),
+            format!("crates/ contains no crate `{name}`"),
             "remove the row; a crate is listed when it exists",
         ),
         Some(package) if package.layer != row.layer => problem(
             format!("`{name}` is in layer {}", row.layer),
-            &format!("{} says {}; make them agree", package.file.path, package.layer),
+            &format!("{} has {}; make them equal", package.file.path, package.layer),
         ),
         Some(package) if uses(package, crates) != row.uses => problem(
-            format!("`{name}` is said to use {:?}", row.uses),
-            &format!("{} says {:?}; make them agree", package.file.path, uses(package, crates)),
+            format!("`{name}` is listed with the uses {:?}", row.uses),
+            &format!("{} has {:?}; make them equal", package.file.path, uses(package, crates)),
         ),
         Some(_) => {}
     }
 }
 
-/// Crates that one depends on, sorted, without those that another of them brings: the arrows of
-/// the picture.
+/// Direct dependencies of a crate, sorted, without those that another dependency implies: the
+/// arrows of the diagram.
 fn uses<'a>(package: &CrateManifest, crates: &'a [CrateManifest]) -> Vec<&'a str> {
     let direct: Vec<&CrateManifest> =
         crates.iter().filter(|other| package.dependencies.contains(&other.name)).collect();
@@ -86,7 +87,7 @@ fn uses<'a>(package: &CrateManifest, crates: &'a [CrateManifest]) -> Vec<&'a str
     uses
 }
 
-/// Whether a crate depends on one of this name, itself or through others. Cargo refuses circles.
+/// Whether a crate depends on the named one, directly or indirectly. Cargo rejects cycles.
 fn reaches(package: &CrateManifest, name: &str, crates: &[CrateManifest]) -> bool {
     package.dependencies.iter().any(|key| {
         let next = crates.iter().find(|other| other.name == *key);
@@ -117,14 +118,14 @@ fn check_edge(from: &CrateManifest, to: &CrateManifest, findings: &mut RuleFindi
     let arrow =
         format!("`{}` (layer {}) → `{}` (layer {})", from.name, from.layer, to.name, to.layer);
     let remedy = match from.layer == ROLE_LAYER && to.layer == ROLE_LAYER {
-        true => "roles do not know each other; join them in `topdeck`",
-        false => "depend on lower layers only; move what is shared down",
+        true => "roles may not depend on each other; connect them in `topdeck`",
+        false => "depend on lower layers only; move shared code down",
     };
     findings.add(&from.file.path, line_of_key(from.file, &to.name), &arrow, remedy);
 }
 
-/// A crate with `doctest = false`, which spares building and starting rustdoc, has no example in
-/// its docs that rustdoc would have run.
+/// A crate with `doctest = false`, which saves building and starting rustdoc, has no example in its
+/// docs that rustdoc would run.
 pub(crate) fn examples_are_tested(repo: &RepoFiles) -> RuleFindings {
     let mut findings = RuleFindings::default();
     for file in &repo.files {
@@ -139,19 +140,18 @@ pub(crate) fn examples_are_tested(repo: &RepoFiles) -> RuleFindings {
         for source in repo.files.iter().filter(|file| is_source(&file.path)) {
             for line in examples(&source.text) {
                 let remedy = format!("remove `doctest = false` from {}", file.path);
-                findings.add(&source.path, line, "this example is never tested", &remedy);
+                findings.add(&source.path, line, "this example is not tested", &remedy);
             }
         }
     }
     findings
 }
 
-/// Lines on which an example begins that rustdoc would compile: a fence in a doc comment without a
-/// word for another language, text that stands in like one, or a page that is taken in for its
-/// examples.
+/// Lines that start an example that rustdoc would compile: a code fence in a doc comment without
+/// another language, indented text, or an included page.
 fn examples(text: &str) -> Vec<usize> {
     let mut found = Vec::new();
-    // The fence that is open, and whether text that is set in by four would be code.
+    // The open fence, and whether text indented by four spaces would be code.
     let (mut fence, mut is_code_if_set_in) = (None, true);
     for (index, line) in text.lines().enumerate() {
         let line = line.trim_start();
@@ -177,7 +177,7 @@ fn examples(text: &str) -> Vec<usize> {
             }
             (Some(open), Some(mark)) if open == mark => fence = None,
             (Some(_), _) => {}
-            // Under a paragraph or in a list, such a line goes on with what is above it.
+            // After a paragraph or in a list, an indented line continues the text above it.
             (None, None) if inner.is_empty() => {}
             (None, None) => {
                 let is_set_in = doc.starts_with("     ");
@@ -194,7 +194,7 @@ fn examples(text: &str) -> Vec<usize> {
     found
 }
 
-/// Whether rustdoc compiles a block with these words behind its fence.
+/// Whether rustdoc compiles a block with this info string.
 fn is_rust(words: &str) -> bool {
     const ATTRIBUTES: [&str; 5] =
         ["rust", "no_run", "should_panic", "compile_fail", "test_harness"];
@@ -205,12 +205,12 @@ fn is_rust(words: &str) -> bool {
 struct CrateManifest<'a> {
     name: String,
     layer: i64,
-    /// Keys of normal dependencies, for every target.
+    /// Keys of normal dependencies of all targets.
     dependencies: Vec<String>,
     file: &'a RepoFile,
 }
 
-/// The crates of crates/; a manifest that cannot be understood is a finding.
+/// The crates of crates/; an invalid manifest is a finding.
 fn crates<'a>(repo: &'a RepoFiles, findings: &mut RuleFindings) -> Vec<CrateManifest<'a>> {
     let mut crates = Vec::new();
     for file in &repo.files {
@@ -241,7 +241,8 @@ fn dependencies(manifest: &Table) -> Vec<String> {
     tables.flat_map(|dependencies| dependencies.keys().cloned()).collect()
 }
 
-/// Keys of `workspace.dependencies` that are crates of ours, each equal to its folder's name.
+/// Keys of `workspace.dependencies` that are crates of this workspace; each must equal the name of
+/// the folder.
 fn internal_dependencies(repo: &RepoFiles, findings: &mut RuleFindings) -> Vec<String> {
     let manifest = repo.file("Cargo.toml").expect("the workspace has a Cargo.toml");
     let table: Table = manifest.text.parse().expect("cargo has read Cargo.toml before us");
@@ -265,7 +266,7 @@ fn lookup<'a>(table: &'a Table, keys: &[&str]) -> Option<&'a Value> {
     path.iter().try_fold(table, step)?.get(*last)
 }
 
-/// Where a manifest sets `key`; 1 if it is not at the start of a line.
+/// Line on which a manifest sets `key`; 1 if no line starts with it.
 fn line_of_key(file: &RepoFile, key: &str) -> usize {
     let sets = |line: &str| {
         let rest = line.strip_prefix(key);
@@ -282,7 +283,8 @@ struct CrateRow<'a> {
     uses: Vec<&'a str>,
 }
 
-/// Rows of the crate table; other tables do not begin with a number and one name in back-quotes.
+/// Rows of the crate table; rows of other tables do not start with a number and one name in
+/// backquotes.
 fn rows(text: &str) -> Vec<CrateRow<'_>> {
     let lines = text.lines().enumerate();
     lines.filter_map(|(index, line)| parse_row(index + 1, line)).collect()
@@ -338,22 +340,22 @@ mod tests {
 
     #[test]
     fn a_row_without_crate_is_found() {
-        let problem = "ARCHITECTURE.md:5: there is no crate `shm` in crates/: remove the row; a \
+        let problem = "ARCHITECTURE.md:5: crates/ contains no crate `shm`: remove the row; a \
                        crate is listed when it exists";
         check_table(&format!("{TABLE}| 1 | `shm` | | z |\n"), &[problem]);
     }
 
     #[test]
     fn a_row_with_another_layer_is_found() {
-        let problem = "ARCHITECTURE.md:4: `collect` is in layer 2: crates/collect/Cargo.toml says \
-                       5; make them agree";
+        let problem = "ARCHITECTURE.md:4: `collect` is in layer 2: crates/collect/Cargo.toml has \
+                       5; make them equal";
         check_table(&TABLE.replace("| 5", "| 2"), &[problem]);
     }
 
     #[test]
     fn a_row_with_other_arrows_is_found() {
-        let problem = "ARCHITECTURE.md:4: `collect` is said to use []: crates/collect/Cargo.toml \
-                       says [\"hist\"]; make them agree";
+        let problem = "ARCHITECTURE.md:4: `collect` is listed with the uses []: \
+                       crates/collect/Cargo.toml has [\"hist\"]; make them equal";
         check_table(&TABLE.replace("`hist` | y", "| y"), &[problem]);
     }
 
@@ -373,7 +375,7 @@ mod tests {
 
     #[test]
     fn a_second_row_is_found() {
-        let problem = "ARCHITECTURE.md:5: crate `hist` has a second row: remove one";
+        let problem = "ARCHITECTURE.md:5: crate `hist` has two rows: remove one";
         check_table(&format!("{TABLE}| 0 | `hist` | | x |\n"), &[problem]);
     }
 
@@ -436,7 +438,7 @@ mod tests {
     }
 
     const NEVER: &str =
-        "this example is never tested: remove `doctest = false` from crates/a/Cargo.toml";
+        "this example is not tested: remove `doctest = false` from crates/a/Cargo.toml";
 
     #[test]
     fn an_example_that_is_not_tested_is_found() {

@@ -1,25 +1,24 @@
-//! Import cycles: files of a crate that import each other in a circle can only be understood all
-//! together, so a cycle has few files.
+//! Import cycles: files of a crate that import each other in a circle can only be understood
+//! together, so the size of a cycle is limited.
 //!
-//! A file imports another one by a path in a `use` or in its code, that begins with `crate`,
-//! `super`, `self` or the name of a child module. A `mod` declaration is no import, and neither is
-//! a re-export (`pub use`): who imports through it imports the file behind it. Nor is what a file
-//! imports from the module that it is part of: a parent and its parts are one noun, and a table of
-//! parts grows by a file for each. Unit tests do not count.
+//! A file imports another file by a path in a `use` or in its code that starts with `crate`,
+//! `super`, `self` or the name of a child module. A `mod` declaration is not an import. A re-export
+//! (`pub use`) is not an import either: a file that imports through it imports the file behind it.
+//! Imports of a file from its parent module do not count, because a module and its parts are one
+//! unit, and a table of parts grows by one file per part. Unit tests do not count.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::repo::{RepoFile, RepoFiles, RuleFindings};
 
-/// Files of a cycle at the most. A noun, its parts and what they are made of fit in; a whole crate
-/// does not.
+/// Maximum number of files in a cycle. A module with its parts fits; a whole crate does not.
 const CYCLE_FILES_MAX: usize = 8;
 
-/// Names of modules from the crate's root, which is empty.
+/// Module names from the crate root, whose path is empty.
 type ModulePath = Vec<String>;
 
-/// No cycle of imports in `src` of a crate has more than [`CYCLE_FILES_MAX`] files, or as many as
-/// are listed for the crate. What is listed may only shrink.
+/// No import cycle in `src` of a crate has more than [`CYCLE_FILES_MAX`] files, or the number of
+/// files listed for the crate. A listed number must equal the size of the largest cycle.
 pub(crate) fn import_cycles_are_small(repo: &RepoFiles, listed: &[(&str, usize)]) -> RuleFindings {
     let mut findings = RuleFindings::default();
     let crates: BTreeSet<&str> =
@@ -33,12 +32,13 @@ pub(crate) fn import_cycles_are_small(repo: &RepoFiles, listed: &[(&str, usize)]
         let mut problem = |found: String, remedy: &str| findings.add(&path, 1, &found, remedy);
         match allowed {
             Some(allowed) if cycle.len() < allowed => problem(
-                format!("the largest import cycle has {} files, listed are {allowed}", cycle.len()),
-                "lower the number in IMPORT_CYCLES of xtask/tests/tidy.rs; up to 8 need no entry",
+                format!("the largest import cycle has {} files, {allowed} are listed", cycle.len()),
+                "lower the number in IMPORT_CYCLES of xtask/tests/tidy.rs; cycles of up to 8 \
+                 files need no entry",
             ),
             _ if cycle.len() > allowed.unwrap_or(0).max(CYCLE_FILES_MAX) => problem(
                 format!("an import cycle has {} files: {}", cycle.len(), cycle.join(", ")),
-                "move what both ends need into a file below them",
+                "move shared items into a file that imports neither",
             ),
             _ => {}
         }
@@ -51,9 +51,9 @@ fn crate_of(path: &str) -> Option<&str> {
     file.ends_with(".rs").then_some(name)
 }
 
-/// Which files of a crate import which.
+/// Import graph of the files of a crate.
 struct Imports {
-    /// Files by module, from `src`.
+    /// Files by module, relative to `src`.
     files: BTreeMap<ModulePath, String>,
     edges: BTreeMap<ModulePath, BTreeSet<ModulePath>>,
 }
@@ -87,9 +87,9 @@ impl Imports {
         Imports { files: files.collect(), edges }
     }
 
-    /// Groups of files of which each one reaches all others; of one file only, none.
+    /// Strongly connected groups of more than one file.
     fn cycles(&self) -> Vec<Vec<String>> {
-        // Kosaraju: the order in which a walk leaves files, then walks against the arrows.
+        // Kosaraju's algorithm: depth-first finishing order, then searches in the reversed graph.
         let mut reversed: BTreeMap<ModulePath, BTreeSet<ModulePath>> = BTreeMap::new();
         for (from, targets) in &self.edges {
             for to in targets {
@@ -115,7 +115,7 @@ impl Imports {
     }
 }
 
-/// Adds all that is reached from a module and was not seen, each after what it reaches.
+/// Appends all unseen modules that are reachable from a module, in finishing order.
 fn walk(
     edges: &BTreeMap<ModulePath, BTreeSet<ModulePath>>,
     from: &ModulePath,
@@ -140,11 +140,11 @@ struct Resolver<'a> {
     modules: &'a BTreeMap<ModulePath, (String, ModuleText)>,
 }
 
-/// Re-exports through which a path is followed.
+/// Maximum number of re-exports through which a path is followed.
 const REEXPORTS_MAX: usize = 8;
 
 impl Resolver<'_> {
-    /// The module that a path in `module` leads to; `None` out of the crate.
+    /// Module to which a path in `module` refers; `None` outside the crate.
     fn resolve(&self, module: &[String], path: &[String], depth: usize) -> Option<ModulePath> {
         let mut names = path.iter().peekable();
         let mut found: ModulePath = match names.peek()?.as_str() {
@@ -177,14 +177,14 @@ impl Resolver<'_> {
     }
 }
 
-/// What a file says of modules.
+/// Module declarations and paths of a file.
 #[derive(Default)]
 struct ModuleText {
     /// Paths in `use` and in code.
     imports: Vec<ModulePath>,
-    /// Names that `pub use` gives to others, and their paths.
+    /// Names that `pub use` exports, and their paths.
     reexports: BTreeMap<String, ModulePath>,
-    /// Child modules of tests.
+    /// Child modules that contain tests.
     test_modules: BTreeSet<String>,
 }
 
@@ -215,8 +215,8 @@ impl ModuleText {
     }
 }
 
-/// The next `use` statement: what stands before it, its tree, whether it is a re-export, and what
-/// follows.
+/// The next `use` statement: the text before it, its tree, whether it is a re-export, and the text
+/// after it.
 fn next_use(text: &str) -> Option<(&str, &str, bool, &str)> {
     let mut from = 0;
     loop {
@@ -233,7 +233,7 @@ fn next_use(text: &str) -> Option<(&str, &str, bool, &str)> {
     }
 }
 
-/// Paths of the tree of a `use`: `a::{b, c::d}` is `a::b` and `a::c::d`. Aliases are left out.
+/// Paths of the tree of a `use`: `a::{b, c::d}` is `a::b` and `a::c::d`. Aliases are dropped.
 fn tree_paths(tree: &str) -> Vec<ModulePath> {
     let tree = tree.trim();
     let Some((stem, rest)) = tree.split_once('{') else {
@@ -268,7 +268,7 @@ fn is_name_byte(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte == b'_'
 }
 
-/// Paths of two names or more in code.
+/// Paths of at least two names in code.
 fn paths_in(code: &str) -> Vec<ModulePath> {
     let is_path = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == ':';
     let runs = code.split(|c| !is_path(c)).filter(|run| run.contains("::"));
@@ -277,7 +277,7 @@ fn paths_in(code: &str) -> Vec<ModulePath> {
     runs.filter(|run| !run.starts_with("::")).map(names).collect()
 }
 
-/// The same text with comments and the insides of strings left out.
+/// The text without comments and without the contents of strings.
 fn without_comments_and_strings(text: &str) -> String {
     let (mut out, mut rest) = (String::with_capacity(text.len()), text);
     while let Some(first) = rest.chars().next() {
@@ -313,13 +313,13 @@ mod tests {
     use super::*;
     use crate::repo::check;
 
-    /// A crate `a` of these files, each with its text.
+    /// Files of a crate `a` with their texts.
     fn files<'a>(sources: &'a [(&str, &'a str)]) -> Vec<(String, &'a str)> {
         let path = |file: &str| format!("crates/a/src/{file}.rs");
         sources.iter().map(|(file, text)| (path(file), *text)).collect()
     }
 
-    /// The one cycle of these files.
+    /// Checks the only cycle of these files.
     #[track_caller]
     fn check_cycle(sources: &[(&str, &str)], expected: &str) {
         let files = files(sources);
@@ -356,7 +356,7 @@ mod tests {
         check_cycle(&[("lib", "#[cfg(test)]\nmod t;\n"), ("a", "use crate::t::T;\n"), test], "");
     }
 
-    /// A ring of so many files, with the sizes that are listed.
+    /// Checks a ring of this many files against the listed sizes.
     #[track_caller]
     fn check_ring(size: usize, listed: &[(&str, usize)], expected: &[&str]) {
         let file = |n: usize| format!("crates/a/src/f{n}.rs");
@@ -370,7 +370,7 @@ mod tests {
     fn a_large_cycle_is_found() {
         check_ring(8, &[], &[]);
         let all = "f0.rs, f1.rs, f2.rs, f3.rs, f4.rs, f5.rs, f6.rs, f7.rs, f8.rs";
-        let remedy = "move what both ends need into a file below them";
+        let remedy = "move shared items into a file that imports neither";
         let problem = format!("crates/a/src/f0.rs:1: an import cycle has 9 files: {all}: {remedy}");
         check_ring(9, &[], &[&problem]);
         check_ring(9, &[("b", 20)], &[&problem]);
@@ -379,9 +379,9 @@ mod tests {
     #[test]
     fn a_listed_cycle_may_only_shrink() {
         check_ring(9, &[("a", 9)], &[]);
-        let remedy =
-            "lower the number in IMPORT_CYCLES of xtask/tests/tidy.rs; up to 8 need no entry";
-        let found = "crates/a/src/f0.rs:1: the largest import cycle has 9 files, listed are 10";
+        let remedy = "lower the number in IMPORT_CYCLES of xtask/tests/tidy.rs; cycles of up to 8 files \
+             need no entry";
+        let found = "crates/a/src/f0.rs:1: the largest import cycle has 9 files, 10 are listed";
         check_ring(9, &[("a", 10)], &[&format!("{found}: {remedy}")]);
         let files: BTreeSet<String> = (0..11).map(|n| format!("f{n}.rs")).collect();
         let all = files.into_iter().collect::<Vec<_>>().join(", ");

@@ -1,12 +1,12 @@
-//! Facts that stand in two places, and words that may stand in none.
+//! Facts stated in two places, and words that no file may contain.
 
 use toml::{Table, Value};
 
 use crate::markdown::headings;
 use crate::repo::{RepoFiles, RuleFindings};
 
-/// Hosts of package registries. Packages come from wherever the reader's own tools are told to
-/// look. The pieces are joined here so that this file does not name them itself.
+/// Hosts of package registries. The tools of the reader decide where packages come from. The names
+/// are joined from parts so that this file does not contain them.
 const REGISTRIES: [&str; 7] = [
     concat!("crates", ".io"),
     concat!("npmjs", ".org"),
@@ -17,14 +17,14 @@ const REGISTRIES: [&str; 7] = [
     concat!("repo.maven.apache", ".org"),
 ];
 
-/// How cargo's lock files name the default registry, whichever mirror served it.
+/// Name of the default registry in lock files of cargo, whatever mirror served it.
 const LOCKED_SOURCE: &str =
     concat!("source = \"registry+https://github.com/rust-lang/crates", ".io-index\"");
 
-/// A folder of the machine this was made on.
+/// A folder of the development machine.
 const BUILD_MACHINE_DIR: &str = concat!("/wo", "rk/");
 
-/// No file names a folder of the machine it was written on, or a host that packages came from.
+/// No file names a folder of the development machine or a package registry.
 pub(crate) fn no_machine_paths(repo: &RepoFiles) -> RuleFindings {
     let mut findings = RuleFindings::default();
     for file in &repo.files {
@@ -42,10 +42,10 @@ pub(crate) fn no_machine_paths(repo: &RepoFiles) -> RuleFindings {
     findings
 }
 
-/// What of the line does not belong here, and what to do.
+/// The forbidden part of a line, and the remedy.
 fn machine_path(line: &str, locked: bool) -> Option<(String, &'static str)> {
     if locked && line.starts_with("source = ") {
-        let found = format!("package from another place than the default registry, {line}");
+        let found = format!("package of a registry other than the default one, {line}");
         return Some((found, "depend on a published version"));
     }
     if names_folder(line, BUILD_MACHINE_DIR) {
@@ -56,7 +56,7 @@ fn machine_path(line: &str, locked: bool) -> Option<(String, &'static str)> {
     Some((format!("names the package registry {host}"), "name the package only"))
 }
 
-/// Whether an absolute path in the line begins with `folder`; `a/b/` does not begin with `/b/`.
+/// Whether an absolute path in the line starts with `folder`; `a/b/` does not start with `/b/`.
 fn names_folder(line: &str, folder: &str) -> bool {
     line.match_indices(folder).any(|(at, _)| {
         let before = line[..at].chars().next_back();
@@ -64,7 +64,7 @@ fn names_folder(line: &str, folder: &str) -> bool {
     })
 }
 
-/// The fuzzer has the checks of every crate that has any.
+/// The fuzzer includes the checks of every crate that has some.
 pub(crate) fn fuzzer_has_all_checks(repo: &RepoFiles) -> RuleFindings {
     const FUZZER: &str = "fuzz/src/lib.rs";
     let mut findings = RuleFindings::default();
@@ -80,7 +80,7 @@ pub(crate) fn fuzzer_has_all_checks(repo: &RepoFiles) -> RuleFindings {
     findings
 }
 
-/// CHANGELOG.md has a heading for what is not yet released, or for the workspace's version.
+/// CHANGELOG.md has a heading for unreleased changes or for the version of the workspace.
 pub(crate) fn changelog_has_version(repo: &RepoFiles) -> RuleFindings {
     const CHANGELOG: &str = "CHANGELOG.md";
     let mut findings = RuleFindings::default();
@@ -98,13 +98,13 @@ pub(crate) fn changelog_has_version(repo: &RepoFiles) -> RuleFindings {
     findings
 }
 
-/// README.md names the oldest Rust that builds this, and no other.
+/// README.md states the minimum Rust version of the workspace, and no other version.
 pub(crate) fn readme_has_rust_version(repo: &RepoFiles) -> RuleFindings {
     const README: &str = "README.md";
     let mut findings = RuleFindings::default();
     let version = workspace_package(repo, "rust-version");
     let Some(file) = repo.file(README) else {
-        findings.add(README, 1, "is missing", &format!("write it, and say `Rust {version}`"));
+        findings.add(README, 1, "is missing", &format!("write it, with `Rust {version}`"));
         return findings;
     };
     for (index, line) in file.text.lines().enumerate() {
@@ -112,19 +112,19 @@ pub(crate) fn readme_has_rust_version(repo: &RepoFiles) -> RuleFindings {
             findings.checked += 1;
             if !has_number(named, &version) {
                 let found = format!("names Rust {named}");
-                let remedy = format!("Cargo.toml has rust-version {version}; make them agree");
+                let remedy = format!("Cargo.toml has rust-version {version}; make them equal");
                 findings.add(README, index + 1, &found, &remedy);
             }
         }
     }
     if findings.checked == 0 {
-        let found = "does not name the oldest Rust that builds this";
-        findings.add(README, 1, found, &format!("say `Rust {version}`, as Cargo.toml does"));
+        let found = "does not state the minimum Rust version";
+        findings.add(README, 1, found, &format!("write `Rust {version}`, as in Cargo.toml"));
     }
     findings
 }
 
-/// Numbers that follow the word Rust, such as `1.95` in `Rust 1.95 or newer`.
+/// Numbers after the word Rust, such as `1.95` in `Rust 1.95 or newer`.
 fn rust_versions(line: &str) -> impl Iterator<Item = &str> {
     let number = |(at, word): (usize, &str)| {
         let rest = &line[at + word.len()..];
@@ -135,8 +135,8 @@ fn rust_versions(line: &str) -> impl Iterator<Item = &str> {
     line.match_indices("Rust ").filter_map(number)
 }
 
-/// Whether `number` stands in the text and is not part of a longer one; `1.9` is not in `1.95`.
-/// A patch level may follow.
+/// Whether the text contains `number` and not only as part of a longer number; `1.9` is not in
+/// `1.95`. A patch level may follow.
 fn has_number(text: &str, number: &str) -> bool {
     text.match_indices(number).any(|(at, _)| {
         let before = text[..at].chars().next_back();
@@ -201,7 +201,7 @@ mod tests {
         let other = "source = \"git+https://example.org/x\"";
         let text = format!("{LOCKED_SOURCE}\n{other}\n");
         let problem = format!(
-            "fuzz/Cargo.lock:2: package from another place than the default registry, {other}: \
+            "fuzz/Cargo.lock:2: package of a registry other than the default one, {other}: \
              depend on a published version"
         );
         check(no_machine_paths, &[("fuzz/Cargo.lock", &text)], &[&problem]);
@@ -241,14 +241,14 @@ mod tests {
     #[test]
     fn a_readme_with_another_rust_version_is_found() {
         let problem =
-            "README.md:2: names Rust 1.9: Cargo.toml has rust-version 1.95; make them agree";
+            "README.md:2: names Rust 1.9: Cargo.toml has rust-version 1.95; make them equal";
         check_readme("Needs Rust 1.95.\nNeeds Rust 1.9.\n", &[problem]);
     }
 
     #[test]
     fn a_readme_without_rust_version_is_found() {
-        let problem = "README.md:1: does not name the oldest Rust that builds this: say `Rust \
-                       1.95`, as Cargo.toml does";
+        let problem = "README.md:1: does not state the minimum Rust version: write `Rust \
+                       1.95`, as in Cargo.toml";
         check_readme("Needs Rust.\n", &[problem]);
     }
 }

@@ -1,12 +1,11 @@
-//! Markdown: links inside the repository lead somewhere, and headings have the anchors GitHub gives
-//! them.
+//! Markdown: links inside the repository resolve. Anchors of headings are those of GitHub.
 
 use std::collections::HashMap;
 
 use crate::repo::{RepoFile, RepoFiles, RuleFindings, line_at};
 
 /// Every relative link of every Markdown file names a file or folder, and its `#anchor` a heading
-/// there.
+/// in that file.
 pub(crate) fn links_resolve(repo: &RepoFiles) -> RuleFindings {
     let mut findings = RuleFindings::default();
     for file in repo.files.iter().filter(|file| is_markdown(&file.path)) {
@@ -21,7 +20,7 @@ pub(crate) fn links_resolve(repo: &RepoFiles) -> RuleFindings {
     findings
 }
 
-/// What is wrong with the target, and what to do.
+/// Returns the problem of a target and its remedy.
 fn check_target(
     repo: &RepoFiles,
     from: &RepoFile,
@@ -32,10 +31,14 @@ fn check_target(
         None => (target, None),
     };
     let Some(path) = resolve(&from.path, path) else {
-        return Err(("outside the repository".into(), "link to a file in it, or write no link"));
+        return Err((
+            "outside the repository".into(),
+            "link to a file in the repository, or \
+                                                      remove the link",
+        ));
     };
     if !repo.has(&path) {
-        return Err((format!("but there is no {path}"), "correct the path, or commit the file"));
+        return Err((format!("but {path} does not exist"), "correct the path, or commit the file"));
     }
     match (anchor, repo.file(&path)) {
         (Some(anchor), Some(file)) if is_markdown(&path) => {
@@ -48,7 +51,7 @@ fn check_target(
     }
 }
 
-/// A path relative to the file `from`, from the root; `None` if it leaves the repository.
+/// Resolves a path relative to the file `from`; `None` if it leaves the repository.
 fn resolve(from: &str, path: &str) -> Option<String> {
     if path.is_empty() {
         return Some(from.to_owned());
@@ -74,7 +77,7 @@ fn is_markdown(path: &str) -> bool {
     path.ends_with(".md")
 }
 
-/// Neither `https:` nor `mailto:` nor anything else with a scheme.
+/// No scheme such as `https:` or `mailto:`.
 fn is_relative(target: &str) -> bool {
     let scheme = target.split_once(':').map_or("", |(scheme, _)| scheme);
     scheme.is_empty() || !scheme.chars().all(|c| c.is_ascii_alphanumeric() || "+-.".contains(c))
@@ -86,11 +89,10 @@ struct MarkdownLink<'a> {
     target: &'a str,
 }
 
-/// Targets of `[text](target)`, `[label]: target`, and of `src` and `href` in HTML; not those in
-/// code.
+/// Targets of `[text](target)`, `[label]: target`, and of `src` and `href` in HTML, except in code.
 fn links(text: &str) -> Vec<MarkdownLink<'_>> {
     let prose = without_code_spans(&without_fences(text));
-    // Code was blanked byte by byte, so an offset into the prose is one into the text.
+    // Code is blanked byte by byte, so offsets in both texts are equal.
     assert_eq!(prose.len(), text.len(), "blanking changed the length");
     let targets = [inline_targets(&prose), definition_targets(&prose), html_targets(&prose)];
     let mut ranges: Vec<(usize, usize)> = targets.concat();
@@ -107,7 +109,7 @@ fn inline_targets(prose: &str) -> Vec<(usize, usize)> {
     starts.filter_map(|start| Some((start, start + inline_length(&prose[start..])?))).collect()
 }
 
-/// Up to the title or the closing parenthesis; parentheses inside come in pairs.
+/// Length up to the title or the closing parenthesis; inner parentheses are balanced.
 fn inline_length(rest: &str) -> Option<usize> {
     let mut depth = 0;
     for (at, c) in rest.char_indices() {
@@ -140,10 +142,10 @@ fn html_targets(prose: &str) -> Vec<(usize, usize)> {
     starts.filter_map(|start| Some((start, start + prose[start..].find('"')?))).collect()
 }
 
-/// A heading as `#` lines write it.
+/// A `#` heading.
 pub(crate) struct MarkdownHeading {
     pub(crate) text: String,
-    /// What follows `#` in a link to it.
+    /// The anchor, without `#`.
     pub(crate) anchor: String,
 }
 
@@ -155,7 +157,7 @@ pub(crate) fn headings(text: &str) -> Vec<MarkdownHeading> {
         let Some(text) = heading_text(line) else { continue };
         let base = slug(text);
         let count = seen.entry(base.clone()).or_default();
-        // The second of two equal headings is `name-1`.
+        // The second of two equal headings has the anchor `name-1`.
         let anchor = if *count == 0 { base } else { format!("{base}-{count}") };
         *count += 1;
         headings.push(MarkdownHeading { text: text.to_owned(), anchor });
@@ -170,7 +172,8 @@ fn heading_text(line: &str) -> Option<&str> {
     (1..=6).contains(&level).then(|| text.trim().trim_end_matches('#').trim_end())
 }
 
-/// GitHub's: the visible text in lower case; letters, digits, `_` and `-` stay, spaces become `-`.
+/// Anchor as GitHub derives it: the visible text in lower case; letters, digits, `_` and `-` stay,
+/// spaces become `-`.
 fn slug(heading: &str) -> String {
     let mut slug = String::new();
     for c in visible(heading).chars() {
@@ -184,7 +187,7 @@ fn slug(heading: &str) -> String {
     slug
 }
 
-/// `[text](target)` shows its text only.
+/// Visible text: the text of `[text](target)`.
 fn visible(heading: &str) -> String {
     let mut shown = String::new();
     let mut rest = heading;
@@ -196,7 +199,7 @@ fn visible(heading: &str) -> String {
     shown + rest
 }
 
-/// Fenced code blanked; offsets and lines stay.
+/// Blanks fenced code; offsets and lines stay.
 fn without_fences(text: &str) -> String {
     let mut prose = String::with_capacity(text.len());
     let mut open: Option<&str> = None;
@@ -220,7 +223,7 @@ fn without_fences(text: &str) -> String {
     prose
 }
 
-/// The run of three or more that opens or closes a block of code.
+/// The run of at least three characters that opens or closes a code block.
 fn fence(line: &str) -> Option<&str> {
     let line = line.trim_start();
     let mark = line.chars().next().filter(|c| "`~".contains(*c))?;
@@ -228,7 +231,7 @@ fn fence(line: &str) -> Option<&str> {
     (length >= 3).then(|| &line[..length])
 }
 
-/// `code` in paragraphs blanked; offsets and lines stay.
+/// Blanks code spans in paragraphs; offsets and lines stay.
 fn without_code_spans(text: &str) -> String {
     let mut prose = String::with_capacity(text.len());
     let mut rest = text;
@@ -246,8 +249,8 @@ fn without_code_spans(text: &str) -> String {
     prose + rest
 }
 
-/// A span ends at the next run of as many ticks in the same paragraph; without one the ticks are
-/// text.
+/// A code span ends at the next run of as many backticks in the same paragraph; without one the
+/// backticks are text.
 fn span_length(rest: &str, tick_count: usize) -> Option<usize> {
     let paragraph = rest.find("\n\n").map_or(rest, |end| &rest[..end]);
     let mut at = tick_count;
@@ -262,7 +265,7 @@ fn span_length(rest: &str, tick_count: usize) -> Option<usize> {
     None
 }
 
-/// As many bytes of nothing.
+/// As many blank bytes.
 fn blank(text: &str) -> String {
     text.bytes().map(|byte| if byte == b'\n' { '\n' } else { ' ' }).collect()
 }
@@ -294,7 +297,7 @@ mod tests {
         assert_eq!(anchors, expected);
     }
 
-    /// The file is docs/a.md; beside it stand docs/b.md, with a heading, and src/lib.rs.
+    /// Checks docs/a.md next to docs/b.md, which has a heading, and src/lib.rs.
     #[track_caller]
     fn check_link(link: &str, expected: &[&str]) {
         let text = format!("# Here\n\n{link}\n");
@@ -348,7 +351,7 @@ mod tests {
 
     #[test]
     fn a_missing_file_is_found() {
-        let problem = "docs/a.md:3: link to `c.md`, but there is no docs/c.md: correct the path, \
+        let problem = "docs/a.md:3: link to `c.md`, but docs/c.md does not exist: correct the path, \
                        or commit the file";
         check_link("[x](c.md)", &[problem]);
         let problem = problem.replace("c.md", "b.mdx");

@@ -1,12 +1,12 @@
-//! Names: a type says what its value is, and what is public has a user.
+//! Names: type names are nouns, and public items have a user.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::repo::{RepoFile, RepoFiles, RuleFindings, line_at};
 use crate::rust::{code_only, without_tests};
 
-/// Words that do not say what a value is: adverbs, question words, participles that do not end
-/// with `ed` or `ing`, and verbs.
+/// Words that do not describe a value: adverbs, question words, verbs, and participles that end
+/// neither with `ed` nor with `ing`.
 const VAGUE_WORDS: &[&str] = &[
     "Act", "Again", "Apart", "Aside", "Asks", "Away", "Back", "Beside", "Came", "Come", "Doing",
     "Done", "Else", "End", "Found", "Given", "Gone", "Had", "Heard", "Held", "How", "Ill", "Kept",
@@ -36,7 +36,7 @@ const NOUNS: &[&str] = &[
     "Timing",
 ];
 
-/// The name of a type is a noun that says what its value is.
+/// A type name is a noun that describes its value.
 pub(crate) fn type_names_are_nouns(repo: &RepoFiles) -> RuleFindings {
     let mut findings = RuleFindings::default();
     for file in repo.rust_files() {
@@ -44,8 +44,8 @@ pub(crate) fn type_names_are_nouns(repo: &RepoFiles) -> RuleFindings {
         for (offset, name) in declared(&code, &["struct", "enum", "trait", "type", "union"]) {
             findings.checked += 1;
             if is_vague(name) {
-                let found = format!("the type name `{name}` does not say what its value is");
-                let remedy = "use a noun of the field, or add one (names.rs has the words)";
+                let found = format!("the type name `{name}` does not describe its value");
+                let remedy = "use a noun, or add one (names.rs lists the rejected words)";
                 findings.add(&file.path, line_at(&code, offset), &found, remedy);
             }
         }
@@ -53,9 +53,9 @@ pub(crate) fn type_names_are_nouns(repo: &RepoFiles) -> RuleFindings {
     findings
 }
 
-/// A public function, constant or trait of a library is named outside its crate's sources: by
-/// another crate, a test, an example, a benchmark or a fuzzer. Types are not asked, for they may
-/// be public because of a signature.
+/// A public function, constant or trait of a library is used outside the sources of its crate: by
+/// another crate, a test, an example, a benchmark or a fuzzer. Types are exempt, because a
+/// signature may require them.
 pub(crate) fn public_items_have_a_user(repo: &RepoFiles, allowed: &[&str]) -> RuleFindings {
     let mut findings = RuleFindings::default();
     let words: Vec<(&RepoFile, BTreeSet<&str>)> =
@@ -77,7 +77,7 @@ pub(crate) fn public_items_have_a_user(repo: &RepoFiles, allowed: &[&str]) -> Ru
             };
             let is_used = users.get(name) > Some(&words.iter().filter(inside).count());
             if !is_used && !allowed.contains(&name) {
-                let found = format!("nothing outside its crate names the public `{name}`");
+                let found = format!("the public `{name}` has no user outside its crate");
                 let remedy = "make it `pub(crate)`, or delete it";
                 findings.add(&file.path, line_at(&code, offset), &found, remedy);
             }
@@ -92,7 +92,7 @@ fn is_vague(name: &str) -> bool {
     VAGUE_WORDS.contains(&name) || (is_one_word && is_participle && !NOUNS.contains(&name))
 }
 
-/// Byte offsets and names of what is declared with one of these keywords.
+/// Byte offsets and names of declarations with one of these keywords.
 fn declared<'a>(
     code: &'a str,
     keywords: &'a [&str],
@@ -115,7 +115,7 @@ fn is_keyword(name: &str) -> bool {
     matches!(name, "fn" | "mut" | "unsafe" | "extern" | "async")
 }
 
-/// Whether the line on which the name at `offset` is declared begins with `pub`, without a scope.
+/// Whether the line that declares the name at `offset` starts with an unrestricted `pub`.
 fn is_public(code: &str, offset: usize) -> bool {
     let line_start = code[..offset].rfind('\n').map_or(0, |at| at + 1);
     code[line_start..offset].trim_start().starts_with("pub ")
@@ -149,7 +149,7 @@ mod tests {
         let problem = |line, name| {
             format!(
                 "crates/a/src/a.rs:{line}: the type name `{name}` does not say what its value \
-                 is: use a noun of the field, or add one (names.rs has the words)"
+                 is: use a noun, or add one (names.rs lists the rejected words)"
             )
         };
         let expected = [problem(2, "Told"), problem(6, "Growing")];
@@ -166,8 +166,8 @@ mod tests {
         let files = [("crates/a/src/lib.rs", library), ("crates/b/src/main.rs", user)];
         let problem = |line, name| {
             format!(
-                "crates/a/src/lib.rs:{line}: nothing outside its crate names the public \
-                 `{name}`: make it `pub(crate)`, or delete it"
+                "crates/a/src/lib.rs:{line}: the public `{name}` has no user outside its \
+                 crate: make it `pub(crate)`, or delete it"
             )
         };
         let expected = [problem(3, "unused"), problem(5, "LIMIT")];

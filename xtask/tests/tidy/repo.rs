@@ -1,36 +1,36 @@
-//! The files a rule looks at, and what it finds.
+//! Files that rules check, and findings.
 
 use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-/// Folders that have Rust sources.
+/// Folders with Rust sources.
 const RUST_FOLDERS: [&str; 5] = ["crates/", "xtask/", "fuzz/", "bench/", "loom/"];
 
-/// All files that are, or would be, committed; sorted by path.
+/// All tracked files, and untracked files that are not ignored; sorted by path.
 pub(crate) struct RepoFiles {
     pub(crate) files: Vec<RepoFile>,
 }
 
 /// A file of the repository.
 pub(crate) struct RepoFile {
-    /// From the root, with `/`.
+    /// Relative to the root, with `/`.
     pub(crate) path: String,
-    /// Bytes that are not UTF-8 are replaced: pictures and golden bytes are files too.
+    /// Contents with invalid UTF-8 replaced: images and golden bytes are files too.
     pub(crate) text: String,
 }
 
-/// What a rule saw and what it found wrong.
+/// Findings of a rule.
 #[derive(Default)]
 pub(crate) struct RuleFindings {
-    /// How many things the rule is about were there to look at.
+    /// Number of items that the rule checked.
     pub(crate) checked: usize,
-    /// One line each: `file:line: what was found: what to do`.
+    /// One line each: `file:line: finding: remedy`.
     pub(crate) problems: Vec<String>,
 }
 
 impl RepoFiles {
-    /// The repository this test was compiled in.
+    /// The repository that contains this test.
     pub(crate) fn load() -> RepoFiles {
         let xtask = Path::new(env!("CARGO_MANIFEST_DIR"));
         let root = xtask.parent().expect("xtask/ is a folder of the repository");
@@ -47,7 +47,7 @@ impl RepoFiles {
         RepoFiles { files }
     }
 
-    /// A made-up repository of these paths and texts.
+    /// A fixture with these paths and texts.
     pub(crate) fn from_files(files: &[(&str, &str)]) -> RepoFiles {
         let file = |(path, text): &(&str, &str)| RepoFile {
             path: path.to_string(),
@@ -67,7 +67,7 @@ impl RepoFiles {
         })
     }
 
-    /// Whether a file, or a file below a folder of this name, is there; the root is "".
+    /// Whether there is a file or folder of this path; the root is "".
     pub(crate) fn has(&self, path: &str) -> bool {
         let below = |file: &RepoFile| {
             let rest = file.path.strip_prefix(path);
@@ -77,7 +77,7 @@ impl RepoFiles {
     }
 }
 
-/// A file that is tracked and deleted, or a link to nowhere, is not there to be read.
+/// Skips tracked files that were deleted, and dangling links.
 fn read(root: &Path) -> impl Fn(&str) -> Option<RepoFile> {
     move |path| {
         let bytes = fs::read(root.join(path)).ok()?;
@@ -91,12 +91,12 @@ impl RuleFindings {
     }
 }
 
-/// Line, counted from 1, in which byte `offset` of `text` stands.
+/// Line number of byte `offset` of `text`, from 1.
 pub(crate) fn line_at(text: &str, offset: usize) -> usize {
     1 + text.as_bytes()[..offset].iter().filter(|byte| **byte == b'\n').count()
 }
 
-/// Tests of rules speak through this: made-up files in, problems out.
+/// Applies a rule to fixture files and compares the problems.
 #[track_caller]
 pub(crate) fn check(
     rule: impl FnOnce(&RepoFiles) -> RuleFindings,
@@ -105,7 +105,7 @@ pub(crate) fn check(
 ) {
     let findings = rule(&RepoFiles::from_files(files));
     assert_eq!(findings.problems, expected);
-    assert!(findings.checked > 0 || !expected.is_empty(), "the rule looked at nothing");
+    assert!(findings.checked > 0 || !expected.is_empty(), "the rule checked nothing");
 }
 
 #[test]

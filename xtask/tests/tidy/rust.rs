@@ -1,4 +1,4 @@
-//! Rust sources: each says what it is for, and `unsafe` stands only where it may.
+//! Rust sources: header comments, and the places of `unsafe` and of threads.
 
 use std::collections::BTreeSet;
 
@@ -6,7 +6,7 @@ use crate::repo::{RepoFiles, RuleFindings, line_at};
 
 const FORBID: &str = "#![forbid(unsafe_code)]";
 
-/// Every Rust file opens with `//!`; a shebang may stand before it.
+/// Every Rust file starts with `//!`; a shebang may precede it.
 pub(crate) fn files_begin_with_a_header_comment(repo: &RepoFiles) -> RuleFindings {
     let mut findings = RuleFindings::default();
     for (path, text) in sources(repo) {
@@ -18,14 +18,14 @@ pub(crate) fn files_begin_with_a_header_comment(repo: &RepoFiles) -> RuleFinding
             false => (1, text.lines().next()),
         };
         if !first.is_some_and(|first| first.starts_with("//!")) {
-            let remedy = "begin with `//!` and one sentence on the file's role";
-            findings.add(path, line, "does not open with `//!`", remedy);
+            let remedy = "start with `//!` and one sentence about the file";
+            findings.add(path, line, "does not start with `//!`", remedy);
         }
     }
     findings
 }
 
-/// A test that is declared slow says why: `// slow: REASON` above its function.
+/// A test declared as slow states a reason: `// slow: REASON` above its function.
 pub(crate) fn slow_tests_give_a_reason(repo: &RepoFiles) -> RuleFindings {
     let mut findings = RuleFindings::default();
     for (path, text) in sources(repo) {
@@ -33,39 +33,39 @@ pub(crate) fn slow_tests_give_a_reason(repo: &RepoFiles) -> RuleFindings {
         for (index, line) in text.lines().enumerate() {
             let Some(rest) = line.trim_start().strip_prefix("// slow") else { continue };
             let is_declared = rest.is_empty() || rest.starts_with(':');
-            // Three words are the least that says something.
+            // A reason has at least three words.
             if is_declared && rest.split_whitespace().count() < 4 {
-                let remedy = "write `// slow: REASON` above the test, in a few words";
-                findings.add(path, index + 1, "a slow test gives no reason", remedy);
+                let remedy = "write `// slow: REASON` above the test, with at least three words";
+                findings.add(path, index + 1, "a slow test states no reason", remedy);
             }
         }
     }
     findings
 }
 
-/// The keyword `unsafe` stands only in the allowed files, and in each of them.
+/// The keyword `unsafe` occurs only in the allowed files, and in each of them.
 pub(crate) fn unsafe_only_in(repo: &RepoFiles, allowed: &[&str]) -> RuleFindings {
     let mut findings = RuleFindings::default();
     for (path, text) in sources(repo) {
         findings.checked += 1;
         if !allowed.contains(&path) {
             for line in unsafe_lines(text) {
-                let remedy = "do without, or add the file to UNSAFE_FILES in xtask/tests/tidy.rs";
-                findings.add(path, line, "`unsafe` in a file that may not hold it", remedy);
+                let remedy = "remove it, or add the file to UNSAFE_FILES in xtask/tests/tidy.rs";
+                findings.add(path, line, "`unsafe` in a file that may not contain it", remedy);
             }
         }
     }
     for path in allowed {
         if repo.file(path).is_none_or(|file| unsafe_lines(&file.text).is_empty()) {
             let remedy = "remove it from UNSAFE_FILES in xtask/tests/tidy.rs";
-            findings.add(path, 1, "may hold `unsafe` and does not", remedy);
+            findings.add(path, 1, "is listed for `unsafe` but does not contain it", remedy);
         }
     }
     findings
 }
 
-/// Product code starts threads and tasks only in the listed files, so often as is listed. Each
-/// entry says how its panics become known.
+/// Product code starts threads and tasks only in the listed files, as many as are listed. Each
+/// entry states how a panic is reported.
 pub(crate) fn threads_only_in(repo: &RepoFiles, allowed: &[(&str, usize, &str)]) -> RuleFindings {
     let mut findings = RuleFindings::default();
     for (path, text) in sources(repo) {
@@ -77,19 +77,20 @@ pub(crate) fn threads_only_in(repo: &RepoFiles, allowed: &[(&str, usize, &str)])
         let lines = spawn_lines(text);
         let listed = allowed.iter().find(|entry| entry.0 == path).map_or(0, |entry| entry.1);
         if lines.len() != listed {
-            let found = format!("starts threads or tasks at lines {lines:?}, listed are {listed}");
-            let remedy = "supervise or join each, and say how in THREADS of xtask/tests/tidy.rs";
+            let found = format!("starts threads or tasks at lines {lines:?}, {listed} are listed");
+            let remedy = "supervise or join each, and describe how in THREADS of \
+                          xtask/tests/tidy.rs";
             findings.add(path, lines.first().copied().unwrap_or(1), &found, remedy);
         }
     }
     for (path, ..) in allowed.iter().filter(|(path, ..)| repo.file(path).is_none()) {
-        findings.add(path, 1, "is listed and is not there", "remove it from THREADS");
+        findings.add(path, 1, "is listed but does not exist", "remove it from THREADS");
     }
     findings
 }
 
-/// Lines on which a thread or a task is started, before the tests at a file's end. A process is
-/// started by `spawn()`, without an argument.
+/// Lines that start a thread or a task, before the tests at the end of a file. Processes are
+/// started by `spawn()` without an argument.
 fn spawn_lines(text: &str) -> Vec<usize> {
     let code = code_only(without_tests(text));
     let is_start = |(offset, word): &(usize, &str)| {
@@ -105,7 +106,7 @@ fn spawn_lines(text: &str) -> Vec<usize> {
     lines
 }
 
-/// The text before the tests at a file's end.
+/// The text before the tests at the end of a file.
 pub(crate) fn without_tests(text: &str) -> &str {
     let starts = [
         "#[cfg(test)]\nmod tests {",
@@ -115,8 +116,8 @@ pub(crate) fn without_tests(text: &str) -> &str {
     starts.iter().fold(text, |text, start| text.split(start).next().unwrap_or_default())
 }
 
-/// Lines, counted from 1, that belong to a raw literal or to one of more than one line whose
-/// breaks are its own, so that nobody can wrap them.
+/// Line numbers, from 1, of raw literals and of literals with their own line breaks, which cannot
+/// be wrapped.
 pub(crate) fn literal_lines(text: &str) -> BTreeSet<usize> {
     let mut lines = BTreeSet::new();
     let mut at = 0;
@@ -136,7 +137,7 @@ pub(crate) fn literal_lines(text: &str) -> BTreeSet<usize> {
     lines
 }
 
-/// Every root of a crate forbids unsafe code, unless a file of that crate is allowed it.
+/// Every crate root forbids unsafe code, unless a file of that crate may contain it.
 pub(crate) fn crates_forbid_unsafe(repo: &RepoFiles, allowed: &[&str]) -> RuleFindings {
     let mut findings = RuleFindings::default();
     for (path, text) in sources(repo) {
@@ -151,9 +152,9 @@ pub(crate) fn crates_forbid_unsafe(repo: &RepoFiles, allowed: &[&str]) -> RuleFi
     findings
 }
 
-/// `crates/hist/src/` for `crates/hist/src/lib.rs`; `None` for a file that is not the root of a
-/// crate. fuzz/, bench/ and loom/ hold none: the fuzzer's entry point cannot forbid what its macro
-/// expands to.
+/// `crates/hist/src/` for `crates/hist/src/lib.rs`; `None` for a file that is not a crate root.
+/// Files of fuzz/, bench/ and loom/ are exempt: the macro of the fuzzer's entry point expands to
+/// unsafe code.
 fn root_crate_prefix(path: &str) -> Option<&str> {
     let folder = path.strip_suffix("lib.rs").or_else(|| path.strip_suffix("main.rs"))?;
     let ours = folder.starts_with("crates/") || folder.starts_with("xtask/");
@@ -164,7 +165,7 @@ fn sources(repo: &RepoFiles) -> impl Iterator<Item = (&str, &str)> {
     repo.rust_files().map(|file| (file.path.as_str(), file.text.as_str()))
 }
 
-/// Lines on which the keyword stands in code. `unsafe_code` and other lints are words of their own.
+/// Lines with the keyword in code. `unsafe_code` and other lints are different words.
 fn unsafe_lines(text: &str) -> Vec<usize> {
     let code = code_only(text);
     let keyword = |(offset, _): &(usize, &str)| {
@@ -179,8 +180,8 @@ fn is_word(c: char) -> bool {
     c.is_alphanumeric() || c == '_'
 }
 
-/// The text without comments and the insides of literals; line breaks stay, so that lines keep
-/// their number.
+/// The text without comments and without the contents of literals; line breaks stay, so that line
+/// numbers are equal.
 pub(crate) fn code_only(text: &str) -> String {
     let mut code = String::with_capacity(text.len());
     let mut rest = text;
@@ -199,8 +200,8 @@ pub(crate) fn code_only(text: &str) -> String {
     code
 }
 
-/// Length of the comment or literal at the start of `rest`, 0 if it starts with code.
-/// `glued`: a letter stands before, so that an `r` here does not begin a raw string.
+/// Length of the comment or literal at the start of `rest`, 0 for code. `glued`: a letter precedes
+/// it, so that an `r` does not start a raw string.
 fn skip(rest: &str, glued: bool) -> usize {
     let prefix = if glued { 0 } else { rest.len() - rest.trim_start_matches(['b', 'c']).len() };
     let after_prefix = &rest[prefix..];
@@ -223,7 +224,7 @@ fn skip(rest: &str, glued: bool) -> usize {
     }
 }
 
-/// Comments nest.
+/// Block comments nest.
 fn skip_block_comment(rest: &str) -> usize {
     let (mut depth, mut at) = (0, 0);
     while at < rest.len() {
@@ -244,7 +245,7 @@ fn skip_block_comment(rest: &str) -> usize {
     rest.len()
 }
 
-/// A literal from its opening quote to its closing one; a backslash hides what follows it.
+/// A literal from its opening to its closing quote; a backslash escapes the next character.
 fn skip_quoted(rest: &str, quote: char) -> usize {
     let mut chars = rest.char_indices().skip(1);
     while let Some((at, c)) = chars.next() {
@@ -287,13 +288,13 @@ mod tests {
         let file = |text| ("crates/a/src/a.rs", text);
         let reason = "// slow: it waits for the kernel's minute\nfn a() {}\n// slowly grown\n";
         check(slow_tests_give_a_reason, &[file(reason)], &[]);
-        let problem = "crates/a/src/a.rs:1: a slow test gives no reason: write `// slow: REASON` \
+        let problem = "crates/a/src/a.rs:1: a slow test states no reason: write `// slow: REASON` \
                        above the test, in a few words";
         check(slow_tests_give_a_reason, &[file("    // slow:\nfn a() {}\n")], &[problem]);
         check(slow_tests_give_a_reason, &[file("// slow\nfn a() {}\n")], &[problem]);
     }
 
-    /// Lines of `text` on which the keyword is code.
+    /// Checks the lines of `text` on which the keyword is code.
     #[track_caller]
     fn check_unsafe(text: &str, expected: &[usize]) {
         assert_eq!(unsafe_lines(text), expected, "{}", code_only(text));
@@ -341,8 +342,8 @@ mod tests {
     #[test]
     fn a_thread_that_nobody_watches_is_found() {
         let files = [("crates/a/src/a.rs", "//! R.\nthread::spawn(f);\n")];
-        let problem = "crates/a/src/a.rs:2: starts threads or tasks at lines [2], listed are 0: \
-                       supervise or join each, and say how in THREADS of xtask/tests/tidy.rs";
+        let problem = "crates/a/src/a.rs:2: starts threads or tasks at lines [2], 0 are listed: \
+                       supervise or join each, and describe how in THREADS of xtask/tests/tidy.rs";
         check(|repo| threads_only_in(repo, &[]), &files, &[problem]);
         check(|repo| threads_only_in(repo, &[("crates/a/src/a.rs", 1, "joined")]), &files, &[]);
     }
@@ -354,8 +355,7 @@ mod tests {
         let attribute = ("fuzz/x.rs", "#![no_main]\n//! Role.\n");
         let empty = ("bench/x.rs", "");
         let elsewhere = ("docs/x.rs", "fn main() {}");
-        let remedy =
-            "does not open with `//!`: begin with `//!` and one sentence on the file's role";
+        let remedy = "does not start with `//!`: start with `//!` and one sentence about the file";
         let [first, second] = ["fuzz/x.rs", "bench/x.rs"].map(|path| format!("{path}:1: {remedy}"));
         let files = [good, script, attribute, empty, elsewhere];
         check(files_begin_with_a_header_comment, &files, &[&first, &second]);
@@ -364,7 +364,7 @@ mod tests {
     #[test]
     fn a_file_that_may_not_be_unsafe_is_found() {
         let files = [("crates/a/src/lib.rs", "//! R.\n\nunsafe {}\n")];
-        let problem = "crates/a/src/lib.rs:3: `unsafe` in a file that may not hold it: do \
+        let problem = "crates/a/src/lib.rs:3: `unsafe` in a file that may not contain it: do \
                        without, or add the file to UNSAFE_FILES in xtask/tests/tidy.rs";
         check(|repo| unsafe_only_in(repo, &[]), &files, &[problem]);
         check(|repo| unsafe_only_in(repo, &["crates/a/src/lib.rs"]), &files, &[]);
@@ -373,7 +373,7 @@ mod tests {
     #[test]
     fn unused_unsafe_permission_is_found() {
         let files = [("crates/a/src/lib.rs", "//! No unsafe here.\n")];
-        let problem = "crates/a/src/lib.rs:1: may hold `unsafe` and does not: remove it from \
+        let problem = "crates/a/src/lib.rs:1: is listed for `unsafe` but does not contain it: remove it from \
                        UNSAFE_FILES in xtask/tests/tidy.rs";
         check(|repo| unsafe_only_in(repo, &["crates/a/src/lib.rs"]), &files, &[problem]);
     }

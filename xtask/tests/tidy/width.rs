@@ -1,13 +1,13 @@
-//! Lines are at most 100 columns wide.
+//! Lines have at most 100 columns.
 
 use crate::repo::{RepoFiles, RuleFindings};
 use crate::rust::literal_lines;
 
-/// Columns; a character is one.
+/// Columns; a character is one column.
 const WIDTH: usize = 100;
 
-/// What cannot be broken may be wider: a row of a table, a block of code, an address, and in Rust
-/// what a literal spans, for golden answers stand there as they are.
+/// Exempt are lines that cannot be broken: table rows, code blocks, addresses, and in Rust
+/// multi-line literals, which contain golden output.
 pub(crate) fn lines_fit(repo: &RepoFiles) -> RuleFindings {
     let mut findings = RuleFindings::default();
     let ours = |path: &str| !path.starts_with("testdata/") && !path.ends_with("lock.json");
@@ -28,13 +28,13 @@ pub(crate) fn lines_fit(repo: &RepoFiles) -> RuleFindings {
     findings
 }
 
-/// Lines that are too wide, counted from 1, without those that one word makes so.
+/// Numbers of lines that are too wide, from 1, except those with a single long word.
 fn wide_lines(text: &str) -> impl Iterator<Item = usize> {
     let is_wide = |line: &str| line.chars().count() > WIDTH && !is_one_word(line);
     text.lines().enumerate().filter(move |(_, line)| is_wide(line)).map(|(index, _)| index + 1)
 }
 
-/// Whether the line has nothing to break but one long word after a mark, as an address is.
+/// Whether the line consists of a mark and one long word, such as an address.
 fn is_one_word(line: &str) -> bool {
     let longest = line.split_whitespace().map(|word| word.chars().count()).max();
     longest.is_some_and(|longest| longest > WIDTH / 2)

@@ -1,4 +1,4 @@
-//! Who goes where they may not.
+//! Attempts to access what a client may not.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -9,7 +9,7 @@ use anyhow::{Result, ensure};
 use crate::hostile::attack_target::AttackTarget;
 use crate::hostile::client::KeepAliveConnection;
 
-/// Files outside the folders in which boards and snapshots are.
+/// Files outside the folders of dashboards and snapshots.
 fn files_outside(folder: &Path) -> Result<BTreeSet<PathBuf>> {
     let mut found = BTreeSet::new();
     for folder in [folder.to_owned(), folder.join("data")] {
@@ -60,7 +60,7 @@ pub(super) fn path_traversal(scene: &AttackTarget) -> Result<String> {
         }
     }
     let after = files_outside(scene.folder())?;
-    ensure!(after == before, "there are other files: {after:?}, not {before:?}");
+    ensure!(after == before, "files changed: {after:?}, expected {before:?}");
     Ok(format!("{asked} requests"))
 }
 

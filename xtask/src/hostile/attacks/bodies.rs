@@ -1,4 +1,4 @@
-//! Bodies that are not what they should be.
+//! Malformed and excessive request bodies.
 
 use std::io::Write as _;
 use std::thread;
@@ -12,7 +12,7 @@ use crate::hostile::bytes::{
 };
 use crate::hostile::client::{connect, request_head};
 
-/// Its name and its value.
+/// Name and value of a header.
 type HttpHeader<'a> = (&'a str, &'a str);
 
 const JSON: (&str, &str) = ("Content-Type", "application/json");
@@ -26,7 +26,7 @@ const VERSION_2: [(&str, &str); 3] = [
     ("X-Prometheus-Remote-Write-Version", "2.0.0"),
 ];
 
-/// Does something several times at once; the first error, if there is one.
+/// Runs `action` several times concurrently; returns the first error.
 fn run_concurrently(times: usize, action: impl Fn() -> Result<()> + Sync) -> Result<()> {
     thread::scope(|scope| {
         let threads: Vec<_> = (0..times).map(|_| scope.spawn(&action)).collect();
@@ -35,7 +35,7 @@ fn run_concurrently(times: usize, action: impl Fn() -> Result<()> + Sync) -> Res
     })
 }
 
-/// Bodies that never end, a byte at a time: what holds a byte can be far larger than a byte.
+/// Endless bodies in chunks of one byte: the buffer of a chunk can be far larger than its byte.
 pub(super) fn one_byte_chunks(scene: &AttackTarget) -> Result<String> {
     const CONNECTIONS: usize = 64;
     const CHUNKS: usize = 300_000;
@@ -49,7 +49,7 @@ pub(super) fn one_byte_chunks(scene: &AttackTarget) -> Result<String> {
         stream.write_all(start.as_bytes())?;
         open.push(stream);
     }
-    // All of them grow together.
+    // All bodies grow concurrently.
     for _ in 0..100 {
         open.retain_mut(|stream| stream.write_all(&chunks).is_ok());
     }
@@ -72,7 +72,7 @@ pub(super) fn deep_json(scene: &AttackTarget) -> Result<String> {
             ensure_rejected(&format!("{path} of {DEPTH} × {level}"), &answer)?;
         }
     }
-    // A value of a value of a value, as OTLP has it.
+    // Nested OTLP array values.
     let value = "{\"arrayValue\":{\"values\":[".repeat(100_000);
     let body = format!(
         "{{\"resourceMetrics\":[{{\"resource\":{{\"attributes\":[{{\"key\":\"a\",\"value\":{value}"
@@ -84,7 +84,7 @@ pub(super) fn deep_json(scene: &AttackTarget) -> Result<String> {
     Ok(String::new())
 }
 
-/// Few bytes that unpack to very many.
+/// Small bodies that decompress to large ones.
 pub(super) fn decompression_bombs(scene: &AttackTarget) -> Result<String> {
     let gzip = gzip_bomb(512 << 20);
     let snappy = snappy_bomb(300 << 20, 300 << 20);
@@ -110,7 +110,7 @@ pub(super) fn decompression_bombs(scene: &AttackTarget) -> Result<String> {
     Ok(String::new())
 }
 
-/// Messages whose lengths promise more than there is, or more than there can be.
+/// Messages with lengths beyond their end, or beyond any valid length.
 pub(super) fn absurd_lengths(scene: &AttackTarget) -> Result<String> {
     let mut messages: Vec<Vec<u8>> = Vec::new();
     for length in [u64::MAX, i64::MAX as u64, u64::from(u32::MAX), 1 << 31, 1 << 24] {
@@ -121,7 +121,7 @@ pub(super) fn absurd_lengths(scene: &AttackTarget) -> Result<String> {
         put_bytes(&mut around, 1, &message);
         messages.push(around);
     }
-    // A number of eleven bytes, groups, fields of number 0, and levels without end.
+    // A varint of eleven bytes, groups, fields with number 0, and endless nesting.
     messages.push([&[0x0a][..], &[0xff; 11]].concat());
     messages.push(vec![0x0b; 100_000]);
     messages.push(vec![0x02, 0x00]);
@@ -142,17 +142,17 @@ pub(super) fn absurd_lengths(scene: &AttackTarget) -> Result<String> {
             ("/v1/batches", &[], message),
         ] {
             match scene.request("POST", path, headers, body) {
-                // Levels of empty messages are a message of nothing.
+                // Nested empty messages decode to an empty message.
                 Ok(answer) if answer.status < 500 => {}
                 Ok(answer) => bail!("{path}: {}: {}", answer.status, answer.text()),
                 Err(error) => bail!("{path}: {error}"),
             }
         }
     }
-    Ok(format!("{} messages, five ways each", messages.len()))
+    Ok(format!("{} messages, five requests each", messages.len()))
 }
 
-/// `io.prometheus.write.v2.Request` with references that lead nowhere.
+/// `io.prometheus.write.v2.Request` with dangling symbol references.
 pub(super) fn malformed_remote_write(scene: &AttackTarget) -> Result<String> {
     let message = |symbols: &[&[u8]], references: &[u64]| {
         let (mut message, mut packed, mut series) = (Vec::new(), Vec::new(), Vec::new());

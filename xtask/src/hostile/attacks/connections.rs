@@ -1,4 +1,4 @@
-//! Connections and heads of requests.
+//! Attacks with connections and request heads.
 
 use std::io::{self, Read as _, Write as _};
 use std::net::{Shutdown, TcpStream};
@@ -11,13 +11,13 @@ use crate::hostile::attack_target::AttackTarget;
 use crate::hostile::bytes::{END_HEADERS, END_STREAM, FrameKind, PREFACE, frame, hpack_get};
 use crate::hostile::client::{SILENCE_TIMEOUT, connect, request_head};
 
-/// Connections of an attack that is made on many.
+/// Connections of an attack with many connections.
 const CONNECTIONS: usize = 200;
 
-/// The answer's status, if there is one before the connection ends.
+/// Status of the response; `None` if the connection ends without one.
 fn status_of(mut stream: TcpStream) -> Option<u16> {
     let mut answer = Vec::new();
-    // What was sent and not read may come back as a reset behind the answer.
+    // Unread request bytes can cause a reset after the response.
     let _ = (&mut stream).take(1 << 20).read_to_end(&mut answer);
     String::from_utf8_lossy(&answer).split(' ').nth(1)?.parse().ok()
 }
@@ -33,7 +33,7 @@ fn is_open(stream: &mut TcpStream) -> bool {
     }
 }
 
-/// A byte now and then on each of many connections, until the server has ended all of them.
+/// Sends single bytes on each of many connections, until the server has closed all of them.
 fn trickle(scene: &AttackTarget, start: &str) -> Result<String> {
     let began = Instant::now();
     let mut open = Vec::new();
@@ -74,14 +74,14 @@ pub(super) fn huge_heads(scene: &AttackTarget) -> Result<String> {
             let mut stream = connect(scene.address())?;
             let _ = stream.write_all(request.as_bytes());
             if let Some(status) = status_of(stream) {
-                ensure!((400..500).contains(&status), "a head of 4 MiB is answered {status}");
+                ensure!((400..500).contains(&status), "response to a head of 4 MiB: {status}");
             }
         }
     }
     Ok(String::new())
 }
 
-/// Connections of which the other half is closed in each place of a request.
+/// Connections that are half closed at each position of a request.
 pub(super) fn half_closed(scene: &AttackTarget) -> Result<String> {
     let token = AttackTarget::authorization_header(&scene.hostile_token);
     let headers = [("Authorization", token.as_str()), ("Content-Length", "3")];
@@ -92,13 +92,13 @@ pub(super) fn half_closed(scene: &AttackTarget) -> Result<String> {
         stream.write_all(&whole.as_bytes()[..whole.len() * at / CONNECTIONS])?;
         stream.shutdown(Shutdown::Write)?;
         if let Some(status) = status_of(stream) {
-            ensure!(status >= 400, "a request that is cut is answered {status}");
+            ensure!(status >= 400, "response to a truncated request: {status}");
         }
     }
     Ok(String::new())
 }
 
-/// More connections than the server is told to hold.
+/// More connections than the limit.
 pub(super) fn connection_flood(scene: &AttackTarget) -> Result<String> {
     let mut open = Vec::new();
     for _ in 0..900 {
@@ -108,11 +108,11 @@ pub(super) fn connection_flood(scene: &AttackTarget) -> Result<String> {
     }
     sleep(Duration::from_secs(3));
     open.retain_mut(is_open);
-    ensure!(open.len() <= 300, "{} connections are open, and 300 are the limit", open.len());
+    ensure!(open.len() <= 300, "{} connections are open; the limit is 300", open.len());
     Ok(format!("{} of 900 held", open.len()))
 }
 
-/// What is no HTTP, and frames of HTTP/2 that are none.
+/// Bytes that are neither HTTP nor valid HTTP/2 frames.
 pub(super) fn protocol_garbage(scene: &AttackTarget) -> Result<String> {
     let mut state = 1u64;
     let starts: [&[u8]; 5] =
@@ -120,23 +120,24 @@ pub(super) fn protocol_garbage(scene: &AttackTarget) -> Result<String> {
     for round in 0..CONNECTIONS {
         let mut stream = connect(scene.address())?;
         let mut byte = || {
-            // Knuth's MMIX generator.
+            // Linear congruential generator (Knuth's MMIX).
             state = state.wrapping_mul(6_364_136_223_846_793_005);
             state = state.wrapping_add(1_442_695_040_888_963_407);
             (state >> 56) as u8
         };
         let noise: Vec<u8> = (0..1 + round * 97).map(|_| byte()).collect();
-        // It may close while more comes.
+        // The server may close the connection while data arrives.
         let _ = stream.write_all(&[starts[round % starts.len()], &noise].concat());
         let _ = stream.shutdown(Shutdown::Write);
         if let Some(status) = status_of(stream) {
-            ensure!(status >= 400, "noise is answered {status}");
+            ensure!(status >= 400, "response to noise: {status}");
         }
     }
     Ok(String::new())
 }
 
-/// Whose host is not one: servers and proxies would understand two things by it (RFC 9112, 3.2).
+/// Requests with an ambiguous host, which servers and proxies would interpret differently (RFC
+/// 9112, 3.2).
 pub(super) fn duplicate_host(scene: &AttackTarget) -> Result<String> {
     let good = format!("Host: {}\r\n", scene.address());
     let bad = [
@@ -159,7 +160,7 @@ pub(super) fn duplicate_host(scene: &AttackTarget) -> Result<String> {
         );
         stream.write_all(request.as_bytes())?;
         stream.shutdown(Shutdown::Write)?;
-        // A connection that ends without a word is refused too.
+        // A connection closed without a response counts as rejected.
         if let Some(status) = status_of(stream) {
             ensure!(matches!(status, 400 | 403 | 421), "{lines:?} is answered {status}");
         }
@@ -173,7 +174,7 @@ fn many_frames(scene: &AttackTarget, frames: &[u8]) -> Result<String> {
     for _ in 0..CONNECTIONS / 10 {
         let mut stream = connect(scene.address())?;
         stream.write_all(&[PREFACE, &settings].concat())?;
-        // It may end the connection in the middle: that is a good answer.
+        // The server may close the connection at any time.
         let _ = stream.write_all(frames);
         open.push(stream);
     }
@@ -184,7 +185,7 @@ fn many_frames(scene: &AttackTarget, frames: &[u8]) -> Result<String> {
     Ok(String::new())
 }
 
-/// Requests that are taken back at once (CVE-2023-44487).
+/// Requests that are reset at once (CVE-2023-44487).
 pub(super) fn rapid_reset(scene: &AttackTarget) -> Result<String> {
     let block = hpack_get("/metrics", &scene.address().to_string());
     let one = |at: u32| {
@@ -196,11 +197,11 @@ pub(super) fn rapid_reset(scene: &AttackTarget) -> Result<String> {
     many_frames(scene, &(0..10_000).flat_map(one).collect::<Vec<u8>>())
 }
 
-/// A head that never ends (CVE-2024-27316).
+/// An endless header block (CVE-2024-27316).
 pub(super) fn continuation_flood(scene: &AttackTarget) -> Result<String> {
     let block = hpack_get("/health", &scene.address().to_string());
     let mut frames = frame(FrameKind::Headers, END_STREAM, 1, &block);
-    // A literal without a table, `x: vvv…`; its length is 127 + 1 + (126 << 7).
+    // A literal field without indexing, `x: vvv…`; its length is 127 + 1 + (126 << 7).
     let field = [&[0, 1, b'x', 0x7f, 0x81, 0x7e][..], &[b'v'; 16_256]].concat();
     let more = frame(FrameKind::Continuation, 0, 1, &field);
     (0..500).for_each(|_| frames.extend_from_slice(&more));

@@ -1,4 +1,4 @@
-//! Senders who send too much, or what is not theirs.
+//! Senders that send too much, or data of others.
 
 use std::net::UdpSocket;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -16,7 +16,7 @@ use crate::hostile::client::KeepAliveConnection;
 const MINUTE_MS: u64 = 60_000;
 const DAY_MS: u64 = 24 * 60 * MINUTE_MS;
 
-/// One sender uses up values of a label, while another has new hosts of its own.
+/// One sender exhausts the values of a label while another sends new hosts.
 pub(super) fn label_flood(scene: &AttackTarget) -> Result<String> {
     const LINES: u64 = 300_000;
     const NEW_HOSTS: u64 = 100;
@@ -27,7 +27,7 @@ pub(super) fn label_flood(scene: &AttackTarget) -> Result<String> {
             for first in (0..LINES).step_by(30_000) {
                 let line = |at| format!("flood,host=flood{at} value=1\n");
                 let body: String = (first..first + 30_000).map(line).collect();
-                // Whether it is refused is the server's to say.
+                // The server may accept or reject it.
                 let answer = scene.request("POST", "/write", &[], body.as_bytes());
                 let is_refused = answer.is_ok_and(|answer| answer.status == 400);
                 refused.fetch_add(u64::from(is_refused), Ordering::SeqCst);
@@ -36,7 +36,7 @@ pub(super) fn label_flood(scene: &AttackTarget) -> Result<String> {
         });
         let mut at = 0;
         while at < NEW_HOSTS || !is_over.load(Ordering::SeqCst) {
-            // Of a metric of its own, and of the one that is flooded.
+            // Its own metric, and the flooded one.
             let metric = ["fleet", "flood"][at as usize % 2];
             let line = format!("{metric},host=new{at} value=1\n");
             let answer =
@@ -44,17 +44,17 @@ pub(super) fn label_flood(scene: &AttackTarget) -> Result<String> {
             match answer.status {
                 204 => at += 1,
                 429 => {}
-                status => anyhow::bail!("a new host is answered {status}: {}", answer.text()),
+                status => anyhow::bail!("response to a new host: {status}: {}", answer.text()),
             }
             sleep(Duration::from_millis(5));
         }
         scene.wait_until_series("fleet", at.div_ceil(2))
     })?;
-    Ok(format!("{} of {} requests refused", refused.into_inner(), LINES / 30_000))
+    Ok(format!("{} of {} requests rejected", refused.into_inner(), LINES / 30_000))
 }
 
-/// Valid histograms of one series and minute whose counts add up to more than 2^64, of different
-/// bounds, so that they have to be merged.
+/// Valid histograms of one series and minute, whose counts add up to more than 2^64. Their schemes
+/// differ, so the server has to merge them.
 pub(super) fn overflowing_counts(scene: &AttackTarget) -> Result<String> {
     let minute = now_ms() / DAY_MS * DAY_MS - DAY_MS / 2;
     let request = |name: &str, points: u64, count: u64| {
@@ -74,7 +74,7 @@ pub(super) fn overflowing_counts(scene: &AttackTarget) -> Result<String> {
         let scopes = json!([{"metrics": [{"name": name, "histogram": histogram}]}]);
         json!({"resourceMetrics": [{"scopeMetrics": scopes}]}).to_string()
     };
-    // What one histogram may hold, and what it may not.
+    // One count within the limit of a histogram, and one above it.
     for body in [request("overflow", 600, 1 << 56), request("absurd", 3, 1 << 63)] {
         let headers = [("Content-Type", "application/json")];
         let answer = scene.request("POST", "/v1/metrics", &headers, body.as_bytes())?;
@@ -84,7 +84,7 @@ pub(super) fn overflowing_counts(scene: &AttackTarget) -> Result<String> {
         let answer = scene.request("GET", path, &[], b"")?;
         ensure!(answer.status < 500, "{path}: {}: {}", answer.status, answer.text());
     }
-    // Days that are over are rolled up by maintenance, which must get to its end.
+    // Maintenance downsamples past days; it must complete.
     scene.restart_with(|store| {
         scene.command(&["store", "seal", store])?;
         scene.command(&["store", "maintain", store])
@@ -94,8 +94,8 @@ pub(super) fn overflowing_counts(scene: &AttackTarget) -> Result<String> {
     Ok(String::new())
 }
 
-/// A batch of the far future in the name of an agent's journal: the agent's own must not be taken
-/// for repeats of what is before it.
+/// A batch with a far-future sequence in the name of an agent's journal: later batches of the agent
+/// must not be dropped as duplicates.
 pub(super) fn forged_sequence(scene: &AttackTarget) -> Result<String> {
     let folder = scene.folder().join("agent");
     std::fs::create_dir(&folder)?;
@@ -110,7 +110,7 @@ pub(super) fn forged_sequence(scene: &AttackTarget) -> Result<String> {
     let mut send = |values: u64| {
         for _ in 0..values {
             let answer = connection.request("POST", "/v1/record?metric=from_agent", &[], b"5\n")?;
-            ensure!(answer.status == 200, "the agent answers {}", answer.status);
+            ensure!(answer.status == 200, "response of the agent: {}", answer.status);
         }
         Ok(())
     };
@@ -118,19 +118,19 @@ pub(super) fn forged_sequence(scene: &AttackTarget) -> Result<String> {
     scene.wait_until_stored("from_agent", 50)?;
     let status =
         KeepAliveConnection::open(address)?.request("GET", "/v1/status", &[], b"")?.json()?;
-    let journal = status["journal"]["id"].as_str().context("its journal has no number")?;
+    let journal = status["journal"]["id"].as_str().context("the agent has no journal ID")?;
     let forged = forward_request(u128::from_str_radix(journal, 16)?, 1 << 40);
-    // In the hands of another with the token of the agent, and of one with a token of its own.
+    // Sent by another client with the agent's token, and by one with its own token.
     let mut statuses = Vec::new();
     for token in [&scene.ingest_token, &scene.hostile_token] {
         let answer = scene.request_as(token, "POST", "/v1/batches", &[], &forged)?;
-        ensure!(answer.status < 500, "a forged parcel is answered {}", answer.status);
+        ensure!(answer.status < 500, "response to a forged request: {}", answer.status);
         statuses.push(answer.status);
     }
     send(50)?;
     scene.wait_until_stored("from_agent", 100)?;
     agent.stop()?;
-    Ok(format!("forged parcels are answered {statuses:?}"))
+    Ok(format!("responses to forged requests: {statuses:?}"))
 }
 
 pub(super) fn many_series_deleted(scene: &AttackTarget) -> Result<String> {
@@ -152,19 +152,19 @@ pub(super) fn many_series_deleted(scene: &AttackTarget) -> Result<String> {
     Ok(format!("{SERIES} series deleted in {:.1} s", time.as_secs_f64()))
 }
 
-/// Datagrams of series that never end, as fast as they can be sent.
+/// Datagrams with ever new series, at full speed.
 pub(super) fn udp_flood(scene: &AttackTarget) -> Result<String> {
     let socket = UdpSocket::bind("127.0.0.1:0")?;
     let statsd = scene.statsd();
     for at in 0..300_000u32 {
         let datagram = format!("flood{at}:1|ms|#tag:{at}\nset:{at}|s\nflood:{at}|h|@1e-9\n");
-        // What the kernel does not take is lost, and nobody asked for it.
+        // UDP: datagrams that the kernel drops are lost.
         let _ = socket.send_to(datagram.as_bytes(), &statsd);
     }
     Ok(String::new())
 }
 
-/// The server is told to stop while much is sent to it: what was acknowledged is there afterwards.
+/// Stops the server under load: acknowledged data must be present afterwards.
 pub(super) fn stop_in_the_middle(scene: &AttackTarget) -> Result<String> {
     let is_over = AtomicBool::new(false);
     let (acknowledged, sent) = (AtomicU64::new(0), AtomicU64::new(0));
@@ -193,9 +193,9 @@ pub(super) fn stop_in_the_middle(scene: &AttackTarget) -> Result<String> {
         stopped
     })?;
     let (acknowledged, sent) = (acknowledged.into_inner(), sent.into_inner());
-    scene.wait_until("what was acknowledged is stored", &true, || {
+    scene.wait_until("acknowledged values are stored", &true, || {
         let answer = scene.request("GET", "/v1/series?selector=stop&limit=1", &[], b"")?.json()?;
-        let found = answer["total"].as_u64().context("there is no count")?;
+        let found = answer["total"].as_u64().context("no count in the response")?;
         Ok((acknowledged..=sent).contains(&found))
     })?;
     Ok(format!("stopped in {:.1} s", stopped.as_secs_f64()))

@@ -1,4 +1,4 @@
-//! Questions that cost too much.
+//! Expensive queries.
 
 use std::thread;
 
@@ -7,11 +7,11 @@ use anyhow::{Result, ensure};
 use crate::hostile::attack_target::{AttackTarget, ensure_rejected, now_ms};
 use crate::hostile::client::percent_encode;
 
-/// Ten seconds between two numbers of a series, up to now.
+/// Interval between two samples of a series, up to now.
 const STEP_MS: u64 = 10_000;
 
-/// Sends so many series of a metric with so many numbers each; from when to when they are, as a
-/// question says it.
+/// Sends this many series of a metric with this many samples each. Returns their time range as
+/// query parameters.
 pub(super) fn send_numbers(
     scene: &AttackTarget,
     metric: &str,
@@ -30,7 +30,7 @@ pub(super) fn send_numbers(
     Ok((of(time(0)), of(end)))
 }
 
-/// As many questions as are worked on at once, each of which holds all that it may.
+/// As many queries as run concurrently, each of which uses its whole memory limit.
 pub(super) fn heavy_queries(scene: &AttackTarget) -> Result<String> {
     let (from, to) = send_numbers(scene, "heavy", 2_000, 300)?;
     let queries = [
@@ -54,11 +54,11 @@ pub(super) fn heavy_queries(scene: &AttackTarget) -> Result<String> {
     let mut known: Vec<u16> = statuses.into_iter().map(|status| status.unwrap_or(0)).collect();
     known.sort_unstable();
     let are_good = known.iter().all(|status| matches!(status, 0 | 200 | 422 | 429 | 503));
-    ensure!(are_good, "heavy queries are answered {known:?}");
+    ensure!(are_good, "responses to heavy queries: {known:?}");
     Ok(format!("answered {known:?}"))
 }
 
-/// Programs that are deeper than any stack.
+/// Expressions nested deeper than any stack.
 pub(super) fn deep_expressions(scene: &AttackTarget) -> Result<String> {
     const DEPTH: usize = 20_000;
     let around = |open: &str, close: &str| open.repeat(DEPTH) + "1" + &close.repeat(DEPTH);
@@ -77,7 +77,7 @@ pub(super) fn deep_expressions(scene: &AttackTarget) -> Result<String> {
         ("caql", around("stats:mean(", ")")),
     ];
     for (language, program) in programs {
-        // A form, because the line of a request cannot be so long.
+        // A form, because the request line is limited.
         let form = format!("language={language}&query={}", percent_encode(&program));
         let headers = [("Content-Type", "application/x-www-form-urlencoded")];
         let shown = &program[..20];
@@ -85,7 +85,7 @@ pub(super) fn deep_expressions(scene: &AttackTarget) -> Result<String> {
             let answer = scene.request("POST", path, &headers, form.as_bytes());
             let what = format!("{path}: {language} {shown}…");
             match answer {
-                // What is only long may be answered.
+                // Expressions that are long but not deep may succeed.
                 Ok(answer) if answer.status == 200 => {}
                 answer => ensure_rejected(&what, &answer)?,
             }

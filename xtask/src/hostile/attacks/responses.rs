@@ -1,4 +1,4 @@
-//! Answers that nobody reads.
+//! Clients that do not read responses.
 
 use std::io::{Read as _, Write as _};
 use std::thread::sleep;
@@ -13,10 +13,10 @@ use crate::hostile::bytes::{
 };
 use crate::hostile::client::{connect, percent_encode, request_head};
 
-/// How long answers are not read.
+/// How long responses stay unread.
 const HOLD_TIME: Duration = Duration::from_secs(8);
 
-/// Many requests of HTTP/2, without a token, and not a byte of an answer may be sent.
+/// Many HTTP/2 requests without a token, with a flow control window of 0.
 pub(super) fn zero_window(scene: &AttackTarget) -> Result<String> {
     let authority = scene.address().to_string();
     let mut request = [PREFACE, &zero_window_settings()].concat();
@@ -28,7 +28,7 @@ pub(super) fn zero_window(scene: &AttackTarget) -> Result<String> {
     let mut open = Vec::new();
     for _ in 0..200 {
         let mut stream = connect(scene.address())?;
-        // It may end the connection: then nothing is held.
+        // The server may close the connection, which releases its memory.
         let _ = stream.write_all(&request);
         open.push(stream);
     }
@@ -36,7 +36,7 @@ pub(super) fn zero_window(scene: &AttackTarget) -> Result<String> {
     Ok(String::new())
 }
 
-/// Large answers to many readers that do not read.
+/// Large responses to many clients that do not read.
 pub(super) fn unread_responses(scene: &AttackTarget) -> Result<String> {
     let (from, to) = send_numbers(scene, "unread", 1_000, 200)?;
     let path = format!("/v1/query?query=unread&from={from}&to={to}&step=10s");
@@ -51,15 +51,16 @@ pub(super) fn unread_responses(scene: &AttackTarget) -> Result<String> {
         stream.write_all(request.as_bytes())?;
         open.push(stream);
     }
-    // Whether it begins to answer or refuses, the first byte says so.
+    // The first byte shows whether the server responds or rejects.
     for stream in &mut open {
         let _ = stream.read(&mut [0]);
     }
     sleep(HOLD_TIME);
-    Ok(format!("150 answers of {} MiB", answer.body.len() >> 20))
+    Ok(format!("150 responses of {} MiB", answer.body.len() >> 20))
 }
 
-/// As many clients of the live stream as there may be, none of which reads, while much is sent.
+/// The maximum number of clients of the live stream, none of which reads, while much data is
+/// ingested.
 pub(super) fn unread_streams(scene: &AttackTarget) -> Result<String> {
     let token = AttackTarget::authorization_header(&scene.hostile_token);
     let path = format!("/v1/stream?selector={}", percent_encode("streamed"));
