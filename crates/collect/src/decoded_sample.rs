@@ -22,6 +22,7 @@ pub struct DecodedSample {
     pub end: Option<i64>,
     /// Relation of the value to the interval.
     pub temporality: SampleTemporality,
+    /// The value.
     pub value: DecodedValue,
 }
 
@@ -46,6 +47,7 @@ pub enum DecodedValue {
     Integer(i128),
     /// Any other number.
     Number(f64),
+    /// A text.
     Text(String),
 }
 

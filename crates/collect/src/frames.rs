@@ -47,6 +47,7 @@ const UNITS: [(frame::Unit, Unit); 5] = [
     (frame::Unit::Bytes, Unit::Bytes),
 ];
 
+/// Reads lines of JSON, one sample each.
 pub fn read_lines(input: &mut dyn BufRead, sink: &mut dyn SampleSink) -> io::Result<()> {
     lines::for_each_line(input, LINE_BYTES_MAX, |number, line| {
         let line = match line {

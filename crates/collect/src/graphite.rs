@@ -16,6 +16,7 @@
 use crate::decimal;
 use crate::input_error::{InputError, InputPosition, quote};
 
+/// One value of a Graphite series.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct GraphiteMetric<'a> {
     /// Path with tags, as received. Identifies the series.
@@ -29,6 +30,7 @@ pub struct GraphiteMetric<'a> {
 /// Parsed line.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum GraphiteLine<'a> {
+    /// A value.
     Metric(GraphiteMetric<'a>),
     /// Skipped line, with the reason.
     Skipped(&'static str),

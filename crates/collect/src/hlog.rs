@@ -39,6 +39,7 @@ pub fn make_absolute(reading: &mut DecodedSample, log_start: Option<i64>) -> boo
     true
 }
 
+/// Reads an HdrHistogram interval log.
 pub fn read(input: &mut dyn BufRead, sink: &mut dyn SampleSink) -> io::Result<()> {
     for interval in HlogReader::new(input) {
         let flow = match interval {

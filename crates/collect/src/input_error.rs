@@ -20,6 +20,7 @@ pub enum InputPosition {
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[error("{position}: expected {expected}, found {actual}")]
 pub struct InputError {
+    /// Position of the error.
     pub position: InputPosition,
     /// Expected syntax or value.
     pub expected: Cow<'static, str>,

@@ -65,6 +65,7 @@ pub enum StatsdValue<'a> {
 /// Parsed line.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum StatsdLine<'a> {
+    /// A value.
     Metric(StatsdMetric<'a>),
     /// Line that is not a metric: an event or a service check.
     Skipped(&'static str),

@@ -18,6 +18,7 @@ pub enum LineValue<'a> {
     Point {
         /// Timestamp.
         time: i64,
+        /// The value.
         value: f64,
     },
 }
