@@ -122,12 +122,12 @@ const LEADING_SPACE_BYTES_MAX: usize = 64 << 10;
 fn read_leading_space(input: &mut dyn BufRead) -> io::Result<Vec<u8>> {
     let mut space = Vec::new();
     loop {
-        let held = input.fill_buf()?;
+        let buffered = input.fill_buf()?;
         let room = LEADING_SPACE_BYTES_MAX - space.len();
         let is_space = |byte: &&u8| byte.is_ascii_whitespace();
-        let len = held.iter().take(room).take_while(is_space).count();
-        let is_end = held.is_empty() || len < held.len();
-        space.extend_from_slice(&held[..len]);
+        let len = buffered.iter().take(room).take_while(is_space).count();
+        let is_end = buffered.is_empty() || len < buffered.len();
+        space.extend_from_slice(&buffered[..len]);
         input.consume(len);
         if is_end {
             return Ok(space);

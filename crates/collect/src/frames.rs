@@ -330,11 +330,11 @@ mod tests {
     use crate::decoded_sample::RecordingSink;
 
     #[track_caller]
-    fn check(text: &str, expected: &[&str], troubles: &[&str]) {
+    fn check(text: &str, expected: &[&str], errors: &[&str]) {
         let mut sink = RecordingSink::default();
         read_lines(&mut text.as_bytes(), &mut sink).unwrap();
         assert_eq!(sink.dump_samples().lines().collect::<Vec<_>>(), expected, "{text}");
-        assert_eq!(sink.error_texts(), troubles);
+        assert_eq!(sink.error_texts(), errors);
     }
 
     fn line(histogram: &Histogram) -> String {

@@ -180,7 +180,7 @@ mod tests {
     fn check(text: &str, expected: &str) {
         let mut found = Vec::new();
         for_each_line(text.as_bytes(), |line| match line {
-            Err(trouble) => found.push(trouble.to_string()),
+            Err(error) => found.push(error.to_string()),
             Ok(StatsdLine::Skipped(what)) => found.push(format!("skipped {what}")),
             Ok(StatsdLine::Metric(metric)) => {
                 let values: Vec<String> = metric
@@ -189,7 +189,7 @@ mod tests {
                         Ok(StatsdValue::Number(x)) => x.to_string(),
                         Ok(StatsdValue::Delta(x)) => format!("{x:+}"),
                         Ok(StatsdValue::Member(member)) => quote(member),
-                        Err(trouble) => trouble.to_string(),
+                        Err(error) => error.to_string(),
                     })
                     .collect();
                 let StatsdMetric { name, kind, rate, time, .. } = metric;

@@ -158,14 +158,14 @@ impl Listener {
         limits: &Limits,
         intake: &Intake,
     ) -> usize {
-        let (wanted, troubles) = (limits.receive_buffer_bytes, &self.shared.recent_errors);
-        let bytes = set_receive_buffer(socket.as_fd(), wanted).unwrap_or_else(|error| {
-            troubles.push(format!("{address}: cannot set the receive buffer: {error}"));
+        let (requested, errors) = (limits.receive_buffer_bytes, &self.shared.recent_errors);
+        let bytes = set_receive_buffer(socket.as_fd(), requested).unwrap_or_else(|error| {
+            errors.push(format!("{address}: cannot set the receive buffer: {error}"));
             0
         });
-        if (1..wanted).contains(&bytes) {
-            troubles.push(format!(
-                "{address}: the receive buffer is {bytes} bytes, not {wanted}; raise \
+        if (1..requested).contains(&bytes) {
+            errors.push(format!(
+                "{address}: the receive buffer is {bytes} bytes, not {requested}; raise \
                  net.core.rmem_max"
             ));
         }

@@ -317,8 +317,8 @@ impl MetricAggregator {
                 self.future.get_mut(&start).expect("BUG: the series has an index")
             }
         };
-        let held = interval.get_mut(place);
-        match (&mut held.value, value) {
+        let aggregate = interval.get_mut(place);
+        match (&mut aggregate.value, value) {
             (AggregateValue::Histogram(histogram), LineValue::Number(number)) => {
                 if histogram.count() > u64::MAX / 2 {
                     return Err(DropReason::MemoryLimit);
@@ -351,9 +351,9 @@ impl MetricAggregator {
                 points.push((time, value));
                 self.bytes += 32;
             }
-            (held, value) => unreachable!("BUG: {value:?} for a series that is {held:?}"),
+            (aggregate, value) => unreachable!("BUG: {value:?} for a series that is {aggregate:?}"),
         }
-        held.received += 1;
+        aggregate.received += 1;
         Ok(())
     }
 }

@@ -140,8 +140,8 @@ fn timestamped_histogram_is_one_base64_value() {
         let text = format!(r#"{{"a":{{"_type":"h","_value":{value},"_ts":1}},"b":1}}"#);
         read(text.as_bytes(), &mut sink);
         assert_eq!(sink.samples.len(), 1, "{text}");
-        let trouble = sink.errors[0].to_string();
-        assert!(trouble.contains("one base64 circllhist next to _ts"), "{trouble}");
+        let error = sink.errors[0].to_string();
+        assert!(error.contains("one base64 circllhist next to _ts"), "{error}");
     }
 }
 

@@ -82,7 +82,7 @@ impl<'a> RequestRowWriter<'a> {
         at: &mut SeriesCursor,
     ) -> bool {
         match at {
-            SeriesCursor::Values(held) if *held == what => return true,
+            SeriesCursor::Values(current) if *current == what => return true,
             SeriesCursor::Rejected => {
                 self.summary.rejected = self.summary.rejected.saturating_add(1);
                 return false;

@@ -99,8 +99,8 @@ impl SampleSink for TextSink {
 
     fn sample(&mut self, reading: DecodedSample) {
         if let DecodedValue::Histogram(histogram) = &reading.value {
-            let held: u64 = histogram.cells().map(|cell| cell.count).sum();
-            assert_eq!(held, histogram.count());
+            let total: u64 = histogram.cells().map(|cell| cell.count).sum();
+            assert_eq!(total, histogram.count());
             assert_eq!(histogram.quantile(0.5).is_none(), histogram.is_empty());
             let sum = histogram.sum();
             assert!(sum.lower <= sum.upper, "{sum:?}");
@@ -124,10 +124,10 @@ impl SampleSink for TextSink {
 fn check_otlp(bytes: &[u8]) {
     for read in [otlp::read_protobuf, otlp::read_json] {
         let mut rows = KeyedSeries::default();
-        let Ok(taken) = read(bytes, 1, &mut rows) else { continue };
-        assert!(rows.samples >= taken.points, "a summary has several");
-        assert!(taken.errors.iter().all(|trouble| !trouble.contains('\n')), "of one line");
-        assert_eq!(taken.rejected == 0, taken.errors.is_empty());
+        let Ok(summary) = read(bytes, 1, &mut rows) else { continue };
+        assert!(rows.samples >= summary.points, "a summary has several");
+        assert!(summary.errors.iter().all(|trouble| !trouble.contains('\n')), "of one line");
+        assert_eq!(summary.rejected == 0, summary.errors.is_empty());
     }
 }
 

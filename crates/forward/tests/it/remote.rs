@@ -85,22 +85,22 @@ pub(crate) struct TestRemote {
 impl TestRemote {
     pub(crate) async fn start(next: impl FnMut() -> ResponseFault + Send + 'static) -> TestRemote {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let site = TestRemote {
+        let remote = TestRemote {
             url: format!("http://{}", listener.local_addr().unwrap()),
             state: Arc::default(),
             reached: watch::channel(0).0,
             requests: watch::channel(0).0,
             next_fault: Arc::new(Mutex::new(next)),
         };
-        let serving = site.clone();
+        let serving = remote.clone();
         tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
-                let site = serving.clone();
+                let remote = serving.clone();
                 // Dropping the connection ends its service.
-                tokio::spawn(async move { drop(site.serve(stream).await) });
+                tokio::spawn(async move { drop(remote.serve(stream).await) });
             }
         });
-        site
+        remote
     }
 
     pub(crate) fn state(&self) -> MutexGuard<'_, TestRemoteState> {

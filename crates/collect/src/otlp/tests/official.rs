@@ -137,13 +137,13 @@ fn exponential() -> impl Strategy<Value = Vec<ExponentialHistogramDataPoint>> {
                 buckets.offset = if scale < 0 { 0 } else { buckets.offset };
                 buckets.bucket_counts.truncate(if scale < 0 { 1 } else { 20 });
             }
-            let held = [&positive, &negative].into_iter().flatten();
-            let held = held.flat_map(|buckets| &buckets.bucket_counts).sum::<u64>();
+            let total = [&positive, &negative].into_iter().flatten();
+            let total = total.flat_map(|buckets| &buckets.bucket_counts).sum::<u64>();
             ExponentialHistogramDataPoint {
                 attributes,
                 start_time_unix_nano: start,
                 time_unix_nano: time,
-                count: held + zero,
+                count: total + zero,
                 sum,
                 scale,
                 zero_count: zero,
