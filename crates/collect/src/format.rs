@@ -258,7 +258,8 @@ pub fn run_all_decoders(bytes: &[u8]) {
     for format in InputFormat::ALL {
         for unit in [None, Some(&Unit::Hours)] {
             let mut input = bytes;
-            read(format, &mut input, unit, &mut NullSink).expect("reading memory does not fail");
+            read(format, &mut input, unit, &mut NullSink)
+                .expect("reading from memory does not fail");
         }
     }
     circllhist::read_json(bytes, &mut NullSink);

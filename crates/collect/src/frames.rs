@@ -120,7 +120,7 @@ pub fn write_sample(out: &mut String, reading: &DecodedSample) {
             Ok(())
         }
     };
-    written.expect("a String takes all");
+    written.expect("writing to a String does not fail");
     out.push_str("}\n");
 }
 
@@ -153,7 +153,7 @@ fn write_head<'a>(
 fn write_times(out: &mut String, start_ns: Option<i64>, end_ns: Option<i64>) {
     for (name, time) in [("start_ns", start_ns), ("end_ns", end_ns)] {
         if let Some(time) = time {
-            write!(out, ",\"{name}\":{time}").expect("a String takes all");
+            write!(out, ",\"{name}\":{time}").expect("writing to a String does not fail");
         }
     }
 }
@@ -166,7 +166,7 @@ fn write_frame(
 ) {
     let unit = unit.and_then(unit_code).unwrap_or(frame::Unit::None);
     let frame = frame_text::encode(histogram, SeriesMeta { unit, temporality });
-    write!(out, ",\"frame\":\"{frame}\"}}").expect("a String takes all");
+    write!(out, ",\"frame\":\"{frame}\"}}").expect("writing to a String does not fail");
     out.push('\n');
 }
 
@@ -176,7 +176,9 @@ fn write_text(out: &mut String, text: &str) {
         match c {
             '"' => out.push_str("\\\""),
             '\\' => out.push_str("\\\\"),
-            c if c < ' ' => write!(out, "\\u{:04x}", c as u32).expect("a String takes all"),
+            c if c < ' ' => {
+                write!(out, "\\u{:04x}", c as u32).expect("writing to a String does not fail")
+            }
             c => out.push(c),
         }
     }

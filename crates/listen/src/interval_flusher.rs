@@ -207,8 +207,9 @@ impl IntervalFlusher {
     /// Merges retained intervals to free memory.
     fn merge_retained(&mut self) {
         while self.retained.len() > RETAINED_MAX {
-            let (_, mut oldest) = self.retained.pop_first().expect("BUG: there are several");
-            let (_, next) = self.retained.pop_first().expect("BUG: there are several");
+            let (_, mut oldest) =
+                self.retained.pop_first().expect("BUG: several intervals are retained");
+            let (_, next) = self.retained.pop_first().expect("BUG: several intervals are retained");
             self.shared.counters.count_drops(&oldest.merge(next));
             self.retained.insert(oldest.start, oldest);
         }

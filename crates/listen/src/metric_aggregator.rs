@@ -182,7 +182,9 @@ impl MetricAggregator {
             let (name, message) = (self.shared.format.name(), panic_message(&*panic));
             self.shared.supervisor.thread(format!("{name} lines")).record_caught_panic(&*panic);
             let start = String::from_utf8_lossy(&bytes[..bytes.len().min(60)]).into_owned();
-            let why = format!("reading {start:?} panicked, please report it: {message}");
+            let why = format!(
+                "cannot parse {start:?}: the parser panicked: {message}; please report this bug"
+            );
             self.reject(&why, from);
         }
         self.publish_counts();

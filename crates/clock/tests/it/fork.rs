@@ -6,7 +6,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 #[test]
-fn a_forked_process_has_a_clock_of_its_own() {
+fn forked_process_starts_its_own_calibrator() {
     let began = Instant::now();
     while clock::status().mode == clock::ClockMode::Starting {
         assert!(began.elapsed() < Duration::from_secs(60), "{:?}", clock::status());

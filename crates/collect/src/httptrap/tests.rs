@@ -77,7 +77,7 @@ fn repeated_keys_and_documents_one_after_another() {
 }
 
 #[test]
-fn values_before_a_syntax_error_are_kept() {
+fn values_before_a_syntax_error_are_emitted() {
     check(
         r#"{"a":1,"b":{"_type":"h","_value":["H[1]=1"]},"c":oops}"#,
         &["a number 1", "b histogram of 1: 1.0000..1.1000=1 sum None"],
@@ -86,7 +86,7 @@ fn values_before_a_syntax_error_are_kept() {
 }
 
 #[test]
-fn values_against_their_type_are_named_and_the_rest_is_read() {
+fn values_of_another_type_are_rejected_alone() {
     check(
         r#"{"a":{"_type":"i","_value":2147483648},"b":1}"#,
         &["b number 1"],

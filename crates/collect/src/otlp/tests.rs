@@ -266,7 +266,7 @@ fn new_series_memory_is_bounded() {
     let summary = read_protobuf(&request.encode_to_vec(), NOW, &mut rows).unwrap();
     assert_eq!((summary.points, summary.rejected), (rows.0, points - rows.0));
     assert!((4_000..6_000).contains(&rows.0), "{}", rows.0);
-    assert!(summary.errors[0].contains("new series of a request"), "{:?}", summary.errors);
+    assert!(summary.errors[0].contains("new series of one request"), "{:?}", summary.errors);
 }
 
 #[test]

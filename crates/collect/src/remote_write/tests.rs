@@ -13,7 +13,7 @@ const V2: &[u8] = include_bytes!("../../../../testdata/collect/prometheus/write_
 /// A length-delimited field.
 fn bytes(number: u8, content: &[u8]) -> Vec<u8> {
     let mut field = vec![number << 3 | 2];
-    assert!(content.len() < 1 << 14, "a length of two bytes");
+    assert!(content.len() < 1 << 14, "a two-byte length");
     field.extend([content.len() as u8 & 0x7f | 0x80, (content.len() >> 7) as u8]);
     field.extend(content);
     field

@@ -60,7 +60,7 @@ fn check_remote_write(bytes: &[u8]) {
             let mut batch = model::BatchWriter::default();
             for (series, sample) in &rows.rows {
                 batch.series(series);
-                batch.sample(sample).expect("its start is not after its end");
+                batch.sample(sample).expect("the start is not after the end");
             }
             let batch = batch.finish();
             assert_eq!(model::Batch::check(batch.bytes().to_owned()), Ok(batch));
@@ -84,7 +84,7 @@ fn check_format(format: InputFormat, bytes: &[u8]) {
 
 fn decode_all(format: InputFormat, input: &mut dyn BufRead, unit: Option<&Unit>) -> Vec<String> {
     let mut found = TextSink::default();
-    read(format, input, unit, &mut found).expect("reading memory does not fail");
+    read(format, input, unit, &mut found).expect("reading from memory does not fail");
     found.0
 }
 

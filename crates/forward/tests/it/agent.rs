@@ -108,7 +108,9 @@ pub(crate) async fn wait_caught_up(forward: &Forward, position: u64) -> RemoteSt
             }
         }
     };
-    tokio::time::timeout(Duration::from_secs(60), looking).await.expect("it does not catch up")
+    tokio::time::timeout(Duration::from_secs(60), looking)
+        .await
+        .expect("the remote did not catch up")
 }
 
 /// Stops everything, so that the journal can be opened again.

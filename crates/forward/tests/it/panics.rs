@@ -55,7 +55,7 @@ async fn record_that_panics_is_dead_lettered_alone() {
         let state = remote.state();
         assert_eq!((state.count, state.gaps.len()), (20, 1));
         let reason = &state.gaps[0].reason;
-        assert!(reason.contains("work on it panicked: thrown at remote a record 1"), "{reason}");
+        assert!(reason.contains("packing panicked: thrown at remote a record 1"), "{reason}");
     }
     assert_eq!(supervisor.quarantined()[0].name, "record 1 on its way to remote a");
     assert_eq!(supervisor.restarts("remote a"), 0, "the task goes on");

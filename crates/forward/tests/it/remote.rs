@@ -113,7 +113,7 @@ impl TestRemote {
         let waiting = reached.wait_for(|&reached| reached >= position);
         tokio::time::timeout(Duration::from_secs(60), waiting)
             .await
-            .expect("it does not come")
+            .expect("the condition was not met")
             .unwrap();
     }
 
@@ -121,7 +121,10 @@ impl TestRemote {
     pub(crate) async fn wait_for_requests(&self, times: u64) {
         let mut requests = self.requests.subscribe();
         let waiting = requests.wait_for(|&requests| requests >= times);
-        tokio::time::timeout(Duration::from_secs(60), waiting).await.expect("nobody asks").unwrap();
+        tokio::time::timeout(Duration::from_secs(60), waiting)
+            .await
+            .expect("no further request")
+            .unwrap();
     }
 
     async fn serve(&self, mut stream: TcpStream) -> std::io::Result<()> {
@@ -209,7 +212,7 @@ fn signed_with(head: &str, parcel: &[u8]) -> PublicKey {
 
 impl TestRemoteState {
     fn accept(&mut self, sequence: u64, batch: &[u8]) -> bool {
-        let batch = Batch::check(batch.to_owned()).expect("the batch is sound");
+        let batch = Batch::check(batch.to_owned()).expect("the batch is valid");
         if self.rejects == Some(sequence) && batch.samples() > 0 {
             return false;
         }

@@ -28,7 +28,7 @@ fn check(settings: Settings, datagrams: &[&str], expected: &[&str]) {
 }
 
 #[test]
-fn metrics_are_added_up() {
+fn metrics_are_aggregated() {
     check(
         udp(),
         &[

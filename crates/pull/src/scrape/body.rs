@@ -52,7 +52,7 @@ impl ScrapeBody {
             true => prometheus_protobuf::read_scrape(&self.bytes, sink),
             // Reading from memory does not fail.
             false => exposition::read(&mut &*self.bytes, sink)
-                .expect("BUG: memory cannot fail to be read"),
+                .expect("reading from memory does not fail"),
         }
     }
 }

@@ -133,7 +133,7 @@ fn scrape_without_journal_space_leaves_a_gap() {
     assert_eq!(gaps.len(), 1, "{gaps:?}");
     // Each loses its five report metrics.
     assert_eq!(gaps[0].lost, Some(not_stored * 105));
-    assert!(gaps[0].reason.starts_with("of scrape \"j\" something was not taken: "), "{}", gaps[0]);
+    assert!(gaps[0].reason.starts_with("result of scrape \"j\" not stored: "), "{}", gaps[0]);
     let first = rows.iter().map(|(_, sample)| sample.end).min().unwrap();
     assert!(gaps[0].start < gaps[0].end && gaps[0].end <= first, "{} {first}", gaps[0]);
     assert!(world.intake.audit().unwrap().producers.iter().all(|of| of.is_reconciled()));
