@@ -143,12 +143,12 @@ fn read_document(
     let mut bytes = Vec::new();
     input.take(DOCUMENT_BYTES_MAX + 1).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > DOCUMENT_BYTES_MAX {
-        let trouble = InputError::new(
+        let error = InputError::new(
             InputPosition::Byte(DOCUMENT_BYTES_MAX),
             "the end of the document (limit 1 GiB)",
             "more",
         );
-        let _ = sink.error(trouble);
+        let _ = sink.error(error);
         return Ok(None);
     }
     Ok(Some(bytes))
@@ -231,7 +231,7 @@ pub fn detect(head: &[u8]) -> Result<InputFormat, InputError> {
 fn is_json_start(text: &[u8]) -> bool {
     let mut tokens = JsonTokenizer::new(text);
     matches!(tokens.value(), Ok(JsonToken::Object))
-        && !matches!(tokens.key(), Err(trouble) if trouble.expected == "a colon")
+        && !matches!(tokens.key(), Err(error) if error.expected == "a colon")
 }
 
 /// Whether the first string value of a document, at any depth, is a circllhist. HTTPTrap would
@@ -249,8 +249,8 @@ pub fn run_all_decoders(bytes: &[u8]) {
         fn number(&mut self, _: f64) {}
         fn sample(&mut self, _: DecodedSample) {}
         fn skipped(&mut self, _: &'static str) {}
-        fn error(&mut self, trouble: InputError) -> ControlFlow<()> {
-            assert!(!trouble.to_string().contains('\n'), "a message of one line");
+        fn error(&mut self, error: InputError) -> ControlFlow<()> {
+            assert!(!error.to_string().contains('\n'), "a message of one line");
             ControlFlow::Continue(())
         }
     }
@@ -271,7 +271,7 @@ mod tests {
 
     #[track_caller]
     fn check(text: &[u8], expected: Result<InputFormat, &str>) {
-        let found = detect(text).map_err(|trouble| trouble.to_string());
+        let found = detect(text).map_err(|error| error.to_string());
         assert_eq!(found, expected.map_err(str::to_owned), "{}", String::from_utf8_lossy(text));
     }
 

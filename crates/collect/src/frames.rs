@@ -64,9 +64,9 @@ pub fn read_lines(input: &mut dyn BufRead, sink: &mut dyn SampleSink) -> io::Res
         }
         match parse_object(line) {
             Ok(reading) => sink.sample(reading),
-            Err(mut trouble) => {
-                trouble.position = InputPosition::Line(number);
-                return sink.error(trouble);
+            Err(mut error) => {
+                error.position = InputPosition::Line(number);
+                return sink.error(error);
             }
         }
         ControlFlow::Continue(())

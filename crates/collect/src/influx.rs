@@ -87,7 +87,7 @@ pub fn read_lines(
         }
         match InfluxLine::parse(at, line, precision, now) {
             Ok(line) => line.write(&mut key, rows, &mut placed),
-            Err(trouble) => reject(&mut placed, trouble.to_string()),
+            Err(error) => reject(&mut placed, error.to_string()),
         }
     }
     placed

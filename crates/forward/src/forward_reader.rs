@@ -345,7 +345,7 @@ fn gap_entry(gap: journal::RecordGap) -> RequestEntry {
 }
 
 /// Parts of a gap to send to a remote that has everything before `has` and may have more before
-/// `unanswered`. The part that it may have is an entry of its own with its original sequence, so
+/// `unacked`. The part that it may have is an entry of its own with its original sequence, so
 /// that it is deduplicated.
 fn split_gap(gap: &journal::RecordGap, has: u64, unacked: u64) -> Vec<journal::RecordGap> {
     let end = gap.positions.end;

@@ -286,7 +286,7 @@ impl RemoteTask {
             Some(suspect) if suspect.sequence == sequence => suspect.rejections + 1,
             _ => 1,
         };
-        state.rejection_streak = Some(RejectionStreak { sequence, rejections: rejections });
+        state.rejection_streak = Some(RejectionStreak { sequence, rejections });
         if rejections >= self.settings.rejections_max {
             state.rejected = Some(RejectedBatch { sequence, reason: why.clone() });
         }

@@ -58,12 +58,13 @@ impl FlushSignal {
 
     /// Without `hears_press`, only a stop ends the wait early.
     fn wait(&self, time: Duration, hears_press: bool) -> FlushRequest {
-        let rung = lock(&self.request);
-        let still = |rung: &mut FlushRequest| !(rung.stop || hears_press && rung.is_requested);
-        let waited = self.wake.wait_timeout_while(rung, time, still);
-        let (mut rung, _) = waited.unwrap_or_else(PoisonError::into_inner);
-        let now = *rung;
-        rung.is_requested = false;
+        let request = lock(&self.request);
+        let still =
+            |request: &mut FlushRequest| !(request.stop || hears_press && request.is_requested);
+        let waited = self.wake.wait_timeout_while(request, time, still);
+        let (mut request, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        let now = *request;
+        request.is_requested = false;
         now
     }
 }
@@ -100,21 +101,21 @@ impl IntervalFlusher {
     }
 
     /// Runs until stopped.
-    pub(crate) fn run(&mut self, bell: &FlushSignal) {
+    pub(crate) fn run(&mut self, flush_signal: &FlushSignal) {
         self.drop_in_flight();
         loop {
             let now = self.intake.now();
             let end = FlushInterval::containing(now, self.shared.interval).end;
             let left = u64::try_from(end.saturating_sub(now)).unwrap_or(0);
-            let has_room = self.has_capacity();
-            self.shared.is_blocked.store(!has_room, Ordering::Relaxed);
-            let rung =
-                bell.wait(Duration::from_nanos(left).min(self.shared.limits.pause_max), has_room);
-            if has_room || rung.stop {
-                self.collect(rung.stop || rung.is_requested);
+            let has_capacity = self.has_capacity();
+            self.shared.is_blocked.store(!has_capacity, Ordering::Relaxed);
+            let request = flush_signal
+                .wait(Duration::from_nanos(left).min(self.shared.limits.pause_max), has_capacity);
+            if has_capacity || request.stop {
+                self.collect(request.stop || request.is_requested);
             }
             self.write_retained();
-            if rung.stop {
+            if request.stop {
                 return self.finish();
             }
             self.merge_retained();

@@ -95,17 +95,16 @@ impl Listener {
         // On an error below, the listener is dropped, which stops the threads that run.
         let mut collectors = Vec::new();
         for (socket, address) in sockets.datagrams {
-            let room = listener.reader_context(&intake, OverflowPolicy::Drop, &mut collectors);
+            let context = listener.reader_context(&intake, OverflowPolicy::Drop, &mut collectors);
             let buffer_bytes = listener.set_buffer_size(&socket, &address, &limits, &intake);
             let drops = listener.socket_drops(&socket, &address);
-            let mut datagrams =
-                DatagramReader { socket, address, drops, buffer_bytes, context: room };
+            let mut datagrams = DatagramReader { socket, address, drops, buffer_bytes, context };
             listener.readers.push(listener.spawn("datagrams", move || datagrams.run())?);
         }
         if !sockets.tcp_listeners.is_empty() {
-            let room =
+            let context =
                 listener.reader_context(&intake, OverflowPolicy::Backpressure, &mut collectors);
-            let mut streams = StreamReader::new(sockets.tcp_listeners, room);
+            let mut streams = StreamReader::new(sockets.tcp_listeners, context);
             listener.readers.push(listener.spawn("streams", move || streams.run())?);
         }
         let mut flusher = IntervalFlusher::new(Arc::clone(&listener.shared), intake, collectors);

@@ -106,9 +106,9 @@ impl StreamReader {
         let requested = doors.chain(streams).map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN));
         fds.extend(requested);
         let timeout = if is_short { PAUSE } else { IDLE_CHECK_INTERVAL };
-        let is_told = poll(&mut fds, Some(&timeout)).is_ok();
+        let is_polled = poll(&mut fds, Some(&timeout)).is_ok();
         let mut ready = vec![false; if is_short { self.listeners.len() } else { 0 }];
-        ready.extend(fds[1..].iter().map(|fd| is_told && !fd.revents().is_empty()));
+        ready.extend(fds[1..].iter().map(|fd| is_polled && !fd.revents().is_empty()));
         ready
     }
 

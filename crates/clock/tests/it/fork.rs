@@ -39,5 +39,5 @@ fn forked_process_starts_its_own_calibrator() {
     let mut status = 0;
     // SAFETY: waits for the forked process and writes its exit status.
     assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);
-    assert_eq!(status, 0, "the child says that its clock stands or is kept by nobody");
+    assert_eq!(status, 0, "the clock of the child stands still or has no calibrator");
 }

@@ -4,11 +4,11 @@ use super::*;
 use crate::decoded_sample::RecordingSink;
 
 #[track_caller]
-fn check(text: &str, expected: &[&str], troubles: &[&str]) {
+fn check(text: &str, expected: &[&str], errors: &[&str]) {
     let mut sink = RecordingSink::default();
     read(text.as_bytes(), &mut sink);
     assert_eq!(sink.dump_samples().lines().collect::<Vec<_>>(), expected, "{text}");
-    assert_eq!(sink.error_texts(), troubles, "{text}");
+    assert_eq!(sink.error_texts(), errors, "{text}");
 }
 
 #[test]

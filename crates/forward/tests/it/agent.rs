@@ -117,5 +117,5 @@ pub(crate) async fn wait_caught_up(forward: &Forward, position: u64) -> RemoteSt
 pub(crate) async fn stop_all(forward: Forward, intake: Arc<Intake>) {
     forward.stop().await;
     intake.stop();
-    assert_eq!(Arc::strong_count(&intake), 1, "somebody still has the journal");
+    assert_eq!(Arc::strong_count(&intake), 1, "the intake has another owner");
 }

@@ -46,9 +46,9 @@ fn backlog_is_drained_in_constant_memory() {
         .env(SUBPROCESS_VARIABLE, "1")
         .output()
         .unwrap();
-    let told =
+    let lines =
         [output.stdout, output.stderr].map(|said| String::from_utf8_lossy(&said).into_owned());
-    assert!(output.status.success() && told[0].contains("1 passed"), "{}", told.concat());
+    assert!(output.status.success() && lines[0].contains("1 passed"), "{}", lines.concat());
 }
 
 async fn drain() {

@@ -165,21 +165,21 @@ impl TestRemote {
             decoder.take(FORWARD_REQUEST_BYTES_MAX as u64 + 1).read_to_end(&mut bytes)
         });
         assert!(bytes.len() <= FORWARD_REQUEST_BYTES_MAX, "a request of {} bytes", bytes.len());
-        let parcel = match (unpacked, ForwardRequest::decode(&bytes)) {
-            (Ok(_), Ok(parcel)) => {
+        let forward_request = match (unpacked, ForwardRequest::decode(&bytes)) {
+            (Ok(_), Ok(forward_request)) => {
                 let key = signed_with(state.heads.last().expect("a head"), &bytes);
                 state.keys.push(key);
-                parcel
+                forward_request
             }
             _ => return respond(400, None, None),
         };
         let upto = if fault == ResponseFault::Busy {
-            parcel.entries.len() / 2
+            forward_request.entries.len() / 2
         } else {
-            parcel.entries.len()
+            forward_request.entries.len()
         };
         let (mut accepted, mut refused) = (None, None);
-        for &(sequence, batch) in &parcel.entries[..upto] {
+        for &(sequence, batch) in &forward_request.entries[..upto] {
             if !state.accept(sequence, batch) {
                 refused = Some(sequence);
                 break;
@@ -199,14 +199,14 @@ impl TestRemote {
 }
 
 /// Public key that signed a request.
-fn signed_with(head: &str, parcel: &[u8]) -> PublicKey {
+fn signed_with(head: &str, forward_request: &[u8]) -> PublicKey {
     let value = |name| {
         let line = head.lines().find_map(|line| line.strip_prefix(name));
         line.and_then(|value| value.strip_prefix(": ")).expect("a header").trim()
     };
     let key = from_hex(value(KEY_HEADER)).expect("a key");
     let signature = from_hex(value(SIGNATURE_HEADER)).expect("a signature");
-    assert!(verify_signature(parcel, &key, &signature), "an unsigned request");
+    assert!(verify_signature(forward_request, &key, &signature), "an unsigned request");
     key
 }
 
