@@ -30,7 +30,7 @@ pub(crate) fn parse_age_limit(text: &str) -> Result<OptionalLimit<Duration>, Str
         .filter(|written| written.unit().is_some())
         .and_then(|written| written.value_in(Some(&Unit::Nanoseconds)))
         .filter(|ns| (1.0..1e18).contains(ns));
-    let expected = "expected a duration in ns, us, ms, s, min, h or d, as in 7d, or none";
+    let expected = "expected a length of time in ns, us, ms, s, min, h or d, as in 7d, or none";
     ns.map(|ns| OptionalLimit(Some(Duration::from_nanos(ns as u64))))
         .ok_or_else(|| expected.to_owned())
 }
