@@ -38,7 +38,8 @@ impl RemoteMetrics {
         let records = |outcome| {
             meter.counter(
                 "topdeck_forward_records_total",
-                "records forwarded to a remote, by outcome; sent counts each transmission of a batch",
+                "records forwarded to a remote, by outcome; sent counts each transmission of a \
+                 batch",
                 &[("remote", remote), ("outcome", outcome)],
             )
         };

@@ -62,7 +62,8 @@ impl RemoteResponse {
             (status, _) if status.is_success() => {
                 let acked = said.map_or("nothing".to_owned(), |said| said.to_string());
                 let why = format!(
-                    "HTTP {}: acknowledged sequence is {acked}, expected {last}; the remote may not be topdeck",
+                    "HTTP {}: acknowledged sequence is {acked}, expected {last}; the remote \
+                     may not be topdeck",
                     status.as_u16()
                 );
                 Disposition::Retry {

@@ -148,8 +148,8 @@ impl Role for ForwardRole {
         let orphans = self.forward.orphaned_subscribers().unwrap_or_default();
         let line = |orphan: OrphanedSubscriber| {
             format!(
-                "remote {:?} is no longer configured, and the journal retains {} records for it; to \
-                 release them, stop topdeck and run `topdeck journal subscribers {} remove \
+                "remote {:?} is no longer configured, and the journal retains {} records for it; \
+                 to release them, stop topdeck and run `topdeck journal subscribers {} remove \
                  \"site {}\"`",
                 orphan.name,
                 orphan.lag,
