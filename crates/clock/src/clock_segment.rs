@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_is_valid_from_its_first_tick_to_its_last() {
+    fn segment_is_valid_from_its_first_to_its_last_tick() {
         assert_eq!(line().ns_at(99), None);
         assert_eq!(line().ns_at(100), Some(1_000));
         assert_eq!(line().ns_at(149), Some(1_098));
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn the_older_line_is_used_until_the_newer_one_begins() {
+    fn older_segment_is_used_until_the_newer_begins() {
         let lines = SegmentSeqlock::new();
         assert_eq!(
             lines.find_valid(|| panic!("there is no counter")),
@@ -297,7 +297,7 @@ mod loom_tests {
 
     /// A reader sees a consistent segment during any write.
     #[test]
-    fn loom_lines_are_never_mixed() {
+    fn loom_segments_are_never_mixed() {
         loom::model(|| {
             let lines = Arc::new(SegmentSeqlock::new());
             lines.publish(&line(1));

@@ -1,6 +1,5 @@
-//! Time: nanoseconds from the processor's counter, compared all the time with the system's clocks,
-//! each reading with a bound of its error; and the time of day, with a generation that tells of
-//! every step.
+//! Clock: nanoseconds from the CPU counter, calibrated against the system clock, each reading with
+//! an error bound; and the wall clock with a generation that each step increments.
 //!
 //! ```
 //! let start = clock::now();
@@ -11,19 +10,19 @@
 //! println!("{} ns since 1970, generation {}", wall.unix_ns, wall.generation);
 //! ```
 //!
-//! | read | what it is for | order |
+//! | reading | use | order |
 //! |---|---|---|
-//! | [`now`] | times that are kept | who sees what a thread did after a reading reads no lesser time |
-//! | [`now_relaxed`] | times of one thread | as above but for some hundred nanoseconds |
-//! | [`now_bounded`] | `now` and how far it may be off | as `now` |
-//! | [`Stopwatch`] | how long something took, on one thread | never negative |
-//! | [`recent`] | when a millisecond is near enough | none |
-//! | [`wall`] | time of day | as `now`; steps increment the generation |
+//! | [`now`] | stored times | never earlier than a reading whose effects the thread has seen |
+//! | [`now_unordered`] | times of one thread | as `now`, except for some hundred nanoseconds |
+//! | [`now_bounded`] | `now` with its error bound | as `now` |
+//! | [`Stopwatch`] | a duration on one thread | never negative |
+//! | [`now_coarse`] | times with a resolution of a millisecond | none |
+//! | [`wall`] | wall clock | as `now`; steps increment the generation |
 //!
-//! Nanoseconds are those of `CLOCK_MONOTONIC`: since the machine started, without the time that it
-//! was suspended. `now` never goes back. The first call starts a thread, which compares counter and
-//! system once a second; there is no waiting at start. Where the counter cannot be trusted, the
-//! system is asked, and [`status`] says why.
+//! Nanoseconds are those of `CLOCK_MONOTONIC`: since boot, without suspend. `now` never goes back.
+//! The first call starts a thread that compares the counter with the system clock once per second;
+//! no call waits for it. If the counter is unreliable, the system clock is read, and [`status`] has
+//! the reason.
 #![deny(unsafe_code)]
 
 mod calibration;

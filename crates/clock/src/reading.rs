@@ -37,7 +37,7 @@ pub(crate) fn now_bounded(
 
 #[inline(always)]
 fn ns_on_segment(line: &ClockSegment, at: u64) -> u64 {
-    line.ns_at(at).expect("BUG: a line was found that is not valid")
+    line.ns_at(at).expect("BUG: the segment found is not valid")
 }
 
 /// Reads the system clock. The result counts only if no segment was published meanwhile, which may

@@ -56,8 +56,8 @@ pub fn read_lines(input: &mut dyn BufRead, sink: &mut dyn SampleSink) -> io::Res
 pub fn read_json(bytes: &[u8], sink: &mut dyn SampleSink) {
     let mut tokens = JsonTokenizer::new(bytes);
     while !tokens.has_next_document() {
-        if let Err(trouble) = read_value(&mut tokens, &mut String::new(), sink) {
-            let _ = sink.error(trouble);
+        if let Err(error) = read_value(&mut tokens, &mut String::new(), sink) {
+            let _ = sink.error(error);
             return;
         }
     }
@@ -115,7 +115,7 @@ mod tests {
     use crate::decoded_sample::RecordingSink;
 
     #[track_caller]
-    fn check(text: &str, expected: &[&str], troubles: &[&str]) {
+    fn check(text: &str, expected: &[&str], errors: &[&str]) {
         let mut sink = RecordingSink::default();
         if text.starts_with(['{', '[']) {
             read_json(text.as_bytes(), &mut sink);
@@ -123,7 +123,7 @@ mod tests {
             read_lines(&mut text.as_bytes(), &mut sink).unwrap();
         }
         assert_eq!(sink.dump_samples().lines().collect::<Vec<_>>(), expected, "{text}");
-        assert_eq!(sink.error_texts(), troubles);
+        assert_eq!(sink.error_texts(), errors);
     }
 
     const ONE: &str = " histogram of 1: 1.0000..1.1000=1 sum None";

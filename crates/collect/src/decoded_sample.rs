@@ -87,7 +87,7 @@ pub trait SampleSink {
     fn skipped(&mut self, what: &'static str);
     /// Input that could not be parsed. The return value decides whether the decoder continues, if
     /// it can.
-    fn error(&mut self, trouble: InputError) -> ControlFlow<()>;
+    fn error(&mut self, error: InputError) -> ControlFlow<()>;
 }
 
 /// Recording sink for tests.
@@ -156,8 +156,8 @@ impl SampleSink for RecordingSink {
         self.skipped.push(what);
     }
 
-    fn error(&mut self, trouble: InputError) -> ControlFlow<()> {
-        self.errors.push(trouble);
+    fn error(&mut self, error: InputError) -> ControlFlow<()> {
+        self.errors.push(error);
         ControlFlow::Continue(())
     }
 }

@@ -49,8 +49,8 @@ pub fn read(input: &mut dyn BufRead, sink: &mut dyn SampleSink) -> io::Result<()
         let flow = match read {
             Ok(()) => ControlFlow::Continue(()),
             Err(((expected, found), is_absurd)) => {
-                let trouble = InputError::new(InputPosition::Line(number), expected, found);
-                sink.error(InputError { is_semantic: is_absurd, ..trouble })
+                let error = InputError::new(InputPosition::Line(number), expected, found);
+                sink.error(InputError { is_semantic: is_absurd, ..error })
             }
         };
         stopped = flow.is_break();
@@ -326,9 +326,9 @@ impl ExpositionParser {
                 Err(_) if cut && at == last => continue,
                 Err((expected, found)) => {
                     let found = format!("{found} in {}", series.metric);
-                    let trouble =
+                    let error =
                         InputError::semantic(InputPosition::Line(series.line), expected, found);
-                    if sink.error(trouble).is_break() {
+                    if sink.error(error).is_break() {
                         return;
                     }
                     continue;

@@ -122,12 +122,12 @@ const LEADING_SPACE_BYTES_MAX: usize = 64 << 10;
 fn read_leading_space(input: &mut dyn BufRead) -> io::Result<Vec<u8>> {
     let mut space = Vec::new();
     loop {
-        let held = input.fill_buf()?;
+        let buffered = input.fill_buf()?;
         let room = LEADING_SPACE_BYTES_MAX - space.len();
         let is_space = |byte: &&u8| byte.is_ascii_whitespace();
-        let len = held.iter().take(room).take_while(is_space).count();
-        let is_end = held.is_empty() || len < held.len();
-        space.extend_from_slice(&held[..len]);
+        let len = buffered.iter().take(room).take_while(is_space).count();
+        let is_end = buffered.is_empty() || len < buffered.len();
+        space.extend_from_slice(&buffered[..len]);
         input.consume(len);
         if is_end {
             return Ok(space);
@@ -143,12 +143,12 @@ fn read_document(
     let mut bytes = Vec::new();
     input.take(DOCUMENT_BYTES_MAX + 1).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > DOCUMENT_BYTES_MAX {
-        let trouble = InputError::new(
+        let error = InputError::new(
             InputPosition::Byte(DOCUMENT_BYTES_MAX),
             "the end of the document (limit 1 GiB)",
             "more",
         );
-        let _ = sink.error(trouble);
+        let _ = sink.error(error);
         return Ok(None);
     }
     Ok(Some(bytes))
@@ -231,7 +231,7 @@ pub fn detect(head: &[u8]) -> Result<InputFormat, InputError> {
 fn is_json_start(text: &[u8]) -> bool {
     let mut tokens = JsonTokenizer::new(text);
     matches!(tokens.value(), Ok(JsonToken::Object))
-        && !matches!(tokens.key(), Err(trouble) if trouble.expected == "a colon")
+        && !matches!(tokens.key(), Err(error) if error.expected == "a colon")
 }
 
 /// Whether the first string value of a document, at any depth, is a circllhist. HTTPTrap would
@@ -249,8 +249,8 @@ pub fn run_all_decoders(bytes: &[u8]) {
         fn number(&mut self, _: f64) {}
         fn sample(&mut self, _: DecodedSample) {}
         fn skipped(&mut self, _: &'static str) {}
-        fn error(&mut self, trouble: InputError) -> ControlFlow<()> {
-            assert!(!trouble.to_string().contains('\n'), "a message of one line");
+        fn error(&mut self, error: InputError) -> ControlFlow<()> {
+            assert!(!error.to_string().contains('\n'), "a message of one line");
             ControlFlow::Continue(())
         }
     }
@@ -258,7 +258,8 @@ pub fn run_all_decoders(bytes: &[u8]) {
     for format in InputFormat::ALL {
         for unit in [None, Some(&Unit::Hours)] {
             let mut input = bytes;
-            read(format, &mut input, unit, &mut NullSink).expect("reading memory does not fail");
+            read(format, &mut input, unit, &mut NullSink)
+                .expect("reading from memory does not fail");
         }
     }
     circllhist::read_json(bytes, &mut NullSink);
@@ -270,7 +271,7 @@ mod tests {
 
     #[track_caller]
     fn check(text: &[u8], expected: Result<InputFormat, &str>) {
-        let found = detect(text).map_err(|trouble| trouble.to_string());
+        let found = detect(text).map_err(|error| error.to_string());
         assert_eq!(found, expected.map_err(str::to_owned), "{}", String::from_utf8_lossy(text));
     }
 

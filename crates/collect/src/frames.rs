@@ -65,9 +65,9 @@ pub fn read_lines(input: &mut dyn BufRead, sink: &mut dyn SampleSink) -> io::Res
         }
         match parse_object(line) {
             Ok(reading) => sink.sample(reading),
-            Err(mut trouble) => {
-                trouble.position = InputPosition::Line(number);
-                return sink.error(trouble);
+            Err(mut error) => {
+                error.position = InputPosition::Line(number);
+                return sink.error(error);
             }
         }
         ControlFlow::Continue(())
@@ -121,7 +121,7 @@ pub fn write_sample(out: &mut String, reading: &DecodedSample) {
             Ok(())
         }
     };
-    written.expect("a String takes all");
+    written.expect("writing to a String does not fail");
     out.push_str("}\n");
 }
 
@@ -154,7 +154,7 @@ fn write_head<'a>(
 fn write_times(out: &mut String, start_ns: Option<i64>, end_ns: Option<i64>) {
     for (name, time) in [("start_ns", start_ns), ("end_ns", end_ns)] {
         if let Some(time) = time {
-            write!(out, ",\"{name}\":{time}").expect("a String takes all");
+            write!(out, ",\"{name}\":{time}").expect("writing to a String does not fail");
         }
     }
 }
@@ -167,7 +167,7 @@ fn write_frame(
 ) {
     let unit = unit.and_then(unit_code).unwrap_or(frame::Unit::None);
     let frame = frame_text::encode(histogram, SeriesMeta { unit, temporality });
-    write!(out, ",\"frame\":\"{frame}\"}}").expect("a String takes all");
+    write!(out, ",\"frame\":\"{frame}\"}}").expect("writing to a String does not fail");
     out.push('\n');
 }
 
@@ -177,7 +177,9 @@ fn write_text(out: &mut String, text: &str) {
         match c {
             '"' => out.push_str("\\\""),
             '\\' => out.push_str("\\\\"),
-            c if c < ' ' => write!(out, "\\u{:04x}", c as u32).expect("a String takes all"),
+            c if c < ' ' => {
+                write!(out, "\\u{:04x}", c as u32).expect("writing to a String does not fail")
+            }
             c => out.push(c),
         }
     }
@@ -331,11 +333,11 @@ mod tests {
     use crate::decoded_sample::RecordingSink;
 
     #[track_caller]
-    fn check(text: &str, expected: &[&str], troubles: &[&str]) {
+    fn check(text: &str, expected: &[&str], errors: &[&str]) {
         let mut sink = RecordingSink::default();
         read_lines(&mut text.as_bytes(), &mut sink).unwrap();
         assert_eq!(sink.dump_samples().lines().collect::<Vec<_>>(), expected, "{text}");
-        assert_eq!(sink.error_texts(), troubles);
+        assert_eq!(sink.error_texts(), errors);
     }
 
     fn line(histogram: &Histogram) -> String {

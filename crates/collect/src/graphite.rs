@@ -99,7 +99,7 @@ mod tests {
     #[track_caller]
     fn check(text: &str, expected: &str) {
         let found = match parse_line(3, text.as_bytes(), 7) {
-            Err(trouble) => trouble.to_string(),
+            Err(error) => error.to_string(),
             Ok(GraphiteLine::Skipped(what)) => format!("skipped {what}"),
             Ok(GraphiteLine::Metric(GraphiteMetric { series, value, time })) => {
                 let (path, tags) = path_and_tags(series);

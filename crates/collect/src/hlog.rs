@@ -156,13 +156,8 @@ mod tests {
         let log = format!("{LINE}\n1,2,x,HISTF\n{}\n{LINE}\n", &LINE[..60]);
         read(&mut log.as_bytes(), &mut sink).unwrap();
         assert_eq!(sink.samples.len(), 2);
-        let troubles = sink.error_texts();
-        assert_eq!(
-            troubles[0],
-            "line 2: expected a decimal number (interval maximum), found \"x\""
-        );
-        assert!(
-            troubles[1].starts_with("line 3: expected an interval of a log, found histogram: ")
-        );
+        let errors = sink.error_texts();
+        assert_eq!(errors[0], "line 2: expected a decimal number (interval maximum), found \"x\"");
+        assert!(errors[1].starts_with("line 3: expected an interval of a log, found histogram: "));
     }
 }

@@ -45,8 +45,8 @@ pub fn read(bytes: &[u8], sink: &mut dyn SampleSink) {
     while !reader.stop && !reader.tokens.has_next_document() {
         reader.path.clear();
         reader.labels.clear();
-        if let Err(trouble) = reader.read_value(sink) {
-            let _ = sink.error(trouble);
+        if let Err(error) = reader.read_value(sink) {
+            let _ = sink.error(error);
             return;
         }
     }
@@ -89,9 +89,8 @@ impl HttptrapReader<'_> {
     fn read_nested(&mut self, name: &str, sink: &mut dyn SampleSink) -> Result<()> {
         if self.name_bytes.saturating_add(name.len()) > NAME_BYTES_MAX {
             let at = InputPosition::Byte(self.tokens.offset() as u64);
-            let trouble =
-                InputError::new(at, "a name of at most 4096 bytes", quote(name.as_bytes()));
-            self.stop |= sink.error(trouble).is_break();
+            let error = InputError::new(at, "a name of at most 4096 bytes", quote(name.as_bytes()));
+            self.stop |= sink.error(error).is_break();
             return self.tokens.skip();
         }
         let (length, labels) = (self.path.len(), self.labels.len());
@@ -128,8 +127,8 @@ impl HttptrapReader<'_> {
             }
         }
         // An invalid type or value does not end the document.
-        if let Err(trouble) = self.emit_typed(start, &typed, sink) {
-            self.stop |= sink.error(trouble).is_break();
+        if let Err(error) = self.emit_typed(start, &typed, sink) {
+            self.stop |= sink.error(error).is_break();
         }
         Ok(())
     }

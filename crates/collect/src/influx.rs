@@ -4,7 +4,10 @@
 //! measurement[,tag=value]… field=value[,field=value]… [timestamp]
 //! value      1.5  -3i  7u  t|T|true|True|TRUE  f|F|false|False|FALSE  "text"
 //! ```
-//! <https://docs.influxdata.com/influxdb/v2/reference/syntax/line-protocol/>. A backslash escapes a comma, a space or an equals sign; in a string, a quote or a backslash. Before any other character it is a literal backslash. A string may contain line breaks. Lines that begin with `#` are comments.
+//! <https://docs.influxdata.com/influxdb/v2/reference/syntax/line-protocol/>.
+//! A backslash escapes a comma, a space or an equals sign; in a string, a quote or a backslash.
+//! Before any other character it is a literal backslash. A string may contain line breaks. Lines
+//! that begin with `#` are comments.
 //!
 //! Each field is a series named `measurement_field`, or `measurement` for a field called `value`,
 //! as in Telegraf and Prometheus. Numbers are gauges, booleans are 1 and 0, strings are texts. A
@@ -87,7 +90,7 @@ pub fn read_lines(
         }
         match InfluxLine::parse(at, line, precision, now) {
             Ok(line) => line.write(&mut key, rows, &mut placed),
-            Err(trouble) => reject(&mut placed, trouble.to_string()),
+            Err(error) => reject(&mut placed, error.to_string()),
         }
     }
     placed

@@ -331,7 +331,7 @@ mod tests {
             Ok(())
         };
         assert_eq!(
-            read().map_or_else(|trouble| trouble.to_string(), |()| "ok".to_owned()),
+            read().map_or_else(|error| error.to_string(), |()| "ok".to_owned()),
             expected,
             "{text}"
         );
@@ -392,8 +392,8 @@ mod tests {
         assert_eq!(tokens.skip(), Ok(()));
         assert!(tokens.has_next_document());
         for text in ["/* ", "/ 1", "/*/"] {
-            let trouble = JsonTokenizer::new(text.as_bytes()).with_comments().skip().unwrap_err();
-            assert_eq!(trouble.position, InputPosition::Byte(0), "{text}");
+            let error = JsonTokenizer::new(text.as_bytes()).with_comments().skip().unwrap_err();
+            assert_eq!(error.position, InputPosition::Byte(0), "{text}");
         }
         assert!(JsonTokenizer::new(text).skip().is_err());
     }

@@ -1,8 +1,8 @@
 //! Decoders of ingest formats.
 //!
 //! Each decoder is a pure function in a file of its own: it reads bytes and passes samples and
-//! errors with their positions to a [`SampleSink`]. Nothing is converted: a foreign histogram keeps its
-//! buckets and its unit. [`detect`] detects the format by content.
+//! errors with their positions to a [`SampleSink`]. Nothing is converted: a foreign histogram keeps
+//! its buckets and its unit. [`detect`] detects the format by content.
 #![forbid(unsafe_code)]
 
 pub mod circllhist;

@@ -73,9 +73,9 @@ pub(crate) fn for_each_line(
 
 /// Appends up to the limit of a line's bytes; returns whether bytes were dropped.
 fn append_limited(carried: &mut Vec<u8>, more: &[u8], bytes_max: usize) -> bool {
-    let room = bytes_max.saturating_sub(carried.len());
-    carried.extend_from_slice(&more[..more.len().min(room)]);
-    more.len() > room
+    let free_bytes = bytes_max.saturating_sub(carried.len());
+    carried.extend_from_slice(&more[..more.len().min(free_bytes)]);
+    more.len() > free_bytes
 }
 
 #[cfg(test)]

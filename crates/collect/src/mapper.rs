@@ -207,8 +207,8 @@ impl<R: RowSink + ?Sized> SampleSink for RowMapper<'_, R> {
         self.skipped = self.skipped.saturating_add(1);
     }
 
-    fn error(&mut self, trouble: InputError) -> ControlFlow<()> {
-        self.reject(trouble.to_string());
+    fn error(&mut self, error: InputError) -> ControlFlow<()> {
+        self.reject(error.to_string());
         ControlFlow::Continue(())
     }
 }

@@ -81,14 +81,14 @@ pub fn read_protobuf(
     rows: &mut dyn RowSink,
 ) -> Result<OtlpSummary, InputError> {
     let mut points = PointReader::new(body.len(), now, rows);
-    let mut taken = OtlpSummary::default();
+    let mut summary = OtlpSummary::default();
     let mut request = MessageReader::new(body);
     while let Some((number, field)) = request.field()? {
         if number == 1 {
-            read_resource(field.message()?, &mut points, &mut taken)?;
+            read_resource(field.message()?, &mut points, &mut summary)?;
         }
     }
-    Ok(taken)
+    Ok(summary)
 }
 
 /// Reads a JSON request. See [`read_protobuf`].
@@ -99,13 +99,13 @@ pub fn read_json(body: &[u8], now: i64, rows: &mut dyn RowSink) -> Result<OtlpSu
 fn read_resource(
     message: MessageReader<'_>,
     points: &mut PointReader<'_>,
-    taken: &mut OtlpSummary,
+    summary: &mut OtlpSummary,
 ) -> Result<(), InputError> {
     let resource = ResourceContext::new(last_field(&message, 1)?);
     let mut fields = message;
     while let Some((number, field)) = fields.field()? {
         if number == 2 {
-            read_scope(&resource, field.message()?, points, taken)?;
+            read_scope(&resource, field.message()?, points, summary)?;
         }
     }
     Ok(())
@@ -115,13 +115,13 @@ fn read_scope(
     resource: &ResourceContext<'_>,
     message: MessageReader<'_>,
     points: &mut PointReader<'_>,
-    taken: &mut OtlpSummary,
+    summary: &mut OtlpSummary,
 ) -> Result<(), InputError> {
     let scope = ScopeContext::new(resource, last_field(&message, 1)?);
     let mut fields = message;
     while let Some((number, field)) = fields.field()? {
         if number == 2 {
-            read_metric(&scope, field.message()?, points, taken)?;
+            read_metric(&scope, field.message()?, points, summary)?;
         }
     }
     Ok(())
@@ -154,7 +154,7 @@ fn read_metric(
     scope: &ScopeContext<'_>,
     message: MessageReader<'_>,
     points: &mut PointReader<'_>,
-    taken: &mut OtlpSummary,
+    summary: &mut OtlpSummary,
 ) -> Result<(), InputError> {
     let (mut name, mut unit, mut data) = ("", "", None);
     let mut fields = message;
@@ -178,7 +178,7 @@ fn read_metric(
                 Ok(metric) => points.read_point(metric, shape, point)?,
                 Err(why) => PointOutcome::Rejected((*why).to_owned()),
             };
-            taken.count(name, outcome);
+            summary.count(name, outcome);
         }
     }
     Ok(())

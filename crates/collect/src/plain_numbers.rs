@@ -68,11 +68,11 @@ mod tests {
     use crate::decoded_sample::RecordingSink;
 
     #[track_caller]
-    fn check(text: &str, unit: Option<Unit>, values: &[f64], troubles: &[&str]) {
+    fn check(text: &str, unit: Option<Unit>, values: &[f64], errors: &[&str]) {
         let mut sink = RecordingSink::default();
         read_numbers(&mut text.as_bytes(), unit.as_ref(), &mut sink).unwrap();
         assert_eq!(sink.numbers, values);
-        assert_eq!(sink.error_texts(), troubles);
+        assert_eq!(sink.error_texts(), errors);
     }
 
     #[test]

@@ -52,7 +52,7 @@ pub fn read_scrape(body: &[u8], sink: &mut dyn SampleSink) {
         let read = MetricFamily::read(family).and_then(|family| family.read_metrics(sink));
         let flow = match read {
             Ok(flow) => flow,
-            Err(FamilyError::Malformed(trouble)) => sink.error(trouble),
+            Err(FamilyError::Malformed(error)) => sink.error(error),
             Err(FamilyError::Invalid(expected, found)) => {
                 sink.error(InputError::new(place, expected, found))
             }
@@ -71,8 +71,8 @@ enum FamilyError {
 }
 
 impl From<InputError> for FamilyError {
-    fn from(trouble: InputError) -> FamilyError {
-        FamilyError::Malformed(trouble)
+    fn from(error: InputError) -> FamilyError {
+        FamilyError::Malformed(error)
     }
 }
 
@@ -298,7 +298,7 @@ impl<'a> MetricFamily<'a> {
             self.decoded_sample(metric, over, DecodedValue::Histogram(Box::new(histogram)));
         if let Some(created) = message.created_timestamp.filter(|_| !is_gauge) {
             let created = parse_timestamp(MessageReader::new(&created));
-            let created = created.map_err(|trouble| ("a time", trouble.to_string()))?;
+            let created = created.map_err(|error| ("a time", error.to_string()))?;
             (reading.start, reading.end) = convention::cumulative_range(created, metric.time);
         }
         sink.sample(reading);

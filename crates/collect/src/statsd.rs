@@ -2,10 +2,15 @@
 //!
 //! ```text
 //! name:value[:value…]|type[|@rate][|#tag:value,tag][|Tseconds][|c:container][|e:environment]
-//! type   c counter, g gauge (+n and -n change it), ms time in milliseconds, h and d distribution, s set
+//! type   c counter, g gauge (+n and -n change it), ms time in milliseconds, h and d distribution,
+//!        s set
 //! ```
 //! <https://github.com/statsd/statsd/blob/master/docs/metric_types.md>, and
-//! <https://docs.datadoghq.com/developers/dogstatsd/datagram_shell/> for the fields after the type, several values per line, events and service checks. A set has one value per line, because its members may contain colons. A name is any UTF-8 without a colon. Container and environment are ignored. The caller applies the sample rate and assigns lines to intervals: the parser reads no clock.
+//! <https://docs.datadoghq.com/developers/dogstatsd/datagram_shell/>
+//! for the fields after the type, several values per line, events and service checks. A set has one
+//! value per line, because its members may contain colons. A name is any UTF-8 without a colon.
+//! Container and environment are ignored. The caller applies the sample rate and assigns lines to
+//! intervals: the parser reads no clock.
 
 #![cfg_attr(
     not(test),
@@ -181,7 +186,7 @@ mod tests {
     fn check(text: &str, expected: &str) {
         let mut found = Vec::new();
         for_each_line(text.as_bytes(), |line| match line {
-            Err(trouble) => found.push(trouble.to_string()),
+            Err(error) => found.push(error.to_string()),
             Ok(StatsdLine::Skipped(what)) => found.push(format!("skipped {what}")),
             Ok(StatsdLine::Metric(metric)) => {
                 let values: Vec<String> = metric
@@ -190,7 +195,7 @@ mod tests {
                         Ok(StatsdValue::Number(x)) => x.to_string(),
                         Ok(StatsdValue::Delta(x)) => format!("{x:+}"),
                         Ok(StatsdValue::Member(member)) => quote(member),
-                        Err(trouble) => trouble.to_string(),
+                        Err(error) => error.to_string(),
                     })
                     .collect();
                 let StatsdMetric { name, kind, rate, time, .. } = metric;

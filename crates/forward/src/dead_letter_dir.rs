@@ -32,8 +32,8 @@ pub(crate) struct DeadLetterDir {
 }
 
 impl DeadLetterDir {
-    pub(crate) fn new(folder: &Path, site: &str) -> DeadLetterDir {
-        DeadLetterDir { folder: folder.join(site), bytes_max: BYTES_MAX }
+    pub(crate) fn new(folder: &Path, remote: &str) -> DeadLetterDir {
+        DeadLetterDir { folder: folder.join(remote), bytes_max: BYTES_MAX }
     }
 
     /// Writes a batch durably. Returns its path, or `None` if the size limit is reached.
@@ -83,12 +83,12 @@ mod tests {
     #[test]
     fn dead_letters_are_written_with_their_reason_up_to_the_limit() {
         let dir = std::env::temp_dir().join(format!("topdeck-aside-{:x}", journal::random_id()));
-        let aside = DeadLetterDir { bytes_max: 10, ..DeadLetterDir::new(&dir, "site") };
-        let path = aside.write(7, &DeadLetter::RawBatch(b"batch"), "no").unwrap().unwrap();
+        let dir = DeadLetterDir { bytes_max: 10, ..DeadLetterDir::new(&dir, "site") };
+        let path = dir.write(7, &DeadLetter::RawBatch(b"batch"), "no").unwrap().unwrap();
         assert_eq!(path, dir.join("site/00000000000000000007.batch"));
         assert_eq!(fs::read(&path).unwrap(), b"batch");
         assert_eq!(fs::read_to_string(path.with_extension("reason")).unwrap(), "no\n");
-        assert_eq!(aside.write(8, &DeadLetter::Request(b"batch"), "no").unwrap(), None);
+        assert_eq!(dir.write(8, &DeadLetter::Request(b"batch"), "no").unwrap(), None);
         fs::remove_dir_all(dir).unwrap();
     }
 }

@@ -96,9 +96,9 @@ impl RequestBuilder {
     }
 
     pub(crate) fn finish(self, signer: &Signer) -> Result<EncodedRequest> {
-        let parcel = self.writer.finish();
-        let signature = signer.sign(&parcel);
-        let body = zstd::bulk::compress(&parcel, ZSTD_LEVEL).map_err(Error::Compress)?;
+        let request = self.writer.finish();
+        let signature = signer.sign(&request);
+        let body = zstd::bulk::compress(&request, ZSTD_LEVEL).map_err(Error::Compress)?;
         Ok(EncodedRequest {
             body: body.into(),
             signature,

@@ -46,15 +46,15 @@ impl Forward {
         let mut forward =
             Forward { intake, statuses: Vec::new(), tasks: Vec::new(), stop, settings };
         // All remotes are opened before any task starts: an invalid one prevents the start.
-        let sites = forward.settings.remotes.clone();
-        let signer = match sites.is_empty() {
+        let remotes = forward.settings.remotes.clone();
+        let signer = match remotes.is_empty() {
             true => None,
             false => Some(Arc::new(key::open(forward.intake.target().journal().dir())?)),
         };
-        let task = |signer: &Arc<Signer>, site| forward.remote_task(site, signer, &stopped);
+        let task = |signer: &Arc<Signer>, remote| forward.remote_task(remote, signer, &stopped);
         let tasks: Vec<RemoteTask> = signer
             .iter()
-            .flat_map(|signer| sites.iter().map(|site| task(signer, site)))
+            .flat_map(|signer| remotes.iter().map(|remote| task(signer, remote)))
             .collect::<Result<_>>()?;
         for task in tasks {
             let name = hop_name(&task.name);
@@ -69,34 +69,34 @@ impl Forward {
 
     fn remote_task(
         &self,
-        site: &Remote,
+        remote: &Remote,
         signer: &Arc<Signer>,
         stop: &watch::Receiver<Option<Instant>>,
     ) -> Result<RemoteTask> {
-        let target = site.target()?;
-        let subscriber = format!("{PREFIX}{}", site.name);
+        let target = remote.target()?;
+        let subscriber = format!("{PREFIX}{}", remote.name);
         let (position, is_new) = self.ensure_subscriber(&subscriber)?;
         let ledger = Arc::new(RemoteProgress::open(&self.intake, &subscriber, position, is_new)?);
         // Without ALPN, the protocol is HTTP/1.1: one request is in flight at a time.
-        let dialer = Dialer::for_target(&target, &site.tls, &[], DialTimeouts::default())
-            .map_err(|error| site.invalid(error.to_string()))?;
+        let dialer = Dialer::for_target(&target, &remote.tls, &[], DialTimeouts::default())
+            .map_err(|error| remote.invalid(error.to_string()))?;
         let board = StatusCell::new(RemoteStatus {
-            name: site.name.clone(),
-            url: site.url.clone(),
+            name: remote.name.clone(),
+            url: remote.url.clone(),
             position: ledger.position(),
             warning: ledger.warning.clone(),
             ..RemoteStatus::default()
         });
         Ok(RemoteTask {
-            name: site.name.clone(),
+            name: remote.name.clone(),
             subscriber,
             target,
-            authorization: site.authorization()?,
+            authorization: remote.authorization()?,
             user_agent: self.settings.agent_header()?,
             dialer,
             signer: Arc::clone(signer),
             settings: self.settings.clone(),
-            metrics: RemoteMetrics::new(&self.intake, &site.name, &board),
+            metrics: RemoteMetrics::new(&self.intake, &remote.name, &board),
             intake: Arc::clone(&self.intake),
             status: board,
             progress: ledger,
@@ -119,7 +119,7 @@ impl Forward {
     /// Whether changed settings require a restart. The content of certificate files may have
     /// changed, so TLS files always require one.
     pub fn needs_restart(&self, settings: &Settings) -> bool {
-        self.settings != *settings || settings.remotes.iter().any(|site| site.tls.has_files())
+        self.settings != *settings || settings.remotes.iter().any(|remote| remote.tls.has_files())
     }
 
     /// Status of each remote.
@@ -135,7 +135,7 @@ impl Forward {
 
     /// Handle for reading the status, valid after the forwarder has stopped.
     pub fn status_handle(&self) -> ForwardStatusHandle {
-        let names = self.settings.remotes.iter().map(|site| site.name.clone()).collect();
+        let names = self.settings.remotes.iter().map(|remote| remote.name.clone()).collect();
         ForwardStatusHandle {
             intake: Arc::downgrade(&self.intake),
             statuses: self.statuses.clone(),
@@ -151,8 +151,8 @@ impl Forward {
             // The supervisor reports panics.
             let _ = task.await;
         }
-        for site in &self.settings.remotes {
-            self.intake.remove_hop(&hop_name(&site.name));
+        for remote in &self.settings.remotes {
+            self.intake.remove_hop(&hop_name(&remote.name));
         }
     }
 }

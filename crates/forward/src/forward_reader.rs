@@ -54,7 +54,7 @@ impl ForwardReader {
     /// Starts reading at the ledger's position.
     pub(crate) fn open(
         home: &WriteTarget,
-        site: &str,
+        remote: &str,
         name: &str,
         aside: DeadLetterDir,
         ledger: &Arc<RemoteProgress>,
@@ -72,7 +72,7 @@ impl ForwardReader {
         Ok(ForwardReader {
             subscriber,
             target: home.clone(),
-            remote: site.to_owned(),
+            remote: remote.to_owned(),
             journal,
             dead_letters: aside,
             progress: Arc::clone(ledger),
@@ -87,8 +87,8 @@ impl ForwardReader {
 
     /// Marks a batch: when it is read again, it becomes a dead letter and a gap is sent in its
     /// place.
-    pub(crate) fn dead_letter(&mut self, condemned: RejectedBatch) {
-        self.rejected = Some(condemned);
+    pub(crate) fn dead_letter(&mut self, rejected: RejectedBatch) {
+        self.rejected = Some(rejected);
     }
 
     /// Saves the ledger of the remote and advances its subscriber, which releases the records.
@@ -244,8 +244,8 @@ impl PackContext<'_> {
             }
         };
         let sequence = record.position + 1;
-        if let Some(condemned) = self.rejected.filter(|it| it.sequence == sequence) {
-            return self.dead_letter(record, Some(&contents), frame, &condemned.reason);
+        if let Some(rejected) = self.rejected.filter(|it| it.sequence == sequence) {
+            return self.dead_letter(record, Some(&contents), frame, &rejected.reason);
         }
         let samples = contents.samples;
         let batch = match contents.has_ids {
@@ -279,9 +279,9 @@ impl PackContext<'_> {
         frame: (i64, i64),
         why: &str,
     ) -> Result<OutgoingBatch<'a>> {
-        let parcel = contents.and_then(|contents| self.standalone_request(record, contents));
-        let kept = match &parcel {
-            Some(parcel) => DeadLetter::Request(parcel),
+        let request = contents.and_then(|contents| self.standalone_request(record, contents));
+        let kept = match &request {
+            Some(request) => DeadLetter::Request(request),
             None => DeadLetter::RawBatch(record.bytes),
         };
         let kept = self.dead_letters.write(record.position + 1, &kept, why)?;
@@ -319,10 +319,10 @@ impl PackContext<'_> {
         };
         let sequence = record.position + 1;
         let source = [&self.journal.to_le_bytes()[..], &sequence.to_le_bytes()].concat();
-        let mut parcel =
+        let mut request =
             ForwardRequestWriter::new(u128::from_le_bytes(SeriesId::from_canonical_key(&source).0));
-        parcel.push(sequence, &batch);
-        fits_alone(&batch).then(|| parcel.finish())
+        request.push(sequence, &batch);
+        fits_alone(&batch).then(|| request.finish())
     }
 }
 
@@ -345,12 +345,12 @@ fn gap_entry(gap: journal::RecordGap) -> RequestEntry {
 }
 
 /// Parts of a gap to send to a remote that has everything before `has` and may have more before
-/// `unanswered`. The part that it may have is an entry of its own with its original sequence, so
+/// `unacked`. The part that it may have is an entry of its own with its original sequence, so
 /// that it is deduplicated.
-fn split_gap(gap: &journal::RecordGap, has: u64, unanswered: u64) -> Vec<journal::RecordGap> {
+fn split_gap(gap: &journal::RecordGap, has: u64, unacked: u64) -> Vec<journal::RecordGap> {
     let end = gap.positions.end;
     let start = gap.positions.start.max(has);
-    let cut = if (start + 1..end).contains(&unanswered) { unanswered } else { end };
+    let cut = if (start + 1..end).contains(&unacked) { unacked } else { end };
     let pieces = [start..cut, cut..end].into_iter().filter(|piece| !piece.is_empty());
     let piece = |positions: std::ops::Range<u64>| journal::RecordGap {
         is_complete: gap.is_complete && positions == gap.positions,
@@ -395,7 +395,7 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn check(has: u64, unanswered: u64, expected: &[(u64, u64, bool)]) {
+    fn check(has: u64, unacked: u64, expected: &[(u64, u64, bool)]) {
         let gap = journal::RecordGap {
             positions: 10..20,
             reason: journal::GapReason::BytesLimit,
@@ -403,7 +403,7 @@ mod tests {
             producers: Vec::new(),
             is_complete: true,
         };
-        let found: Vec<_> = split_gap(&gap, has, unanswered)
+        let found: Vec<_> = split_gap(&gap, has, unacked)
             .into_iter()
             .map(|piece| (piece.positions.start, piece.positions.end, piece.is_complete))
             .collect();

@@ -32,14 +32,15 @@ impl RemoteMetrics {
         self.samples.add(part.samples);
     }
 
-    pub(crate) fn new(intake: &Arc<Intake>, site: &str, board: &StatusCell) -> RemoteMetrics {
+    pub(crate) fn new(intake: &Arc<Intake>, remote: &str, board: &StatusCell) -> RemoteMetrics {
         let meter = intake.meter();
-        let labels = &[("remote", site)];
+        let labels = &[("remote", remote)];
         let records = |outcome| {
             meter.counter(
                 "topdeck_forward_records_total",
-                "records forwarded to a remote, by outcome; sent counts each transmission of a batch",
-                &[("remote", site), ("outcome", outcome)],
+                "records forwarded to a remote, by outcome; sent counts each transmission of a \
+                 batch",
+                &[("remote", remote), ("outcome", outcome)],
             )
         };
         // A weak reference: the intake owns the meter, so the meter must not keep the intake alive.

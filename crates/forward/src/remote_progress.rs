@@ -57,24 +57,24 @@ impl RemoteProgress {
         let file = intake.ledger_file(hop)?;
         let journal = intake.target().journal();
         let (id, end) = (journal.id(), journal.watermarks().end);
-        let (book, why) = match file.load()? {
+        let (ledger, why) = match file.load()? {
             _ if is_new => (None, None),
             LedgerLoad::Missing => (None, None),
             LedgerLoad::Damaged(why) => (None, Some(format!("ledger is damaged: {why}"))),
-            LedgerLoad::Ledger(book) if book.journal() != id => {
+            LedgerLoad::Ledger(ledger) if ledger.journal() != id => {
                 (None, Some("ledger belongs to another journal".to_owned()))
             }
-            LedgerLoad::Ledger(book) if !(position..=end).contains(&book.position()) => {
-                let at = book.position();
+            LedgerLoad::Ledger(ledger) if !(position..=end).contains(&ledger.position()) => {
+                let at = ledger.position();
                 (None, Some(format!("ledger position {at} is not within {position} to {end}")))
             }
-            LedgerLoad::Ledger(book) => (Some(*book), None),
+            LedgerLoad::Ledger(ledger) => (Some(*ledger), None),
         };
         let note = why.map(|why| format!("ledger restarted at position {position}: {why}"));
-        let book = book.unwrap_or_else(|| Ledger::new(id, position, intake.now()));
+        let ledger = ledger.unwrap_or_else(|| Ledger::new(id, position, intake.now()));
         // Also if the ledger is ahead of the subscriber, which is then to be advanced.
         let open = Mutex::new(PendingAck {
-            ledger: book,
+            ledger,
             unsaved_bytes: 0,
             unsaved_since: Some(Instant::now()),
         });
@@ -126,14 +126,14 @@ impl RemoteProgress {
         if open.unsaved_since.is_none() {
             return Ok(open.ledger.position());
         }
-        let mut book = open.ledger.clone();
+        let mut ledger = open.ledger.clone();
         // Changes during the write are marked as new.
         (open.unsaved_since, open.unsaved_bytes) = (None, 0);
         drop(open);
-        let saved = self.file.save_at(&mut book, now);
+        let saved = self.file.save_at(&mut ledger, now);
         if saved.is_err() {
             self.lock().unsaved_since.get_or_insert_with(Instant::now);
         }
-        Ok(saved.map(|()| book.position())?)
+        Ok(saved.map(|()| ledger.position())?)
     }
 }

@@ -47,8 +47,8 @@ impl RemoteResponse {
         let status = response.status();
         let said = header_number(response.headers(), ACKED_SEQUENCE_HEADER);
         let accepted = said.filter(|accepted| (committed + 1..=last).contains(accepted));
-        let refused = header_number(response.headers(), REJECTED_SEQUENCE_HEADER)
-            .filter(|refused| (accepted.unwrap_or(committed) + 1..=last).contains(refused));
+        let rejected = header_number(response.headers(), REJECTED_SEQUENCE_HEADER)
+            .filter(|rejected| (accepted.unwrap_or(committed) + 1..=last).contains(rejected));
         let why = format!("{}: {}", status.as_u16(), body_excerpt(response.body()));
         let after = header_number(response.headers(), header::RETRY_AFTER.as_str())
             .map(Duration::from_secs);
@@ -57,12 +57,13 @@ impl RemoteResponse {
             retry_after: after,
             needs_operator: slowly,
         };
-        let verdict = match (status, refused) {
+        let disposition = match (status, rejected) {
             (status, _) if status.is_success() && accepted == Some(last) => Disposition::Accepted,
             (status, _) if status.is_success() => {
-                let told = said.map_or("nothing".to_owned(), |said| said.to_string());
+                let acked = said.map_or("nothing".to_owned(), |said| said.to_string());
                 let why = format!(
-                    "HTTP {}: acknowledged sequence is {told}, expected {last}; the remote may not be topdeck",
+                    "HTTP {}: acknowledged sequence is {acked}, expected {last}; the remote \
+                     may not be topdeck",
                     status.as_u16()
                 );
                 Disposition::Retry {
@@ -83,7 +84,7 @@ impl RemoteResponse {
             ) => later(false),
             (status, _) => later(!status.is_server_error()),
         };
-        RemoteResponse { accepted, disposition: verdict }
+        RemoteResponse { accepted, disposition }
     }
 }
 
@@ -113,8 +114,8 @@ mod tests {
 
     #[track_caller]
     fn check(status: u16, headers: &[(&str, &str)], expected: (Option<u64>, &str)) {
-        let RemoteResponse { accepted, disposition: verdict } = parse_response(status, headers);
-        let verdict = match verdict {
+        let RemoteResponse { accepted, disposition } = parse_response(status, headers);
+        let disposition = match disposition {
             Disposition::Accepted => "accepted".to_owned(),
             Disposition::Retry { retry_after: after, needs_operator: slowly, .. } => {
                 let after = after.map_or(String::new(), |after| format!(" {}", after.as_secs()));
@@ -122,7 +123,7 @@ mod tests {
             }
             Disposition::Rejected { sequence, .. } => format!("rejected {sequence}"),
         };
-        assert_eq!((accepted, verdict.as_str()), expected);
+        assert_eq!((accepted, disposition.as_str()), expected);
     }
 
     #[test]

@@ -120,10 +120,10 @@ impl Restartable for RemoteTask {
 impl RemoteTask {
     /// Writes the ledger and advances the subscriber. If the subscriber is not open now, it is
     /// advanced at the next start.
-    async fn save(&self, supply: Option<ForwardReader>) -> Result<()> {
+    async fn save(&self, reader: Option<ForwardReader>) -> Result<()> {
         let (ledger, now) = (Arc::clone(&self.progress), self.intake.now());
-        let work = move || match supply {
-            Some(mut supply) => supply.save(now),
+        let work = move || match reader {
+            Some(mut reader) => reader.save(now),
             None => ledger.save(now).map(drop),
         };
         run_blocking(work).await
@@ -161,25 +161,31 @@ impl RemoteTask {
 
     /// Reads on a blocking thread, because file reads and waiting for records block.
     async fn read_request(&self, state: &mut RemoteState) -> Result<Option<EncodedRequest>> {
-        let (supply, condemned) = (state.reader.take(), state.rejected.clone());
+        let (reader, rejected) = (state.reader.take(), state.rejected.clone());
         let intake = Arc::clone(&self.intake);
-        let (site, subscriber) = (self.name.clone(), self.subscriber.clone());
-        let aside = DeadLetterDir::new(&self.settings.dead_letter_dir, &site);
+        let (remote, subscriber) = (self.name.clone(), self.subscriber.clone());
+        let dead_letters = DeadLetterDir::new(&self.settings.dead_letter_dir, &remote);
         let (ledger, signer) = (Arc::clone(&self.progress), Arc::clone(&self.signer));
         let work = move || -> Result<_> {
-            let mut supply = match supply {
-                Some(supply) => supply,
-                None => ForwardReader::open(intake.target(), &site, &subscriber, aside, &ledger)?,
+            let mut reader = match reader {
+                Some(reader) => reader,
+                None => ForwardReader::open(
+                    intake.target(),
+                    &remote,
+                    &subscriber,
+                    dead_letters,
+                    &ledger,
+                )?,
             };
-            if let Some(condemned) = condemned {
-                supply.dead_letter(condemned);
+            if let Some(rejected) = rejected {
+                reader.dead_letter(rejected);
             }
-            let load = supply.next(intake.now(), POLL_INTERVAL, &signer)?;
-            Ok((supply, load))
+            let load = reader.next(intake.now(), POLL_INTERVAL, &signer)?;
+            Ok((reader, load))
         };
-        let (supply, load) = run_blocking(work).await?;
-        self.status.lock().position = supply.position();
-        state.reader = Some(supply);
+        let (reader, load) = run_blocking(work).await?;
+        self.status.lock().position = reader.position();
+        state.reader = Some(reader);
         Ok(load)
     }
 
@@ -276,17 +282,17 @@ impl RemoteTask {
 
     /// The remote rejected a batch: retry, and after the limit make it a dead letter.
     fn on_rejected(&self, state: &mut RemoteState, sequence: u64, why: String) -> NextStep {
-        let refusals = match &state.rejection_streak {
+        let rejections = match &state.rejection_streak {
             Some(suspect) if suspect.sequence == sequence => suspect.rejections + 1,
             _ => 1,
         };
-        state.rejection_streak = Some(RejectionStreak { sequence, rejections: refusals });
-        if refusals >= self.settings.rejections_max {
+        state.rejection_streak = Some(RejectionStreak { sequence, rejections });
+        if rejections >= self.settings.rejections_max {
             state.rejected = Some(RejectedBatch { sequence, reason: why.clone() });
         }
         self.on_failure(
             state,
-            format!("batch {sequence} rejected {refusals} times: {why}"),
+            format!("batch {sequence} rejected {rejections} times: {why}"),
             None,
             false,
         )

@@ -21,7 +21,7 @@ use crate::status::{OrphanedSubscriber, RemoteStatus};
 pub struct ForwardTables {
     /// `[[remote]]`.
     #[serde(rename = "remote")]
-    pub sites: Vec<RemoteTable>,
+    pub remotes: Vec<RemoteTable>,
 }
 
 /// `[[remote]]`: another topdeck, which gets everything that this node accepts.
@@ -41,13 +41,13 @@ pub struct RemoteTable {
 }
 
 impl ForwardTables {
-    fn read_sites(&self) -> Result<Vec<Remote>, BoxError> {
-        self.sites.iter().map(RemoteTable::read).collect()
+    fn read_remotes(&self) -> Result<Vec<Remote>, BoxError> {
+        self.remotes.iter().map(RemoteTable::read).collect()
     }
 
     fn settings(&self, context: &RoleContext) -> Result<Settings, BoxError> {
         Ok(Settings {
-            remotes: self.read_sites()?,
+            remotes: self.read_remotes()?,
             agent: context.host.clone(),
             dead_letter_dir: context.data.join("dead-letter"),
             ..Settings::default()
@@ -86,26 +86,26 @@ impl Role for ForwardRole {
     }
 
     fn check(settings: &ForwardTables, check: &mut SettingsCheck<'_>) {
-        check.names("remote", settings.sites.iter().map(|site| &*site.name));
-        for (at, site) in settings.sites.iter().enumerate() {
+        check.names("remote", settings.remotes.iter().map(|remote| &*remote.name));
+        for (at, remote) in settings.remotes.iter().enumerate() {
             let table = TableRef::nth("remote", at);
-            check.url(table, "url", &site.url);
-            check.file(table, "token_file", site.token_file.as_ref());
-            let (ca, certificate, key) = (&site.ca, &site.certificate, &site.key);
+            check.url(table, "url", &remote.url);
+            check.file(table, "token_file", remote.token_file.as_ref());
+            let (ca, certificate, key) = (&remote.ca, &remote.certificate, &remote.key);
             check.client_tls(table, ca.as_ref(), certificate.as_ref(), key.as_ref());
         }
     }
 
     fn verify(settings: &ForwardTables, mode: Option<NodeMode>) -> Result<(), BoxError> {
-        if mode == Some(NodeMode::Agent) && settings.sites.is_empty() {
+        if mode == Some(NodeMode::Agent) && settings.remotes.is_empty() {
             let what = "an agent needs a remote; add a [[remote]] to the settings";
             return Err(what.into());
         }
-        Ok(Settings { remotes: settings.read_sites()?, ..Settings::default() }.check()?)
+        Ok(Settings { remotes: settings.read_remotes()?, ..Settings::default() }.check()?)
     }
 
     fn summary(settings: &ForwardTables) -> Vec<SettingsCount> {
-        vec![SettingsCount { count: settings.sites.len(), one: "remote", many: "remotes" }]
+        vec![SettingsCount { count: settings.remotes.len(), one: "remote", many: "remotes" }]
     }
 
     fn start(settings: &ForwardTables, context: &RoleContext) -> Result<ForwardRole, BoxError> {
@@ -120,23 +120,23 @@ impl Role for ForwardRole {
         settings: &ForwardTables,
         context: &RoleContext,
     ) -> Result<Vec<String>, BoxError> {
-        let wanted = settings.settings(context)?;
-        if !self.forward.needs_restart(&wanted) {
+        let new_settings = settings.settings(context)?;
+        if !self.forward.needs_restart(&new_settings) {
             return Ok(Vec::new());
         }
         let intake = &context.intake;
-        let none = Settings { remotes: Vec::new(), ..wanted.clone() };
+        let none = Settings { remotes: Vec::new(), ..new_settings.clone() };
         let empty = Forward::start(none, Arc::clone(intake))?;
         std::mem::replace(&mut self.forward, empty).stop().await;
-        match Forward::start(wanted.clone(), Arc::clone(intake)) {
-            Ok(started) => (self.forward, self.settings) = (started, wanted),
+        match Forward::start(new_settings.clone(), Arc::clone(intake)) {
+            Ok(started) => (self.forward, self.settings) = (started, new_settings),
             Err(error) => {
                 self.forward = Forward::start(self.settings.clone(), Arc::clone(intake))?;
                 let what = "cannot change the remotes; the previous ones run again";
                 return Err(format!("{what}: {error}").into());
             }
         }
-        Ok(vec![format!("forwarding to {} remotes", settings.sites.len())])
+        Ok(vec![format!("forwarding to {} remotes", settings.remotes.len())])
     }
 
     async fn stop(self) -> Result<(), BoxError> {
@@ -148,8 +148,8 @@ impl Role for ForwardRole {
         let orphans = self.forward.orphaned_subscribers().unwrap_or_default();
         let line = |orphan: OrphanedSubscriber| {
             format!(
-                "remote {:?} is no longer configured, and the journal retains {} records for it; to \
-                 release them, stop topdeck and run `topdeck journal subscribers {} remove \
+                "remote {:?} is no longer configured, and the journal retains {} records for it; \
+                 to release them, stop topdeck and run `topdeck journal subscribers {} remove \
                  \"site {}\"`",
                 orphan.name,
                 orphan.lag,
@@ -161,17 +161,19 @@ impl Role for ForwardRole {
     }
 
     fn status(&self) -> Vec<StatusSection> {
-        let (sites, former) = (self.forward.status_handle(), self.forward.status_handle());
+        let (remotes, orphans) = (self.forward.status_handle(), self.forward.status_handle());
         vec![
-            StatusSection::new("remotes", move || List(sites.status().iter().map(site).collect())),
-            StatusSection::new("orphaned_subscribers", move || former_sites(&former)),
+            StatusSection::new("remotes", move || {
+                List(remotes.status().iter().map(remote_json).collect())
+            }),
+            StatusSection::new("orphaned_subscribers", move || orphans_json(&orphans)),
         ]
     }
 }
 
-fn site(status: &RemoteStatus) -> Json {
+fn remote_json(status: &RemoteStatus) -> Json {
     let time = |time: Option<i64>| time.map_or(Null, |time| Integer(time.into()));
-    let trouble = |(at, why): &(i64, String)| {
+    let last_error = |(at, why): &(i64, String)| {
         Object(vec![("at_ns", Integer((*at).into())), ("reason", Text(why.clone()))])
     };
     Object(vec![
@@ -182,7 +184,7 @@ fn site(status: &RemoteStatus) -> Json {
         ("lag", integer(status.lag)),
         ("oldest_ns", time(status.oldest)),
         ("acknowledged_ns", time(status.acknowledged)),
-        ("last_error", status.last_error.as_ref().map_or(Null, trouble)),
+        ("last_error", status.last_error.as_ref().map_or(Null, last_error)),
         ("sent_bytes", integer(status.sent_bytes)),
         ("records", integer(status.records)),
         ("missing", integer(status.missing)),
@@ -192,12 +194,12 @@ fn site(status: &RemoteStatus) -> Json {
 }
 
 /// Remotes that are no longer configured, for which the journal retains records.
-fn former_sites(watch: &ForwardStatusHandle) -> Json {
+fn orphans_json(watch: &ForwardStatusHandle) -> Json {
     // A read error is reported in the status section of the journal.
-    List(watch.orphaned_subscribers().unwrap_or_default().iter().map(former_site).collect())
+    List(watch.orphaned_subscribers().unwrap_or_default().iter().map(orphan_json).collect())
 }
 
-fn former_site(orphan: &OrphanedSubscriber) -> Json {
+fn orphan_json(orphan: &OrphanedSubscriber) -> Json {
     Object(vec![
         ("name", Text(orphan.name.clone())),
         ("position", integer(orphan.position)),

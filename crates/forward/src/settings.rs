@@ -98,11 +98,11 @@ impl Remote {
 impl Settings {
     /// Validates all settings.
     pub(crate) fn check(&self) -> Result<()> {
-        for (at, site) in self.remotes.iter().enumerate() {
-            site.target()?;
-            site.authorization()?;
-            if self.remotes[..at].iter().any(|before| before.name == site.name) {
-                return Err(Error::Name { name: site.name.clone(), reason: "is not unique" });
+        for (at, remote) in self.remotes.iter().enumerate() {
+            remote.target()?;
+            remote.authorization()?;
+            if self.remotes[..at].iter().any(|before| before.name == remote.name) {
+                return Err(Error::Name { name: remote.name.clone(), reason: "is not unique" });
             }
         }
         self.agent_header().map(drop)
@@ -123,13 +123,13 @@ mod tests {
 
     #[track_caller]
     fn check(name: &str, url: &str, token: Option<&str>, expected: &str) {
-        let site = Remote {
+        let remote = Remote {
             name: name.to_owned(),
             url: url.to_owned(),
             token: token.map(str::to_owned),
             ..Remote::default()
         };
-        let settings = Settings { remotes: vec![site], ..Settings::default() };
+        let settings = Settings { remotes: vec![remote], ..Settings::default() };
         let found = settings.check().map_or_else(|error| error.to_string(), |()| "fine".to_owned());
         assert_eq!(found, expected);
     }
@@ -162,8 +162,8 @@ mod tests {
 
     #[test]
     fn duplicate_names_are_rejected() {
-        let site = Remote { name: "a".into(), url: "http://site".into(), ..Remote::default() };
-        let settings = Settings { remotes: vec![site.clone(), site], ..Settings::default() };
+        let remote = Remote { name: "a".into(), url: "http://site".into(), ..Remote::default() };
+        let settings = Settings { remotes: vec![remote.clone(), remote], ..Settings::default() };
         assert_eq!(settings.check().unwrap_err().to_string(), "remote name \"a\" is not unique");
     }
 }

@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn the_thread_ends_when_it_is_dropped() {
+    fn drop_ends_the_thread() {
         drop(HeapTrimmer::start(|_, work| work(), |_| {}).unwrap());
     }
 }

@@ -61,15 +61,15 @@ fn run(is_unix: bool, timings: usize, time: Duration) -> Result<(), Box<dyn Erro
         let labels = [("source", "statsd"), ("outcome", outcome)];
         intake.meter().counter("topdeck_listen_values_total", about, &labels).get()
     };
-    let (taken, dropped) = (count("accepted"), count("socket_buffer_full") * timings as u64);
+    let (accepted, dropped) = (count("accepted"), count("socket_buffer_full") * timings as u64);
     println!(
         "{:6}  {timings:16}  {:9.0}  {:9.0}  {dropped:7}  {:24.0}  {:6.0}  {}",
         if is_unix { "unix" } else { "udp" },
         sent as f64 / sending,
-        taken as f64 / taking,
-        receiver / taken as f64,
+        accepted as f64 / taking,
+        receiver / accepted as f64,
         sender / sent as f64,
-        sent == taken + dropped,
+        sent == accepted + dropped,
     );
     intake.stop();
     drop(intake);

@@ -91,11 +91,11 @@ impl DropCounts {
     }
 
     /// Adds all values of a series in an interval.
-    pub(crate) fn add_aggregate(&mut self, reason: DropReason, held: &SeriesAggregate) {
+    pub(crate) fn add_aggregate(&mut self, reason: DropReason, aggregate: &SeriesAggregate) {
         let loss = &mut self.0[reason as usize];
-        loss.values += held.received;
-        if let AggregateValue::Histogram(histogram) = &held.value {
-            loss.reported += held.received;
+        loss.values += aggregate.received;
+        if let AggregateValue::Histogram(histogram) = &aggregate.value {
+            loss.reported += aggregate.received;
             loss.weight = loss.weight.saturating_add(histogram.count());
         }
     }

@@ -21,13 +21,15 @@ pub enum Error {
         source: io::Error,
     },
     /// Another process listens on the socket.
-    #[error("cannot listen on {}: another process listens there; stop it or choose another path", path.display())]
+    #[error("cannot listen on {}: another process listens there; stop it or choose \
+             another path", path.display())]
     AddressInUse {
         /// Socket path.
         path: PathBuf,
     },
     /// A file that is not a socket exists at the path; it is not removed.
-    #[error("cannot listen on {}: the file exists and is not a socket; remove it or choose another path", path.display())]
+    #[error("cannot listen on {}: the file exists and is not a socket; remove it \
+             or choose another path", path.display())]
     NotASocket {
         /// Socket path.
         path: PathBuf,

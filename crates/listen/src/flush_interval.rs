@@ -48,10 +48,10 @@ impl FlushInterval {
         self.index.get(key).copied()
     }
 
-    pub(crate) fn insert(&mut self, key: Box<[u8]>, held: SeriesAggregate) -> usize {
+    pub(crate) fn insert(&mut self, key: Box<[u8]>, aggregate: SeriesAggregate) -> usize {
         let at = self.aggregates.len();
         self.index.insert(key, at);
-        self.aggregates.push(held);
+        self.aggregates.push(aggregate);
         at
     }
 
@@ -64,8 +64,8 @@ impl FlushInterval {
         let mut keys: Vec<(Box<[u8]>, usize)> =
             std::mem::take(&mut self.index).into_iter().collect();
         keys.sort_unstable_by_key(|&(_, at)| at);
-        let held = std::mem::take(&mut self.aggregates);
-        keys.into_iter().map(|(key, _)| key).zip(held).collect()
+        let aggregates = std::mem::take(&mut self.aggregates);
+        keys.into_iter().map(|(key, _)| key).zip(aggregates).collect()
     }
 
     /// Copy without the rows.
@@ -81,26 +81,26 @@ impl FlushInterval {
     /// Drop counts if the rows are lost.
     pub(crate) fn as_dropped(&self, reason: DropReason) -> DropCounts {
         let mut lost = DropCounts::default();
-        self.aggregates.iter().for_each(|held| lost.add_aggregate(reason, held));
+        self.aggregates.iter().for_each(|aggregate| lost.add_aggregate(reason, aggregate));
         lost
     }
 
     /// Merges rows into those of the same key. Returns the number of values that did not fit.
     pub(crate) fn add_rows(&mut self, rows: impl IntoIterator<Item = AggregateRow>) -> DropCounts {
         let mut lost = DropCounts::default();
-        for (key, held) in rows {
+        for (key, aggregate) in rows {
             match self.find(&key) {
                 None => {
-                    self.insert(key, held);
+                    self.insert(key, aggregate);
                 }
                 Some(at) => {
-                    let reason = match held.value {
+                    let reason = match aggregate.value {
                         AggregateValue::Set(_) => DropReason::SetMembersLimit,
                         _ => DropReason::MemoryLimit,
                     };
                     let ours = &mut self.aggregates[at];
-                    let n = ours.value.merge(held.value, held.received);
-                    ours.received += held.received.saturating_sub(n);
+                    let n = ours.value.merge(aggregate.value, aggregate.received);
+                    ours.received += aggregate.received.saturating_sub(n);
                     lost.add(reason, n);
                 }
             }
@@ -122,8 +122,9 @@ impl FlushInterval {
     /// Approximate memory in bytes.
     pub(crate) fn bytes(&self) -> usize {
         let keys: usize = self.index.keys().map(|key| key.len()).sum();
-        let held: usize = self.aggregates.iter().map(|held| held.value.bytes()).sum();
-        SERIES_BYTES * (1 + self.aggregates.len()) + keys + held
+        let aggregate_bytes: usize =
+            self.aggregates.iter().map(|aggregate| aggregate.value.bytes()).sum();
+        SERIES_BYTES * (1 + self.aggregates.len()) + keys + aggregate_bytes
     }
 }
 
@@ -163,7 +164,9 @@ mod tests {
         let shown: Vec<String> = one
             .drain_rows()
             .iter()
-            .map(|(key, held)| format!("{} {:?}", String::from_utf8_lossy(key), held.value))
+            .map(|(key, aggregate)| {
+                format!("{} {:?}", String::from_utf8_lossy(key), aggregate.value)
+            })
             .collect();
         assert_eq!(shown, ["b Count(1.0)", "a Count(6.0)", "c Count(3.0)"]);
     }

@@ -58,12 +58,13 @@ impl FlushSignal {
 
     /// Without `hears_press`, only a stop ends the wait early.
     fn wait(&self, time: Duration, hears_press: bool) -> FlushRequest {
-        let rung = lock(&self.request);
-        let still = |rung: &mut FlushRequest| !(rung.stop || hears_press && rung.is_requested);
-        let waited = self.wake.wait_timeout_while(rung, time, still);
-        let (mut rung, _) = waited.unwrap_or_else(PoisonError::into_inner);
-        let now = *rung;
-        rung.is_requested = false;
+        let request = lock(&self.request);
+        let still =
+            |request: &mut FlushRequest| !(request.stop || hears_press && request.is_requested);
+        let waited = self.wake.wait_timeout_while(request, time, still);
+        let (mut request, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        let now = *request;
+        request.is_requested = false;
         now
     }
 }
@@ -100,21 +101,21 @@ impl IntervalFlusher {
     }
 
     /// Runs until stopped.
-    pub(crate) fn run(&mut self, bell: &FlushSignal) {
+    pub(crate) fn run(&mut self, flush_signal: &FlushSignal) {
         self.drop_in_flight();
         loop {
             let now = self.intake.now();
             let end = FlushInterval::containing(now, self.shared.interval).end;
             let left = u64::try_from(end.saturating_sub(now)).unwrap_or(0);
-            let has_room = self.has_capacity();
-            self.shared.is_blocked.store(!has_room, Ordering::Relaxed);
-            let rung =
-                bell.wait(Duration::from_nanos(left).min(self.shared.limits.pause_max), has_room);
-            if has_room || rung.stop {
-                self.collect(rung.stop || rung.is_requested);
+            let has_capacity = self.has_capacity();
+            self.shared.is_blocked.store(!has_capacity, Ordering::Relaxed);
+            let request = flush_signal
+                .wait(Duration::from_nanos(left).min(self.shared.limits.pause_max), has_capacity);
+            if has_capacity || request.stop {
+                self.collect(request.stop || request.is_requested);
             }
             self.write_retained();
-            if rung.stop {
+            if request.stop {
                 return self.finish();
             }
             self.merge_retained();
@@ -150,8 +151,8 @@ impl IntervalFlusher {
             self.write_retained();
         }
         let mut lost = DropCounts::default();
-        for (_, held) in self.retained.values_mut().flat_map(FlushInterval::drain_rows) {
-            lost.add_aggregate(DropReason::JournalFull, &held);
+        for (_, aggregate) in self.retained.values_mut().flat_map(FlushInterval::drain_rows) {
+            lost.add_aggregate(DropReason::JournalFull, &aggregate);
         }
         self.shared.counters.count_drops(&lost);
         if !self.retained.is_empty() {
@@ -163,17 +164,17 @@ impl IntervalFlusher {
 
     fn collect(&mut self, all: bool) {
         let now = self.intake.now();
-        let mut taken: BTreeMap<(i64, i64), FlushInterval> = BTreeMap::new();
+        let mut drained: BTreeMap<(i64, i64), FlushInterval> = BTreeMap::new();
         for collector in &self.aggregators {
             for interval in lock(collector).drain_finished(now, all) {
-                match taken.get_mut(&(interval.start, interval.end)) {
+                match drained.get_mut(&(interval.start, interval.end)) {
                     Some(ours) => self.shared.counters.count_drops(&ours.merge(interval)),
-                    None => drop(taken.insert((interval.start, interval.end), interval)),
+                    None => drop(drained.insert((interval.start, interval.end), interval)),
                 }
             }
         }
-        self.in_flight = taken.values().map(drop_rows_of).collect();
-        for mut interval in taken.into_values() {
+        self.in_flight = drained.values().map(drop_rows_of).collect();
+        for mut interval in drained.into_values() {
             self.resolve_gauges(&mut interval);
             self.retain(interval);
             self.in_flight.remove(0);
@@ -183,14 +184,14 @@ impl IntervalFlusher {
     /// Resolves gauge changes to values.
     fn resolve_gauges(&mut self, interval: &mut FlushInterval) {
         let mut rows = interval.drain_rows();
-        for (key, held) in &mut rows {
-            if let AggregateValue::Gauge { set, change, time: at } = held.value {
+        for (key, aggregate) in &mut rows {
+            if let AggregateValue::Gauge { set, change, time: at } = aggregate.value {
                 let known = self.gauges.get(&**key).copied();
                 let value = set.unwrap_or_else(|| known.map_or(0.0, |known| known.0) + change);
                 if known.is_none_or(|known| known.1 <= at) {
                     self.gauges.insert(key.clone(), (value, at));
                 }
-                held.value = AggregateValue::Points(vec![(at, value)]);
+                aggregate.value = AggregateValue::Points(vec![(at, value)]);
             }
         }
         self.shared.counters.count_drops(&interval.add_rows(rows));
@@ -207,8 +208,9 @@ impl IntervalFlusher {
     /// Merges retained intervals to free memory.
     fn merge_retained(&mut self) {
         while self.retained.len() > RETAINED_MAX {
-            let (_, mut oldest) = self.retained.pop_first().expect("BUG: there are several");
-            let (_, next) = self.retained.pop_first().expect("BUG: there are several");
+            let (_, mut oldest) =
+                self.retained.pop_first().expect("BUG: several intervals are retained");
+            let (_, next) = self.retained.pop_first().expect("BUG: several intervals are retained");
             self.shared.counters.count_drops(&oldest.merge(next));
             self.retained.insert(oldest.start, oldest);
         }
@@ -220,8 +222,8 @@ impl IntervalFlusher {
             self.in_flight = vec![drop_rows_of(&interval)];
             let mut rows = split_large_rows(interval.drain_rows());
             self.shared.supervisor.fault_point("listen write");
-            let taken = self.write_rows(&mut interval, &mut rows);
-            let rest = rows.drain(taken..);
+            let finished = self.write_rows(&mut interval, &mut rows);
+            let rest = rows.drain(finished..);
             let has_rest = rest.len() > 0;
             interval.add_rows(rest);
             let is_done = !has_rest && self.write_gaps(&mut interval);
@@ -239,9 +241,9 @@ impl IntervalFlusher {
         let mut done = 0;
         while let Some(range) = ranges.pop_front().filter(|range| !range.is_empty()) {
             let times = (interval.start, interval.end);
-            let (end, taken) = self.write_batch(times, &mut rows[range.clone()], &mut lost);
+            let (end, outcome) = self.write_batch(times, &mut rows[range.clone()], &mut lost);
             let (end, whole) = (range.start + end, range.end);
-            match taken {
+            match outcome {
                 Err(error @ intake::Error::Full { .. }) => {
                     if !std::mem::replace(&mut self.is_full, true) {
                         let name = self.shared.format.name();
@@ -270,7 +272,7 @@ impl IntervalFlusher {
             let mut panicked = lost;
             rows[done..]
                 .iter()
-                .for_each(|(_, held)| panicked.add_aggregate(DropReason::Panic, held));
+                .for_each(|(_, aggregate)| panicked.add_aggregate(DropReason::Panic, aggregate));
             self.in_flight = vec![(interval.without_rows(), panicked)];
             if end < whole {
                 ranges.push_front(end..whole);
@@ -288,7 +290,7 @@ impl IntervalFlusher {
             _ => DropReason::Rejected,
         };
         self.shared.recent_errors.push(format!("{}: {error}", self.shared.format.name()));
-        rows.iter().for_each(|(_, held)| lost.add_aggregate(reason, held));
+        rows.iter().for_each(|(_, aggregate)| lost.add_aggregate(reason, aggregate));
     }
 
     fn key_encoding(&self) -> SeriesKeyEncoding {
@@ -306,17 +308,17 @@ impl IntervalFlusher {
         let producer = self.shared.counters.producer.id();
         let mut writer = self.intake.writer_for(producer, self.key_encoding()).with_own_gaps();
         let (mut count, mut received, mut booked, mut refused) = (0, 0, 0, DropCounts::default());
-        for (key, held) in rows {
+        for (key, aggregate) in rows {
             count += 1;
-            match rows::write_row(&self.shared.format, times, key, held, &mut writer) {
+            match rows::write_row(&self.shared.format, times, key, aggregate, &mut writer) {
                 Ok(()) => {
-                    received += held.received;
-                    if let AggregateValue::Histogram(histogram) = &held.value {
+                    received += aggregate.received;
+                    if let AggregateValue::Histogram(histogram) = &aggregate.value {
                         booked += histogram.count();
                     }
                 }
                 Err(error) => {
-                    refused.add_aggregate(DropReason::Rejected, held);
+                    refused.add_aggregate(DropReason::Rejected, aggregate);
                     let name = String::from_utf8_lossy(&key[1..key.len().min(60)]).into_owned();
                     self.shared.recent_errors.push(format!("series {name:?}: {error}"));
                 }
@@ -368,19 +370,19 @@ fn drop_rows_of(interval: &FlushInterval) -> (FlushInterval, DropCounts) {
 /// Splits rows with many points so that each fits a batch.
 fn split_large_rows(rows: Vec<AggregateRow>) -> Vec<AggregateRow> {
     let mut parted = Vec::with_capacity(rows.len());
-    for (key, mut held) in rows {
-        if let AggregateValue::Points(points) = &mut held.value {
+    for (key, mut aggregate) in rows {
+        if let AggregateValue::Points(points) = &mut aggregate.value {
             while points.len() > POINTS_MAX {
                 let first: Vec<(i64, f64)> = points.drain(..POINTS_MAX).collect();
-                let received = held.received.min(POINTS_MAX as u64);
-                held.received -= received;
+                let received = aggregate.received.min(POINTS_MAX as u64);
+                aggregate.received -= received;
                 parted.push((
                     key.clone(),
                     SeriesAggregate { received, value: AggregateValue::Points(first) },
                 ));
             }
         }
-        parted.push((key, held));
+        parted.push((key, aggregate));
     }
     parted
 }

@@ -95,17 +95,16 @@ impl Listener {
         // On an error below, the listener is dropped, which stops the threads that run.
         let mut collectors = Vec::new();
         for (socket, address) in sockets.datagrams {
-            let room = listener.reader_context(&intake, OverflowPolicy::Drop, &mut collectors);
+            let context = listener.reader_context(&intake, OverflowPolicy::Drop, &mut collectors);
             let buffer_bytes = listener.set_buffer_size(&socket, &address, &limits, &intake);
             let drops = listener.socket_drops(&socket, &address);
-            let mut datagrams =
-                DatagramReader { socket, address, drops, buffer_bytes, context: room };
+            let mut datagrams = DatagramReader { socket, address, drops, buffer_bytes, context };
             listener.readers.push(listener.spawn("datagrams", move || datagrams.run())?);
         }
         if !sockets.tcp_listeners.is_empty() {
-            let room =
+            let context =
                 listener.reader_context(&intake, OverflowPolicy::Backpressure, &mut collectors);
-            let mut streams = StreamReader::new(sockets.tcp_listeners, room);
+            let mut streams = StreamReader::new(sockets.tcp_listeners, context);
             listener.readers.push(listener.spawn("streams", move || streams.run())?);
         }
         let mut flusher = IntervalFlusher::new(Arc::clone(&listener.shared), intake, collectors);
@@ -158,14 +157,14 @@ impl Listener {
         limits: &Limits,
         intake: &Intake,
     ) -> usize {
-        let (wanted, troubles) = (limits.receive_buffer_bytes, &self.shared.recent_errors);
-        let bytes = set_receive_buffer(socket.as_fd(), wanted).unwrap_or_else(|error| {
-            troubles.push(format!("{address}: cannot set the receive buffer: {error}"));
+        let (requested, errors) = (limits.receive_buffer_bytes, &self.shared.recent_errors);
+        let bytes = set_receive_buffer(socket.as_fd(), requested).unwrap_or_else(|error| {
+            errors.push(format!("{address}: cannot set the receive buffer: {error}"));
             0
         });
-        if (1..wanted).contains(&bytes) {
-            troubles.push(format!(
-                "{address}: the receive buffer is {bytes} bytes, not {wanted}; raise \
+        if (1..requested).contains(&bytes) {
+            errors.push(format!(
+                "{address}: the receive buffer is {bytes} bytes, not {requested}; raise \
                  net.core.rmem_max"
             ));
         }

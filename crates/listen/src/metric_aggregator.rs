@@ -182,7 +182,9 @@ impl MetricAggregator {
             let (name, message) = (self.shared.format.name(), panic_message(&*panic));
             self.shared.supervisor.thread(format!("{name} lines")).record_caught_panic(&*panic);
             let start = String::from_utf8_lossy(&bytes[..bytes.len().min(60)]).into_owned();
-            let why = format!("reading {start:?} panicked, please report it: {message}");
+            let why = format!(
+                "cannot parse {start:?}: the parser panicked: {message}; please report this bug"
+            );
             self.reject(&why, from);
         }
         self.publish_counts();
@@ -317,8 +319,8 @@ impl MetricAggregator {
                 self.future.get_mut(&start).expect("BUG: the series has an index")
             }
         };
-        let held = interval.get_mut(place);
-        match (&mut held.value, value) {
+        let aggregate = interval.get_mut(place);
+        match (&mut aggregate.value, value) {
             (AggregateValue::Histogram(histogram), LineValue::Number(number)) => {
                 if histogram.count() > u64::MAX / 2 {
                     return Err(DropReason::MemoryLimit);
@@ -351,9 +353,9 @@ impl MetricAggregator {
                 points.push((time, value));
                 self.bytes += 32;
             }
-            (held, value) => unreachable!("BUG: {value:?} for a series that is {held:?}"),
+            (aggregate, value) => unreachable!("BUG: {value:?} for a series that is {aggregate:?}"),
         }
-        held.received += 1;
+        aggregate.received += 1;
         Ok(())
     }
 }

@@ -44,7 +44,7 @@ impl ListenTables {
     /// Settings of the enabled listeners.
     pub fn listeners(&self) -> Vec<Settings> {
         let all = self.formats.iter().map(|format| Settings::new(format.clone()));
-        all.filter(Settings::is_wanted).collect()
+        all.filter(Settings::is_enabled).collect()
     }
 }
 
@@ -79,10 +79,10 @@ impl Role for ListenRole {
 
     fn start(settings: &ListenTables, context: &RoleContext) -> Result<ListenRole, BoxError> {
         let mut listeners = Vec::new();
-        for wanted in settings.listeners() {
-            let listener = Listener::start(wanted.clone(), Arc::clone(&context.intake))
-                .map_err(|error| cannot_listen(&wanted, &error))?;
-            listeners.push((wanted, listener));
+        for requested in settings.listeners() {
+            let listener = Listener::start(requested.clone(), Arc::clone(&context.intake))
+                .map_err(|error| cannot_listen(&requested, &error))?;
+            listeners.push((requested, listener));
         }
         Ok(ListenRole { listeners })
     }
@@ -92,26 +92,26 @@ impl Role for ListenRole {
         settings: &ListenTables,
         context: &RoleContext,
     ) -> Result<Vec<String>, BoxError> {
-        let (wanted, mut lines) = (settings.listeners(), Vec::new());
+        let (requested, mut lines) = (settings.listeners(), Vec::new());
         // All removed listeners stop before new ones start, because a new one may use the same
         // address.
         for (is, listener) in std::mem::take(&mut self.listeners) {
-            match wanted.contains(&is) {
+            match requested.contains(&is) {
                 true => self.listeners.push((is, listener)),
                 false => run_blocking(move || listener.stop()).await?,
             }
         }
-        for wanted in wanted {
-            if self.listeners.iter().any(|(is, _)| *is == wanted) {
+        for requested in requested {
+            if self.listeners.iter().any(|(is, _)| *is == requested) {
                 continue;
             }
-            match Listener::start(wanted.clone(), Arc::clone(&context.intake)) {
+            match Listener::start(requested.clone(), Arc::clone(&context.intake)) {
                 Ok(listener) => {
-                    let title = wanted.format.title();
+                    let title = requested.format.title();
                     lines.push(format!("{title} listener restarted with the new settings"));
-                    self.listeners.push((wanted, listener));
+                    self.listeners.push((requested, listener));
                 }
-                Err(error) => lines.push(cannot_listen(&wanted, &error)),
+                Err(error) => lines.push(cannot_listen(&requested, &error)),
             }
         }
         Ok(lines)

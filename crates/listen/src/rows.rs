@@ -16,12 +16,12 @@ pub(crate) fn write_row(
     format: &AnyLineFormat,
     (start, end): (i64, i64),
     key: &[u8],
-    held: &mut SeriesAggregate,
+    aggregate: &mut SeriesAggregate,
     rows: &mut dyn RowSink,
 ) -> model::Result<()> {
     rows.series(key, &mut || parse_series(format, key))?;
     let number = |number: f64| SampleValue::Number(number);
-    match &mut held.value {
+    match &mut aggregate.value {
         AggregateValue::Histogram(histogram) => {
             // The value is moved into the sample and back, because the write may be retried.
             let value = SampleValue::Histogram(std::mem::take(histogram));

@@ -1,5 +1,5 @@
-//! Random numbers for sample rates: xorshift64* (S. Vigna, …). Nothing depends on nobody guessing
-//! it.
+//! Random numbers for sample rates: xorshift64* (S. Vigna, …). Not
+//! cryptographic.
 
 use std::hash::{BuildHasher, RandomState};
 

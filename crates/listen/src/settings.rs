@@ -22,7 +22,7 @@ impl Settings {
     }
 
     /// Whether at least one address is configured.
-    pub(crate) fn is_wanted(&self) -> bool {
+    pub(crate) fn is_enabled(&self) -> bool {
         let SocketAddresses { udp, tcp, unix } = &self.sockets;
         !udp.is_empty() || !tcp.is_empty() || unix.is_some()
     }

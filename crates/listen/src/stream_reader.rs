@@ -103,12 +103,12 @@ impl StreamReader {
         let doors = self.listeners.iter().filter(|_| !is_short).map(|door| door.as_fd());
         let streams = self.connections.iter().filter(|_| !is_full).map(|one| one.stream.as_fd());
         let mut fds = vec![PollFd::new(&*self.context.stop, PollFlags::IN)];
-        let wanted = doors.chain(streams).map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN));
-        fds.extend(wanted);
+        let requested = doors.chain(streams).map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN));
+        fds.extend(requested);
         let timeout = if is_short { PAUSE } else { IDLE_CHECK_INTERVAL };
-        let is_told = poll(&mut fds, Some(&timeout)).is_ok();
+        let is_polled = poll(&mut fds, Some(&timeout)).is_ok();
         let mut ready = vec![false; if is_short { self.listeners.len() } else { 0 }];
-        ready.extend(fds[1..].iter().map(|fd| is_told && !fd.revents().is_empty()));
+        ready.extend(fds[1..].iter().map(|fd| is_polled && !fd.revents().is_empty()));
         ready
     }
 

@@ -150,13 +150,13 @@ impl<'a> ForwardRequest<'a> {
         let mut reader = WireReader::new(body);
         reader.read_bytes(JOURNAL_AT, "magic and version")?;
         let journal = u128::from_le_bytes(reader.array("journal")?);
-        let mut parcel = ForwardRequest { journal, entries: Vec::new() };
+        let mut request = ForwardRequest { journal, entries: Vec::new() };
         let count = reader.u32("count")?;
         for _ in 0..count {
-            parcel.read_entry(&mut reader)?;
+            request.read_entry(&mut reader)?;
         }
         reader.finish()?;
-        Ok(parcel)
+        Ok(request)
     }
 
     /// Producer and epoch of the batches at the receiver: constant for a journal.
@@ -221,9 +221,9 @@ mod tests {
     #[test]
     fn forward_requests_round_trip() {
         let bytes = example();
-        let parcel = ForwardRequest::decode(&bytes).unwrap();
-        assert_eq!(parcel.journal, 7);
-        assert_eq!(parcel.entries, [(1, &b"one"[..]), (5, b""), (u64::MAX, b"last")]);
+        let request = ForwardRequest::decode(&bytes).unwrap();
+        assert_eq!(request.journal, 7);
+        assert_eq!(request.entries, [(1, &b"one"[..]), (5, b""), (u64::MAX, b"last")]);
         let none = ForwardRequestWriter::new(1).finish();
         assert!(ForwardRequest::decode(&none).unwrap().entries.is_empty());
     }

@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_label_is_the_empty_text() {
+    fn missing_label_is_the_empty_string() {
         check(r#"{region=""}"#, true);
         check(r#"{region!=""}"#, false);
         check(r#"{region!="eu"}"#, true);
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tag_search_wants_the_tag() {
+    fn tag_search_requires_the_tag() {
         check("and(host)", true);
         check("and(region)", false);
         check("and(region:*)", false);

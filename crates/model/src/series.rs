@@ -416,7 +416,7 @@ mod tests {
     }
 
     #[test]
-    fn the_id_is_fixed_for_ever() {
+    fn id_is_stable() {
         assert_eq!(example().id().to_string(), "98796741a25d0f182ccc77eb9b388a5d");
     }
 

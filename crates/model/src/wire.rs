@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_is_one_word() {
+    fn escaped_text_is_one_word() {
         let text = "a b\n%25 é-";
         assert_eq!(escape_word(text), "a%20b%0A%2525%20%C3%A9-");
         assert_eq!(unescape_word(&escape_word(text)).as_deref(), Some(text));

@@ -51,7 +51,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn an_address_is_its_own() {
+    async fn address_resolves_to_itself() {
         let found = resolve_addresses("::1", 7, 8).await.unwrap();
         assert_eq!(found, ["[::1]:7".parse().unwrap()]);
         let found = resolve_addresses("127.0.0.1", 7, 8).await.unwrap();
@@ -72,7 +72,7 @@ mod tests {
         }
         waiting.abort();
         assert!(waiting.await.unwrap_err().is_cancelled());
-        assert!(PERMITS.try_acquire().is_err(), "the next one's turn comes later");
+        assert!(PERMITS.try_acquire().is_err(), "the next start is later");
         end.send(()).unwrap();
         assert_eq!(spawn_blocking_with_permit(&PERMITS, || Ok(2)).await.unwrap(), 2);
     }

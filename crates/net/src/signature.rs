@@ -86,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_the_same_parcel_of_the_same_key_is_signed() {
+    fn signature_covers_request_and_key() {
         let (ours, other) = (Signer::from_seed(&[1; 32]), Signer::from_seed(&[2; 32]));
         let signature = ours.sign(b"parcel");
         assert!(verify_signature(b"parcel", &ours.public_key(), &signature));

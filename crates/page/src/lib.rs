@@ -59,7 +59,7 @@ mod tests {
     const GZIP_BYTES_MAX: usize = 120 << 10;
 
     #[test]
-    fn the_page_is_small_and_whole() {
+    fn assets_are_small_and_complete() {
         let packed: usize = assets().iter().map(|file| file.gzip_bytes.len()).sum();
         assert!(packed <= GZIP_BYTES_MAX, "{packed} bytes");
         let Some(page) = find_asset("/") else { return };

@@ -107,10 +107,10 @@ impl Pull {
     /// Starts all jobs; must be called inside a tokio runtime.
     pub fn start(settings: &Settings, intake: &Arc<Intake>) -> Result<Pull> {
         let plans = job_specs(settings)?;
-        let room = Arc::new(Semaphore::new(ATTEMPTS_MAX));
+        let permits = Arc::new(Semaphore::new(ATTEMPTS_MAX));
         let mut pull = Pull {
             intake: Arc::clone(intake),
-            permits: room,
+            permits,
             jobs: Vec::new(),
             stop_timeout: settings.stop_timeout,
         };
@@ -142,27 +142,27 @@ impl Pull {
 
     fn spawn_job(&mut self, what: JobConfig, plan: JobSpec) {
         let (state, seen) = watch::channel(JobState::Running);
-        let room = Arc::clone(&self.permits);
-        let late = self.intake.meter().histogram(
+        let permits = Arc::clone(&self.permits);
+        let start_delay = self.intake.meter().histogram(
             "topdeck_pull_start_delay",
             "how long after its intended beginning an attempt began, by this process' fault",
             &[],
         );
-        let (intake, stop_max) = (&self.intake, self.stop_timeout);
+        let (intake, stop_timeout) = (&self.intake, self.stop_timeout);
         let supervised = intake.supervisor().thread("pull");
         let task = match plan {
             JobSpec::Scrape(plan) => {
                 let job = Arc::new(ScrapeJob::new(plan, intake));
                 tokio::spawn(keep_running(
                     supervised,
-                    JobRunner::new(job, seen, room, late, stop_max),
+                    JobRunner::new(job, seen, permits, start_delay, stop_timeout),
                 ))
             }
             JobSpec::Check(plan) => {
                 let job = Arc::new(CheckJob::new(plan, intake));
                 tokio::spawn(keep_running(
                     supervised,
-                    JobRunner::new(job, seen, room, late, stop_max),
+                    JobRunner::new(job, seen, permits, start_delay, stop_timeout),
                 ))
             }
         };
@@ -182,12 +182,12 @@ impl Drop for Pull {
     }
 }
 
-async fn close_jobs(jobs: Vec<RunningJob>, state: JobState, stop_max: Duration) {
+async fn close_jobs(jobs: Vec<RunningJob>, state: JobState, stop_timeout: Duration) {
     // The job has ended and its receiver is dropped; the error is harmless.
     for job in &jobs {
         let _ = job.state.send(state);
     }
-    let end = Instant::now() + stop_max + CLOSE_TIMEOUT;
+    let end = Instant::now() + stop_timeout + CLOSE_TIMEOUT;
     for mut job in jobs {
         let left = end.saturating_duration_since(Instant::now());
         if timeout(left, &mut job.task).await.is_err() {
@@ -214,9 +214,9 @@ impl<J: PullJob> JobRunner<J> {
     fn new(
         job: Arc<J>,
         state: watch::Receiver<JobState>,
-        room: Arc<Semaphore>,
-        late: LatencyHistogram,
-        stop_max: Duration,
+        permits: Arc<Semaphore>,
+        start_delay: LatencyHistogram,
+        stop_timeout: Duration,
     ) -> JobRunner<J> {
         let (interval, longest) = job.interval_and_timeout();
         let attempts_max =
@@ -227,9 +227,9 @@ impl<J: PullJob> JobRunner<J> {
         JobRunner {
             job,
             state,
-            permits: room,
-            start_delay: late,
-            stop_timeout: stop_max,
+            permits,
+            start_delay,
+            stop_timeout,
             schedule,
             attempts,
             attempts_max,

@@ -36,8 +36,8 @@ impl PullSchedule {
     /// Next scheduled start, and the number of starts that passed unnoticed before it: their whole
     /// interval had passed. These attempts are skipped, not slow.
     pub(crate) fn next(&mut self, now: Instant) -> (Instant, u64) {
-        let late = now.saturating_duration_since(self.next);
-        let missed = (late.as_nanos() / self.interval.as_nanos().max(1)) as u64;
+        let start_delay = now.saturating_duration_since(self.next);
+        let missed = (start_delay.as_nanos() / self.interval.as_nanos().max(1)) as u64;
         let skipped = u32::try_from(missed).unwrap_or(u32::MAX);
         let intended = self.next + self.interval * skipped;
         self.next = intended + self.interval;
@@ -65,9 +65,9 @@ mod tests {
         assert_eq!(schedule.next(start), (first, 0));
         assert_eq!(schedule.next(first + second / 2), (first + second, 0));
         // The process was stopped for 5.5 s after the third scheduled start.
-        let late = first + second * 2 + second * 11 / 2;
-        assert_eq!(schedule.next(late), (first + second * 7, 5));
-        assert_eq!(schedule.next(late), (first + second * 8, 0));
+        let resumed = first + second * 2 + second * 11 / 2;
+        assert_eq!(schedule.next(resumed), (first + second * 7, 5));
+        assert_eq!(schedule.next(resumed), (first + second * 8, 0));
     }
 
     #[test]

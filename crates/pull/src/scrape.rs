@@ -243,7 +243,7 @@ impl ScrapeJob {
         if is_last {
             state.scraped.mark_stale(&seen, at, &mut batches)?;
         }
-        let told = [
+        let report = [
             f64::from(u8::from(failed.is_none())),
             took.as_secs_f64(),
             stored.saturating_add(refused) as f64,
@@ -254,7 +254,7 @@ impl ScrapeJob {
             batches.series(&series.canonical_key(), &mut || Ok(series.clone()))?;
             ignore_limit_error(batches.sample(&Sample { start: at, end: at, value }))
         };
-        for (series, value) in self.config.report_series.iter().zip(told) {
+        for (series, value) in self.config.report_series.iter().zip(report) {
             row(series, SampleValue::Number(value))?;
         }
         if let Some(why) = failed {
@@ -297,8 +297,8 @@ impl PullJob for ScrapeJob {
     }
 
     async fn attempt(self: Arc<ScrapeJob>, intended: Instant) {
-        let late = i64::try_from(intended.elapsed().as_nanos()).unwrap_or(i64::MAX);
-        let at = self.attempts.now().saturating_sub(late);
+        let start_delay = i64::try_from(intended.elapsed().as_nanos()).unwrap_or(i64::MAX);
+        let at = self.attempts.now().saturating_sub(start_delay);
         let began = measured_from(intended);
         let left = self.config.scrape.timeout.saturating_sub(began.elapsed());
         let page = match tokio::time::timeout(left, self.config.fetch()).await {

@@ -213,7 +213,7 @@ fn system_clock_is_used_until_rate_is_known() {
 }
 
 #[test]
-fn a_system_clock_that_is_steered_is_followed_within_the_bound() {
+fn slewed_system_clock_is_tracked_within_the_bound() {
     let mut machine = SimulatedMachine::new(2.5);
     machine.is_disciplined = true;
     let mut run = CalibratorRun::new(machine);
@@ -309,7 +309,7 @@ fn unsynchronised_cpu_counters_are_detected() {
 }
 
 #[test]
-fn comparisons_that_were_interrupted_do_not_count() {
+fn interrupted_comparisons_are_ignored() {
     let mut run = CalibratorRun::new(SimulatedMachine::new(2.5));
     run.advance(SECONDS(10));
     run.machine.width_ns = 40_000.0;

@@ -24,7 +24,7 @@ fn violations(checks: u32) -> u32 {
 }
 
 #[test]
-fn the_bound_holds_from_the_first_reading_on() {
+fn bound_holds_from_the_first_reading() {
     // Covers the assessment of this machine's counter and its first segments.
     let (began, mut checks) = (Instant::now(), 0);
     let status = loop {
@@ -44,7 +44,7 @@ fn the_bound_holds_from_the_first_reading_on() {
 
 #[test]
 #[ignore = "a minute; make soak runs it"]
-fn soak_the_bound_holds_in_100_million_checks() {
+fn soak_bound_holds_in_100_million_checks() {
     for checked in 0..100 {
         assert_eq!(violations(1_000_000), 0, "after {checked} million checks");
     }

@@ -6,7 +6,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 #[test]
-fn a_forked_process_has_a_clock_of_its_own() {
+fn forked_process_starts_its_own_calibrator() {
     let began = Instant::now();
     while clock::status().mode == clock::ClockMode::Starting {
         assert!(began.elapsed() < Duration::from_secs(60), "{:?}", clock::status());
@@ -39,5 +39,5 @@ fn a_forked_process_has_a_clock_of_its_own() {
     let mut status = 0;
     // SAFETY: waits for the forked process and writes its exit status.
     assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);
-    assert_eq!(status, 0, "the child says that its clock stands or is kept by nobody");
+    assert_eq!(status, 0, "the clock of the child stands still or has no calibrator");
 }

@@ -27,7 +27,7 @@ impl clock::CalibratorObserver for Events {
 }
 
 #[test]
-fn a_clock_whose_calibrator_panicked_recovers_and_never_goes_back() {
+fn clock_recovers_from_a_calibrator_panic() {
     let before = clock::now();
     let (sender, events) = mpsc::channel();
     clock::observe_calibrator(Arc::new(Events(Mutex::new(sender))));

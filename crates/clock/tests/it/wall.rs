@@ -3,7 +3,7 @@
 use std::time::SystemTime;
 
 #[test]
-fn the_time_of_day_is_the_systems() {
+fn wall_clock_matches_the_system() {
     for _ in 0..1_000 {
         let before = unix_ns();
         let wall = clock::wall();

@@ -4,11 +4,11 @@ use super::*;
 use crate::decoded_sample::RecordingSink;
 
 #[track_caller]
-fn check(text: &str, expected: &[&str], troubles: &[&str], skipped: usize) {
+fn check(text: &str, expected: &[&str], errors: &[&str], skipped: usize) {
     let mut sink = RecordingSink::default();
     read(&mut text.as_bytes(), &mut sink).unwrap();
     assert_eq!(sink.dump_samples().lines().collect::<Vec<_>>(), expected, "{text}");
-    assert_eq!(sink.error_texts(), troubles, "{text}");
+    assert_eq!(sink.error_texts(), errors, "{text}");
     assert_eq!(sink.skipped.len(), skipped, "{text}");
 }
 
@@ -125,7 +125,7 @@ fn created_lines_set_the_start() {
 fn damaged_lines_are_named_and_the_rest_is_read() {
     let whole = "b_bucket{le=\"+Inf\"} 1\n";
     let read = "b histogram of 1: -inf..inf=1 sum None";
-    for (damage, trouble) in [
+    for (damage, error) in [
         ("a_bucket{le=\"x\"} 1\n", "line 1: expected a number as le, found \"x\""),
         ("a_bucket{le=\"1\"} 1.5\n", "line 1: expected a count, found \"1.5\""),
         ("a_bucket{le=\"1\" 1\n", "line 1: expected a comma or }, found \"1\""),
@@ -146,7 +146,7 @@ fn damaged_lines_are_named_and_the_rest_is_read() {
             "line 1: expected each le once, found le=\"1\" twice in a",
         ),
     ] {
-        check(&format!("{damage}{whole}"), &[read], &[trouble], 0);
+        check(&format!("{damage}{whole}"), &[read], &[error], 0);
     }
     check(
         "a 1\n# EOF\nb 1\n",

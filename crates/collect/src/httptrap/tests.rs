@@ -4,11 +4,11 @@ use super::*;
 use crate::decoded_sample::RecordingSink;
 
 #[track_caller]
-fn check(text: &str, expected: &[&str], troubles: &[&str]) {
+fn check(text: &str, expected: &[&str], errors: &[&str]) {
     let mut sink = RecordingSink::default();
     read(text.as_bytes(), &mut sink);
     assert_eq!(sink.dump_samples().lines().collect::<Vec<_>>(), expected, "{text}");
-    assert_eq!(sink.error_texts(), troubles, "{text}");
+    assert_eq!(sink.error_texts(), errors, "{text}");
 }
 
 #[test]
@@ -77,7 +77,7 @@ fn repeated_keys_and_documents_one_after_another() {
 }
 
 #[test]
-fn values_before_a_syntax_error_are_kept() {
+fn values_before_a_syntax_error_are_emitted() {
     check(
         r#"{"a":1,"b":{"_type":"h","_value":["H[1]=1"]},"c":oops}"#,
         &["a number 1", "b histogram of 1: 1.0000..1.1000=1 sum None"],
@@ -86,7 +86,7 @@ fn values_before_a_syntax_error_are_kept() {
 }
 
 #[test]
-fn values_against_their_type_are_named_and_the_rest_is_read() {
+fn values_of_another_type_are_rejected_alone() {
     check(
         r#"{"a":{"_type":"i","_value":2147483648},"b":1}"#,
         &["b number 1"],
@@ -140,8 +140,8 @@ fn timestamped_histogram_is_one_base64_value() {
         let text = format!(r#"{{"a":{{"_type":"h","_value":{value},"_ts":1}},"b":1}}"#);
         read(text.as_bytes(), &mut sink);
         assert_eq!(sink.samples.len(), 1, "{text}");
-        let trouble = sink.errors[0].to_string();
-        assert!(trouble.contains("one base64 circllhist next to _ts"), "{trouble}");
+        let error = sink.errors[0].to_string();
+        assert!(error.contains("one base64 circllhist next to _ts"), "{error}");
     }
 }
 

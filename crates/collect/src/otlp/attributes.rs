@@ -22,13 +22,13 @@ use crate::input_error::{InputError, InputPosition};
 const NESTING_MAX: u32 = 16;
 
 /// Error of an invalid attribute: the series is rejected, the request continues.
-pub(super) fn attribute_error(trouble: impl Into<InputError>) -> Error {
-    let trouble = trouble.into();
-    let (InputPosition::Byte(at) | InputPosition::Line(at)) = trouble.position;
+pub(super) fn attribute_error(error: impl Into<InputError>) -> Error {
+    let error = error.into();
+    let (InputPosition::Byte(at) | InputPosition::Line(at)) = error.position;
     Error::Invalid {
         offset: usize::try_from(at).unwrap_or(usize::MAX),
         field: "attribute",
-        found: format!("{}, not {}", trouble.actual, trouble.expected),
+        found: format!("{}, not {}", error.actual, error.expected),
         expected: "a key and a value",
     }
 }

@@ -29,11 +29,11 @@ fn number(value: f64) -> NumberDataPoint {
 fn dump_rows(data: Data, unit: &str) -> String {
     let request = request("m", unit, data);
     let (mut rows, mut from_json) = (VecRowSink::default(), VecRowSink::default());
-    let taken = read_protobuf(&request.encode_to_vec(), NOW, &mut rows).unwrap();
+    let summary = read_protobuf(&request.encode_to_vec(), NOW, &mut rows).unwrap();
     let json = serde_json::to_vec(&request).unwrap();
-    assert_eq!(read_json(&json, NOW, &mut from_json).as_ref(), Ok(&taken));
+    assert_eq!(read_json(&json, NOW, &mut from_json).as_ref(), Ok(&summary));
     assert_eq!(lines(&rows), lines(&from_json));
-    lines(&rows) + &taken.errors.join("\n")
+    lines(&rows) + &summary.errors.join("\n")
 }
 
 fn lines(rows: &VecRowSink) -> String {
@@ -86,8 +86,8 @@ fn points_without_value() {
     check(Data::Gauge(Gauge { data_points: vec![none.clone()] }), "gauges m [] 20..20: no more\n");
     let mut rows = VecRowSink::default();
     let body = request("m", "", sum(2, true, none.clone())).encode_to_vec();
-    let taken = read_protobuf(&body, NOW, &mut rows).unwrap();
-    assert_eq!((taken.points, taken.skipped, taken.rejected, rows.rows.len()), (0, 1, 0, 0));
+    let summary = read_protobuf(&body, NOW, &mut rows).unwrap();
+    assert_eq!((summary.points, summary.skipped, summary.rejected, rows.rows.len()), (0, 1, 0, 0));
     check(
         sum(2, true, NumberDataPoint { flags: 0, ..none }),
         "metric \"m\": point without a value",
@@ -218,8 +218,8 @@ fn labels_of_all_levels() {
             {"key":"process.command_args","value":{"stringValue":"LONG"}}]}}]}"#;
     let json = json.replace("LONG", &"x".repeat(metric_context::RESOURCE_VALUE_BYTES_MAX + 1));
     let mut rows = VecRowSink::default();
-    let taken = read_json(json.as_bytes(), NOW, &mut rows).unwrap();
-    assert_eq!(taken.errors, [""; 0]);
+    let summary = read_json(json.as_bytes(), NOW, &mut rows).unwrap();
+    assert_eq!(summary.errors, [""; 0]);
     assert_eq!(
         lines(&rows),
         "gauges \
@@ -233,9 +233,9 @@ fn oversized_resource_is_rejected() {
     let attributes: Vec<_> = (0..65).map(|n| attribute(&format!("r{n}"), "x")).collect();
     let mut request = request("m", "", sum(1, true, number(1.0)));
     request.resource_metrics[0].resource.get_or_insert_default().attributes = attributes;
-    let taken = read_protobuf(&request.encode_to_vec(), NOW, &mut VecRowSink::default()).unwrap();
+    let summary = read_protobuf(&request.encode_to_vec(), NOW, &mut VecRowSink::default()).unwrap();
     let why = "metric \"m\": invalid resource or scope: 65 attributes, allowed 0 to 64";
-    assert_eq!((taken.rejected, &taken.errors[..]), (1, &[why.to_owned()][..]));
+    assert_eq!((summary.rejected, &summary.errors[..]), (1, &[why.to_owned()][..]));
 }
 
 /// A small request must not expand to gigabytes: one resource of 15 kB and very many series.
@@ -263,10 +263,10 @@ fn new_series_memory_is_bounded() {
         fn gap(&mut self, _: model::Gap) {}
     }
     let mut rows = CountingSink(0);
-    let taken = read_protobuf(&request.encode_to_vec(), NOW, &mut rows).unwrap();
-    assert_eq!((taken.points, taken.rejected), (rows.0, points - rows.0));
+    let summary = read_protobuf(&request.encode_to_vec(), NOW, &mut rows).unwrap();
+    assert_eq!((summary.points, summary.rejected), (rows.0, points - rows.0));
     assert!((4_000..6_000).contains(&rows.0), "{}", rows.0);
-    assert!(taken.errors[0].contains("new series of a request"), "{:?}", taken.errors);
+    assert!(summary.errors[0].contains("new series of one request"), "{:?}", summary.errors);
 }
 
 #[test]
@@ -282,12 +282,8 @@ fn truncated_request_is_rejected_whole() {
 fn non_otlp_json_error_has_its_position() {
     #[track_caller]
     fn check(json: &str, expected: &str) {
-        let taken = read_json(json.as_bytes(), NOW, &mut VecRowSink::default());
-        assert_eq!(
-            taken.map_err(|trouble| trouble.to_string()),
-            Err(expected.to_owned()),
-            "{json}"
-        );
+        let summary = read_json(json.as_bytes(), NOW, &mut VecRowSink::default());
+        assert_eq!(summary.map_err(|error| error.to_string()), Err(expected.to_owned()), "{json}");
     }
     check("[]", "byte 0: expected an object, found a list");
     check("{} {}", "byte 3: expected the end of the request, found \"{}\"");

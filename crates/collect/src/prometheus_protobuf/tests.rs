@@ -35,9 +35,9 @@ const GAUGE: &[u8] = &[0x18, 1];
 const ONE: &[u8] = &[0x22, 11, 0x12, 9, 9, 0, 0, 0, 0, 0, 0, 0xf0, 0x3f];
 
 #[track_caller]
-fn check(body: &[u8], readings: usize, troubles: &[&str]) {
+fn check(body: &[u8], readings: usize, errors: &[&str]) {
     let sink = record(body);
-    assert_eq!(sink.error_texts(), troubles);
+    assert_eq!(sink.error_texts(), errors);
     assert_eq!(sink.samples.len(), readings);
 }
 
@@ -45,7 +45,7 @@ fn check(body: &[u8], readings: usize, troubles: &[&str]) {
 fn damaged_family_is_reported_and_others_are_read() {
     let good = family(&[NAME, GAUGE, ONE]);
     check(&good, 1, &[]);
-    for (damage, trouble) in [
+    for (damage, error) in [
         (family(&[GAUGE, ONE]), "byte 0: expected the name of a family, found none"),
         (family(&[NAME, &[0x18, 6], ONE]), "byte 0: expected a type from 0 to 5, found 6 in \"g\""),
         (
@@ -67,7 +67,7 @@ fn damaged_family_is_reported_and_others_are_read() {
              counts in \"g\"",
         ),
     ] {
-        check(&[damage.clone(), good.clone()].concat(), 1, &[trouble]);
+        check(&[damage.clone(), good.clone()].concat(), 1, &[error]);
     }
     let cut =
         format!("byte {}: expected the rest of a message, found the end of the input", good.len());

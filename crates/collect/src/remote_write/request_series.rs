@@ -65,9 +65,9 @@ pub(super) trait RequestSeries {
 }
 
 /// Metric name, if present and UTF-8.
-pub(super) fn metric_name(told: &dyn RequestSeries) -> Option<&str> {
+pub(super) fn metric_name(source: &dyn RequestSeries) -> Option<&str> {
     let mut found = None;
-    let read = told.for_each_label(&mut |name, value| {
+    let read = source.for_each_label(&mut |name, value| {
         if name == NAME.as_bytes() {
             found = Some(value);
         }
@@ -76,12 +76,12 @@ pub(super) fn metric_name(told: &dyn RequestSeries) -> Option<&str> {
 }
 
 /// Series text for messages.
-pub(super) fn display_series(told: &dyn RequestSeries) -> String {
-    metric_name(told).map_or("a series without name".to_owned(), |name| quote(name.as_bytes()))
+pub(super) fn display_series(source: &dyn RequestSeries) -> String {
+    metric_name(source).map_or("a series without name".to_owned(), |name| quote(name.as_bytes()))
 }
 
 /// Series of the samples of one kind, or the reason for rejection.
-pub(super) fn to_series(what: SampleKind, told: &dyn RequestSeries) -> Result<Series, String> {
+pub(super) fn to_series(what: SampleKind, source: &dyn RequestSeries) -> Result<Series, String> {
     let (mut metric, mut labels, mut wrong) = (None, Vec::new(), None);
     let text = |bytes: &[u8]| {
         let text = std::str::from_utf8(bytes).map(str::to_owned);
@@ -96,17 +96,18 @@ pub(super) fn to_series(what: SampleKind, told: &dyn RequestSeries) -> Result<Se
         }
         Ok(())
     };
-    told.for_each_label(&mut |name, value| {
-        if wrong.is_none() {
-            wrong = label(name, value).err();
-        }
-    })
-    .map_err(|trouble| trouble.to_string())?;
+    source
+        .for_each_label(&mut |name, value| {
+            if wrong.is_none() {
+                wrong = label(name, value).err();
+            }
+        })
+        .map_err(|error| error.to_string())?;
     if let Some(wrong) = wrong {
         return Err(wrong);
     }
     let metric = metric.filter(|name| !name.is_empty()).ok_or("missing metric name")?;
-    let (family, unit) = told.family();
+    let (family, unit) = source.family();
     let mut series = Series::new(metric.as_str(), series_kind(what, family, &metric));
     if let Some(unit) = series_unit(what, family, &metric, &text(unit)?) {
         series = series.with_unit(unit.name());

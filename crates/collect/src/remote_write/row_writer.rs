@@ -82,7 +82,7 @@ impl<'a> RequestRowWriter<'a> {
         at: &mut SeriesCursor,
     ) -> bool {
         match at {
-            SeriesCursor::Values(held) if *held == what => return true,
+            SeriesCursor::Values(current) if *current == what => return true,
             SeriesCursor::Rejected => {
                 self.summary.rejected = self.summary.rejected.saturating_add(1);
                 return false;
@@ -91,9 +91,9 @@ impl<'a> RequestRowWriter<'a> {
         }
         series.key[0] = what as u8;
         let mut why = None;
-        let told = series.series;
+        let source = series.series;
         let made = self.rows.series(series.key, &mut || {
-            request_series::to_series(what, told).map_err(|reason| {
+            request_series::to_series(what, source).map_err(|reason| {
                 why = Some(reason);
                 model::Error::Truncated { offset: 0, field: "series" }
             })
@@ -104,7 +104,7 @@ impl<'a> RequestRowWriter<'a> {
         };
         *at = SeriesCursor::Rejected;
         let why = why.unwrap_or_else(|| error.to_string());
-        self.reject(|| format!("{}: {why}", request_series::display_series(told)));
+        self.reject(|| format!("{}: {why}", request_series::display_series(source)));
         false
     }
 
@@ -204,11 +204,11 @@ impl<'a> RequestRowWriter<'a> {
             Some(start) if start != 0 && start < end => start,
             _ => end,
         };
-        let taken = self.rows.sample(&Sample { start, end, value });
-        if let Err(error) = &taken {
+        let result = self.rows.sample(&Sample { start, end, value });
+        if let Err(error) = &result {
             self.reject(|| error.to_string());
         }
-        taken.is_ok()
+        result.is_ok()
     }
 }
 

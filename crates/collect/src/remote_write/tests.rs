@@ -13,7 +13,7 @@ const V2: &[u8] = include_bytes!("../../../../testdata/collect/prometheus/write_
 /// A length-delimited field.
 fn bytes(number: u8, content: &[u8]) -> Vec<u8> {
     let mut field = vec![number << 3 | 2];
-    assert!(content.len() < 1 << 14, "a length of two bytes");
+    assert!(content.len() < 1 << 14, "a two-byte length");
     field.extend([content.len() as u8 & 0x7f | 0x80, (content.len() >> 7) as u8]);
     field.extend(content);
     field
@@ -80,12 +80,12 @@ fn check(
     version: RemoteWriteVersion,
     body: &[u8],
     expected: &[&str],
-    troubles: &[&str],
+    errors: &[&str],
 ) -> WriteSummary {
     let mut rows = VecRowSink::default();
     let written = read_request(version, body, &mut rows).unwrap();
     assert_eq!(dump_rows(&rows), expected);
-    assert_eq!(written.errors, troubles);
+    assert_eq!(written.errors, errors);
     assert_eq!(written.samples + written.histograms, expected.len() as u64);
     assert_eq!(written.exemplars, 0);
     written
@@ -159,7 +159,7 @@ fn labels_may_be_in_any_order() {
 #[test]
 fn invalid_series_are_rejected_and_the_rest_accepted() {
     let good = series_v1(&[("__name__", "good")], &[sample(1.0, 1)]);
-    for (labels, trouble) in [
+    for (labels, error) in [
         (&[("a", "b")][..], "a series without name: missing metric name"),
         (&[("__name__", "")], "nothing: missing metric name"),
         (&[("__name__", "x"), ("a", "1"), ("a", "2")], "\"x\": duplicate label \"a\""),
@@ -168,8 +168,8 @@ fn invalid_series_are_rejected_and_the_rest_accepted() {
     ] {
         let bad = series_v1(labels, &[sample(1.0, 1), sample(2.0, 2)]);
         let body = [bad, good.clone()].concat();
-        let written = check(RemoteWriteVersion::V1, &body, &["gauges good [] 1..1 1"], &[trouble]);
-        assert_eq!((written.samples, written.rejected), (1, 2), "{trouble}");
+        let written = check(RemoteWriteVersion::V1, &body, &["gauges good [] 1..1 1"], &[error]);
+        assert_eq!((written.samples, written.rejected), (1, 2), "{error}");
     }
     let body = series_v1(&[("__name__", "x")], &[sample(1.0, i64::MAX), sample(1.0, 1)]);
     let far = "\"x\": timestamp 9223372036854775807 ms is out of range";
@@ -180,8 +180,8 @@ fn invalid_series_are_rejected_and_the_rest_accepted() {
 fn invalid_utf8_is_rejected() {
     let label = bytes(1, &[bytes(1, b"__name__"), bytes(2, b"\xff\n")].concat());
     let body = bytes(1, &[label, sample(1.0, 1)].concat());
-    let trouble = "a series without name: \"\u{fffd}\\n\" is not UTF-8";
-    assert_eq!(check(RemoteWriteVersion::V1, &body, &[], &[trouble]).rejected, 1);
+    let error = "a series without name: \"\u{fffd}\\n\" is not UTF-8";
+    assert_eq!(check(RemoteWriteVersion::V1, &body, &[], &[error]).rejected, 1);
 }
 
 #[test]

@@ -68,9 +68,9 @@ fn read_series(
         }
     }
     if let Some(others) = others {
-        let told = V1Series(message);
+        let source = V1Series(message);
         let mut series =
-            RequestCursor { version: RemoteWriteVersion::V1, series: &told, key, created: 0 };
+            RequestCursor { version: RemoteWriteVersion::V1, series: &source, key, created: 0 };
         writing.write_series(others, &mut series)?;
     }
     Ok(())

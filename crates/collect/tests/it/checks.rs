@@ -38,7 +38,7 @@ pub(crate) const CHECKS: [(&str, Check); 14] = [
 fn check_detection(bytes: &[u8]) {
     match detect(bytes) {
         Ok(format) => check_format(format, bytes),
-        Err(trouble) => assert!(!trouble.to_string().contains('\n'), "a message of one line"),
+        Err(error) => assert!(!error.to_string().contains('\n'), "a message of one line"),
     }
     // Detection on a prefix may give another result.
     let _ = detect(&bytes[..bytes.len() / 2]);
@@ -60,7 +60,7 @@ fn check_remote_write(bytes: &[u8]) {
             let mut batch = model::BatchWriter::default();
             for (series, sample) in &rows.rows {
                 batch.series(series);
-                batch.sample(sample).expect("its start is not after its end");
+                batch.sample(sample).expect("the start is not after the end");
             }
             let batch = batch.finish();
             assert_eq!(model::Batch::check(batch.bytes().to_owned()), Ok(batch));
@@ -84,7 +84,7 @@ fn check_format(format: InputFormat, bytes: &[u8]) {
 
 fn decode_all(format: InputFormat, input: &mut dyn BufRead, unit: Option<&Unit>) -> Vec<String> {
     let mut found = TextSink::default();
-    read(format, input, unit, &mut found).expect("reading memory does not fail");
+    read(format, input, unit, &mut found).expect("reading from memory does not fail");
     found.0
 }
 
@@ -99,8 +99,8 @@ impl SampleSink for TextSink {
 
     fn sample(&mut self, reading: DecodedSample) {
         if let DecodedValue::Histogram(histogram) = &reading.value {
-            let held: u64 = histogram.cells().map(|cell| cell.count).sum();
-            assert_eq!(held, histogram.count());
+            let total: u64 = histogram.cells().map(|cell| cell.count).sum();
+            assert_eq!(total, histogram.count());
             assert_eq!(histogram.quantile(0.5).is_none(), histogram.is_empty());
             let sum = histogram.sum();
             assert!(sum.lower <= sum.upper, "{sum:?}");
@@ -112,8 +112,8 @@ impl SampleSink for TextSink {
         self.0.push(what.to_owned());
     }
 
-    fn error(&mut self, trouble: InputError) -> ControlFlow<()> {
-        let message = trouble.to_string();
+    fn error(&mut self, error: InputError) -> ControlFlow<()> {
+        let message = error.to_string();
         assert!(!message.contains('\n'), "a message of one line");
         self.0.push(message);
         ControlFlow::Continue(())
@@ -124,10 +124,10 @@ impl SampleSink for TextSink {
 fn check_otlp(bytes: &[u8]) {
     for read in [otlp::read_protobuf, otlp::read_json] {
         let mut rows = KeyedSeries::default();
-        let Ok(taken) = read(bytes, 1, &mut rows) else { continue };
-        assert!(rows.samples >= taken.points, "a summary has several");
-        assert!(taken.errors.iter().all(|trouble| !trouble.contains('\n')), "of one line");
-        assert_eq!(taken.rejected == 0, taken.errors.is_empty());
+        let Ok(summary) = read(bytes, 1, &mut rows) else { continue };
+        assert!(rows.samples >= summary.points, "a summary has several");
+        assert!(summary.errors.iter().all(|error| !error.contains('\n')), "of one line");
+        assert_eq!(summary.rejected == 0, summary.errors.is_empty());
     }
 }
 
@@ -162,12 +162,12 @@ impl RowSink for KeyedSeries {
 /// Parsing a packet equals parsing its lines, and numbers are finite.
 fn check_statsd(bytes: &[u8]) {
     let mut whole = Vec::new();
-    statsd::for_each_line(bytes, |found| whole.push(found.map_err(|trouble| trouble.actual)));
+    statsd::for_each_line(bytes, |found| whole.push(found.map_err(|error| error.actual)));
     let lines = bytes.split(|&byte| byte == b'\n');
     let lines = lines.map(|line| line.strip_suffix(b"\r").unwrap_or(line));
     let lines: Vec<_> = lines
         .filter(|line| !line.is_empty())
-        .map(|line| statsd::parse_line(1, line).map_err(|trouble| trouble.actual))
+        .map(|line| statsd::parse_line(1, line).map_err(|error| error.actual))
         .collect();
     assert_eq!(whole.len(), lines.len());
     for found in lines.into_iter().flatten() {
@@ -183,7 +183,7 @@ fn check_statsd(bytes: &[u8]) {
                     assert!(x.is_finite())
                 }
                 Ok(statsd::StatsdValue::Member(member)) => assert!(member.len() <= bytes.len()),
-                Err(trouble) => check_one_line(&trouble.to_string()),
+                Err(error) => check_one_line(&error.to_string()),
             }
         }
     }
@@ -198,7 +198,7 @@ fn check_graphite(bytes: &[u8]) {
                 assert!(!path.is_empty() && tags.into_iter().all(|(name, _)| !name.is_empty()));
             }
             Ok(graphite::GraphiteLine::Skipped(_)) => {}
-            Err(trouble) => check_one_line(&trouble.to_string()),
+            Err(error) => check_one_line(&error.to_string()),
         }
     }
 }
@@ -210,7 +210,7 @@ fn check_influx(bytes: &[u8]) {
         let placed = influx::read_lines(bytes, precision, 7, &mut rows);
         assert_eq!(placed.samples, rows.rows.len() as u64);
         assert!(placed.samples + placed.rejected <= bytes.len() as u64);
-        placed.errors.iter().for_each(|trouble| check_one_line(trouble));
+        placed.errors.iter().for_each(|error| check_one_line(error));
         for (series, sample) in rows.rows {
             assert!(series.name().len() <= bytes.len());
             if let ::model::SampleValue::Number(number) = sample.value {

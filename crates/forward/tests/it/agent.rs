@@ -79,15 +79,15 @@ pub(crate) fn put(intake: &Intake, count: u64) {
 }
 
 /// Settings with short retry delays.
-pub(crate) fn settings(folder: &Path, sites: &[(&str, &str)]) -> Settings {
-    let site = |&(name, url): &(&str, &str)| Remote {
+pub(crate) fn settings(folder: &Path, remotes: &[(&str, &str)]) -> Settings {
+    let remote = |&(name, url): &(&str, &str)| Remote {
         name: name.to_owned(),
         url: url.to_owned(),
         token: Some("secret".to_owned()),
         ..Remote::default()
     };
     Settings {
-        remotes: sites.iter().map(site).collect(),
+        remotes: remotes.iter().map(remote).collect(),
         agent: "here".to_owned(),
         dead_letter_dir: folder.join("dead-letter"),
         response_timeout: Duration::from_secs(2),
@@ -108,12 +108,14 @@ pub(crate) async fn wait_caught_up(forward: &Forward, position: u64) -> RemoteSt
             }
         }
     };
-    tokio::time::timeout(Duration::from_secs(60), looking).await.expect("it does not catch up")
+    tokio::time::timeout(Duration::from_secs(60), looking)
+        .await
+        .expect("the remote did not catch up")
 }
 
 /// Stops everything, so that the journal can be opened again.
 pub(crate) async fn stop_all(forward: Forward, intake: Arc<Intake>) {
     forward.stop().await;
     intake.stop();
-    assert_eq!(Arc::strong_count(&intake), 1, "somebody still has the journal");
+    assert_eq!(Arc::strong_count(&intake), 1, "the intake has another owner");
 }

@@ -17,13 +17,13 @@ const BATCHES: u64 = 40;
 async fn clock_step_loses_nothing() {
     let folder = TestDir::new();
     create(&folder.0, &journal::Settings::default());
-    let site = TestRemote::start(|| ResponseFault::None).await;
+    let remote = TestRemote::start(|| ResponseFault::None).await;
     let offset = Arc::new(AtomicI64::new(0));
     let clock: WallClock = {
         let (wall, offset) = (journal::wall_clock(), Arc::clone(&offset));
         Arc::new(move || wall() + offset.load(Ordering::SeqCst))
     };
-    let settings = settings(&folder.0, &[("a", &site.url)]);
+    let settings = settings(&folder.0, &[("a", &remote.url)]);
     let mut sent = 0;
     // The second process starts an hour before the end of the first one.
     for process in 0..2 {
@@ -50,7 +50,7 @@ async fn clock_step_loses_nothing() {
         stop_all(forward, intake).await;
         offset.fetch_sub(HOUR, Ordering::SeqCst);
     }
-    let state = site.state();
+    let state = remote.state();
     assert_eq!((state.count, &state.gaps[..], state.duplicates), (sent, &[][..], 0));
     assert!(
         state.order.is_sorted() && state.order.len() as u64 >= 2 * BATCHES,

@@ -46,17 +46,17 @@ fn backlog_is_drained_in_constant_memory() {
         .env(SUBPROCESS_VARIABLE, "1")
         .output()
         .unwrap();
-    let told =
+    let lines =
         [output.stdout, output.stderr].map(|said| String::from_utf8_lossy(&said).into_owned());
-    assert!(output.status.success() && told[0].contains("1 passed"), "{}", told.concat());
+    assert!(output.status.success() && lines[0].contains("1 passed"), "{}", lines.concat());
 }
 
 async fn drain() {
     let folder = TestDir::new();
     create(&folder.0, &journal::Settings::default());
-    let site = TestRemote::start(|| ResponseFault::None).await;
+    let remote = TestRemote::start(|| ResponseFault::None).await;
     let intake = open(&folder.0, journal::wall_clock());
-    let settings = settings(&folder.0, &[("a", &site.url)]);
+    let settings = settings(&folder.0, &[("a", &remote.url)]);
     // The subscriber is created first: the journal retains nothing for unknown remotes.
     Forward::start(settings.clone(), Arc::clone(&intake)).unwrap().stop().await;
     let writing = Arc::clone(&intake);
@@ -70,11 +70,11 @@ async fn drain() {
     let forward = Forward::start(settings, Arc::clone(&intake)).unwrap();
     let mut most = 0;
     for position in 1..=BATCHES {
-        site.wait_for_position(position).await;
+        remote.wait_for_position(position).await;
         most = most.max(resident());
     }
     stop_all(forward, intake).await;
-    let state = site.state();
+    let state = remote.state();
     assert_eq!((&state.gaps[..], state.duplicates), (&[][..], 0));
     // Self-monitoring batches may follow.
     assert_eq!(state.order[..BATCHES as usize], (1..=BATCHES).collect::<Vec<_>>());

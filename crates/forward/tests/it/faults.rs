@@ -12,8 +12,8 @@ use crate::agent::{
 };
 use crate::remote::{ResponseFault, TestRemote, fault_sequence, random_faults};
 
-fn check_complete(site: &TestRemote, batches: u64, count: u64) {
-    let state = site.state();
+fn check_complete(remote: &TestRemote, batches: u64, count: u64) {
+    let state = remote.state();
     assert_eq!(state.count, count, "values at the site");
     assert_eq!(state.order, (1..=batches).collect::<Vec<_>>(), "each once, in order");
     assert!(state.accepted.values().all(|&times| times == 1));
@@ -25,8 +25,8 @@ async fn run_with_faults(seed: u64) {
     let mut dice = SeededRng(seed);
     let folder = TestDir::new();
     create(&folder.0, &journal::Settings::default());
-    let site = TestRemote::start(random_faults(SeededRng(seed ^ 77), 25)).await;
-    let settings = settings(&folder.0, &[("a", &site.url)]);
+    let remote = TestRemote::start(random_faults(SeededRng(seed ^ 77), 25)).await;
+    let settings = settings(&folder.0, &[("a", &remote.url)]);
     let time = Arc::new(AtomicI64::new(1_000_000_000_000));
     let mut count = 0;
     let mut batches = 0;
@@ -47,7 +47,7 @@ async fn run_with_faults(seed: u64) {
     }
     let intake = open(&folder.0, journal::wall_clock());
     let forward = Forward::start(settings, Arc::clone(&intake)).unwrap();
-    site.wait_for_position(batches).await;
+    remote.wait_for_position(batches).await;
     wait_caught_up(&forward, batches).await;
     let audit = intake.audit().unwrap();
     let line = audit.producers[0].hops.last().unwrap();
@@ -58,7 +58,7 @@ async fn run_with_faults(seed: u64) {
     );
     assert_eq!(line.reason, "the remote has all records of the journal");
     stop_all(forward, intake).await;
-    check_complete(&site, batches, count);
+    check_complete(&remote, batches, count);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -97,30 +97,30 @@ async fn hanging_remote_does_not_delay_others() {
 async fn unauthorized_agent_reports_it_and_loses_nothing() {
     let folder = TestDir::new();
     create(&folder.0, &journal::Settings::default());
-    let site = TestRemote::start(fault_sequence(&[ResponseFault::Unauthorized; 3])).await;
-    let mut settings = settings(&folder.0, &[("a", &site.url)]);
+    let remote = TestRemote::start(fault_sequence(&[ResponseFault::Unauthorized; 3])).await;
+    let mut settings = settings(&folder.0, &[("a", &remote.url)]);
     let intake = open(&folder.0, journal::wall_clock());
     put(&intake, 5);
     // Long backoff, so that the error is visible in the status.
     settings.backoff = (Duration::from_secs(3600), Duration::from_secs(3600));
     let forward = Forward::start(settings.clone(), Arc::clone(&intake)).unwrap();
-    site.wait_for_requests(1).await;
-    let trouble = loop {
+    remote.wait_for_requests(1).await;
+    let error = loop {
         match forward.status().remove(0).last_error {
             Some((_, why)) => break why,
             None => tokio::task::yield_now().await,
         }
     };
-    assert_eq!(trouble, "401: so!");
+    assert_eq!(error, "401: so!");
     // A backoff of an hour does not delay a stop.
     stop_all(forward, intake).await;
     settings.backoff = (Duration::from_millis(1), Duration::from_millis(2));
     let intake = open(&folder.0, journal::wall_clock());
     let forward = Forward::start(settings, Arc::clone(&intake)).unwrap();
-    site.wait_for_position(1).await;
+    remote.wait_for_position(1).await;
     stop_all(forward, intake).await;
-    check_complete(&site, 1, 5);
-    let heads = site.state().heads.clone();
+    check_complete(&remote, 1, 5);
+    let heads = remote.state().heads.clone();
     for expected in [
         "post /v1/batches http/1.1",
         "authorization: bearer secret",
@@ -136,23 +136,23 @@ async fn unauthorized_agent_reports_it_and_loses_nothing() {
 async fn stop_within_grace_sends_the_rest() {
     let folder = TestDir::new();
     create(&folder.0, &journal::Settings::default());
-    let site = TestRemote::start(|| ResponseFault::None).await;
-    let mut settings = settings(&folder.0, &[("a", &site.url)]);
+    let remote = TestRemote::start(|| ResponseFault::None).await;
+    let mut settings = settings(&folder.0, &[("a", &remote.url)]);
     settings.stop_grace = Duration::from_secs(60);
     let intake = open(&folder.0, journal::wall_clock());
     let forward = Forward::start(settings, Arc::clone(&intake)).unwrap();
     (0..30).for_each(|_| put(&intake, 2));
     stop_all(forward, intake).await;
-    check_complete(&site, 30, 60);
+    check_complete(&remote, 30, 60);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn removed_remote_is_listed_until_its_subscriber_is_removed() {
     let folder = TestDir::new();
     create(&folder.0, &journal::Settings::default());
-    let site = TestRemote::start(|| ResponseFault::None).await;
-    let both = settings(&folder.0, &[("a", &site.url), ("b", "http://127.0.0.1:1")]);
-    let one = settings(&folder.0, &[("a", &site.url)]);
+    let remote = TestRemote::start(|| ResponseFault::None).await;
+    let both = settings(&folder.0, &[("a", &remote.url), ("b", "http://127.0.0.1:1")]);
+    let one = settings(&folder.0, &[("a", &remote.url)]);
     let intake = open(&folder.0, journal::wall_clock());
     Forward::start(both, Arc::clone(&intake)).unwrap().stop().await;
     put(&intake, 1);
@@ -180,10 +180,10 @@ async fn store_ids_are_sent_as_canonical_keys() {
     // this.
     (0..5).for_each(|_| put(&intake, 4));
     assert_ne!(intake.target().store().unwrap().key(&latencies().id()), None);
-    let site = TestRemote::start(|| ResponseFault::None).await;
-    let settings = settings(&folder.0, &[("a", &site.url)]);
+    let remote = TestRemote::start(|| ResponseFault::None).await;
+    let settings = settings(&folder.0, &[("a", &remote.url)]);
     let forward = Forward::start(settings, Arc::clone(&intake)).unwrap();
-    site.wait_for_position(5).await;
+    remote.wait_for_position(5).await;
     stop_all(forward, intake).await;
-    check_complete(&site, 5, 20);
+    check_complete(&remote, 5, 20);
 }

@@ -12,9 +12,9 @@ use crate::remote::{ResponseFault, TestRemote};
 async fn permanently_rejected_batch_is_dead_lettered() {
     let folder = TestDir::new();
     create(&folder.0, &journal::Settings::default());
-    let site = TestRemote::start(|| ResponseFault::None).await;
-    site.state().rejects = Some(3);
-    let settings = settings(&folder.0, &[("a", &site.url)]);
+    let remote = TestRemote::start(|| ResponseFault::None).await;
+    remote.state().rejects = Some(3);
+    let settings = settings(&folder.0, &[("a", &remote.url)]);
     let intake = open(&folder.0, journal::wall_clock());
     (0..5).for_each(|_| put(&intake, 7));
     // A record that is not a batch, written by another program.
@@ -33,7 +33,7 @@ async fn permanently_rejected_batch_is_dead_lettered() {
     assert_eq!(line.losses[0].reason, "rejected by remote a, dead-lettered: 400: so!");
     stop_all(forward, intake).await;
 
-    let state = site.state();
+    let state = remote.state();
     assert_eq!(state.count, 5 * 7);
     assert_eq!(state.order, [1, 2, 3, 4, 5, 6, 7]);
     let gaps: Vec<_> =
@@ -74,8 +74,8 @@ async fn dropped_records_are_reported_as_a_gap() {
         ..journal::Settings::default()
     };
     create(&folder.0, &small);
-    let site = TestRemote::start(|| ResponseFault::None).await;
-    let settings = settings(&folder.0, &[("a", &site.url)]);
+    let remote = TestRemote::start(|| ResponseFault::None).await;
+    let settings = settings(&folder.0, &[("a", &remote.url)]);
     let intake = open(&folder.0, journal::wall_clock());
     // Creates the subscriber, then stops the forwarder.
     Forward::start(settings.clone(), Arc::clone(&intake)).unwrap().stop().await;
@@ -97,7 +97,7 @@ async fn dropped_records_are_reported_as_a_gap() {
     assert!(audit.producers.iter().all(|account| account.is_reconciled()), "{audit:?}");
     stop_all(forward, intake).await;
 
-    let state = site.state();
+    let state = remote.state();
     let lost: u64 = state.gaps.iter().filter_map(|gap| gap.lost).sum();
     assert_eq!(lost, first, "{:?}", state.gaps);
     assert_eq!(state.samples + lost, written);

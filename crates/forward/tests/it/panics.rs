@@ -11,15 +11,15 @@ async fn check(point: &str, repeated: u64) {
     create(&folder.0, &journal::Settings::default());
     let supervisor = Supervisor::with_injected_panics(&[(point, 2)]);
     let intake = supervised(&folder.0, journal::wall_clock(), supervisor.clone());
-    let site = TestRemote::start(|| ResponseFault::None).await;
+    let remote = TestRemote::start(|| ResponseFault::None).await;
     (0..3).for_each(|_| put(&intake, 10));
-    let settings = settings(&folder.0, &[("a", &site.url)]);
+    let settings = settings(&folder.0, &[("a", &remote.url)]);
     let forward = Forward::start(settings, std::sync::Arc::clone(&intake)).unwrap();
     let status = wait_caught_up(&forward, 3).await;
     assert_eq!((status.records, status.missing), (3, 0));
     assert_eq!(supervisor.restarts("remote a"), 2);
     {
-        let state = site.state();
+        let state = remote.state();
         assert_eq!((state.count, state.order.len(), state.duplicates), (30, 3, repeated));
     }
     let audit = intake.audit().unwrap();
@@ -43,19 +43,19 @@ async fn record_that_panics_is_dead_lettered_alone() {
     create(&folder.0, &journal::Settings::default());
     let supervisor = Supervisor::with_injected_panics(&[("remote a record 1", u32::MAX)]);
     let intake = supervised(&folder.0, journal::wall_clock(), supervisor.clone());
-    let site = TestRemote::start(|| ResponseFault::None).await;
+    let remote = TestRemote::start(|| ResponseFault::None).await;
     (0..3).for_each(|_| put(&intake, 10));
-    let settings = settings(&folder.0, &[("a", &site.url)]);
+    let settings = settings(&folder.0, &[("a", &remote.url)]);
     let kept = settings.dead_letter_dir.join("a/00000000000000000002.batch");
     let forward = Forward::start(settings, std::sync::Arc::clone(&intake)).unwrap();
     let status = wait_caught_up(&forward, 3).await;
     assert_eq!((status.records, status.dead_lettered), (2, 1));
     assert!(kept.is_file());
     {
-        let state = site.state();
+        let state = remote.state();
         assert_eq!((state.count, state.gaps.len()), (20, 1));
         let reason = &state.gaps[0].reason;
-        assert!(reason.contains("work on it panicked: thrown at remote a record 1"), "{reason}");
+        assert!(reason.contains("packing panicked: thrown at remote a record 1"), "{reason}");
     }
     assert_eq!(supervisor.quarantined()[0].name, "record 1 on its way to remote a");
     assert_eq!(supervisor.restarts("remote a"), 0, "the task goes on");

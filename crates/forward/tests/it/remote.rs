@@ -85,22 +85,22 @@ pub(crate) struct TestRemote {
 impl TestRemote {
     pub(crate) async fn start(next: impl FnMut() -> ResponseFault + Send + 'static) -> TestRemote {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let site = TestRemote {
+        let remote = TestRemote {
             url: format!("http://{}", listener.local_addr().unwrap()),
             state: Arc::default(),
             reached: watch::channel(0).0,
             requests: watch::channel(0).0,
             next_fault: Arc::new(Mutex::new(next)),
         };
-        let serving = site.clone();
+        let serving = remote.clone();
         tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
-                let site = serving.clone();
+                let remote = serving.clone();
                 // Dropping the connection ends its service.
-                tokio::spawn(async move { drop(site.serve(stream).await) });
+                tokio::spawn(async move { drop(remote.serve(stream).await) });
             }
         });
-        site
+        remote
     }
 
     pub(crate) fn state(&self) -> MutexGuard<'_, TestRemoteState> {
@@ -113,7 +113,7 @@ impl TestRemote {
         let waiting = reached.wait_for(|&reached| reached >= position);
         tokio::time::timeout(Duration::from_secs(60), waiting)
             .await
-            .expect("it does not come")
+            .expect("the condition was not met")
             .unwrap();
     }
 
@@ -121,7 +121,10 @@ impl TestRemote {
     pub(crate) async fn wait_for_requests(&self, times: u64) {
         let mut requests = self.requests.subscribe();
         let waiting = requests.wait_for(|&requests| requests >= times);
-        tokio::time::timeout(Duration::from_secs(60), waiting).await.expect("nobody asks").unwrap();
+        tokio::time::timeout(Duration::from_secs(60), waiting)
+            .await
+            .expect("no further request")
+            .unwrap();
     }
 
     async fn serve(&self, mut stream: TcpStream) -> std::io::Result<()> {
@@ -162,21 +165,21 @@ impl TestRemote {
             decoder.take(FORWARD_REQUEST_BYTES_MAX as u64 + 1).read_to_end(&mut bytes)
         });
         assert!(bytes.len() <= FORWARD_REQUEST_BYTES_MAX, "a request of {} bytes", bytes.len());
-        let parcel = match (unpacked, ForwardRequest::decode(&bytes)) {
-            (Ok(_), Ok(parcel)) => {
+        let forward_request = match (unpacked, ForwardRequest::decode(&bytes)) {
+            (Ok(_), Ok(forward_request)) => {
                 let key = signed_with(state.heads.last().expect("a head"), &bytes);
                 state.keys.push(key);
-                parcel
+                forward_request
             }
             _ => return respond(400, None, None),
         };
         let upto = if fault == ResponseFault::Busy {
-            parcel.entries.len() / 2
+            forward_request.entries.len() / 2
         } else {
-            parcel.entries.len()
+            forward_request.entries.len()
         };
         let (mut accepted, mut refused) = (None, None);
-        for &(sequence, batch) in &parcel.entries[..upto] {
+        for &(sequence, batch) in &forward_request.entries[..upto] {
             if !state.accept(sequence, batch) {
                 refused = Some(sequence);
                 break;
@@ -196,20 +199,20 @@ impl TestRemote {
 }
 
 /// Public key that signed a request.
-fn signed_with(head: &str, parcel: &[u8]) -> PublicKey {
+fn signed_with(head: &str, forward_request: &[u8]) -> PublicKey {
     let value = |name| {
         let line = head.lines().find_map(|line| line.strip_prefix(name));
         line.and_then(|value| value.strip_prefix(": ")).expect("a header").trim()
     };
     let key = from_hex(value(KEY_HEADER)).expect("a key");
     let signature = from_hex(value(SIGNATURE_HEADER)).expect("a signature");
-    assert!(verify_signature(parcel, &key, &signature), "an unsigned request");
+    assert!(verify_signature(forward_request, &key, &signature), "an unsigned request");
     key
 }
 
 impl TestRemoteState {
     fn accept(&mut self, sequence: u64, batch: &[u8]) -> bool {
-        let batch = Batch::check(batch.to_owned()).expect("the batch is sound");
+        let batch = Batch::check(batch.to_owned()).expect("the batch is valid");
         if self.rejects == Some(sequence) && batch.samples() > 0 {
             return false;
         }

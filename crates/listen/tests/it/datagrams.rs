@@ -28,7 +28,7 @@ fn check(settings: Settings, datagrams: &[&str], expected: &[&str]) {
 }
 
 #[test]
-fn metrics_are_added_up() {
+fn metrics_are_aggregated() {
     check(
         udp(),
         &[
@@ -97,10 +97,10 @@ fn malformed_lines_are_reported_with_their_sender() {
     let lines = "topdeck_listen_lines_total";
     world.wait(lines, "rejected", 104);
     let from = socket.local_addr().unwrap();
-    let troubles = listener.recent_errors();
+    let errors = listener.recent_errors();
     let said = format!("udp {from}: line 1: expected name:value|type, found \"garbage\"");
-    assert!(troubles.contains(&said), "{troubles:?}");
-    assert!(troubles.len() <= 10, "{troubles:?}");
+    assert!(errors.contains(&said), "{errors:?}");
+    assert!(errors.len() <= 10, "{errors:?}");
     listener.stop();
     assert_eq!((world.count(lines, "rejected"), world.count(lines, "skipped")), (104, 1));
     assert_eq!(world.dump_rows(), "a 0..3 1");

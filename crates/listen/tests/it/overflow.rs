@@ -26,7 +26,7 @@ fn full_journal_fixture() -> ListenFixture {
     let mut records = 0u32;
     while world.journal.append(&[7; 4000], journal::Level::Disk).is_ok() {
         records += 1;
-        assert!(records < 1000, "it is full some time");
+        assert!(records < 1000, "the journal fills up");
     }
     world
 }

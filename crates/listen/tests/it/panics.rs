@@ -59,7 +59,8 @@ fn line_that_panics_is_rejected_and_the_next_is_read() {
     world.wait(VALUES, "received", 2);
     // There may also be an error about the receive buffer, which needs root for this size.
     let messages = listener.recent_errors();
-    let is_named = |message: &String| message.contains("reading \"a:1|c\" panicked");
+    let is_named =
+        |message: &String| message.contains("cannot parse \"a:1|c\": the parser panicked");
     assert!(messages.iter().any(is_named), "{messages:?}");
     assert_eq!(world.intake.supervisor().restarts("statsd lines"), 1);
     listener.stop();

@@ -159,7 +159,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn globs_are_as_regexes(glob in "[ab*?]{0,8}", value in "[ab]{0,8}") {
+        fn globs_equal_their_regexes(glob in "[ab*?]{0,8}", value in "[ab]{0,8}") {
             let regex = Regex::anchored(&glob.replace('*', ".*").replace('?', ".")).unwrap();
             prop_assert_eq!(glob_matches(&glob, &value), regex.is_match(&value));
         }

@@ -52,7 +52,7 @@ impl ScrapeBody {
             true => prometheus_protobuf::read_scrape(&self.bytes, sink),
             // Reading from memory does not fail.
             false => exposition::read(&mut &*self.bytes, sink)
-                .expect("BUG: memory cannot fail to be read"),
+                .expect("reading from memory does not fail"),
         }
     }
 }
@@ -137,11 +137,11 @@ impl<R: RowSink> SampleSink for WithTargetLabels<'_, '_, R> {
         self.mapper.skipped(what);
     }
 
-    fn error(&mut self, trouble: InputError) -> ControlFlow<()> {
-        if trouble.is_semantic {
-            return self.mapper.error(trouble);
+    fn error(&mut self, error: InputError) -> ControlFlow<()> {
+        if error.is_semantic {
+            return self.mapper.error(error);
         }
-        self.first_error = Some(trouble.to_string());
+        self.first_error = Some(error.to_string());
         ControlFlow::Break(())
     }
 }

@@ -129,11 +129,11 @@ fn scrape_without_journal_space_leaves_a_gap() {
     world.wait("scrape", "success", 1);
     world.stop();
     let (rows, gaps) = world.stored();
-    let untaken = world.count("scrape", "j", "not_stored");
+    let not_stored = world.count("scrape", "j", "not_stored");
     assert_eq!(gaps.len(), 1, "{gaps:?}");
     // Each loses its five report metrics.
-    assert_eq!(gaps[0].lost, Some(untaken * 105));
-    assert!(gaps[0].reason.starts_with("of scrape \"j\" something was not taken: "), "{}", gaps[0]);
+    assert_eq!(gaps[0].lost, Some(not_stored * 105));
+    assert!(gaps[0].reason.starts_with("result of scrape \"j\" not stored: "), "{}", gaps[0]);
     let first = rows.iter().map(|(_, sample)| sample.end).min().unwrap();
     assert!(gaps[0].start < gaps[0].end && gaps[0].end <= first, "{} {first}", gaps[0]);
     assert!(world.intake.audit().unwrap().producers.iter().all(|of| of.is_reconciled()));
@@ -162,7 +162,7 @@ fn stop_does_not_wait_for_hanging_targets() {
         ..Settings::default()
     };
     world.start(&settings);
-    wait_until("somebody asks", || seen.load(Ordering::SeqCst));
+    wait_until("a request arrives", || seen.load(Ordering::SeqCst));
     // A test that waits an hour hangs.
     world.stop();
     let (rows, gaps) = world.stored();

@@ -105,7 +105,7 @@ fn errors_have_their_line_and_the_nearest_key() {
     check(
         "collection_interval = \"10\"",
         expect![[r#"
-            line 1: "10": expected a length of time in ns, us, ms, s, min, h, d, w or y, such as 30d
+            line 1: "10": expected a duration in ns, us, ms, s, min, h, d, w or y, such as 30d
               | collection_interval = "10"
               |                       ^"#]],
     );

@@ -137,13 +137,13 @@ fn exponential() -> impl Strategy<Value = Vec<ExponentialHistogramDataPoint>> {
                 buckets.offset = if scale < 0 { 0 } else { buckets.offset };
                 buckets.bucket_counts.truncate(if scale < 0 { 1 } else { 20 });
             }
-            let held = [&positive, &negative].into_iter().flatten();
-            let held = held.flat_map(|buckets| &buckets.bucket_counts).sum::<u64>();
+            let total = [&positive, &negative].into_iter().flatten();
+            let total = total.flat_map(|buckets| &buckets.bucket_counts).sum::<u64>();
             ExponentialHistogramDataPoint {
                 attributes,
                 start_time_unix_nano: start,
                 time_unix_nano: time,
-                count: held + zero,
+                count: total + zero,
                 sum,
                 scale,
                 zero_count: zero,
@@ -331,15 +331,15 @@ impl RowExpectation<'_> {
         let head = (point.start_time_unix_nano, point.time_unix_nano, &point.attributes[..]);
         self.expect("_count", "", counter, head, SampleValue::Number(point.count as f64));
         self.expect("_sum", unit, counter, head, SampleValue::Number(point.sum));
-        let mut taken = true;
+        let mut has_row = true;
         for quantile in &point.quantile_values {
             let mut with = point.attributes.clone();
             with.push(attribute("quantile", &text(quantile.quantile)));
             let head = (0, point.time_unix_nano, &with[..]);
             let value = SampleValue::Number(quantile.value);
-            taken &= taken && self.expect("", unit, Some(SeriesKind::Gauge), head, value);
+            has_row &= has_row && self.expect("", unit, Some(SeriesKind::Gauge), head, value);
         }
-        taken
+        has_row
     }
 }
 
@@ -350,20 +350,20 @@ fn expect_metric(metric: &Metric, shared: &BTreeMap<String, String>, expected: &
         _ => None,
     };
     let mut rows = RowExpectation { metric, shared, rows: &mut expected.0 };
-    let mut refused = 0;
+    let mut rejected = 0;
     let unit = metric.unit.as_str();
     match &metric.data {
         None => {}
         Some(Data::Gauge(gauge)) => {
             for point in &gauge.data_points {
-                let taken = rows.expect(
+                let has_row = rows.expect(
                     "",
                     unit,
                     Some(SeriesKind::Gauge),
                     point_head(point),
                     point_value(point),
                 );
-                refused += u64::from(!taken);
+                rejected += u64::from(!has_row);
             }
         }
         Some(Data::Sum(sum)) => {
@@ -371,7 +371,7 @@ fn expect_metric(metric: &Metric, shared: &BTreeMap<String, String>, expected: &
             let is_gauge = !sum.is_monotonic && kind == Some(SeriesKind::Counter(Cumulative));
             let kind = if is_gauge { Some(SeriesKind::Gauge) } else { kind };
             for point in &sum.data_points {
-                refused +=
+                rejected +=
                     u64::from(!rows.expect("", unit, kind, point_head(point), point_value(point)));
             }
         }
@@ -383,7 +383,7 @@ fn expect_metric(metric: &Metric, shared: &BTreeMap<String, String>, expected: &
                 let bytes = point.encode_to_vec();
                 let read = codecs::otlp::HistogramDataPoint::from_bytes(&bytes).unwrap();
                 let value = SampleValue::Histogram(Box::new(read.to_histogram().unwrap().unwrap()));
-                refused += u64::from(!rows.expect("", unit, kind, head, value));
+                rejected += u64::from(!rows.expect("", unit, kind, head, value));
             }
         }
         Some(Data::ExponentialHistogram(histogram)) => {
@@ -395,16 +395,16 @@ fn expect_metric(metric: &Metric, shared: &BTreeMap<String, String>, expected: &
                 let read = codecs::otlp::ExponentialHistogramDataPoint::from_bytes(&bytes);
                 let read = read.unwrap().to_histogram_folded().unwrap().unwrap();
                 let value = SampleValue::Histogram(Box::new(read.value));
-                refused += u64::from(!rows.expect("", unit, kind, head, value));
+                rejected += u64::from(!rows.expect("", unit, kind, head, value));
             }
         }
         Some(Data::Summary(summary)) => {
             for point in &summary.data_points {
-                refused += u64::from(!rows.expect_summary(unit, point));
+                rejected += u64::from(!rows.expect_summary(unit, point));
             }
         }
     }
-    expected.1 += refused;
+    expected.1 += rejected;
 }
 
 type ExpectedHead<'a> = (u64, u64, &'a [KeyValue]);
@@ -426,14 +426,14 @@ proptest! {
 
     #[test]
     fn requests_decode_to_expected_rows(request in requests()) {
-        let (rows, refused) = expected(&request);
+        let (rows, rejected) = expected(&request);
         let body = request.encode_to_vec();
         let (mut kept, mut from_json) = (VecRowSink::default(), VecRowSink::default());
-        let taken = read_protobuf(&body, NOW, &mut kept).unwrap();
+        let has_row = read_protobuf(&body, NOW, &mut kept).unwrap();
         prop_assert_eq!(&kept.rows, &rows);
-        prop_assert_eq!(taken.rejected, refused);
+        prop_assert_eq!(has_row.rejected, rejected);
         let json = serde_json::to_vec(&request).unwrap();
-        prop_assert_eq!(read_json(&json, NOW, &mut from_json).unwrap(), taken);
+        prop_assert_eq!(read_json(&json, NOW, &mut from_json).unwrap(), has_row);
         prop_assert_eq!(&from_json.rows, &rows);
         let again = ExportMetricsServiceRequest::decode(&json::to_protobuf(&json).unwrap()[..]);
         prop_assert_eq!(again.unwrap(), request);
