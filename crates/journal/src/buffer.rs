@@ -73,7 +73,7 @@ const DURABLE: usize = 4;
 pub(crate) const FAIL_STOP: u64 = 1;
 pub(crate) const FULL: u64 = 2;
 
-/// Bits of `word::ASLEEP`.
+/// Bits of `word::SLEEPERS`.
 const READERS_ASLEEP: u64 = 1;
 /// The flusher waits for any append.
 const FLUSHER_IDLE: u64 = 2;

@@ -183,7 +183,7 @@ impl Supervisor {
             let Some(times) = left.get_mut(point).filter(|times| **times > 0) else { return };
             *times = times.saturating_sub(1);
             drop(left);
-            panic!("thrown at {point}");
+            panic!("injected at {point}");
         });
         let wait_first = Duration::ZERO;
         Supervisor::new(SupervisorSettings {
@@ -238,7 +238,7 @@ impl Supervisor {
         };
         let threads = self.threads().into_iter().filter(failing);
         let text = |thread: ThreadStatus| {
-            let state = if thread.waiting > 0 { "is down" } else { "panics often" };
+            let state = if thread.waiting > 0 { "is down" } else { "panics repeatedly" };
             format!("thread {} {state} ({} restarts)", thread.name, thread.restarts)
         };
         threads.map(text).collect()
@@ -265,7 +265,7 @@ impl Supervisor {
             }
         };
         if is_new {
-            self.log(&format!("{} is quarantined: {}", input.name, input.reason));
+            self.log(&format!("{} quarantined: {}", input.name, input.reason));
         }
     }
 
@@ -431,7 +431,7 @@ impl SupervisedThread {
     fn count_panic(&self, panic: &(dyn Any + Send)) -> u32 {
         let (message, time) = (panic_message(panic), self.supervisor.now());
         let name = &self.name;
-        self.supervisor.log(&format!("thread {name} panicked and is run again: {message}"));
+        self.supervisor.log(&format!("thread {name} panicked and was restarted: {message}"));
         self.entry(|entry| {
             entry.panics_in_row = entry.panics_in_row(time).saturating_add(1);
             entry.last_panic = Some(PanicReport { message, time });
@@ -511,7 +511,7 @@ mod tests {
         assert_eq!(status.last_panic, Some(PanicReport { message: "run 2".to_owned(), time: 1 }));
         assert_eq!(supervisor.failures(), Vec::<String>::new(), "it runs, and panicked twice");
         thread.record_caught_panic(&"once more");
-        let expected = "thread store panics often (3 restarts)";
+        let expected = "thread store panics repeatedly (3 restarts)";
         assert_eq!(supervisor.failures(), [expected]);
         now.store(STABLE_NS + 1, Ordering::Relaxed);
         assert_eq!(supervisor.failures(), Vec::<String>::new(), "it has settled");
@@ -598,7 +598,7 @@ mod tests {
             Supervisor::new(SupervisorSettings { log: Some(log), ..SupervisorSettings::default() });
         supervisor.quarantine("record 7", "a count overflows");
         supervisor.quarantine("record 7", "a count overflows");
-        assert_eq!(*lines.lock().unwrap(), ["record 7 is quarantined: a count overflows"]);
+        assert_eq!(*lines.lock().unwrap(), ["record 7 quarantined: a count overflows"]);
         (0..QUARANTINED_MAX).for_each(|n| supervisor.quarantine(format!("day {n}"), "it panics"));
         let quarantined = supervisor.quarantined();
         assert_eq!((quarantined.len(), &*quarantined[0].name), (QUARANTINED_MAX, "day 0"));

@@ -177,19 +177,17 @@ impl ChunkHeader {
         let (magic, [version, content, resolution, _], series, (start, end), (rows, length)) =
             read().map_err(|error| error.to_string())?;
         if magic != MAGIC {
-            return Err("no chunk begins here".to_owned());
+            return Err("invalid chunk magic".to_owned());
         }
         if version != VERSION {
-            return Err(format!(
-                "chunk of version {version}, this topdeck reads version {VERSION}"
-            ));
+            return Err(format!("chunk version {version}, supported {VERSION}"));
         }
         let content = ChunkKind::ALL.get(usize::from(content)).copied();
         let (Some(content), Some(resolution)) = (content, Resolution::from_byte(resolution)) else {
-            return Err("chunk of unknown content or resolution".to_owned());
+            return Err("chunk with unknown content or resolution".to_owned());
         };
         if length > BYTES_MAX || rows > ROWS_MAX {
-            return Err(format!("chunk of {rows} rows and {length} bytes, beyond the limits"));
+            return Err(format!("chunk of {rows} rows and {length} bytes exceeds the limits"));
         }
         Ok(ChunkHeader { content, resolution, series: SeriesId(series), start, end, rows, length })
     }
@@ -200,13 +198,13 @@ pub(crate) fn check(bytes: &[u8]) -> Result<ChunkHeader, Corruption> {
     let header = ChunkHeader::read(bytes)?;
     let needed = HEADER_BYTES.saturating_add(header.length);
     if bytes.len() != needed {
-        return Err(format!("{} bytes, {needed} are needed", bytes.len()));
+        return Err(format!("{} bytes, expected {needed}", bytes.len()));
     }
     let found = checksum(bytes);
     let written = bytes[CHECKSUM_AT..HEADER_BYTES].first_chunk().copied();
     let expected = u32::from_le_bytes(written.unwrap_or_default());
     if found != expected {
-        return Err(format!("checksum is {found:08x}, {expected:08x} was written"));
+        return Err(format!("checksum mismatch: computed {found:08x}, stored {expected:08x}"));
     }
     Ok(header)
 }
@@ -377,7 +375,7 @@ fn is_uniform(a: &Histogram, b: &Histogram) -> bool {
 /// Halves groups that have too many distinct buckets for one block.
 fn split_by_buckets(rows: Rows, wrap: fn(Vec<Row<Histogram>>) -> Rows) -> Vec<Rows> {
     let (Rows::Histograms(mut held) | Rows::Cumulative(mut held)) = rows else {
-        panic!("BUG: only histograms have cells");
+        panic!("BUG: only histograms have buckets");
     };
     // Nearly always the whole span from first to last used bucket fits.
     let span = |of: fn(&Histogram) -> &Buckets| {
@@ -529,7 +527,9 @@ fn put_values(out: &mut Vec<u8>, rows: Rows, predecessor: &Predecessor) {
                         false => put_frame(out, &rows[0].value),
                     }
                 }
-                Predecessor::Reading(other) => panic!("BUG: before histograms there are {other:?}"),
+                Predecessor::Reading(other) => {
+                    panic!("BUG: the predecessor of histograms is {other:?}")
+                }
             }
             steps.extend(rows.windows(2).map(|pair| step(&pair[0].value, &pair[1].value)));
             let mut block = Vec::new();
@@ -552,7 +552,9 @@ fn put_values(out: &mut Vec<u8>, rows: Rows, predecessor: &Predecessor) {
                     put_time(out, &before[0]);
                     out.extend(before[0].value.to_le_bytes());
                 }
-                Predecessor::Reading(other) => panic!("BUG: before numbers there are {other:?}"),
+                Predecessor::Reading(other) => {
+                    panic!("BUG: the predecessor of numbers is {other:?}")
+                }
             }
             let numbers: Vec<f64> = rows.iter().map(|row| row.value).collect();
             put_bytes(out, &column::put(&numbers));
@@ -713,7 +715,7 @@ impl CumulativeReadings {
             let standing = reader.u8("standing").map_err(|error| error.to_string())?;
             if has_predecessor(standing)? {
                 let (start, end) = read_time(reader)?;
-                let value = read_frame(reader, "reading before")?;
+                let value = read_frame(reader, "predecessor")?;
                 is_first_added = standing == DELTA_CODED;
                 before = is_first_added.then(|| value.clone());
                 predecessor =
@@ -722,7 +724,7 @@ impl CumulativeReadings {
         }
         let base = match before {
             Some(before) => before,
-            None => read_frame(reader, "first reading")?,
+            None => read_frame(reader, "first row")?,
         };
         let text = |error: model::Error| error.to_string();
         let steps = reader.bytes("steps").map_err(text)?.to_owned();
@@ -750,7 +752,7 @@ impl CumulativeReadings {
         let (steps, _) = block::decode(&self.steps).map_err(|error| error.to_string())?;
         let told = usize::from(!self.is_first_added);
         if steps.len().saturating_add(told) != self.rows {
-            return Err(format!("{} steps for {} rows", steps.len(), self.rows));
+            return Err(format!("{} deltas for {} rows", steps.len(), self.rows));
         }
         let mut values = Vec::with_capacity(self.rows);
         let mut last = self.base.clone();
@@ -759,7 +761,7 @@ impl CumulativeReadings {
         }
         for step in &steps {
             let sides = self.summary_values(values.len());
-            last = apply_delta(&last, step, &sides).ok_or("a step that does not fit")?;
+            last = apply_delta(&last, step, &sides).ok_or("delta does not apply")?;
             values.push(last.clone());
         }
         Ok(values)
@@ -778,9 +780,9 @@ impl CumulativeReadings {
         (parts.sum, parts.min, parts.max) =
             (TrackedValue::Absent, TrackedValue::Absent, TrackedValue::Absent);
         let added = Histogram::from_parts(parts).map_err(|error| error.to_string())?;
-        let last = self.rows.checked_sub(1).ok_or("a chunk of no rows")?;
+        let last = self.rows.checked_sub(1).ok_or("chunk without rows")?;
         let last = apply_delta(&self.base, &added, &self.summary_values(last));
-        last.ok_or_else(|| "a step that does not fit".to_owned())
+        last.ok_or_else(|| "delta does not apply".to_owned())
     }
 }
 
@@ -789,18 +791,18 @@ fn has_predecessor(standing: u8) -> Result<bool, Corruption> {
     match standing {
         FIRST_READING => Ok(false),
         DELTA_CODED | STANDALONE => Ok(true),
-        other => Err(format!("a reading before of the unknown standing {other}")),
+        other => Err(format!("unknown predecessor tag {other}")),
     }
 }
 
 fn read_time(reader: &mut WireReader<'_>) -> Result<(i64, i64), Corruption> {
     let mut read = || -> model::Result<_> {
-        let end = reader.zigzag("end of the reading before")?;
-        Ok((end.wrapping_sub(reader.varint("span of the reading before")? as i64), end))
+        let end = reader.zigzag("predecessor end")?;
+        Ok((end.wrapping_sub(reader.varint("predecessor span")? as i64), end))
     };
     match read().map_err(|error| error.to_string())? {
         (start, end) if start <= end => Ok((start, end)),
-        (start, end) => Err(format!("a reading before from {start} to {end}")),
+        (start, end) => Err(format!("predecessor from {start} to {end}")),
     }
 }
 
@@ -816,7 +818,7 @@ fn read_predecessor(reader: &mut WireReader<'_>) -> Result<Predecessor, Corrupti
         return Ok(Predecessor::Nothing);
     }
     let (start, end) = read_time(reader)?;
-    let bytes = reader.array("reading before").map_err(|error| error.to_string())?;
+    let bytes = reader.array("predecessor").map_err(|error| error.to_string())?;
     let row = Row { start, end, value: f64::from_le_bytes(bytes) };
     Ok(Predecessor::Reading(Rows::Numbers(vec![row])))
 }
@@ -845,7 +847,7 @@ fn read_texts(reader: &mut WireReader<'_>, rows: usize) -> Result<Vec<String>, C
     let says = zstd::zstd_safe::get_frame_content_size(packed).ok().flatten();
     let room = (packed.len() / 4).saturating_mul(128 << 10).min(BYTES_MAX);
     let says = says.and_then(|bytes| usize::try_from(bytes).ok()).filter(|&bytes| bytes <= room);
-    let says = says.ok_or("texts of no size, or of more than there can be")?;
+    let says = says.ok_or("texts of unknown or excessive size")?;
     let bytes = zstd::bulk::decompress(packed, says).map_err(|error| error.to_string())?;
     let mut reader = WireReader::new(&bytes);
     (0..rows)

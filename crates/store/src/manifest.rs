@@ -241,24 +241,24 @@ impl Manifest {
 
     /// Parses a manifest; returns the cause if it is invalid.
     pub(crate) fn read(bytes: &[u8]) -> Result<Manifest, String> {
-        let text = std::str::from_utf8(bytes).map_err(|_| "is no text".to_owned())?;
+        let text = std::str::from_utf8(bytes).map_err(|_| "is not UTF-8".to_owned())?;
         let Some(version) = version(text) else {
-            return Err("does not begin with the manifest's title".to_owned());
+            return Err("invalid title line".to_owned());
         };
         if !is_read(version) {
-            return Err(format!("has version {version}, this topdeck reads version {VERSION}"));
+            return Err(format!("format version {version}, supported {VERSION}"));
         }
         let (body, last) = split_last_line(text);
         // Compared as text: a number has several spellings, and a flipped bit can change the case
         // of a digit.
         if last != checksum_line(body) {
-            return Err("its checksum does not match".to_owned());
+            return Err("checksum mismatch".to_owned());
         }
         let mut manifest = Manifest::default();
         for (number, line) in body.lines().enumerate().skip(1) {
-            manifest.parse_line(line, version).ok_or_else(|| {
-                format!("line {} is not understood: {line}", number.saturating_add(1))
-            })?;
+            manifest
+                .parse_line(line, version)
+                .ok_or_else(|| format!("cannot parse line {}: {line}", number.saturating_add(1)))?;
         }
         if version < VERSION_OF_DROPPED {
             manifest.expect_dropped_series();
