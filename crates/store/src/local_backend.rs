@@ -1,4 +1,4 @@
-//! Local backend: parts as files of a folder.
+//! Local backend: parts as files of a directory.
 //!
 //! ```text
 //! DIR/series              series keys and deletions, append-only: `series_file.rs`
