@@ -27,14 +27,22 @@
     deny(clippy::unwrap_used, clippy::expect_used, clippy::arithmetic_side_effects)
 )]
 
-use std::time::Duration;
+// Paths, because `loom/` includes this file from elsewhere.
+#[path = "buffer/append_lock.rs"]
+mod append_lock;
+#[path = "buffer/flush_mark.rs"]
+mod flush_mark;
+#[path = "buffer/wake.rs"]
+mod wake;
 
-use crate::level::BatchIdentity;
-use crate::ring::{AppendRequest, Ring};
+use crate::ring::Ring;
 use crate::sequence_table::{PRODUCERS_PER_SET, SET_WORDS, SequenceTable};
-use crate::sync::{Memory, Ordering, fence};
+use crate::sync::{Memory, Ordering};
 
 use Ordering::{Acquire, Relaxed, Release, SeqCst};
+
+pub(crate) use append_lock::{AppendLockGuard, AppendOutcome, ProcessLiveness};
+pub(crate) use flush_mark::FlushMark;
 
 /// Version of the header words.
 const MAGIC: u64 = u64::from_le_bytes(*b"tdJbuf\x01\0");
@@ -73,46 +81,6 @@ const DURABLE: usize = 4;
 pub(crate) const FAIL_STOP: u64 = 1;
 pub(crate) const FULL: u64 = 2;
 
-/// Bits of `word::ASLEEP`.
-const READERS_ASLEEP: u64 = 1;
-/// The flusher waits for any append.
-const FLUSHER_IDLE: u64 = 2;
-/// The flusher waits for a full frame.
-const FLUSHER_RESTING: u64 = 4;
-/// An append waits for space.
-const APPENDER_ASLEEP: u64 = 8;
-
-/// Bit of the lock word: another process waits.
-const CONTENDED: u32 = 1 << 31;
-
-/// Flush mark: up to where ring entries are in segments.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct FlushMark {
-    /// Ring word up to which entries are in segments; their space is free.
-    pub(crate) ring: u64,
-    /// Position of the first record that is not in a segment.
-    pub(crate) position: u64,
-    /// First position of the segment being written.
-    pub(crate) segment: u64,
-    /// Offset of the next frame in it.
-    pub(crate) offset: u64,
-}
-
-impl FlushMark {
-    fn words(self) -> [u64; 4] {
-        [self.ring, self.position, self.segment, self.offset]
-    }
-
-    /// Checksum by which opening validates a mark read from the file.
-    fn check(self) -> u64 {
-        let mut bytes = [0; 32];
-        for (chunk, word) in bytes.chunks_exact_mut(8).zip(self.words()) {
-            chunk.copy_from_slice(&word.to_le_bytes());
-        }
-        u64::from(crc32c::crc32c(&bytes)) | 1 << 32
-    }
-}
-
 /// Persistent buffer state.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct BufferHeader {
@@ -126,27 +94,6 @@ pub(crate) struct BufferHeader {
     pub(crate) first: u64,
     /// Boot id of the machine; all ones if unknown.
     pub(crate) boot: u128,
-}
-
-/// Result of an append.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum AppendOutcome {
-    /// First position of the batch.
-    At(u64),
-    /// Duplicate; end of the last accepted batch.
-    Duplicate(u64),
-    /// No space now.
-    NoSpace,
-    /// Larger than the ring: must be written directly to a segment.
-    TooLarge,
-    /// Rejected by these state bits.
-    Rejected(u64),
-}
-
-/// Liveness check for the process that owns a slot.
-pub(crate) trait ProcessLiveness {
-    /// Calls `then` if the process is dead; the slot cannot be reused during the call.
-    fn with_dead(&self, slot: u32, then: &mut dyn FnMut());
 }
 
 /// Ring words are numbered from the creation of the ring and masked to an index: their arithmetic
@@ -285,115 +232,7 @@ impl Buffer {
         (self.ring_words as u64).saturating_mul(8)
     }
 
-    // ---- appending ----
-
-    /// Takes the append lock for the process with this slot; `None` if the owner is alive and keeps
-    /// it for about `longest`: it is stopped.
-    pub(crate) fn lock(
-        &self,
-        slot: u32,
-        alive: &dyn ProcessLiveness,
-        longest: Duration,
-    ) -> Option<AppendLockGuard<'_>> {
-        let me = lock_owner(slot);
-        let word = self.memory.wake_word(LOCK);
-        // Acquire pairs with the Release of `AppendLockGuard::drop`: the previous owner's writes
-        // are visible.
-        if word.compare_exchange(0, me, Acquire, Relaxed).is_err()
-            && !self.lock_slow_path(me, alive, longest)
-        {
-            return None;
-        }
-        Some(AppendLockGuard { buffer: self })
-    }
-
-    #[cold]
-    fn lock_slow_path(&self, me: u32, alive: &dyn ProcessLiveness, longest: Duration) -> bool {
-        const WAIT_SLICE: Duration = Duration::from_millis(2);
-        const SPINS: u32 = if cfg!(loom) { 1 } else { 100 };
-        let word = self.memory.wake_word(LOCK);
-        let mut spins = 0_u32;
-        let mut waited = Duration::ZERO;
-        loop {
-            let owner = word.load(Relaxed);
-            if owner == 0 {
-                // With the bit set, because others may sleep.
-                if word.compare_exchange(0, me | CONTENDED, Acquire, Relaxed).is_ok() {
-                    return true;
-                }
-                continue;
-            }
-            if spins < SPINS {
-                spins = spins.saturating_add(1);
-                std::hint::spin_loop();
-                continue;
-            }
-            if owner & CONTENDED == 0
-                && word.compare_exchange(owner, owner | CONTENDED, Relaxed, Relaxed).is_err()
-            {
-                continue;
-            }
-            let seen = owner | CONTENDED;
-            // A running owner needs less than a microsecond.
-            if !self.memory.wait(LOCK, seen, Some(WAIT_SLICE)) {
-                continue;
-            }
-            waited = waited.saturating_add(WAIT_SLICE);
-            let holder = seen & !CONTENDED;
-            let mut taken = false;
-            if holder != me {
-                // Acquire as in `lock`: the dead owner's last stores precede its end. A process
-                // that gets the slot later sees that it does not own the lock. A lock word without
-                // owner maps to an unused slot: shared memory was corrupted.
-                alive.with_dead(holder.wrapping_sub(1), &mut || {
-                    let took = word.compare_exchange(seen, me | CONTENDED, Acquire, Relaxed);
-                    taken = took.is_ok();
-                });
-            }
-            if taken {
-                self.recover_ring();
-                return true;
-            }
-            if waited >= longest {
-                return false;
-            }
-        }
-    }
-
-    /// Called when a process takes a slot: if the lock names this slot, its previous user died with
-    /// the lock.
-    pub(crate) fn begin_slot(&self, slot: u32) {
-        let word = self.memory.wake_word(LOCK);
-        let owner = word.load(Acquire);
-        if owner & !CONTENDED == lock_owner(slot) {
-            self.recover_ring();
-            word.store(0, Release);
-            self.memory.wake(LOCK, u32::MAX);
-        }
-    }
-
-    /// Recomputes the next position and the producer table from the entries. The caller holds the
-    /// lock or is alone.
-    fn recover_ring(&self) {
-        let mark = self.mark();
-        let tail = self.memory[word::TAIL].load(Acquire);
-        let mut next = self.memory[word::NEXT].load(Relaxed).max(mark.position);
-        let (ring, mut at) = (self.ring(), mark.ring);
-        let mut scratch = Vec::new();
-        while at < tail {
-            let Some(entry) = ring.entry(at, tail, &mut scratch) else {
-                at = at.wrapping_add(1);
-                continue;
-            };
-            let end = entry.end();
-            next = next.max(end);
-            if let Some(identity) = entry.identity {
-                self.sequences().record(identity, end);
-            }
-            at = at.wrapping_add(entry.words);
-        }
-        self.memory[word::NEXT].store(next, Release);
-    }
+    // ---- entries ----
 
     /// The entries.
     #[inline]
@@ -441,48 +280,6 @@ impl Buffer {
     }
 
     // ---- the published mark ----
-
-    /// The published flush mark.
-    pub(crate) fn mark(&self) -> FlushMark {
-        loop {
-            let generation = self.memory[word::GENERATION].load(Acquire);
-            let slot = mark_slot(generation);
-            let [ring, position, segment, offset] =
-                std::array::from_fn(|i| self.memory[slot.wrapping_add(i)].load(Relaxed));
-            // The slot is rewritten two generations later: then the values read may be torn. The
-            // fence orders the loads above before the check; it pairs with the one in `store_mark`.
-            fence(Acquire);
-            let now = self.memory[word::GENERATION].load(Relaxed);
-            if now == generation {
-                return FlushMark { ring, position, segment, offset };
-            }
-            #[cfg(loom)]
-            loom::thread::yield_now();
-        }
-    }
-
-    /// The newest valid mark, for opening, while no other process has the buffer open.
-    pub(crate) fn latest_valid_mark(&self) -> Option<FlushMark> {
-        let slots = [0, 1].map(mark_slot).into_iter().filter_map(|slot| {
-            let [ring, position, segment, offset, check] =
-                std::array::from_fn(|i| self.memory[slot.wrapping_add(i)].load(Acquire));
-            let mark = FlushMark { ring, position, segment, offset };
-            (mark.check() == check).then_some(mark)
-        });
-        slots.max_by_key(|mark| mark.position)
-    }
-
-    fn store_mark(&self, mark: FlushMark) {
-        let generation = self.memory[word::GENERATION].load(Relaxed).wrapping_add(1);
-        let slot = mark_slot(generation);
-        // Stores to the slot must not precede the generation that made it the idle one.
-        fence(Release);
-        for (i, value) in mark.words().into_iter().chain([mark.check()]).enumerate() {
-            self.memory[slot.wrapping_add(i)].store(value, Relaxed);
-        }
-        // One store publishes all four words, so a kill at any instruction leaves a valid mark.
-        self.memory[word::GENERATION].store(generation, Release);
-    }
 
     /// Publishes the flush mark, which frees the ring up to it. Only the flusher calls it. It takes
     /// the append lock, so that the unfinished work of a dead owner is recovered while its entries
@@ -572,245 +369,6 @@ impl Buffer {
         if self.state() & bits != 0 {
             self.memory[word::STATE].fetch_and(!bits, SeqCst);
             self.bump(SPACE);
-        }
-    }
-
-    // ---- sleeping and waking ----
-
-    fn bump(&self, index: usize) {
-        self.memory.wake_word(index).fetch_add(1, SeqCst);
-        self.memory.wake(index, u32::MAX);
-    }
-
-    fn wake_readers(&self) {
-        fence(SeqCst);
-        if self.memory[word::SLEEPERS].load(Relaxed) & READERS_ASLEEP != 0 {
-            self.memory[word::SLEEPERS].fetch_and(!READERS_ASLEEP, SeqCst);
-            self.bump(READERS);
-        }
-    }
-
-    /// Wakes those that wait for an append. The fence and the one in `sleep` guarantee that either
-    /// the sleeper sees the entry or the appender sees the sleeper.
-    #[inline]
-    pub(crate) fn wake_after_append(&self, tail: u64) {
-        fence(SeqCst);
-        let asleep = self.memory[word::SLEEPERS].load(Relaxed);
-        if asleep != 0 {
-            self.wake_asleep(asleep, tail);
-        }
-    }
-
-    #[cold]
-    fn wake_asleep(&self, asleep: u64, tail: u64) {
-        if asleep & READERS_ASLEEP != 0 {
-            self.wake_readers();
-        }
-        let gathered = tail.saturating_sub(self.mark().ring) >= self.gather_words();
-        if asleep & FLUSHER_IDLE != 0 || (asleep & FLUSHER_RESTING != 0 && gathered) {
-            self.wake_flusher();
-        }
-    }
-
-    /// A frame is written at a quarter of the ring: that leaves space for appends while the frame
-    /// is written and until the flusher runs.
-    fn gather_words(&self) -> u64 {
-        self.ring_words as u64 / 4
-    }
-
-    /// Whether a full frame is buffered.
-    pub(crate) fn has_full_frame(&self) -> bool {
-        self.end().0.saturating_sub(self.mark().ring) >= self.gather_words()
-    }
-
-    /// Bytes of entries that are in no segment.
-    pub(crate) fn used_bytes(&self) -> u64 {
-        self.end().0.saturating_sub(self.mark().ring).saturating_mul(8)
-    }
-
-    /// Wakes the flusher of the process that owns the lease.
-    pub(crate) fn wake_flusher(&self) {
-        self.memory[word::SLEEPERS].fetch_and(!(FLUSHER_IDLE | FLUSHER_RESTING), SeqCst);
-        self.bump(WORK);
-    }
-
-    /// Sleeps until readers are woken, unless `ready`.
-    pub(crate) fn sleep_reader(&self, timeout: Option<Duration>, ready: &mut dyn FnMut() -> bool) {
-        self.sleep(READERS, READERS_ASLEEP, timeout, ready);
-    }
-
-    /// Sleeps until there is work: any append if `idle`, else a full frame.
-    pub(crate) fn sleep_flusher(
-        &self,
-        idle: bool,
-        timeout: Option<Duration>,
-        ready: &mut dyn FnMut() -> bool,
-    ) {
-        let bit = if idle { FLUSHER_IDLE } else { FLUSHER_RESTING };
-        self.sleep(WORK, bit, timeout, ready);
-    }
-
-    /// Waits for work of another process. Appends do not wake it.
-    pub(crate) fn wait_for_flusher(&self, timeout: Duration) {
-        let seen = self.memory.wake_word(WORK).load(SeqCst);
-        self.memory.wait(WORK, seen, Some(timeout));
-    }
-
-    fn sleep(
-        &self,
-        index: usize,
-        bit: u64,
-        timeout: Option<Duration>,
-        ready: &mut dyn FnMut() -> bool,
-    ) {
-        let seen = self.memory.wake_word(index).load(SeqCst);
-        self.memory[word::SLEEPERS].fetch_or(bit, SeqCst);
-        fence(SeqCst);
-        if !ready() {
-            self.memory.wait(index, seen, timeout);
-        }
-    }
-
-    /// Counter that changes with the durable position or the state.
-    pub(crate) fn durable_changes(&self) -> u32 {
-        self.memory.wake_word(DURABLE).load(SeqCst)
-    }
-
-    pub(crate) fn wait_durable(&self, seen: u32, timeout: Duration) {
-        self.memory.wait(DURABLE, seen, Some(timeout));
-    }
-
-    /// Counter that changes when space is freed.
-    pub(crate) fn space_changes(&self) -> u32 {
-        self.memory.wake_word(SPACE).load(SeqCst)
-    }
-
-    pub(crate) fn wait_space(&self, seen: u32, timeout: Duration) {
-        self.memory[word::SLEEPERS].fetch_or(APPENDER_ASLEEP, SeqCst);
-        fence(SeqCst);
-        if self.space_changes() == seen {
-            self.memory.wait(SPACE, seen, Some(timeout));
-        }
-    }
-
-    /// Increments the counter and wakes sleepers, if any: with a small ring this runs every few
-    /// hundred appends.
-    fn wake_for_space(&self) {
-        self.memory.wake_word(SPACE).fetch_add(1, SeqCst);
-        fence(SeqCst);
-        if self.memory[word::SLEEPERS].load(Relaxed) & APPENDER_ASLEEP != 0 {
-            self.memory[word::SLEEPERS].fetch_and(!APPENDER_ASLEEP, SeqCst);
-            self.memory.wake(SPACE, u32::MAX);
-        }
-    }
-
-    /// Wakes the flusher and the readers of this process, so that they see the stop flag.
-    pub(crate) fn wake_all(&self) {
-        self.bump(WORK);
-        self.bump(READERS);
-    }
-}
-
-/// Lock word while the process with this slot owns the lock.
-fn lock_owner(slot: u32) -> u32 {
-    slot.wrapping_add(1)
-}
-
-/// Index of the mark slot of a generation.
-#[inline]
-fn mark_slot(generation: u64) -> usize {
-    if generation.is_multiple_of(2) { word::MARKS } else { word::MARKS + 8 }
-}
-
-/// Guard of the append lock.
-pub(crate) struct AppendLockGuard<'a> {
-    buffer: &'a Buffer,
-}
-
-impl AppendLockGuard<'_> {
-    /// Appends an entry to the ring, unless it is a duplicate, there is no space or the state
-    /// forbids it.
-    #[inline]
-    pub(crate) fn append(&self, append: &AppendRequest<'_>) -> (AppendOutcome, u64) {
-        let buffer = self.buffer;
-        let memory = &buffer.memory;
-        let tail = memory[word::TAIL].load(Relaxed);
-        let state = memory[word::STATE].load(Acquire);
-        if let Some(repeated) = self.duplicate_end(append.identity) {
-            // A duplicate needs no space; its durability is checked separately.
-            return (AppendOutcome::Duplicate(repeated), tail);
-        }
-        if state != 0 {
-            return (AppendOutcome::Rejected(state), tail);
-        }
-        let words = append.words();
-        if words > buffer.ring_words / 2 {
-            return (AppendOutcome::TooLarge, tail);
-        }
-        // A tail before the mark means a corrupt header: no space.
-        let used = tail.wrapping_sub(buffer.mark().ring);
-        if used.saturating_add(words as u64) > buffer.ring_words as u64 {
-            return (AppendOutcome::NoSpace, tail);
-        }
-        let first = memory[word::NEXT].load(Relaxed);
-        let Some(end) = first.checked_add(u64::from(append.records)) else {
-            // Positions are exhausted: the header is corrupt.
-            return (AppendOutcome::Rejected(FAIL_STOP), tail);
-        };
-        buffer.ring().write_entry(tail, first, append);
-        buffer.prefetch(tail, words);
-        let tail = tail.wrapping_add(words as u64);
-        // Release: a process that sees the tail sees the entry's words. This store appends the
-        // entry.
-        memory[word::TAIL].store(tail, Release);
-        memory[word::NEXT].store(end, Release);
-        if let Some(identity) = append.identity {
-            buffer.sequences().record(identity, end);
-        }
-        (AppendOutcome::At(first), tail)
-    }
-
-    /// End of the last accepted batch, if this batch is not newer.
-    pub(crate) fn duplicate_end(&self, identity: Option<BatchIdentity>) -> Option<u64> {
-        let identity = identity?;
-        let (last, end) = self.buffer.sequences().last(identity.producer, identity.epoch)?;
-        (identity.sequence <= last).then_some(end)
-    }
-
-    /// Whether the ring is empty: a batch can then be written directly to a segment.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.buffer.memory[word::TAIL].load(Relaxed) == self.buffer.mark().ring
-    }
-
-    /// With an empty ring, records lost at its end count as flushed: only their positions remain.
-    pub(crate) fn discard_lost(&self) {
-        let mark = self.buffer.mark();
-        let next = self.buffer.memory[word::NEXT].load(Relaxed);
-        if self.is_empty() && next > mark.position {
-            self.buffer.store_mark(FlushMark { position: next, ..mark });
-        }
-    }
-
-    /// Commits a batch that the caller wrote directly to a segment while the ring was empty.
-    pub(crate) fn commit_direct(&self, identity: Option<BatchIdentity>, mark: FlushMark) {
-        debug_assert!(self.is_empty(), "BUG: a batch passed entries in the ring");
-        // The mark first: it appends the batch, and a successor after a crash takes the next
-        // position from it.
-        self.buffer.store_mark(mark);
-        self.buffer.memory[word::NEXT].store(mark.position, Release);
-        if let Some(identity) = identity {
-            self.buffer.sequences().record(identity, mark.position);
-        }
-    }
-}
-
-impl Drop for AppendLockGuard<'_> {
-    #[inline]
-    fn drop(&mut self) {
-        // Release pairs with the Acquire of the next owner.
-        let owner = self.buffer.memory.wake_word(LOCK).swap(0, Release);
-        if owner & CONTENDED != 0 {
-            self.buffer.memory.wake(LOCK, 1);
         }
     }
 }

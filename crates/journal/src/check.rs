@@ -90,7 +90,7 @@ pub fn repair(
     // First check that the directory is a journal.
     settings(disk, &places)?;
     for folder in [places.segments(), places.checkpoints(), places.locks()] {
-        disk.create_dir(&folder).io_context("create it", &folder)?;
+        disk.create_dir(&folder).io_context("create", &folder)?;
     }
     let turn = OpenLock::begin(disk, &places)?;
     let _alone = HandleLocks::begin(disk, &places, true, &turn)?;
@@ -192,28 +192,31 @@ impl<'a> Verifier<'a> {
         match self.settings_state {
             SettingsState::Intact => {}
             SettingsState::OneCopy => {
-                damage(self.paths.settings(), "one of the two copies of the settings is damaged");
+                damage(self.paths.settings(), "settings degraded: one superblock copy is corrupt");
             }
             SettingsState::Lost => {
-                damage(self.paths.settings(), "both copies of the settings are missing or damaged");
+                damage(
+                    self.paths.settings(),
+                    "settings lost: both superblock copies are missing or corrupt",
+                );
             }
         }
         for name in &self.corrupt_checkpoints {
-            damage(self.paths.checkpoint(name)?, "both copies of the checkpoint are damaged");
+            damage(
+                self.paths.checkpoint(name)?,
+                "checkpoint lost: both superblock copies are corrupt",
+            );
         }
         for checkpoint in self.checkpoints.iter().filter(|checkpoint| checkpoint.is_degraded) {
             damage(
                 self.paths.checkpoint(&checkpoint.name)?,
-                "one of the two copies of the checkpoint is damaged",
+                "checkpoint degraded: one superblock copy is corrupt",
             );
         }
         let (gaps, sound) = GapSet::load(self.disk, self.paths)?;
         self.are_gaps_intact = sound;
         if !sound {
-            damage(
-                self.paths.gaps(),
-                "the list of gaps is damaged; those it had will show as damage",
-            );
+            damage(self.paths.gaps(), "gaps file corrupt: its gaps will be reported as damage");
         }
         report.explained_gaps = gaps.iter().cloned().collect();
         self.segments(&mut report, &gaps)?;
@@ -257,7 +260,7 @@ impl<'a> Verifier<'a> {
             }
             if !scan.has_valid_header() {
                 self.headerless.push(first);
-                let what = "the segment's head is damaged";
+                let what = "segment header corrupt";
                 let path = scan.path().to_owned();
                 report.damages.push(DamageReport {
                     path,
@@ -344,10 +347,10 @@ impl<'a> Verifier<'a> {
             self.stored_settings.settings.producers_max,
         );
         let Ok(file) = self.disk.open(&path, OpenMode::Write) else { return Ok((live, None)) };
-        if file.len().io_context("ask for its length", &path)? < size.file_bytes() {
+        if file.len().io_context("get the length of", &path)? < size.file_bytes() {
             return Ok((live, None));
         }
-        let memory = file.map(size.file_bytes()).io_context("map it into memory", &path)?;
+        let memory = file.map(size.file_bytes()).io_context("map", &path)?;
         let buffer = Buffer::new(memory, size, self.stored_settings.id);
         let mark = match (buffer.is_same_journal(self.stored_settings.id), live) {
             (true, true) => Some(buffer.mark()),
@@ -363,7 +366,7 @@ impl<'a> Verifier<'a> {
         // be opened is not in use.
         let Ok(_opening) = OpenLock::begin(self.disk, self.paths) else { return Ok(false) };
         let attached = handle_locks::open(self.disk, self.paths, "attached")?;
-        Ok(!attached.try_lock().io_context("lock it", &self.paths.lock("attached"))?)
+        Ok(!attached.try_lock().io_context("lock", &self.paths.lock("attached"))?)
     }
 
     fn record_damage(
@@ -386,7 +389,7 @@ impl<'a> Verifier<'a> {
                 positions: lost.clone(),
             });
         }
-        self.record_missing(report, gaps, path, bytes, lost, "bytes that are no sound frame");
+        self.record_missing(report, gaps, path, bytes, lost, "invalid frame bytes");
     }
 
     fn record_missing(
@@ -413,11 +416,8 @@ impl<'a> Verifier<'a> {
         let (disk, places) = (self.disk, self.paths);
         let restored = match self.settings_state {
             SettingsState::Intact => None,
-            SettingsState::OneCopy => Some("settings: both copies are whole again"),
-            SettingsState::Lost => Some(
-                "settings: were lost; the defaults stand in their place, its limits must be set \
-                 again",
-            ),
+            SettingsState::OneCopy => Some("settings: both superblock copies restored"),
+            SettingsState::Lost => Some("settings: lost; defaults written, set the limits again"),
         };
         if let Some(restored) = restored {
             self.stored_settings.create(disk, places)?;
@@ -433,7 +433,7 @@ impl<'a> Verifier<'a> {
             gaps.save(disk, places)?;
             let lost = report.damages.iter().map(|damage| range_len(&damage.positions));
             let count = lost.fold(0, u64::saturating_add);
-            report.repaired.push(format!("gaps: {count} lost records noted"));
+            report.repaired.push(format!("gaps: {count} lost records added"));
         }
         let mut sick: Vec<u64> = self
             .damaged_ranges
@@ -450,7 +450,7 @@ impl<'a> Verifier<'a> {
             checkpoint::create(disk, places, checkpoint)?;
             report
                 .repaired
-                .push(format!("checkpoint {:?}: both copies are whole again", checkpoint.name));
+                .push(format!("checkpoint {:?}: both superblock copies restored", checkpoint.name));
         }
         let first = segment::list(disk, places)?.first().copied().unwrap_or(report.positions.end);
         for name in &self.corrupt_checkpoints {
@@ -464,21 +464,21 @@ impl<'a> Verifier<'a> {
             };
             checkpoint::create(disk, places, &checkpoint)?;
             report.repaired.push(format!(
-                "checkpoint {name:?}: was lost; it is a subscriber \
-                again, at position {first}, the first kept"
+                "checkpoint {name:?}: lost; recreated as a subscriber at the first retained \
+                 position {first}"
             ));
         }
         let buffer = inner::map(disk, places, &self.stored_settings)?;
         let opened = recovery::recover(disk, places, &self.stored_settings, &buffer)?;
         if opened.torn_bytes > 0 {
             report.repaired.push(format!(
-                "{} bytes of a torn end cut off; nothing in them was acknowledged at level disk",
+                "{} bytes of a torn tail truncated; none was acknowledged at level disk",
                 opened.torn_bytes
             ));
         }
         if opened.from_buffer > 0 {
             report.repaired.push(format!(
-                "{} records are still in the buffer, and are kept",
+                "{} records are still in the buffer and are retained",
                 opened.from_buffer
             ));
         }
@@ -490,9 +490,9 @@ impl<'a> Verifier<'a> {
     fn rebuild(&mut self, first: u64, report: &mut CheckReport) -> Result<()> {
         let (disk, places) = (self.disk, self.paths);
         let path = places.segment(first);
-        let file = disk.open(&path, OpenMode::Read).io_context("open it", &path)?;
+        let file = disk.open(&path, OpenMode::Read).io_context("open", &path)?;
         let quarantine = places.quarantine();
-        disk.create_dir(&quarantine).io_context("create it", &quarantine)?;
+        disk.create_dir(&quarantine).io_context("create", &quarantine)?;
         let mut lost = 0;
         for wound in self
             .damaged_ranges
@@ -501,9 +501,9 @@ impl<'a> Verifier<'a> {
         {
             let name = format!("{first:016x}-{:08x}.bytes", wound.bytes.start);
             let copy = quarantine.join(&name);
-            let out = disk.open(&copy, OpenMode::Create).io_context("create it", &copy)?;
+            let out = disk.open(&copy, OpenMode::Create).io_context("create", &copy)?;
             copy_bytes(&*file, &path, wound.bytes.clone(), &*out, &copy, 0)?;
-            out.sync().io_context("make it durable", &copy)?;
+            out.sync().io_context("fsync", &copy)?;
             let size = range_len(&wound.bytes);
             lost = range_len(&wound.positions).saturating_add(lost);
             report.repaired.push(format!(
@@ -511,13 +511,11 @@ impl<'a> Verifier<'a> {
                 wound.bytes.start
             ));
         }
-        disk.sync_dir(&quarantine).io_context("make new names in it durable", &quarantine)?;
+        disk.sync_dir(&quarantine).io_context("fsync directory", &quarantine)?;
         let head = match SegmentHeader::read(&*file, &path, self.stored_settings.id, first)? {
             Some(head) => head,
             None => {
-                report
-                    .repaired
-                    .push(format!("segments/{first:016x}.seg: its head was written anew"));
+                report.repaired.push(format!("segments/{first:016x}.seg: header rewritten"));
                 let created = self.stored_settings.created;
                 SegmentHeader {
                     journal_id: self.stored_settings.id,
@@ -528,12 +526,12 @@ impl<'a> Verifier<'a> {
             }
         };
         let fresh = path.with_added_extension("new");
-        let out = disk.open(&fresh, OpenMode::Create).io_context("create it", &fresh)?;
-        out.set_len(0).io_context("empty it", &fresh)?;
-        out.write_all_at(&head.encode(), 0).io_context("write it", &fresh)?;
+        let out = disk.open(&fresh, OpenMode::Create).io_context("create", &fresh)?;
+        out.set_len(0).io_context("truncate", &fresh)?;
+        out.write_all_at(&head.encode(), 0).io_context("write", &fresh)?;
         let mut at = head.frames_offset();
         let shared: Arc<dyn File> =
-            disk.open(&path, OpenMode::Read).io_context("open it", &path)?.into();
+            disk.open(&path, OpenMode::Read).io_context("open", &path)?.into();
         let from = SegmentHeader::read(&*file, &path, self.stored_settings.id, first)?
             .map_or(0, |head| head.frames_offset());
         let mut scan = SegmentScan::at(
@@ -559,12 +557,12 @@ impl<'a> Verifier<'a> {
                 ScanItem::End { .. } => break,
             }
         }
-        out.sync().io_context("make it durable", &fresh)?;
-        disk.rename(&fresh, &path).io_context("give it its name", &path)?;
+        out.sync().io_context("fsync", &fresh)?;
+        disk.rename(&fresh, &path).io_context("rename", &path)?;
         let dir = places.segments();
-        disk.sync_dir(&dir).io_context("make new names in it durable", &dir)?;
+        disk.sync_dir(&dir).io_context("fsync directory", &dir)?;
         report.repaired.push(format!(
-            "segments/{first:016x}.seg: {frames} sound frames kept, {lost} records lost"
+            "segments/{first:016x}.seg: {frames} valid frames retained, {lost} records lost"
         ));
         Ok(())
     }
@@ -587,11 +585,11 @@ fn copy_bytes(
     let (mut done, mut at) = (bytes.start, at);
     while done < bytes.end {
         let want = range_len(&(done..bytes.end)).min(piece.len() as u64) as usize;
-        let have = from.read_full_at(&mut piece[..want], done).io_context("read it", from_path)?;
+        let have = from.read_full_at(&mut piece[..want], done).io_context("read", from_path)?;
         if have == 0 {
             break;
         }
-        to.write_all_at(&piece[..have], at).io_context("write it", to_path)?;
+        to.write_all_at(&piece[..have], at).io_context("write", to_path)?;
         done = done.saturating_add(have as u64);
         at = at.saturating_add(have as u64);
     }

@@ -74,7 +74,7 @@ pub(crate) fn list(disk: &dyn Disk, places: &Paths) -> Result<(Vec<Checkpoint>, 
     let dir = places.checkpoints();
     let mut names: Vec<String> = disk
         .list(&dir)
-        .io_context("list it", &dir)?
+        .io_context("list", &dir)?
         .iter()
         .filter_map(|file| paths::decode(file))
         .collect();
@@ -138,18 +138,18 @@ pub(crate) fn create(disk: &dyn Disk, places: &Paths, checkpoint: &Checkpoint) -
 /// Removes a checkpoint, durably.
 pub(crate) fn remove(disk: &dyn Disk, places: &Paths, name: &str) -> Result<()> {
     let path = places.checkpoint(name)?;
-    disk.remove(&path).io_context("remove it", &path).map_err(|error| not_found(error, name))?;
+    disk.remove(&path).io_context("remove", &path).map_err(|error| not_found(error, name))?;
     let dir = places.checkpoints();
-    disk.sync_dir(&dir).io_context("make a removal from it durable", &dir)
+    disk.sync_dir(&dir).io_context("fsync directory", &dir)
 }
 
 /// Fsyncs a checkpoint as it is; not an error if it was removed.
 pub(crate) fn sync(disk: &dyn Disk, places: &Paths, name: &str) -> Result<()> {
     let path = places.checkpoint(name)?;
     match disk.open(&path, OpenMode::Write) {
-        Ok(file) => file.sync().io_context("make it durable", &path),
+        Ok(file) => file.sync().io_context("fsync", &path),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
-        Err(error) => Err(error).io_context("open it", &path),
+        Err(error) => Err(error).io_context("open", &path),
     }
 }
 
@@ -178,12 +178,12 @@ impl LockedCheckpoint {
             Ok(None) => return Err(Error::CheckpointCorrupt { path }),
             Err(error) => return Err(not_found(error, name)),
         };
-        if !file.file().try_lock().io_context("lock it", &path)? {
+        if !file.file().try_lock().io_context("lock", &path)? {
             return Err(Error::SubscriberBusy { name: name.to_owned() });
         }
         // Its creator may have died before the name was durable.
         let dir = places.checkpoints();
-        disk.sync_dir(&dir).io_context("make the names in it durable", &dir)?;
+        disk.sync_dir(&dir).io_context("fsync directory", &dir)?;
         let mut held = LockedCheckpoint { name: name.to_owned(), file };
         // It may have been moved between the read and the lock.
         held.file.refresh()?;

@@ -14,9 +14,9 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 #[non_exhaustive]
 pub enum Error {
     /// A file operation failed.
-    #[error("{path}: cannot {action}: {source}", path = path.display())]
+    #[error("cannot {action} {path}: {source}", path = path.display())]
     Io {
-        /// The file or folder.
+        /// The file or directory.
         path: PathBuf,
         /// The failed action.
         action: &'static str,
@@ -25,29 +25,33 @@ pub enum Error {
     },
 
     /// The directory holds no journal: wrong directory, or not created yet.
-    #[error("{}: there is no journal here; `topdeck journal create` makes one", dir.display())]
+    #[error(
+        "cannot open journal {}: not found; create it with `topdeck journal create`",
+        dir.display()
+    )]
     NotFound {
-        /// The folder.
+        /// The directory.
         dir: PathBuf,
     },
 
     /// The directory already holds a journal.
-    #[error("{}: there is a journal here already", dir.display())]
+    #[error("cannot create journal {}: it already exists", dir.display())]
     AlreadyExists {
-        /// The folder.
+        /// The directory.
         dir: PathBuf,
     },
 
     /// Both copies of the settings are corrupt, or the file is missing while segments exist.
-    #[error("{}: both copies of the settings are missing or damaged; `topdeck journal repair` \
-             restores them from the segments", path.display())]
+    #[error("cannot read {}: both settings copies are missing or corrupt; run `topdeck journal \
+             repair`", path.display())]
     SettingsLost {
         /// The settings file.
         path: PathBuf,
     },
 
     /// A file was written by a newer topdeck.
-    #[error("{}: has format version {found}, this topdeck reads versions up to {supported}", path.display())]
+    #[error("cannot read {}: format version {found}, supported up to {supported}; use a newer \
+             topdeck", path.display())]
     Version {
         /// The file.
         path: PathBuf,
@@ -58,7 +62,7 @@ pub enum Error {
     },
 
     /// A setting is out of range.
-    #[error("{name} is {found}, must be {expected}")]
+    #[error("invalid {name}: {found}, must be {expected}")]
     InvalidSetting {
         /// Setting.
         name: &'static str,
@@ -69,18 +73,19 @@ pub enum Error {
     },
 
     /// Another process has the journal open, and one of the two requires exclusive access.
-    #[error("{}: the journal is in use by another process{}", dir.display(), if *.is_exclusive { "; it must be closed there first" } else { ", which opened it for itself alone" })]
+    #[error("cannot open journal {}: in use by another process{}", dir.display(),
+            if *.is_exclusive { "; close it there first" } else { " with exclusive access" })]
     InUse {
-        /// The folder.
+        /// The directory.
         dir: PathBuf,
         /// Whether this caller requires exclusive access.
         is_exclusive: bool,
     },
 
     /// Too many open handles in all processes together.
-    #[error("{}: already open {max} times, which is the most", dir.display())]
+    #[error("cannot open journal {}: open handles limit ({max}) reached", dir.display())]
     TooManyHandles {
-        /// The folder.
+        /// The directory.
         dir: PathBuf,
         /// Limit.
         max: usize,
@@ -88,8 +93,8 @@ pub enum Error {
 
     /// The batch is larger than a segment can hold.
     #[error(
-        "batch of {found} bytes does not fit: this journal takes {max} at once (a quarter of its \
-         segment size)"
+        "cannot append batch of {found} bytes: limit ({max} bytes, a quarter of the segment size) \
+         exceeded; split it"
     )]
     TooLarge {
         /// Encoded size in bytes.
@@ -99,14 +104,14 @@ pub enum Error {
     },
 
     /// The journal is at its limit and may not drop unread records: nothing was appended.
-    #[error("the journal is full: {0}")]
+    #[error("journal full: {0}")]
     Full(#[from] FullReason),
 
     /// The buffer is full and was not flushed in time, or another process was stopped during an
     /// append: nothing was appended.
     #[error(
-        "the journal's buffer took nothing for {waited:?}: the process that writes it to disk, or \
-         one that was appending, does not get on"
+        "append timed out after {waited:?}: the buffer is full and the flushing process, or \
+         another appender, is stopped or blocked"
     )]
     AppendTimeout {
         /// Time waited.
@@ -116,8 +121,8 @@ pub enum Error {
     /// A batch larger than the buffer can only be written by the process that writes segments,
     /// which is another one.
     #[error(
-        "another process writes this journal's segments, so that only batches of up to {max} \
-         bytes can be appended here (half its buffer)"
+        "batch exceeds {max} bytes (half the buffer): only the process that writes segments can \
+         append larger batches"
     )]
     NotWriter {
         /// Largest batch this process can append now, in bytes.
@@ -128,27 +133,27 @@ pub enum Error {
     /// acknowledged before is not affected. When the disk works again, close the journal in all
     /// processes and reopen it.
     #[error(
-        "the journal stopped after a failed write or sync and acknowledges nothing; when the disk \
-         is sound again, restart the processes that have it open"
+        "journal fail-stop: a write or sync failed; fix the disk, then restart the processes that \
+         use it"
     )]
     Poisoned,
 
     /// No checkpoint or subscriber has this name.
-    #[error("no subscriber or checkpoint is named {name:?}")]
+    #[error("checkpoint or subscriber {name:?} not found")]
     NoCheckpoint {
         /// Requested name.
         name: String,
     },
 
     /// A checkpoint with this name exists.
-    #[error("there is a subscriber or checkpoint named {name:?} already")]
+    #[error("checkpoint or subscriber {name:?} already exists")]
     CheckpointExists {
         /// Name.
         name: String,
     },
 
     /// Invalid name of a subscriber or checkpoint.
-    #[error("the name {name:?} has {found} bytes, may have 1 to {max}")]
+    #[error("invalid name {name:?}: {found} bytes, allowed 1 to {max}")]
     InvalidName {
         /// Name.
         name: String,
@@ -166,15 +171,15 @@ pub enum Error {
     },
 
     /// Both copies of a checkpoint are corrupt.
-    #[error("{}: both copies of the checkpoint are damaged; set it anew, or `topdeck journal \
-             repair` resets it to the first record kept", path.display())]
+    #[error("cannot read checkpoint {}: both superblock copies are corrupt; set it again or run \
+             `topdeck journal repair`", path.display())]
     CheckpointCorrupt {
         /// Checkpoint file.
         path: PathBuf,
     },
 
     /// Commit beyond the read position.
-    #[error("position {found} cannot be committed: reading has come to {read_to}")]
+    #[error("cannot commit position {found}: read position is {read_to}")]
     CommitBeyondRead {
         /// Requested position.
         found: u64,
@@ -183,7 +188,7 @@ pub enum Error {
     },
 
     /// Position out of range.
-    #[error("position {found} is not in the journal, which has {first} to {end}")]
+    #[error("position {found} is out of range: the journal holds {first} to {end}")]
     PositionOutOfRange {
         /// Requested position.
         found: u64,
@@ -214,7 +219,10 @@ impl Error {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FullReason {
     /// Size limit reached, and the records are still needed.
-    #[error("its segments take {used_bytes} bytes, the limit is {max_bytes}{}", describe_holder(holder, *policy))]
+    #[error(
+        "segments use {used_bytes} bytes, limit {max_bytes}{}",
+        describe_holder(holder, *policy)
+    )]
     RetentionLimit {
         /// Bytes used by segments.
         used_bytes: u64,
@@ -226,7 +234,7 @@ pub enum FullReason {
         policy: LimitPolicy,
     },
     /// The disk is full.
-    #[error("there is no space left on the disk for another segment")]
+    #[error("no space left on the disk for another segment")]
     NoSpace,
 }
 
@@ -234,27 +242,27 @@ fn describe_holder(holder: &Option<String>, policy: LimitPolicy) -> String {
     match (holder, policy) {
         (Some(name), LimitPolicy::Reject) => {
             format!(
-                " and {name:?} has not read the oldest; let it catch up, remove it, or raise the \
-                 limit"
+                "; {name:?} has not read the oldest records: let it catch up, remove it, or raise \
+                 the limit"
             )
         }
         (None, LimitPolicy::Reject) => {
-            " and nobody has subscribed, so nothing may go; subscribe, or raise the limit"
+            "; no subscriber exists, so nothing may be deleted: add one or raise the limit"
                 .to_owned()
         }
         (_, LimitPolicy::DropOldest) => {
-            ", which leaves no room for a second segment; raise the limit".to_owned()
+            "; too small for a second segment: raise the limit".to_owned()
         }
     }
 }
 
 /// Adds the action and the path to an I/O error.
 pub(crate) trait IoContext<T> {
-    fn io_context(self, doing: &'static str, path: &Path) -> Result<T>;
+    fn io_context(self, action: &'static str, path: &Path) -> Result<T>;
 }
 
 impl<T> IoContext<T> for io::Result<T> {
-    fn io_context(self, doing: &'static str, path: &Path) -> Result<T> {
-        self.map_err(|source| Error::Io { path: path.to_owned(), action: doing, source })
+    fn io_context(self, action: &'static str, path: &Path) -> Result<T> {
+        self.map_err(|source| Error::Io { path: path.to_owned(), action, source })
     }
 }

@@ -157,7 +157,7 @@ impl SegmentFlusher {
             let path = places.segment(first);
             match disk.remove(&path) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                    return Err(error).io_context("remove it", &path);
+                    return Err(error).io_context("remove", &path);
                 }
                 _ => {}
             }

@@ -97,7 +97,7 @@ impl SegmentFlusher {
             lease_file: handle_locks::open(&*store.disk, &store.paths, "flusher")?,
             holds_lease: false,
             released_at: None,
-            compressor: compressor.io_context("prepare compression for it", &store.paths.dir)?,
+            compressor: compressor.io_context("set up compression for", &store.paths.dir)?,
             active: None,
             retained: Vec::new(),
             pending_files: Vec::new(),
@@ -123,7 +123,7 @@ impl SegmentFlusher {
     /// Returns whether this process holds the lease, acquiring it if it is free.
     pub(crate) fn acquire_lease(&mut self, store: &JournalShared) -> Result<bool> {
         if !self.holds_lease {
-            if !self.lease_file.try_lock().io_context("lock it", &store.paths.lock("flusher"))? {
+            if !self.lease_file.try_lock().io_context("lock", &store.paths.lock("flusher"))? {
                 return Ok(false);
             }
             // Unpublished work of the previous owner is still in the buffer.
@@ -248,7 +248,7 @@ impl SegmentFlusher {
             }
             Err(error) => {
                 store.buffer.set_state(FAIL_STOP);
-                return Err(error).io_context("write to it", &writing.path);
+                return Err(error).io_context("write to", &writing.path);
             }
         }
         self.is_dirty = true;
@@ -374,7 +374,7 @@ impl SegmentFlusher {
                     store.buffer.set_state(FULL);
                     return Err(FullReason::NoSpace.into());
                 }
-                return Err(error).io_context("begin it", &path);
+                return Err(error).io_context("create", &path);
             }
         };
         self.is_dir_dirty = true;
@@ -418,10 +418,10 @@ impl SegmentFlusher {
         for (i, &first) in firsts.iter().enumerate() {
             let path = store.paths.segment(first);
             let file: Arc<dyn File> =
-                store.disk.open(&path, OpenMode::Write).io_context("open it", &path)?.into();
+                store.disk.open(&path, OpenMode::Write).io_context("open", &path)?.into();
             if mark.offset == 0 || first > mark.segment {
                 // Created, with nothing published.
-                store.disk.remove(&path).io_context("remove it", &path)?;
+                store.disk.remove(&path).io_context("remove", &path)?;
                 continue;
             }
             let writing = first == mark.segment;
@@ -433,14 +433,14 @@ impl SegmentFlusher {
             if end > durable {
                 if store.buffer.is_syncing() {
                     rewrite(&*file, if writing { mark.offset } else { u64::MAX })
-                        .io_context("write it again", &path)?;
+                        .io_context("rewrite", &path)?;
                 }
                 self.pending_files.push((path.clone(), Arc::clone(&file)));
             }
-            let mut bytes = file.len().io_context("ask for its length", &path)?;
+            let mut bytes = file.len().io_context("get the length of", &path)?;
             if writing {
                 let size = store.stored_settings.settings.segment_bytes;
-                file.set_len(mark.offset).io_context("cut off its uncounted end", &path)?;
+                file.set_len(mark.offset).io_context("truncate the unpublished tail of", &path)?;
                 // Without reservable space there is none after the mark; the next frame starts
                 // another segment.
                 let limit =
@@ -544,11 +544,11 @@ impl PendingSync {
     pub(crate) fn sync(&self, store: &JournalShared) -> Result<u64> {
         store.buffer.set_syncing(true);
         for (path, file) in &self.files {
-            file.sync().io_context("make it durable", path)?;
+            file.sync().io_context("fsync", path)?;
         }
         if self.is_dir_dirty {
             let dir = store.paths.segments();
-            store.disk.sync_dir(&dir).io_context("make new names in it durable", &dir)?;
+            store.disk.sync_dir(&dir).io_context("fsync directory", &dir)?;
         }
         store.buffer.set_syncing(false);
         Ok(self.up_to)

@@ -231,12 +231,12 @@ impl GapSet {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
                 return Ok((GapSet::default(), true));
             }
-            Err(error) => return Err(error).io_context("open it", &path),
+            Err(error) => return Err(error).io_context("open", &path),
         };
-        let len = file.len().io_context("ask for its length", &path)?;
+        let len = file.len().io_context("get the length of", &path)?;
         // The file has a few entries per producer; a length beyond memory is invalid.
         let mut bytes = vec![0; usize::try_from(len.min(1 << 30)).unwrap_or(0)];
-        let have = file.read_full_at(&mut bytes, 0).io_context("read it", &path)?;
+        let have = file.read_full_at(&mut bytes, 0).io_context("read", &path)?;
         bytes.truncate(have);
         match decode(&bytes) {
             DecodedGaps::Gaps(gaps) => Ok((gaps, true)),
@@ -251,12 +251,12 @@ impl GapSet {
     pub(crate) fn save(&self, disk: &dyn Disk, places: &Paths) -> Result<()> {
         let path = places.gaps();
         let fresh = path.with_added_extension("new");
-        let file = disk.open(&fresh, OpenMode::Create).io_context("create it", &fresh)?;
-        file.set_len(0).io_context("empty it", &fresh)?;
-        file.write_all_at(&self.encode(), 0).io_context("write it", &fresh)?;
-        file.sync().io_context("make it durable", &fresh)?;
-        disk.rename(&fresh, &path).io_context("give it its name", &path)?;
-        disk.sync_dir(&places.dir).io_context("make a new name in it durable", &places.dir)
+        let file = disk.open(&fresh, OpenMode::Create).io_context("create", &fresh)?;
+        file.set_len(0).io_context("truncate", &fresh)?;
+        file.write_all_at(&self.encode(), 0).io_context("write", &fresh)?;
+        file.sync().io_context("fsync", &fresh)?;
+        disk.rename(&fresh, &path).io_context("rename", &path)?;
+        disk.sync_dir(&places.dir).io_context("fsync directory", &places.dir)
     }
 
     fn encode(&self) -> Vec<u8> {

@@ -25,7 +25,7 @@ impl OpenLock {
     /// Waits for the lock.
     pub(crate) fn begin(disk: &dyn Disk, places: &Paths) -> Result<OpenLock> {
         let file = open(disk, places, "open")?;
-        file.lock().io_context("lock it", &places.lock("open"))?;
+        file.lock().io_context("lock", &places.lock("open"))?;
         Ok(OpenLock { _file: file })
     }
 }
@@ -57,23 +57,23 @@ impl HandleLocks {
     ) -> Result<HandleLocks> {
         let path = places.lock("attached");
         let attached = open(disk, places, "attached")?;
-        let first = attached.try_lock().io_context("lock it", &path)?;
+        let first = attached.try_lock().io_context("lock", &path)?;
         let busy = || Error::InUse { dir: places.dir.clone(), is_exclusive: alone };
         if alone && !first {
             return Err(busy());
         }
         if !alone {
             if first {
-                attached.unlock().io_context("unlock it", &path)?;
+                attached.unlock().io_context("unlock", &path)?;
             }
-            if !attached.try_lock_shared().io_context("lock it", &path)? {
+            if !attached.try_lock_shared().io_context("lock", &path)? {
                 return Err(busy());
             }
         }
         for slot in 0..SLOTS_MAX as u32 {
             let name = slot_name(slot);
             let file = open(disk, places, &name)?;
-            if file.try_lock().io_context("lock it", &places.lock(&name))? {
+            if file.try_lock().io_context("lock", &places.lock(&name))? {
                 return Ok(HandleLocks {
                     _attach_lock: attached,
                     _slot_file: file,
@@ -89,7 +89,7 @@ impl HandleLocks {
 /// Opens a lock file.
 pub(crate) fn open(disk: &dyn Disk, places: &Paths, name: &str) -> Result<Box<dyn File>> {
     let path = places.lock(name);
-    disk.open(&path, OpenMode::Create).io_context("open it", &path)
+    disk.open(&path, OpenMode::Create).io_context("open", &path)
 }
 
 fn slot_name(slot: u32) -> String {

@@ -57,15 +57,15 @@ pub(crate) fn map(disk: &dyn Disk, places: &Paths, born: &StoredSettings) -> Res
     let path = places.buffer();
     let size = BufferLayout::new(born.settings.buffer_bytes, born.settings.producers_max);
     let bytes = size.file_bytes();
-    let file = disk.open(&path, OpenMode::Create).io_context("open it", &path)?;
-    let short = file.len().io_context("ask for its length", &path)? < bytes;
+    let file = disk.open(&path, OpenMode::Create).io_context("open", &path)?;
+    let short = file.len().io_context("get the length of", &path)? < bytes;
     // Also for a sparse copy: a store to an unallocated page of a full disk kills the process.
-    file.allocate(bytes).io_context("reserve space for it", &path)?;
+    file.allocate(bytes).io_context("reserve space for", &path)?;
     if short {
-        file.sync().io_context("make it durable", &path)?;
-        disk.sync_dir(&places.dir).io_context("make a new name in it durable", &places.dir)?;
+        file.sync().io_context("fsync", &path)?;
+        disk.sync_dir(&places.dir).io_context("fsync directory", &places.dir)?;
     }
-    let memory: Region = file.map(bytes).io_context("map it into memory", &path)?;
+    let memory: Region = file.map(bytes).io_context("map", &path)?;
     Ok(Buffer::new(memory, size, born.id))
 }
 

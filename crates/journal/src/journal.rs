@@ -85,7 +85,7 @@ impl Journal {
         });
         let changed = missing.count().saturating_add(1);
         for folder in [&places.dir, &places.segments(), &places.checkpoints(), &places.locks()] {
-            disk.create_dir(folder).io_context("create it", folder)?;
+            disk.create_dir(folder).io_context("create", folder)?;
         }
         let _turn = OpenLock::begin(disk, &places)?;
         match StoredSettings::read(disk, &places) {
@@ -101,12 +101,12 @@ impl Journal {
         // later.
         HandleLocks::prepare(disk, &places)?;
         for folder in [places.segments(), places.checkpoints(), places.locks()] {
-            disk.sync_dir(&folder).io_context("make its names durable", &folder)?;
+            disk.sync_dir(&folder).io_context("fsync directory", &folder)?;
         }
         // Last, because this file makes the directory a journal.
         born.create(disk, &places)?;
         for folder in above.into_iter().take(changed) {
-            disk.sync_dir(folder).io_context("make the new folder in it durable", folder)?;
+            disk.sync_dir(folder).io_context("fsync parent directory of", folder)?;
         }
         Ok(())
     }
@@ -125,7 +125,7 @@ impl Journal {
                 (Err(error), _) => return Err(error),
             };
         for folder in [places.segments(), places.checkpoints(), places.locks()] {
-            disk.create_dir(&folder).io_context("create it", &folder)?;
+            disk.create_dir(&folder).io_context("create", &folder)?;
         }
         let turn = OpenLock::begin(&*disk, &places)?;
         let presence = HandleLocks::begin(&*disk, &places, options.is_exclusive, &turn)?;
@@ -142,9 +142,8 @@ impl Journal {
                 born.create(&*disk, &places)?;
             }
             opened.damaged_files.push(match is_lost {
-                false => "journal: one copy of the settings was damaged".to_owned(),
-                true => "journal: the settings were lost, and are made anew from the segments"
-                    .to_owned(),
+                false => "journal: settings degraded, one superblock copy was corrupt".to_owned(),
+                true => "journal: settings lost, rebuilt from the segments".to_owned(),
             });
         }
         buffer.begin_slot(presence.slot);
@@ -182,7 +181,7 @@ impl Journal {
                     let _ = thread.run(is_stopping, || inner.run());
                 };
                 let spawned = thread::Builder::new().name("journal".to_owned()).spawn(run);
-                Some(spawned.io_context("start a thread for it", dir)?)
+                Some(spawned.io_context("start a thread for", dir)?)
             }
             false => None,
         };

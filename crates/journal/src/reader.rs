@@ -311,7 +311,7 @@ impl JournalReader {
             let place = format!("records {:?} of the journal", gap.positions);
             let dir = store.paths.dir.display();
             let remedy = format!(
-                "`topdeck audit` says what is lost; check the disk, stop topdeck and run \
+                "`topdeck audit` reports the loss; check the disk, stop topdeck and run \
                  `topdeck journal repair {dir}`"
             );
             self.inner.options.supervisor.report_damage(place, gap.records(), remedy);

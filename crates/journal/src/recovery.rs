@@ -48,7 +48,8 @@ pub(crate) fn recover(
     recovery.find_tail()?;
     // Assigned positions are never assigned again, or a checkpoint would skip new records.
     let (checkpoints, damaged) = checkpoint::list(disk, places)?;
-    let both_damaged = |name: &String| format!("checkpoint {name:?}: both copies are damaged");
+    let both_damaged =
+        |name: &String| format!("checkpoint {name:?}: both superblock copies are corrupt");
     recovery.report.damaged_files.extend(damaged.iter().map(both_damaged));
     let checkpoints: Vec<u64> = checkpoints.iter().map(|c| c.position).collect();
     let (gaps, are_gaps_intact) = GapSet::load(disk, places)?;
@@ -57,7 +58,7 @@ pub(crate) fn recover(
     let seen = checkpoints.iter().copied().chain(mark).chain(told).max().unwrap_or(0);
     let buffered = recovery.find_buffered(seen);
     if !are_gaps_intact {
-        let damaged = "gaps: damaged; what was dropped before is shown as damage".to_owned();
+        let damaged = "gaps: corrupt; earlier drops are reported as damage".to_owned();
         recovery.report.damaged_files.push(damaged);
     }
     let gaps = recovery.note_gaps(gaps, &checkpoints, &buffered)?;
@@ -215,7 +216,7 @@ impl<'a> Recovery<'a> {
                 // On a full disk a journal can still be opened: these gaps are reported as damage
                 // later.
                 Err(crate::Error::Io { source, .. }) if is_no_space(&source) => {
-                    let note = "gaps: no space to note those found".to_owned();
+                    let note = "gaps: no space to record those found".to_owned();
                     self.report.damaged_files.push(note);
                 }
                 other => other?,
@@ -231,8 +232,8 @@ impl<'a> Recovery<'a> {
         if buffered.erased > 0 || is_unsure {
             // After another power loss it must not reappear beside records appended in its place.
             let path = paths.buffer();
-            let file = disk.open(&path, OpenMode::Write).io_context("open it", &path)?;
-            file.sync().io_context("make it durable", &path)?;
+            let file = disk.open(&path, OpenMode::Write).io_context("open", &path)?;
+            file.sync().io_context("fsync", &path)?;
         }
         let ends = self.firsts.iter().skip(1).copied().map(Some).chain([None]);
         for (&first, next) in self.firsts.iter().zip(ends) {
@@ -241,17 +242,17 @@ impl<'a> Recovery<'a> {
                 continue;
             }
             let path = paths.segment(first);
-            let file = disk.open(&path, OpenMode::Write).io_context("open it", &path)?;
+            let file = disk.open(&path, OpenMode::Write).io_context("open", &path)?;
             if is_unsure && end > durable {
-                rewrite(&*file, u64::MAX).io_context("write it again", &path)?;
+                rewrite(&*file, u64::MAX).io_context("rewrite", &path)?;
             }
             if next.is_none() && self.report.torn_bytes > 0 {
-                file.set_len(self.offset()).io_context("cut off its torn end", &path)?;
+                file.set_len(self.offset()).io_context("truncate the torn tail of", &path)?;
             }
-            file.sync().io_context("make it durable", &path)?;
+            file.sync().io_context("fsync", &path)?;
         }
         for dir in [paths.segments(), paths.dir.clone()] {
-            disk.sync_dir(&dir).io_context("make new names in it durable", &dir)?;
+            disk.sync_dir(&dir).io_context("fsync directory", &dir)?;
         }
         Ok(())
     }
@@ -319,10 +320,10 @@ fn drop_superseded_frame(
         }
         let path = places.segment(first);
         if published(first) {
-            let file = disk.open(&path, OpenMode::Write).io_context("open it", &path)?;
-            file.set_len(mark.offset).io_context("cut off its uncounted end", &path)?;
+            let file = disk.open(&path, OpenMode::Write).io_context("open", &path)?;
+            file.set_len(mark.offset).io_context("truncate the unpublished tail of", &path)?;
         } else {
-            disk.remove(&path).io_context("remove it", &path)?;
+            disk.remove(&path).io_context("remove", &path)?;
             firsts.retain(|&other| other != first);
         }
         return Ok(());
@@ -347,7 +348,7 @@ fn scan_tail(
     opened: &mut RecoveryReport,
 ) -> Result<Option<TailScan>> {
     let path = places.segment(first);
-    let file: Arc<dyn File> = disk.open(&path, OpenMode::Read).io_context("open it", &path)?.into();
+    let file: Arc<dyn File> = disk.open(&path, OpenMode::Read).io_context("open", &path)?.into();
     let head = SegmentHeader::read(&*file, &path, born.id, first)?;
     let mut scan = SegmentScan::open(disk, places, born.id, first)?;
     let limit = scan.file_bytes()?;
@@ -411,20 +412,18 @@ fn quarantine_segment(
     opened: &mut RecoveryReport,
 ) -> Result<()> {
     let path = places.segment(first);
-    let file = disk.open(&path, OpenMode::Read).io_context("open it", &path)?;
+    let file = disk.open(&path, OpenMode::Read).io_context("open", &path)?;
     let mut bytes = vec![0; 64 << 10];
-    let have = file.read_full_at(&mut bytes, 0).io_context("read it", &path)?;
+    let have = file.read_full_at(&mut bytes, 0).io_context("read", &path)?;
     if bytes[..have].iter().all(|&byte| byte == 0) {
-        return disk.remove(&path).io_context("remove it", &path);
+        return disk.remove(&path).io_context("remove", &path);
     }
     let dir = places.quarantine();
-    disk.create_dir(&dir).io_context("create it", &dir)?;
+    disk.create_dir(&dir).io_context("create", &dir)?;
     let name = format!("{first:016x}.seg");
-    disk.rename(&path, &dir.join(&name)).io_context("move it to the quarantine", &path)?;
-    disk.sync_dir(&dir).io_context("make a new name in it durable", &dir)?;
-    opened
-        .damaged_files
-        .push(format!("segments/{name}: nothing in it can be read; moved to quarantine/{name}"));
+    disk.rename(&path, &dir.join(&name)).io_context("quarantine", &path)?;
+    disk.sync_dir(&dir).io_context("fsync directory", &dir)?;
+    opened.damaged_files.push(format!("segments/{name}: unreadable, moved to quarantine/{name}"));
     Ok(())
 }
 
@@ -463,7 +462,7 @@ pub(crate) fn recover_producers(
             }
         })?;
         let path = places.segment(first);
-        let file = disk.open(&path, OpenMode::Read).io_context("open it", &path)?;
+        let file = disk.open(&path, OpenMode::Read).io_context("open", &path)?;
         if let Some(head) = SegmentHeader::read(&*file, &path, born.id, first)? {
             let (gone, there): (Vec<_>, Vec<_>) = head.producers.into_iter().partition(lost);
             lasts.extend(there);

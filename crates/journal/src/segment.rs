@@ -82,7 +82,8 @@ impl SegmentHeader {
     /// Reads the header of any journal's segment; `None` if it is corrupt.
     pub(crate) fn read_any(file: &dyn File, path: &Path) -> Result<Option<SegmentHeader>> {
         let mut bytes = vec![0; SEGMENT_BYTES];
-        if file.read_full_at(&mut bytes, 0).io_context("read its head", path)? < SEGMENT_BYTES {
+        if file.read_full_at(&mut bytes, 0).io_context("read the header of", path)? < SEGMENT_BYTES
+        {
             return Ok(None);
         }
         let fields = FieldTable::read_only(&SEGMENT, &bytes);
@@ -93,7 +94,7 @@ impl SegmentHeader {
         let table_bytes = (producers as usize).saturating_mul(PRODUCER_BYTES);
         let head_bytes = table_bytes.saturating_add(SEGMENT_BYTES);
         let frames_offset = head_bytes as u64;
-        let len = file.len().io_context("ask for its length", path)?;
+        let len = file.len().io_context("get the length of", path)?;
         if fields.bytes("magic") != SEGMENT_MAGIC
             || fields.u64("frames_offset") != frames_offset
             || frames_offset > len
@@ -103,7 +104,7 @@ impl SegmentHeader {
         bytes.resize(head_bytes, 0);
         let have = file
             .read_full_at(&mut bytes[SEGMENT_BYTES..], SEGMENT_BYTES as u64)
-            .io_context("read its producers", path)?;
+            .io_context("read the producers of", path)?;
         let fields = FieldTable::read_only(&SEGMENT, &bytes);
         if have < table_bytes || fields.u32("header_crc") != checksum(&bytes) {
             return Ok(None);
@@ -142,7 +143,7 @@ impl SegmentHeader {
 /// First positions of all segments, ascending.
 pub(crate) fn list(disk: &dyn Disk, places: &Paths) -> Result<Vec<u64>> {
     let dir = places.segments();
-    let names = disk.list(&dir).io_context("list it", &dir)?;
+    let names = disk.list(&dir).io_context("list", &dir)?;
     let mut firsts: Vec<u64> =
         names.iter().filter_map(|name| paths::first_position(name)).collect();
     firsts.sort_unstable();
@@ -156,11 +157,11 @@ pub(crate) fn total_bytes(disk: &dyn Disk, places: &Paths) -> Result<u64> {
         let path = places.segment(first);
         match disk.open(&path, OpenMode::Read) {
             Ok(file) => {
-                sum = sum.saturating_add(file.len().io_context("ask for its length", &path)?);
+                sum = sum.saturating_add(file.len().io_context("get the length of", &path)?);
             }
             // Deleted since it was listed.
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
-            Err(error) => return Err(error).io_context("open it", &path),
+            Err(error) => return Err(error).io_context("open", &path),
         }
     }
     Ok(sum)
@@ -216,7 +217,7 @@ impl SegmentScan {
     ) -> Result<SegmentScan> {
         let path = places.segment(first);
         let file: Arc<dyn File> =
-            disk.open(&path, OpenMode::Read).io_context("open it", &path)?.into();
+            disk.open(&path, OpenMode::Read).io_context("open", &path)?.into();
         let head = SegmentHeader::read(&*file, &path, journal_id, first)?;
         let has_head = head.is_some();
         let offset = head.map_or(0, |head| head.frames_offset());
@@ -268,7 +269,7 @@ impl SegmentScan {
     }
 
     pub(crate) fn file_bytes(&self) -> Result<u64> {
-        self.file.len().io_context("ask for its length", &self.path)
+        self.file.len().io_context("get the length of", &self.path)
     }
 
     /// Decompresses a frame's body; false if it is not valid writer output although its checksum is
@@ -389,7 +390,7 @@ impl SegmentScan {
                 // The content is invalid now; a retry reads it again.
                 self.window.clear();
             }
-            let have = read.io_context("read it", &self.path)?;
+            let have = read.io_context("read", &self.path)?;
             self.window.truncate(keep.saturating_add(have));
             self.window_at = offset;
         }

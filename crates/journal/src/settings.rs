@@ -95,7 +95,7 @@ impl Settings {
             if (min..=max).contains(&found) { Ok(()) } else { Err(error) }
         };
         let power = if self.buffer_bytes.is_power_of_two() { self.buffer_bytes } else { 0 };
-        bytes("the buffer", power, BUFFER_BYTES_MIN, BUFFER_BYTES_MAX, ", a power of two")
+        bytes("buffer size", power, BUFFER_BYTES_MIN, BUFFER_BYTES_MAX, ", a power of two")
             .map_err(|error| match error {
                 Error::InvalidSetting { name, expected, .. } => Error::InvalidSetting {
                     name,
@@ -104,10 +104,10 @@ impl Settings {
                 },
                 other => other,
             })?;
-        bytes("a segment", self.segment_bytes, SEGMENT_BYTES_MIN, SEGMENT_BYTES_MAX, "")?;
+        bytes("segment size", self.segment_bytes, SEGMENT_BYTES_MIN, SEGMENT_BYTES_MAX, "")?;
         if !(1..=PRODUCERS_MAX_MAX).contains(&self.producers_max) {
             return Err(Error::InvalidSetting {
-                name: "the number of producers remembered",
+                name: "number of producers",
                 found: self.producers_max.to_string(),
                 expected: format!("1 to {PRODUCERS_MAX_MAX}"),
             });
@@ -126,9 +126,9 @@ impl Limits {
         match self.bytes_max {
             // One segment is written while another is read.
             Some(found) if found < 2 * segment_bytes => Err(Error::InvalidSetting {
-                name: "the limit in bytes",
+                name: "size limit",
                 found: format!("{found} bytes"),
-                expected: format!("at least two segments, {} bytes", 2 * segment_bytes),
+                expected: format!("at least two segments ({} bytes)", 2 * segment_bytes),
             }),
             _ => Ok(()),
         }

@@ -111,7 +111,7 @@ impl StoredSettings {
     ) -> Result<Option<StoredSettings>> {
         for first in segment::list(disk, places)? {
             let path = places.segment(first);
-            let file = disk.open(&path, OpenMode::Read).io_context("open it", &path)?;
+            let file = disk.open(&path, OpenMode::Read).io_context("open", &path)?;
             if let Some(head) = SegmentHeader::read_any(&*file, &path)? {
                 return Ok(Some(StoredSettings {
                     id: head.journal_id,

@@ -41,8 +41,8 @@ impl Superblock {
         payload: &Payload,
     ) -> Result<Superblock> {
         let fresh = path.with_added_extension("new");
-        let file = disk.open(&fresh, OpenMode::Create).io_context("create it", &fresh)?;
-        file.set_len(0).io_context("empty it", &fresh)?;
+        let file = disk.open(&fresh, OpenMode::Create).io_context("create", &fresh)?;
+        file.set_len(0).io_context("truncate", &fresh)?;
         let mut twice = Superblock {
             path: path.to_owned(),
             file,
@@ -54,15 +54,15 @@ impl Superblock {
         twice.write(payload)?;
         twice.write(payload)?;
         twice.sync()?;
-        disk.rename(&fresh, path).io_context("give it its name", path)?;
+        disk.rename(&fresh, path).io_context("rename", path)?;
         let dir = path.parent().expect("BUG: a file of the journal without its folder");
-        disk.sync_dir(dir).io_context("make a new name in it durable", dir)?;
+        disk.sync_dir(dir).io_context("fsync directory", dir)?;
         Ok(twice)
     }
 
     /// Opens the file; `None` if both copies are corrupt.
     pub(crate) fn open(disk: &dyn Disk, path: &Path, magic: [u8; 8]) -> Result<Option<Superblock>> {
-        let file = disk.open(path, OpenMode::Write).io_context("open it", path)?;
+        let file = disk.open(path, OpenMode::Write).io_context("open", path)?;
         Ok(read(&*file, path, magic)?.map(|(generation, payload, wounded)| Superblock {
             path: path.to_owned(),
             file,
@@ -80,7 +80,7 @@ impl Superblock {
         path: &Path,
         magic: [u8; 8],
     ) -> Result<Option<(Payload, bool)>> {
-        let file = disk.open(path, OpenMode::Read).io_context("open it", path)?;
+        let file = disk.open(path, OpenMode::Read).io_context("open", path)?;
         Ok(read(&*file, path, magic)?.map(|(_, payload, wounded)| (payload, wounded)))
     }
 
@@ -114,16 +114,14 @@ impl Superblock {
         fields.put("payload", payload);
         let crc = checksum(&copy);
         copy[field(&SUPERBLOCK, "crc")].copy_from_slice(&crc.to_le_bytes());
-        self.file
-            .write_all_at(&copy, slot_offset(generation))
-            .io_context("write it", &self.path)?;
+        self.file.write_all_at(&copy, slot_offset(generation)).io_context("write", &self.path)?;
         (self.generation, self.payload) = (generation, *payload);
         Ok(())
     }
 
     /// Fsyncs the file.
     pub(crate) fn sync(&self) -> Result<()> {
-        self.file.sync().io_context("make it durable", &self.path)
+        self.file.sync().io_context("fsync", &self.path)
     }
 }
 
@@ -146,7 +144,7 @@ fn read(file: &dyn File, path: &Path, magic: [u8; 8]) -> Result<Option<(u64, Pay
     loop {
         let mut copies = [[0; SUPERBLOCK_BYTES]; 2];
         for (parity, copy) in (0..).zip(&mut copies) {
-            file.read_full_at(copy, slot_offset(parity)).io_context("read it", path)?;
+            file.read_full_at(copy, slot_offset(parity)).io_context("read", path)?;
         }
         let found = newest(&copies, path, magic)?;
         // Another process may be writing at this time. Real corruption does not change between

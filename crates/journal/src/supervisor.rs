@@ -183,7 +183,7 @@ impl Supervisor {
             let Some(times) = left.get_mut(point).filter(|times| **times > 0) else { return };
             *times = times.saturating_sub(1);
             drop(left);
-            panic!("thrown at {point}");
+            panic!("injected at {point}");
         });
         let wait_first = Duration::ZERO;
         Supervisor::new(SupervisorSettings {
@@ -238,7 +238,7 @@ impl Supervisor {
         };
         let threads = self.threads().into_iter().filter(failing);
         let text = |thread: ThreadStatus| {
-            let state = if thread.waiting > 0 { "is down" } else { "panics often" };
+            let state = if thread.waiting > 0 { "is down" } else { "panics repeatedly" };
             format!("thread {} {state} ({} restarts)", thread.name, thread.restarts)
         };
         threads.map(text).collect()
@@ -265,7 +265,7 @@ impl Supervisor {
             }
         };
         if is_new {
-            self.log(&format!("{} is quarantined: {}", input.name, input.reason));
+            self.log(&format!("{} quarantined: {}", input.name, input.reason));
         }
     }
 
@@ -431,7 +431,7 @@ impl SupervisedThread {
     fn count_panic(&self, panic: &(dyn Any + Send)) -> u32 {
         let (message, time) = (panic_message(panic), self.supervisor.now());
         let name = &self.name;
-        self.supervisor.log(&format!("thread {name} panicked and is run again: {message}"));
+        self.supervisor.log(&format!("thread {name} panicked and was restarted: {message}"));
         self.entry(|entry| {
             entry.panics_in_row = entry.panics_in_row(time).saturating_add(1);
             entry.last_panic = Some(PanicReport { message, time });
@@ -475,135 +475,4 @@ fn message(panic: &(dyn Any + Send)) -> Option<&str> {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::sync::atomic::{AtomicI64, AtomicU32};
-
-    use super::*;
-
-    /// A supervisor without backoff, and its clock.
-    fn supervisor_without_backoff() -> (Supervisor, Arc<AtomicI64>) {
-        let now = Arc::new(AtomicI64::new(1));
-        let read = Arc::clone(&now);
-        let settings = SupervisorSettings {
-            initial_backoff: Duration::ZERO,
-            clock: Arc::new(move || read.load(Ordering::Relaxed)),
-            ..SupervisorSettings::default()
-        };
-        (Supervisor::new(settings), now)
-    }
-
-    #[test]
-    fn panicked_thread_is_restarted_and_reported() {
-        let (supervisor, now) = supervisor_without_backoff();
-        let thread = supervisor.thread("store");
-        let mut runs = 0;
-        let done = thread.run(
-            || false,
-            || {
-                runs += 1;
-                assert!(runs > 2, "run {runs}");
-                runs
-            },
-        );
-        assert_eq!(done, Some(3));
-        let status = &supervisor.threads()[0];
-        assert_eq!((status.running, status.waiting, status.restarts), (1, 0, 2));
-        assert_eq!(status.last_panic, Some(PanicReport { message: "run 2".to_owned(), time: 1 }));
-        assert_eq!(supervisor.failures(), Vec::<String>::new(), "it runs, and panicked twice");
-        thread.record_caught_panic(&"once more");
-        let expected = "thread store panics often (3 restarts)";
-        assert_eq!(supervisor.failures(), [expected]);
-        now.store(STABLE_NS + 1, Ordering::Relaxed);
-        assert_eq!(supervisor.failures(), Vec::<String>::new(), "it has settled");
-        drop(thread);
-        assert_eq!((supervisor.threads()[0].running, supervisor.threads()[0].restarts), (0, 3));
-    }
-
-    #[test]
-    fn waiting_thread_counts_as_down() {
-        let (supervisor, _) = supervisor_without_backoff();
-        let thread = supervisor.thread("commit");
-        thread.record_panic(&"a defect");
-        let expected = "thread commit is down (0 restarts)";
-        assert_eq!(supervisor.failures(), [expected]);
-        thread.record_restart();
-        assert_eq!(supervisor.failures(), Vec::<String>::new());
-        thread.record_panic(&"a defect");
-        drop(thread);
-        assert_eq!((supervisor.threads()[0].running, supervisor.threads()[0].waiting), (0, 0));
-    }
-
-    #[test]
-    fn a_stop_ends_the_wait_and_the_thread_ends_in_order() {
-        let settings = SupervisorSettings {
-            initial_backoff: Duration::MAX,
-            max_backoff: Duration::MAX,
-            ..SupervisorSettings::default()
-        };
-        let supervisor = Supervisor::new(settings);
-        let runs = AtomicU32::new(0);
-        let is_stopping = || runs.load(Ordering::Relaxed) > 0;
-        let work = || match runs.fetch_add(1, Ordering::Relaxed) {
-            0 => panic!("the first time"),
-            _ => "ended",
-        };
-        assert_eq!(supervisor.thread("flusher").run(is_stopping, work), Some("ended"));
-        let work = || -> () { panic!("at the end") };
-        assert_eq!(supervisor.thread("flusher").run(|| true, work), None, "it is given up");
-    }
-
-    #[test]
-    fn backoff_doubles_up_to_a_limit() {
-        let settings = SupervisorSettings::default();
-        let waits =
-            [1, 2, 3, 9, 10, 33, u32::MAX].map(|panics| settings.backoff(panics).as_millis());
-        assert_eq!(waits, [100, 200, 400, 25_600, 30_000, 30_000, 30_000]);
-    }
-
-    #[test]
-    fn damage_is_reported_for_a_day_and_logged_once() {
-        let (supervisor, now) = supervisor_without_backoff();
-        let lines = Arc::new(Mutex::new(0));
-        let log = Arc::clone(&lines);
-        let log: LogFn = Arc::new(move |_: &str| *log.lock().unwrap() += 1);
-        let settings = SupervisorSettings { log: Some(log), ..supervisor.0.settings.clone() };
-        let supervisor = Supervisor::new(settings);
-        let report = || supervisor.report_damage("record 7".to_owned(), 2, "look".to_owned());
-        report();
-        now.store(2, Ordering::Relaxed);
-        report();
-        let expected = DamageReport {
-            place: "record 7".to_owned(),
-            records: 2,
-            remedy: "look".to_owned(),
-            time: 1,
-        };
-        assert_eq!(supervisor.damage(), [expected]);
-        assert_eq!((supervisor.damaged_records_total(), *lines.lock().unwrap()), (2, 1));
-        now.store(1 + DAMAGE_REPORTED_FOR_NS, Ordering::Relaxed);
-        assert_eq!(supervisor.damage(), []);
-        report();
-        assert_eq!((supervisor.damage().len(), *lines.lock().unwrap()), (1, 2));
-        assert_eq!(supervisor.damaged_records_total(), 2, "it is counted once");
-        (0..DAMAGE_MAX).for_each(|n| supervisor.report_damage(format!("{n}"), 1, String::new()));
-        assert_eq!(supervisor.damage()[0].place, "0", "the oldest is forgotten");
-    }
-
-    #[test]
-    fn quarantined_inputs_are_bounded_and_logged_once() {
-        let lines = Arc::new(Mutex::new(Vec::new()));
-        let log = Arc::clone(&lines);
-        let log: LogFn = Arc::new(move |line: &str| log.lock().unwrap().push(line.to_owned()));
-        let supervisor =
-            Supervisor::new(SupervisorSettings { log: Some(log), ..SupervisorSettings::default() });
-        supervisor.quarantine("record 7", "a count overflows");
-        supervisor.quarantine("record 7", "a count overflows");
-        assert_eq!(*lines.lock().unwrap(), ["record 7 is quarantined: a count overflows"]);
-        (0..QUARANTINED_MAX).for_each(|n| supervisor.quarantine(format!("day {n}"), "it panics"));
-        let quarantined = supervisor.quarantined();
-        assert_eq!((quarantined.len(), &*quarantined[0].name), (QUARANTINED_MAX, "day 0"));
-        assert_eq!(supervisor.quarantined_total(), 1 + QUARANTINED_MAX as u64);
-        supervisor.release("day 0");
-        assert_eq!(supervisor.quarantined()[0].name, "day 1");
-    }
-}
+mod tests;

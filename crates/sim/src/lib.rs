@@ -112,7 +112,7 @@ impl SimDisk {
         let partial = matches!(fault.operation, DiskOperation::Read | DiskOperation::Write);
         assert!(
             partial || fault.kind != FaultKind::ShortWrite,
-            "BUG: {:?} has no part that could be done",
+            "BUG: {:?} has no partial effect",
             fault.operation
         );
         self.0.machine().faults.push(fault);
@@ -185,7 +185,7 @@ impl SimDisk {
     #[track_caller]
     pub fn truncate(&self, path: impl AsRef<Path>, len: u64) {
         self.modify_inode(path.as_ref(), |node| {
-            assert!(!node.is_mapped(), "BUG: cut to {len} bytes while it is mapped");
+            assert!(!node.is_mapped(), "BUG: truncated to {len} bytes while mapped");
             if len < node.len() {
                 node.damage_len(len);
             }

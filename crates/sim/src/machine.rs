@@ -262,5 +262,5 @@ fn killed_error() -> io::Error {
 }
 
 fn power_error() -> io::Error {
-    io::Error::other("the power is out")
+    io::Error::other("simulated power loss")
 }

@@ -146,7 +146,7 @@ impl<'a> StoreChange<'a> {
                 let series = self.inner.index().series(number).to_string();
                 lock(&self.inner.quarantine).failed_series(id, &series, &message);
                 Err(Error::MaintenancePanicked {
-                    action: format!("sealing series {series}"),
+                    action: format!("flushing series {series}"),
                     message,
                     seconds: 1,
                 })
@@ -180,8 +180,7 @@ impl<'a> StoreChange<'a> {
             _ => None,
         });
         let series = self.inner.index().series(number).to_string();
-        let mut reason =
-            format!("rows of series {series} could not be sealed: work on them panicked");
+        let mut reason = format!("rows of series {series} not flushed: a panic occurred");
         if let Ok(Some(values)) = values {
             reason.push_str(&format!("; their histograms have {values} values"));
         }

@@ -115,9 +115,7 @@ impl StoreInner {
     pub(crate) fn scrub_step_or_skip(&self, round: &mut ScrubCursor, elapsed: Duration) {
         if let Err(message) = catch_panic(|| self.scrub_step(round, elapsed)) {
             let name = format!("checking part {:016x}", round.at.0);
-            self.add_warning(format!(
-                "{name} met a defect of topdeck; please report it: {message}"
-            ));
+            self.add_warning(format!("{name} panicked, please report this bug: {message}"));
             self.supervisor().quarantine(name, message);
             *round =
                 ScrubCursor { at: (round.at.0.saturating_add(1), 0), ..ScrubCursor::default() };
@@ -214,7 +212,7 @@ impl StoreInner {
             }
         }
         if let Some(missing @ 1..) = info.rows.checked_sub(rows) {
-            let what = format!("{missing} rows are in no chunk that can be found");
+            let what = format!("{missing} rows are in chunks that cannot be found");
             report.damage.push(damage(&name, what, Some(missing)));
         }
     }

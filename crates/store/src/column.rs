@@ -29,7 +29,7 @@ pub(crate) fn read<T: Number + Default>(bytes: &[u8], rows: usize) -> model::Res
         offset: 0,
         field: "column",
         found,
-        expected: "a pco stream of as many numbers as there are rows",
+        expected: "a pco stream of one number per row",
     };
     let mut numbers = vec![T::default(); rows];
     let progress = standalone::simple_decompress_into(bytes, &mut numbers)

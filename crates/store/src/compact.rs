@@ -31,7 +31,7 @@ impl StoreInner {
         while let Some(parts) = self.parts_to_compact(&left) {
             let numbers: Vec<String> =
                 parts.iter().map(|part| format!("{:016x}", part.number)).collect();
-            let name = format!("putting together parts {}", numbers.join(", "));
+            let name = format!("compacting parts {}", numbers.join(", "));
             match self.run_guarded(&name, || self.merge_parts(&parts).map(|()| true)) {
                 Ok(true) => changed = true,
                 Ok(false) => left.extend(parts.iter().map(|part| part.number)),

@@ -75,7 +75,7 @@ impl Manifest {
             Rows::Numbers(rows) => rows[0].start = end,
             _ => {}
         }
-        let reason = format!("readings of series {id} before this one were dropped");
+        let reason = format!("earlier samples of series {id} were dropped");
         Some(Gap { start: end.saturating_sub(1), end, producer: None, lost: None, reason })
     }
 

@@ -11,35 +11,37 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 #[non_exhaustive]
 pub enum Error {
     /// A file operation failed.
-    #[error("{path}: cannot {action}: {source}", path = path.display())]
+    #[error("cannot {action} {path}: {source}", path = path.display())]
     Io {
-        /// The file or folder.
+        /// The file or directory.
         path: PathBuf,
         /// The failed action.
         action: &'static str,
         /// The operating system's error.
         source: io::Error,
     },
-    /// The folder holds no store.
-    #[error("{}: there is no store here", dir.display())]
+    /// The directory holds no store.
+    #[error("cannot open store {}: not found", dir.display())]
     NotFound {
-        /// The folder.
+        /// The directory.
         dir: PathBuf,
     },
-    /// The folder holds a store where a snapshot is required.
-    #[error("{}: this is a store, not a snapshot of one; `topdeck store snapshot` makes one", dir.display())]
+    /// The directory holds a store where a snapshot is required.
+    #[error("cannot restore {}: it is a store, not a snapshot; make one with `topdeck store \
+             snapshot`", dir.display())]
     NotASnapshot {
-        /// The folder.
+        /// The directory.
         dir: PathBuf,
     },
-    /// The folder already holds a store.
-    #[error("{}: there is a store here already", dir.display())]
+    /// The directory already holds a store.
+    #[error("cannot create store {}: it already exists", dir.display())]
     AlreadyExists {
-        /// The folder.
+        /// The directory.
         dir: PathBuf,
     },
     /// A file was written by a newer topdeck.
-    #[error("{}: has format version {found}, this topdeck reads version {supported}", path.display())]
+    #[error("cannot read {}: format version {found}, supported {supported}; use a newer topdeck",
+            path.display())]
     Version {
         /// The file.
         path: PathBuf,
@@ -49,14 +51,15 @@ pub enum Error {
         supported: u32,
     },
     /// Another process has the store open.
-    #[error("{}: the store is open in another process; it must be closed there first", dir.display())]
+    #[error("cannot open store {}: in use by another process; close it there first",
+            dir.display())]
     InUse {
-        /// The folder.
+        /// The directory.
         dir: PathBuf,
     },
     /// Manifest and copy are both corrupt.
-    #[error("{}: {reason}, nor is its copy whole; put one of them back, or make a store of a \
-             snapshot with `topdeck store restore`", path.display())]
+    #[error("cannot read manifest {}: {reason}, and its copy is corrupt; restore one of them or \
+             run `topdeck store restore`", path.display())]
     Manifest {
         /// The file.
         path: PathBuf,
@@ -72,10 +75,10 @@ pub enum Error {
         reason: String,
     },
     /// The journal beside the store is not the one that the store was fed from.
-    #[error("{}: this journal is number {found:032x}, the store was fed from {expected:032x}; put \
-             the right one back, or restore store and journal together", dir.display())]
+    #[error("cannot open journal {}: its id is {found:032x}, the store expects {expected:032x}; \
+             restore the matching journal, or store and journal together", dir.display())]
     WrongJournal {
-        /// The journal's folder.
+        /// The journal's directory.
         dir: PathBuf,
         /// Id of that journal.
         found: u128,
@@ -84,7 +87,7 @@ pub enum Error {
     },
     /// A batch names a series by an id that the store does not know; the sender must send canonical
     /// keys.
-    #[error("series {id} is not known here; send the batch with the series' form")]
+    #[error("unknown series {id}; send the batch with canonical keys")]
     UnknownSeries {
         /// The id.
         id: model::SeriesId,
@@ -94,8 +97,8 @@ pub enum Error {
     Model(#[from] model::Error),
     /// The series has a different point-in-time histogram at the same timestamp.
     #[error(
-        "series {series} has another histogram at {time} ns already; \
-         a point-in-time histogram is one sample, the first that came is kept"
+        "series {series} already has another histogram at {time} ns; the first point-in-time \
+         histogram is kept"
     )]
     ConflictingPoint {
         /// The series.
@@ -110,7 +113,7 @@ pub enum Error {
     #[error(transparent)]
     Journal(#[from] journal::Error),
     /// A query exceeds a limit.
-    #[error("{limit}: {found}, allowed are {max}; {remedy}")]
+    #[error("{limit}: {found}, limit {max}; {remedy}")]
     QueryTooExpensive {
         /// The limited quantity.
         limit: &'static str,
@@ -122,10 +125,10 @@ pub enum Error {
         remedy: &'static str,
     },
     /// The read was cancelled: [`crate::ReadView::with_cancellation`].
-    #[error("reading took longer than it may; ask for less, or raise timeout")]
+    #[error("read timed out; reduce the range or raise `timeout`")]
     Cancelled,
     /// A setting is out of range.
-    #[error("{name} is {found}, must be {expected}")]
+    #[error("invalid {name}: {found}, must be {expected}")]
     InvalidSetting {
         /// The setting.
         name: &'static str,
@@ -135,10 +138,7 @@ pub enum Error {
         expected: &'static str,
     },
     /// A maintenance task panicked: a bug. Other maintenance goes on.
-    #[error(
-        "{action} met a defect of topdeck and is tried again in {seconds} s; please report it: \
-         {message}"
-    )]
+    #[error("{action} panicked and is retried in {seconds} s, please report this bug: {message}")]
     MaintenancePanicked {
         /// The task and its object.
         action: String,
@@ -148,10 +148,10 @@ pub enum Error {
         seconds: u64,
     },
     /// The store is closing: unfinished work is discarded and repeated after the next opening.
-    #[error("the store is being closed")]
+    #[error("store is closing")]
     Closing,
     /// Fail-stop: an earlier error left memory and disk inconsistent; reopening the store recovers.
-    #[error("the store stopped after an error: {reason}; open it again")]
+    #[error("store fail-stop after an error: {reason}; reopen it")]
     FailStop {
         /// The earlier error.
         reason: String,
@@ -160,11 +160,11 @@ pub enum Error {
 
 /// Adds the action and the path to an I/O error.
 pub(crate) trait IoContext<T> {
-    fn io_context(self, doing: &'static str, path: &Path) -> Result<T>;
+    fn io_context(self, action: &'static str, path: &Path) -> Result<T>;
 }
 
 impl<T> IoContext<T> for io::Result<T> {
-    fn io_context(self, doing: &'static str, path: &Path) -> Result<T> {
-        self.map_err(|source| Error::Io { path: path.to_owned(), action: doing, source })
+    fn io_context(self, action: &'static str, path: &Path) -> Result<T> {
+        self.map_err(|source| Error::Io { path: path.to_owned(), action, source })
     }
 }

@@ -26,7 +26,7 @@ pub(crate) fn read(
     part.read(place, bytes)?;
     Ok(match chunk::check(bytes) {
         Ok(header) if header.series != place.series || header.rows != place.rows as usize => {
-            Err(missing_chunk(part, place, "another chunk than the index says"))
+            Err(missing_chunk(part, place, "chunk differs from its index entry"))
         }
         Ok(header) => Ok(header),
         Err(why) => Err(missing_chunk(part, place, &why)),

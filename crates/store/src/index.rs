@@ -79,7 +79,7 @@ pub enum CardinalityError {
     InvalidKey(#[from] model::Error),
     /// Hash collision of two keys, which cannot be produced on purpose: stored data was damaged, or
     /// the hash is broken.
-    #[error("{new} has the id {id}, which is that of {existing}; rename one of them")]
+    #[error("id collision: {new} and {existing} have id {id}; rename one of them")]
     SameId {
         /// Id of both.
         id: SeriesId,
@@ -91,7 +91,7 @@ pub enum CardinalityError {
     /// [`CardinalityLimits::series_max`].
     #[error(
         "cannot store new series {series}: series limit ({max}) reached; \
-         delete series, or raise [store] max_series"
+         delete series or raise [store] max_series"
     )]
     Series {
         /// The rejected series.
@@ -103,8 +103,8 @@ pub enum CardinalityError {
     },
     /// [`CardinalityLimits::series_per_producer_max`].
     #[error(
-        "cannot store new series {series}: series limit of its producer ({max}) reached; \
-         delete series of it, or raise [store] max_producer_series"
+        "cannot store new series {series}: series limit per producer ({max}) reached; \
+         delete some of its series or raise [store] max_producer_series"
     )]
     SeriesPerProducer {
         /// The rejected series.
@@ -116,8 +116,8 @@ pub enum CardinalityError {
     },
     /// [`CardinalityLimits::series_per_metric_max`].
     #[error(
-        "cannot store a new series of metric {metric}: series limit of a metric and a producer \
-         ({max}) reached; leave out a label with many values, or raise [store] max_metric_series"
+        "cannot store new series of metric {metric}: series limit per metric and producer ({max}) \
+         reached; drop a high-cardinality label or raise [store] max_metric_series"
     )]
     SeriesPerMetric {
         /// Metric name.
@@ -129,9 +129,9 @@ pub enum CardinalityError {
     },
     /// [`CardinalityLimits::values_per_label_max`].
     #[error(
-        "cannot store a new value of label {label} of metric {metric}: value limit of a label and \
-         a producer ({max}) reached; leave the label out if each request, user or session has its \
-         own value, or raise [store] max_label_values"
+        "cannot store new value of label {label} of metric {metric}: value limit per label and \
+         producer ({max}) reached; drop the label if its values are unique per request, user or \
+         session, or raise [store] max_label_values"
     )]
     ValuesPerLabel {
         /// Metric of the rejected series.
@@ -511,7 +511,7 @@ struct ParsedKey<'a> {
 impl<'a> ParsedKey<'a> {
     fn parse(form: &'a [u8]) -> ParsedKey<'a> {
         let Ok(parsed) = ParsedKey::try_parse(form) else {
-            panic!("BUG: a key of {} bytes was not checked when it was taken in", form.len())
+            panic!("BUG: a key of {} bytes was not validated at insertion", form.len())
         };
         parsed
     }

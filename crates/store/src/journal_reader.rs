@@ -91,7 +91,7 @@ impl Store {
 
 /// Reason of the gap for a quarantined record.
 const QUARANTINED_REASON: &str =
-    "work on it panicked again and again; its bytes are kept in the folder quarantine";
+    "processing panicked repeatedly; the record is saved in directory quarantine";
 
 /// Processing of a record panicked.
 struct RecordPanic {
@@ -169,9 +169,9 @@ impl StoreInner {
             drop(head);
             match taken {
                 Ok(None) => {}
-                Ok(Some(missing)) => self.add_warning(format!(
-                    "{missing}; what was in them is lost, see the gaps and the audit"
-                )),
+                Ok(Some(missing)) => {
+                    self.add_warning(format!("{missing}; their data is lost, see gaps and audit"))
+                }
                 Err(panicked) => return Ok(Err(panicked)),
             }
         }
@@ -335,11 +335,11 @@ impl StoreInner {
     fn record_panic(&self, position: u64, bytes: &[u8], message: &str) {
         let kept = lock(&self.quarantine).failed_record(position, bytes, message);
         self.add_warning(format!(
-            "{} met a defect of topdeck; please report it: {message}",
+            "{} panicked, please report this bug: {message}",
             record_name(position)
         ));
         if let Err(error) = kept {
-            self.add_warning(format!("a quarantined record could not be kept: {error}"));
+            self.add_warning(format!("cannot save a quarantined record: {error}"));
         }
     }
 

@@ -92,7 +92,7 @@ pub mod fuzzing {
         chunk::reseal_header(&mut bytes);
         let header = chunk::check(&bytes).ok()?;
         let rows = chunk::decode(&header, &bytes).ok()?.0.len();
-        assert_eq!(rows, header.rows, "BUG: other rows than the header says");
+        assert_eq!(rows, header.rows, "BUG: the row count differs from the header");
         Some(rows)
     }
 
@@ -105,7 +105,7 @@ pub mod fuzzing {
         };
         let written = manifest.write();
         let again = Manifest::read(&written).expect("BUG: what was written is not read");
-        assert_eq!(again.write(), written, "BUG: written twice, it differs");
+        assert_eq!(again.write(), written, "BUG: it does not round-trip");
         true
     }
 }

@@ -1,4 +1,4 @@
-//! Local backend: parts as files of a folder.
+//! Local backend: parts as files of a directory.
 //!
 //! ```text
 //! DIR/series              series keys and deletions, append-only: `series_file.rs`
@@ -83,9 +83,9 @@ impl LocalBackend {
         let file = self.disk.open(&path, OpenMode::Create).io_context("open", &path)?;
         file.write_all_at(&bytes, at).io_context("write", &path)?;
         if durably {
-            file.sync().io_context("synchronise", &path)?;
+            file.sync().io_context("fsync", &path)?;
             if !series.is_name_durable {
-                self.disk.sync_dir(&self.dir).io_context("synchronise", &self.dir)?;
+                self.disk.sync_dir(&self.dir).io_context("fsync", &self.dir)?;
             }
             series.is_name_durable = true;
         }

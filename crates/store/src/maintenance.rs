@@ -41,7 +41,7 @@ impl StoreInner {
         let done = [self.run_due_rollups(), self.compact_parts(), self.drop_expired()];
         self.remove_unreferenced();
         if matches!(done[2], Ok(true)) {
-            self.run_guarded("taking out series without rows", || {
+            self.run_guarded("removing series without rows", || {
                 let all = self.index().select(&Selector::All);
                 self.forget_empty_series(all).map(|series| series > 0)
             })?;
@@ -143,8 +143,8 @@ mod tests {
         let panics =
             || store.inner().run_guarded("rolling up day 7", || panic!("a count overflows"));
         let error = panics().unwrap_err().to_string();
-        let expected = "rolling up day 7 met a defect of topdeck and is tried again in 60 s; \
-                        please report it: a count overflows";
+        let expected =
+            "rolling up day 7 panicked and is retried in 60 s, please report it: a count overflows";
         assert_eq!(error, expected);
         assert!(!panics().unwrap(), "it is left alone");
         assert!(store.inner().run_guarded("rolling up day 8", || Ok(true)).unwrap());

@@ -49,7 +49,7 @@ impl ManifestFile {
             let above = if above.as_os_str().is_empty() { Path::new(".") } else { above };
             match disk.sync_dir(above) {
                 Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => {}
-                synced => synced.io_context("synchronise", above)?,
+                synced => synced.io_context("fsync", above)?,
             }
         }
         let path = dir.join("lock");
@@ -107,15 +107,15 @@ impl ManifestFile {
         });
         for (_, new) in &new {
             let file = self.disk.open(new, OpenMode::Create).io_context("create", new)?;
-            file.set_len(0).io_context("empty", new)?;
+            file.set_len(0).io_context("truncate", new)?;
             file.write_all_at(bytes, 0).io_context("write", new)?;
-            file.sync().io_context("synchronise", new)?;
+            file.sync().io_context("fsync", new)?;
         }
         for (path, new) in &new {
             let replaced = self.disk.rename(new, path).and_then(|()| self.disk.sync_dir(&self.dir));
             if let Err(error) = replaced {
                 // It is unknown which manifest the next start will read.
-                let why = format!("{}: cannot replace it: {error}", path.display());
+                let why = format!("cannot replace {}: {error}", path.display());
                 return Err(Error::FailStop { reason: why });
             }
         }
@@ -134,7 +134,7 @@ pub(crate) fn read_file(disk: &dyn Disk, path: &Path) -> Result<Option<Vec<u8>>>
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(error).io_context("open", path),
     };
-    let len = file.len().io_context("measure", path)?;
+    let len = file.len().io_context("get the length of", path)?;
     let mut bytes = zeroed_bytes(len).io_context("read", path)?;
     let have = file.read_full_at(&mut bytes, 0).io_context("read", path)?;
     bytes.truncate(have);

@@ -28,8 +28,7 @@ pub(crate) struct MergedColumns {
 }
 
 /// Reason of the gap for such a column.
-pub(crate) const COLUMN_FULL_REASON: &str =
-    "more values than can be counted (2^64 - 1); histograms that did not fit are left out";
+pub(crate) const COLUMN_FULL_REASON: &str = "count overflow (2^64 - 1); some histograms left out";
 
 impl ColumnMerge {
     /// Merge into `columns` columns.

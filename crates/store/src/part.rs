@@ -158,9 +158,9 @@ impl PartWriter for FilePartWriter {
         footer.extend(crc32c::crc32c(&footer).to_le_bytes());
         self.add(&footer)?;
         self.write()?;
-        self.file.sync().io_context("synchronise", &self.path)?;
+        self.file.sync().io_context("fsync", &self.path)?;
         let dir = self.path.parent().expect("BUG: a part lies in a folder");
-        self.disk.sync_dir(dir).io_context("synchronise", dir)?;
+        self.disk.sync_dir(dir).io_context("fsync", dir)?;
         Ok(self.written)
     }
 }
@@ -216,7 +216,7 @@ impl fmt::Debug for FilePart {
 impl FilePart {
     pub(crate) fn open(disk: &dyn Disk, path: &Path) -> Result<FilePart> {
         let file = disk.open(path, OpenMode::Read).io_context("open", path)?;
-        let bytes = file.len().io_context("measure", path)?;
+        let bytes = file.len().io_context("get the length of", path)?;
         let part = FilePart { file, path: path.to_owned(), bytes, contents: OnceLock::new() };
         let header = part.read_at(0, HEADER_BYTES)?;
         let version = header.get(8..12).and_then(|bytes| bytes.first_chunk()).copied();
@@ -247,12 +247,12 @@ impl FilePart {
     fn load(&self) -> Result<PartContents> {
         let mut damage = Vec::new();
         if !is_header_valid(&self.read_at(0, HEADER_BYTES)?) {
-            damage.push("the header is damaged; it says nothing that is needed".to_owned());
+            damage.push("part header corrupt (no data lost)".to_owned());
         }
         let footer = match self.footer()? {
             Ok(footer) => footer,
             Err(why) => {
-                damage.push(format!("{why}; chunks were found by looking for them"));
+                damage.push(format!("{why}; chunks recovered by scanning"));
                 return Ok(PartContents {
                     locations: self.scan_for_chunks()?,
                     keys: Vec::new(),
@@ -273,7 +273,7 @@ impl FilePart {
             || !rest.is_empty()
             || crc32c::crc32c(&index) != footer.index_checksum
         {
-            damage.push("the index is damaged; chunks were found by looking for them".to_owned());
+            damage.push("part index corrupt; chunks recovered by scanning".to_owned());
             return Ok(PartContents { locations: self.scan_for_chunks()?, keys: forms, damage });
         }
         Ok(PartContents {
@@ -285,12 +285,12 @@ impl FilePart {
 
     fn footer(&self) -> Result<Result<PartFooter, String>> {
         let Some(at) = self.bytes.checked_sub(FOOTER_BYTES as u64) else {
-            return Ok(Err(format!("the file ends after {} bytes, before its footer", self.bytes)));
+            return Ok(Err(format!("file ends after {} bytes, before its footer", self.bytes)));
         };
         let bytes = self.read_at(at, FOOTER_BYTES)?;
         Ok(PartFooter::read(&bytes)
             .filter(|footer| footer.fits(at))
-            .ok_or_else(|| "the footer is damaged".to_owned()))
+            .ok_or_else(|| "part footer corrupt".to_owned()))
     }
 
     fn read_keys(&self, footer: &PartFooter) -> Result<Result<Vec<u8>, String>> {
@@ -299,10 +299,10 @@ impl FilePart {
             footer.index_offset.saturating_sub(footer.keys_offset) as usize,
         )?;
         if crc32c::crc32c(&packed) != footer.keys_checksum {
-            return Ok(Err("the forms of its series are damaged".to_owned()));
+            return Ok(Err("series keys of the part corrupt".to_owned()));
         }
         let forms = zstd::bulk::decompress(&packed, footer.keys_bytes as usize);
-        Ok(forms.map_err(|error| format!("the forms of its series cannot be unpacked: {error}")))
+        Ok(forms.map_err(|error| format!("cannot decompress the series keys: {error}")))
     }
 
     /// Finds chunks without an index: scans from the start, and resumes at the next magic after

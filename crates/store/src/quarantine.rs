@@ -63,8 +63,10 @@ impl Quarantine {
         let position = |name: &String| name.strip_suffix(SUFFIX)?.parse().ok();
         let records: BTreeSet<u64> = names.iter().filter_map(position).collect();
         for position in &records {
-            supervisor
-                .quarantine(record_name(*position), format!("kept in {FOLDER}/{position}{SUFFIX}"));
+            supervisor.quarantine(
+                record_name(*position),
+                format!("saved in {FOLDER}/{position}{SUFFIX}"),
+            );
         }
         let (files, series, attempts) = (records.len(), BTreeSet::new(), HashMap::new());
         Ok(Quarantine { disk, dir, supervisor, files, records, series, attempts })
@@ -87,7 +89,7 @@ impl Quarantine {
         self.records.insert(position);
         self.supervisor.quarantine(record_name(position), why);
         if self.files >= FILES_MAX {
-            let why = format!("{FILES_MAX} records are kept in {FOLDER} already");
+            let why = format!("quarantine limit ({FILES_MAX} records) reached in {FOLDER}");
             return Err(Error::Damage { location: record_name(position), reason: why });
         }
         self.files = self.files.saturating_add(1);
@@ -103,7 +105,7 @@ impl Quarantine {
     pub(crate) fn failed_series(&mut self, id: SeriesId, series: &str, why: &str) {
         if self.attempt(QuarantineInput::Series(id)) >= ATTEMPTS_MAX {
             self.series.insert(id);
-            let reason = format!("sealing {series} panicked: {why}");
+            let reason = format!("flushing {series} panicked: {why}");
             self.supervisor.quarantine(format!("series {id} of the head"), reason);
         }
     }

@@ -73,7 +73,7 @@ impl StoreInner {
             if waits || !rules.iter().any(is_old) {
                 continue;
             }
-            let name = format!("dropping rows of part {:016x}", part.number);
+            let name = format!("applying retention to part {:016x}", part.number);
             match self.run_guarded(&name, || self.drop_expired_rows(&part, &keep)) {
                 Ok(dropped) => changed |= dropped,
                 // An unreadable part does not stop retention of the others.

@@ -201,11 +201,7 @@ impl StoreInner {
             for place in part.chunk_locations()? {
                 let kind = series.entry(place.series).or_insert_with(|| self.kind(&place.series));
                 if kind.is_none() {
-                    gaps.push(gather::missing_chunk(
-                        &**part,
-                        &place,
-                        "nobody knows what series that is",
-                    ));
+                    gaps.push(gather::missing_chunk(&**part, &place, "unknown series"));
                 }
             }
         }
@@ -405,7 +401,7 @@ pub(crate) fn late_gap(series: &Series, rows: &Rows) -> Option<Gap> {
     // A sample belongs to the nanosecond before it.
     let (start, lost) = (start.saturating_sub(1), Some(times.len() as u64));
     let reason = format!(
-        "readings of series {series} came after those of their day were dropped, and are in no \
+        "samples of series {series} arrived after those of their day were dropped and are in no \
          rollup"
     );
     Some(Gap { start, end, producer: None, lost, reason })
@@ -433,7 +429,7 @@ pub(crate) fn deltas_of_day(kind: SeriesKind, rows: Rows, before: Option<Rows>, 
         (Rows::Numbers(rows), before) if kind.is_cumulative() => {
             let before = before.map(|before| match before {
                 Rows::Numbers(before) => before,
-                other => panic!("BUG: before numbers there are {other:?}"),
+                other => panic!("BUG: the predecessor of numbers is {other:?}"),
             });
             Rows::Numbers(steps(rows, before, day))
         }
@@ -527,7 +523,7 @@ fn rollup_rows(rows: &Rows, period: i64) -> Rows {
             Rows::Summaries(rollup_numbers(rows, period, NumberSummary::clone))
         }
         Rows::Texts(_) => Rows::Texts(Vec::new()),
-        Rows::Cumulative(_) => panic!("BUG: readings are no steps"),
+        Rows::Cumulative(_) => panic!("BUG: cumulative samples are not deltas"),
     }
 }
 

@@ -184,7 +184,7 @@ impl Rows {
         match self {
             Rows::Cumulative(rows) => of(rows, time).map(Rows::Cumulative),
             Rows::Numbers(rows) => of(rows, time).map(Rows::Numbers),
-            other => panic!("BUG: {other:?} do not grow"),
+            other => panic!("BUG: {other:?} are not cumulative"),
         }
     }
 
@@ -213,7 +213,7 @@ impl Rows {
                 .iter()
                 .map(|row| u128::from(row.value.count).saturating_add(row.value.nan.into()))
                 .sum(),
-            other => panic!("BUG: {other:?} are neither what happened nor rollups"),
+            other => panic!("BUG: {other:?} are neither deltas nor rollups"),
         }
     }
 

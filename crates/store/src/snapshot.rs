@@ -111,9 +111,9 @@ fn copy(disk: &Arc<dyn Disk>, from: &Path, to: &Path, manifest: &Manifest) -> Re
         link(&**disk, &from.join(&name), &to.join(&name))?;
     }
     let parts = to.join("parts");
-    disk.sync_dir(&parts).io_context("synchronise", &parts)?;
+    disk.sync_dir(&parts).io_context("fsync", &parts)?;
     copy_bytes(&**disk, &from.join("series"), &to.join("series"))?;
-    disk.sync_dir(to).io_context("synchronise", to)?;
+    disk.sync_dir(to).io_context("fsync", to)?;
     manifest_file.replace(&manifest.write())?;
     Ok(SnapshotInfo {
         parts: manifest.parts.len() as u64,
@@ -164,7 +164,7 @@ fn copy_bytes(disk: &dyn Disk, from: &Path, to: &Path) -> Result<()> {
         target.write_all_at(&bytes[..have], at).io_context("write", to)?;
         at = at.saturating_add(have as u64);
         if have < PIECE {
-            return target.sync().io_context("synchronise", to);
+            return target.sync().io_context("fsync", to);
         }
     }
 }

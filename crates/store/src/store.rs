@@ -221,9 +221,9 @@ impl Store {
         if let Some(rule) = keep.iter().find(|rule| rule.duration.is_some_and(|ns| ns <= 0)) {
             let found = format!("{} ns", rule.duration.unwrap_or_default());
             return Err(Error::InvalidSetting {
-                name: "a duration",
+                name: "retention",
                 found,
-                expected: "more than nothing",
+                expected: "more than 0",
             });
         }
         StoreChange::new(&self.inner)?.commit(|manifest| manifest.retention = keep)
@@ -306,8 +306,8 @@ fn open_manifest(
         let written = manifest_file.replace(&bytes);
         are_alike = written.is_ok();
         notes.push(match written {
-            Ok(()) => "the copies of the manifest differed; both are the newer one now".to_owned(),
-            Err(error) => format!("one copy of the manifest is damaged or old: {error}"),
+            Ok(()) => "manifest copies differed; the newer was written to both".to_owned(),
+            Err(error) => format!("one manifest copy is corrupt or old: {error}"),
         });
     }
     Ok((manifest, are_alike))
@@ -340,7 +340,7 @@ fn open_subscriber(
                 _ => journal.set_checkpoint(SUBSCRIBER, start)?,
             };
             notes.push(format!(
-                "{lost}; it was made anew from the manifest, at position {}",
+                "{lost}; recreated from the manifest at position {}",
                 manifest.position
             ));
             journal.subscribe(SUBSCRIBER)?
@@ -363,7 +363,7 @@ fn spawn_thread(inner: &Arc<StoreInner>) -> Result<JoinHandle<()>> {
         let _ = thread.run(is_stopping, || inner.run());
     };
     let spawned = std::thread::Builder::new().name("store".to_owned()).spawn(run);
-    spawned.map_err(|source| Error::Io { path: dir, action: "start a thread for it", source })
+    spawned.map_err(|source| Error::Io { path: dir, action: "start a thread for", source })
 }
 
 impl Drop for Store {

@@ -68,7 +68,7 @@ pub(crate) fn read(reader: &mut WireReader<'_>, rows: usize) -> model::Result<Ve
     let offset = reader.offset();
     let invalid =
         |found: String, expected| model::Error::Invalid { offset, field: "times", found, expected };
-    let times = match reader.u8("coding of times")? {
+    let times = match reader.u8("time encoding")? {
         RUNS => {
             let mut times = Vec::with_capacity(rows);
             let mut before = 0i64;
@@ -77,8 +77,8 @@ pub(crate) fn read(reader: &mut WireReader<'_>, rows: usize) -> model::Result<Ve
                 let (gap, span) = (reader.zigzag("gap")?, reader.varint("span")? as i64);
                 if more >= rows.saturating_sub(times.len()) as u64 {
                     return Err(invalid(
-                        format!("a run of {more} more rows"),
-                        "as many rows as the chunk has",
+                        format!("run of {more} more rows"),
+                        "the number of rows of the chunk",
                     ));
                 }
                 for _ in 0..=more {
@@ -103,7 +103,7 @@ pub(crate) fn read(reader: &mut WireReader<'_>, rows: usize) -> model::Result<Ve
     if times.iter().any(|time| time.1 < time.0)
         || !times.is_sorted_by_key(|&(start, end)| (end, start))
     {
-        return Err(invalid("rows out of order".to_owned(), "rows by when they ended"));
+        return Err(invalid("rows out of order".to_owned(), "rows ordered by end time"));
     }
     Ok(times)
 }

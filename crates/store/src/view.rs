@@ -299,9 +299,9 @@ impl ReadView {
         if grid.step <= 0 {
             let found = format!("{} ns", grid.step);
             return Err(Error::InvalidSetting {
-                name: "a column's length",
+                name: "column length",
                 found,
-                expected: "more than nothing",
+                expected: "more than 0",
             });
         }
         if grid.columns > COLUMNS_MAX {
@@ -310,7 +310,7 @@ impl ReadView {
                 limit: "columns",
                 found,
                 max,
-                remedy: "ask for longer columns",
+                remedy: "use longer columns",
             });
         }
         if let Some(other) = series.iter().find(|found| !is_kind(found.series.kind())) {
@@ -474,6 +474,6 @@ fn for_each_sample(rows: Rows, each: &mut dyn FnMut(Sample)) {
                 each(Sample { start, end, value: SampleValue::Text(value) });
             }
         }
-        Rows::Summaries(_) => panic!("BUG: the base has no rollups"),
+        Rows::Summaries(_) => panic!("BUG: the base has no summaries"),
     }
 }

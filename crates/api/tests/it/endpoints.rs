@@ -218,7 +218,7 @@ fn sender_at_its_series_limit_does_not_affect_others() {
         400,
         "4 samples of this request rejected, the others stored: cannot store new series c",
     );
-    answer.check(400, "series limit of its producer (2) reached");
+    answer.check(400, "series limit per producer (2) reached");
     assert_eq!(answer.header(written), Some("4"));
     assert_eq!(["a", "b", "c", "d"].map(|name| it.count(name)), [2, 2, 0, 0]);
     // Existing series are stored, in the same request as rejected ones.

@@ -1,5 +1,5 @@
-//! A backlog far larger than memory may be: reading it takes no more memory than two frames, and
-//! not longer at its end than at its beginning.
+//! A backlog far larger than memory: reading it takes the memory of two frames, and is as fast at
+//! the end as at the start.
 
 use std::time::Instant;
 
@@ -7,7 +7,7 @@ use journal::*;
 
 use crate::processes::{ChildArguments, ChildProcess, TestFolder, open, print_line, sizes};
 
-/// Journal, how many records of 1 KiB.
+/// Arguments: journal, number of records of 1 KiB.
 pub(crate) fn heap(part: ChildArguments) {
     let journal = open(part.path(0), &Options::default()).unwrap();
     let count = part.number(1);
@@ -22,7 +22,7 @@ pub(crate) fn heap(part: ChildArguments) {
     let took = since.elapsed().as_secs_f64();
     print_line(&format!("written: {:.0} records/s", count as f64 / took));
 
-    // Read in ten parts, of which each is timed.
+    // Read in ten parts, each of which is timed.
     let mut subscriber = journal.subscribe("s").unwrap();
     let (mut next, mut rates, mut since) = (0, Vec::new(), Instant::now());
     while next < count {
@@ -53,7 +53,7 @@ pub(crate) fn heap(part: ChildArguments) {
     print_line(&journal.stat().unwrap().segments.to_string());
 }
 
-/// Peak memory in kB of a process that writes so many megabytes and then reads them.
+/// Peak memory in kB of a process that writes this many megabytes and then reads them.
 fn check(megabytes: u64) {
     let folder = TestFolder::new("backlog");
     folder.create(&Settings { codec: Compression::None, ..sizes(1 << 20, 16 << 20) });

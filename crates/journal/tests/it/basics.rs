@@ -1,4 +1,4 @@
-//! What a journal does when nothing goes wrong.
+//! Behaviour of a journal without faults.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use disk::{Disk, OsDisk};
 use journal::*;
 use sim::SimDisk;
 
-/// A folder of its own that is removed in the end.
+/// A temporary directory, removed at the end.
 pub(crate) struct TestDir(pub(crate) PathBuf);
 
 impl TestDir {
@@ -18,7 +18,7 @@ impl TestDir {
         loop {
             let number = NUMBER.fetch_add(1, Ordering::Relaxed);
             let name = format!("topdeck-journal-{}-{number}", std::process::id());
-            // Made by who creates the journal; another process of that number may have left one.
+            // `Journal::create` creates it; another process with the same id may have left one.
             let path = std::env::temp_dir().join(name);
             if !path.exists() {
                 return TestDir(path);
@@ -55,7 +55,7 @@ fn record(i: u64) -> Vec<u8> {
     format!("record {i} {}", "x".repeat((i % 97) as usize)).into_bytes()
 }
 
-/// All that a reader gives now.
+/// Everything that a reader returns now.
 pub(crate) fn drain(reader: &mut JournalReader) -> (Vec<(u64, Vec<u8>)>, Vec<RecordGap>) {
     let (mut records, mut gaps) = (Vec::new(), Vec::new());
     while let Some(item) = reader.next().unwrap() {
@@ -247,7 +247,7 @@ fn after_a_flood_of_one_clients_producers_a_retry_of_another_is_a_repeat() {
     };
     let journal = dir.open();
     assert!((0..8).all(|producer| !append(&journal, 1, producer)));
-    // As many as fit, many times over, into several segments.
+    // Enough to fill several segments.
     assert!((0..5_000).all(|producer| !append(&journal, 2, producer)));
     assert!((0..8).all(|producer| append(&journal, 1, producer)), "they would count twice");
     drop(journal);
@@ -380,7 +380,7 @@ fn damage_is_named_counted_and_repaired() {
     assert_eq!(report.records + lost, 5000);
     let expect = |journal: &Journal| {
         let (records, gaps) = drain(&mut journal.reader(StartPosition::First).unwrap());
-        // Where the frame's head is sound, it says when that was; a repaired journal has forgotten.
+        // An intact frame header has the time; a repaired journal has lost it.
         let time = gaps[0].time.clone();
         assert_eq!(
             gaps,
@@ -412,7 +412,7 @@ fn damage_is_named_counted_and_repaired() {
     assert_eq!((live.damages.len(), live.records), (0, 5000 - lost));
 }
 
-/// Nothing that was counted is called a torn end, which would be no damage.
+/// Published bytes are never reported as a torn tail, which would not be damage.
 #[test]
 fn damage_of_the_last_frame_is_damage() {
     let dir = TestDir::new();
@@ -436,7 +436,7 @@ fn damage_of_the_last_frame_is_damage() {
     assert!(repaired.repaired.iter().any(|line| line.contains("quarantine")), "{repaired:?}");
     let journal = dir.open();
     let (records, gaps) = drain(&mut journal.reader(StartPosition::First).unwrap());
-    // The buffer may still have it.
+    // The buffer may still have the record.
     assert!(
         records.len() == 10 || (records.len() == 9 && gaps[0].positions == (9..10)),
         "{gaps:?}"
@@ -444,8 +444,7 @@ fn damage_of_the_last_frame_is_damage() {
     assert_eq!(journal.append(b"on", Level::Disk).unwrap().positions, 10..11);
 }
 
-/// Segments of two copies of a journal, mixed, overlap: fewer positions than none are missing
-/// between them.
+/// Mixed segments of two copies of a journal overlap: the missing range between them is negative.
 #[test]
 fn repair_of_overlapping_segments_overflows_nothing() {
     let dir = TestDir::new();
@@ -461,7 +460,7 @@ fn repair_of_overlapping_segments_overflows_nothing() {
         std::fs::read_dir(&segments).unwrap().map(|entry| entry.unwrap().path()).collect();
     names.sort();
     assert!(names.len() > 2, "{names:?}");
-    // The second has a name that is too early by half, and the first bytes of no frame at its end.
+    // The second segment's name is too low by half, and it ends with the first bytes of a frame.
     let first = |path: &std::path::Path| {
         u64::from_str_radix(path.file_stem().unwrap().to_str().unwrap(), 16).unwrap()
     };
@@ -481,13 +480,13 @@ fn repair_of_overlapping_segments_overflows_nothing() {
     assert!(!records.is_empty() && !gaps.is_empty(), "what can be read is read, the rest a gap");
 }
 
-/// Records whose words look like the heads of entries took minutes: each was checked to the end of
-/// the ring.
+/// Records crafted to look like entry headers once took minutes: each was checked to the end of the
+/// ring.
 #[test]
 fn journal_opens_with_adversarial_records() {
     let dir = TestDir::new();
     dir.create(&Settings { buffer_bytes: 4 << 20, ..small(Compression::None) });
-    // A double, whose upper half reads as a length, and a number that may be a position.
+    // A double whose upper half reads as a length, and a number that may be a position.
     let record: Vec<u8> =
         (0..512u64).flat_map(|i| [1.5f64.to_bits(), i]).flat_map(u64::to_le_bytes).collect();
     let many = vec![record.as_slice(); 1];
@@ -496,13 +495,13 @@ fn journal_opens_with_adversarial_records() {
         let _ = journal.append_batch(None, &many, Level::Process).unwrap();
     }
     journal.close().unwrap();
-    // Without what the header says, all of the ring is looked through.
+    // With an invalid header, the whole ring is scanned.
     let buffer = std::fs::File::options().write(true).open(dir.0.join("buffer")).unwrap();
     std::os::unix::fs::FileExt::write_all_at(&buffer, &[0; 4096], 4096).unwrap();
     let began = std::time::Instant::now();
     let journal = dir.open();
     assert_eq!(journal.watermarks().end, 600);
-    // Not a measurement: it was a matter of minutes.
+    // A generous limit: it used to take minutes.
     assert!(began.elapsed() < Duration::from_secs(60));
 }
 
@@ -516,7 +515,7 @@ fn reader_seeks_and_reports_times() {
         let _ = journal.append(&record(i), Level::Process).unwrap();
     }
     let mut reader = journal.reader(StartPosition::First).unwrap();
-    // In segments and in the buffer, in the middle of frames, forward and back.
+    // In segments and in the buffer, in the middle of frames, in both directions.
     for position in [2999, 1234, 0, 2000, 1, 3000] {
         reader.seek(position).unwrap();
         let next = reader.next().unwrap();

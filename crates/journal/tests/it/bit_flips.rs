@@ -1,6 +1,6 @@
-//! Damage: every byte of every file of a small closed journal flipped in turn; every file cut at
-//! every length, missing, zeroed, or with garbage behind it. Opening succeeds, what is not in the
-//! damaged place is read, and what is missing is a gap of exactly its positions.
+//! Damage: every byte of every file of a small closed journal flipped in turn; every file truncated
+//! at every length, missing, zeroed, or followed by garbage. Opening succeeds, all undamaged
+//! records are read, and missing ones are a gap of exactly their positions.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -29,7 +29,8 @@ fn open(disk: &SimDisk) -> Result<Journal> {
 
 type ReadRecords = BTreeMap<u64, (Option<BatchIdentity>, Vec<u8>)>;
 
-/// A closed journal of several segments, with a gap, a subscriber and a mark, and what is in it.
+/// A closed journal of several segments with a gap, a subscriber and a bookmark, and its expected
+/// content.
 struct IntactJournal {
     disk: SimDisk,
     records: ReadRecords,
@@ -106,19 +107,19 @@ fn read(journal: &Journal) -> Result<(ReadRecords, Vec<RecordGap>)> {
     Ok((records, gaps))
 }
 
-/// What a damaged journal may do.
+/// Maximum loss in a damaged journal.
 #[derive(Clone, Copy, PartialEq)]
 enum AllowedLoss {
-    /// Nothing is missing.
+    /// None.
     Nothing,
     /// One frame.
     Frame,
-    /// Whatever lies in the file.
+    /// Everything in the file.
     File,
 }
 
-/// Opens a damaged copy and holds it to what was there. How many records are missing, and how many
-/// producers were forgotten.
+/// Opens a damaged copy and compares it with the original. Returns the number of missing records
+/// and of forgotten producers.
 fn check(sound: &IntactJournal, disk: &SimDisk, what: &str, worst: AllowedLoss) -> (usize, usize) {
     let journal = match open(disk) {
         Ok(journal) => journal,
@@ -140,9 +141,10 @@ fn check(sound: &IntactJournal, disk: &SimDisk, what: &str, worst: AllowedLoss) 
     }
     let missing: Vec<u64> =
         sound.records.keys().copied().filter(|position| !records.contains_key(position)).collect();
-    // Exactly these are in gaps, unless they are the first: then the journal begins behind them.
+    // Exactly these positions are in gaps, unless they are the first: then the journal starts after
+    // them.
     let first = journal.watermarks().first;
-    // What was dropped before is nobody's loss now.
+    // Records dropped before are not part of the loss.
     let kept = *sound.records.keys().next().expect("BUG: no record");
     let gaps: Vec<RecordGap> = gaps.into_iter().filter(|gap| gap.positions.end > kept).collect();
     let told: Vec<u64> = gaps.iter().flat_map(|gap| gap.positions.clone()).collect();
@@ -157,7 +159,7 @@ fn check(sound: &IntactJournal, disk: &SimDisk, what: &str, worst: AllowedLoss) 
         }
         AllowedLoss::File => {}
     }
-    // The named ones are where they were, or it is said that they are not.
+    // Checkpoints are unchanged, or reported as corrupt.
     let stat = journal.stat().unwrap();
     for (name, position) in [("a", None), ("m", Some(0))] {
         match journal.checkpoint(name) {
@@ -176,10 +178,11 @@ fn check(sound: &IntactJournal, disk: &SimDisk, what: &str, worst: AllowedLoss) 
             Err(error) => panic!("{what}: {error}"),
         }
     }
-    // Positions go on, unless both what was there and the buffer's word for it are gone.
+    // Positions continue, unless both the segment and the buffer's copy of the position are lost.
     let ack = journal.append(b"new", Level::Disk).unwrap();
     assert!(ack.positions.start >= sound.end, "{what}: {ack:?}");
-    // A repeat of what is there is recognised, but for those whose last batch is damaged.
+    // Duplicates of present batches are recognised, except for producers whose last batch is
+    // damaged.
     let mut forgotten = 0;
     for sequence in [LAST - 1, LAST] {
         let there = records.values().any(|(found, _)| *found == Some(identity(sequence)));
@@ -191,7 +194,7 @@ fn check(sound: &IntactJournal, disk: &SimDisk, what: &str, worst: AllowedLoss) 
         }
     }
     journal.close().unwrap();
-    // And once more.
+    // The same after another opening.
     let journal = open(disk).unwrap();
     read(&journal).unwrap_or_else(|error| panic!("{what}, again: {error}"));
     (missing.len(), forgotten)
@@ -201,12 +204,12 @@ fn path_contains(path: &Path, part: &str) -> bool {
     path.to_string_lossy().contains(part)
 }
 
-/// Both halves of what is kept twice are sound but one.
+/// One superblock copy remains intact.
 fn flips(bits: &[u32], step: u64) -> (u32, u32, u32) {
     let sound = intact_journal();
     let (mut flips, mut lost, mut forgot) = (0, 0, 0);
     for (path, len) in journal_files(&sound.disk) {
-        // A lock file has no bytes. The buffer is long and mostly zeros: a part of it is enough.
+        // Lock files are empty. The buffer is long and mostly zeros: a sample of it suffices.
         let step = if path_contains(&path, "buffer") { step * 3 + 2 } else { step };
         for byte in (0..len).step_by(step as usize) {
             for &bit in bits {
@@ -290,7 +293,7 @@ fn missing_zero_or_longer_file_loses_only_itself() {
             check(&sound, &disk, &what, worst);
         }
     }
-    // Folders are made again.
+    // Directories are recreated.
     for folder in ["segments", "checkpoints", "locks"] {
         let disk = sound.disk.fork(1);
         for (path, _) in journal_files(&disk) {

@@ -1,6 +1,5 @@
-//! What must hold for any bytes at all: one check per fuzz target, by its name. `fuzz/` includes
-//! this file by path, and `fuzz_regressions` repeats the checks on inputs that once broke
-//! something.
+//! Properties of arbitrary bytes: one check per fuzz target, by name. `fuzz/` includes this file by
+//! path, and `fuzz_regressions` repeats the checks on inputs that once failed.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
@@ -8,13 +7,13 @@ use std::sync::{Arc, OnceLock};
 use journal::*;
 use sim::SimDisk;
 
-/// Panics where something broke.
+/// A check; panics on failure.
 pub(crate) type Check = fn(&[u8]);
 
 /// Name and check of each target of `fuzz/`.
 pub(crate) const CHECKS: [(&str, Check); 2] = [("journal_parts", parts), ("journal_files", files)];
 
-/// The first byte chooses a parser, the others are its input.
+/// The first byte selects a parser, the rest is its input.
 fn parts(bytes: &[u8]) {
     let Some((choice, bytes)) = bytes.split_first() else { return };
     match choice % 3 {
@@ -48,7 +47,7 @@ fn options() -> Options {
     }
 }
 
-/// A small journal with everything in it, some of it still in the buffer, and its files.
+/// A small journal with every feature, partly still in the buffer, and its files.
 fn intact_journal() -> &'static (SimDisk, Vec<PathBuf>) {
     static INTACT: OnceLock<(SimDisk, Vec<PathBuf>)> = OnceLock::new();
     INTACT.get_or_init(|| {
@@ -81,9 +80,9 @@ fn intact_journal() -> &'static (SimDisk, Vec<PathBuf>) {
     })
 }
 
-/// Every five bytes are an edit of a file: which, how, where (two bytes), what. Whatever they do,
-/// the journal opens or says that its settings are gone; what is delivered was appended, in order,
-/// with exact gaps; and after a repair it is sound.
+/// Every five bytes are an edit of a file: kind, file, offset (two bytes), value. After any edits
+/// the journal opens or reports lost settings; delivered records were appended, are in order, and
+/// have exact gaps; and after a repair it is intact.
 fn files(bytes: &[u8]) {
     let (disk, paths) = intact_journal();
     let disk = disk.fork(1);
@@ -142,7 +141,7 @@ fn read(disk: &SimDisk) {
     }
     assert_eq!(position, journal.watermarks().end);
     drop(reader);
-    // A sequence beyond all others is new, whatever is known of them.
+    // A sequence above all others is new, whatever is recorded of them.
     let identity = Some(BatchIdentity { producer: 1, epoch: 1, sequence: RECORDS + position });
     let ack = journal.append_batch(identity, &[&record(position)], Level::Disk).unwrap();
     assert_eq!(

@@ -1,6 +1,6 @@
-//! A process on a simulated disk that is killed or loses its power in the middle of an operation
-//! stops there: [`Died`] unwinds, and nothing of what it was doing runs after it but destructors.
-//! The store's tests use it too.
+//! A process on a simulated disk stops at the operation during which it is killed or loses power:
+//! [`ProcessDeath`] unwinds, and only destructors run after it. Tests of the store use this file
+//! too.
 
 use std::io;
 use std::panic::resume_unwind;
@@ -11,15 +11,15 @@ use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use disk::{Disk, File, OpenMode, Region};
 use sim::{SimDisk, SimProcess};
 
-/// What unwinds when a process dies.
+/// Panic payload of a process death.
 pub(crate) struct ProcessDeath;
 
-/// A process whose death ends what it was doing.
+/// A process whose death unwinds its thread.
 #[derive(Clone, Debug)]
 pub(crate) struct DyingDisk {
     pub(crate) process: SimProcess,
     disk: SimDisk,
-    /// It is being cleared away: errors are errors.
+    /// Clean-up is running: errors do not unwind.
     pub(crate) is_cleanup: Arc<AtomicBool>,
 }
 

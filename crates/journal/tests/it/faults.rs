@@ -1,5 +1,5 @@
-//! A disk that refuses: full, or with errors, at every operation in turn. Nothing that was
-//! acknowledged is lost, nothing hangs, and when the disk is sound again the journal goes on.
+//! A failing disk: full, or with errors, at every operation in turn. No acknowledged record is
+//! lost, nothing hangs, and the journal continues when the disk works again.
 
 use std::sync::atomic::Ordering::SeqCst;
 
@@ -23,7 +23,7 @@ fn fault(operation: DiskOperation, skip: u64, times: u64, kind: FaultKind) -> Fa
     Fault { operation, path_contains: "journal".to_owned(), skip, times, kind }
 }
 
-/// What one may be told when the disk refuses.
+/// Checks that an error is one that a failing disk may cause.
 #[track_caller]
 fn check_error(world: &JournalFixture, error: &Error) {
     match error {
@@ -33,7 +33,7 @@ fn check_error(world: &JournalFixture, error: &Error) {
     }
 }
 
-/// Does something; an error may be one that a disk makes.
+/// Runs an operation that may fail only with such an error.
 #[track_caller]
 fn attempt_operation<T>(
     world: &mut JournalFixture,
@@ -49,7 +49,7 @@ fn attempt_operation<T>(
     }
 }
 
-/// Opens, appends so that segments roll and are dropped, reads, commits, closes.
+/// Opens, appends until segments are rolled and dropped, reads, commits, closes.
 fn workload(world: &mut JournalFixture, from: u64) {
     let Some(journal) = attempt_operation(world, |world| world.open()) else { return };
     attempt_operation(world, |w| {
@@ -66,12 +66,12 @@ fn workload(world: &mut JournalFixture, from: u64) {
     }
     attempt_operation(world, |w| w.flush(journal, Level::Disk));
     attempt_operation(world, |w| w.try_audit(journal));
-    // Half of them are closed, the others killed.
+    // Half of the handles are closed, the others killed.
     if from.is_multiple_of(2) { world.close(journal) } else { world.kill(journal) }
 }
 
-/// One kind of fault after `skip` operations, while the workload runs twice; then the disk is
-/// sound. False: the fault did not strike.
+/// Injects one kind of fault after `skip` operations while the workload runs twice, then clears it.
+/// Returns false if the fault was not hit.
 fn try_fault(seed: u64, operation: DiskOperation, skip: u64, times: u64, kind: FaultKind) -> bool {
     let mut world = JournalFixture::new(seed, NameOrder::Journal, settings());
     world.log.push(format!("{operation:?} fails after {skip}, {times} times: {kind:?}"));
@@ -80,7 +80,7 @@ fn try_fault(seed: u64, operation: DiskOperation, skip: u64, times: u64, kind: F
     world.faulty = true;
     workload(&mut world, 20);
     workload(&mut world, 41);
-    // It is found out by one that would not have been reached.
+    // Detected by an operation that would not have been reached.
     let struck = world.log.iter().any(|line| {
         line.contains("injected")
             || line.contains("os error")
@@ -93,7 +93,7 @@ fn try_fault(seed: u64, operation: DiskOperation, skip: u64, times: u64, kind: F
     world.faulty = false;
     let journal = world.reopen();
     world.audit(journal);
-    // What is acknowledged on disk now is really there, and so is all before it.
+    // Once `disk` is acknowledged now, it and everything before it is durable.
     let _ = world.append(journal, identity(1000), &[100, 8], Level::Disk).unwrap();
     world.power_cut();
     let journal = world.reopen();
@@ -103,7 +103,7 @@ fn try_fault(seed: u64, operation: DiskOperation, skip: u64, times: u64, kind: F
     struck
 }
 
-/// Each such operation in turn fails, once and from then on; how many were tried.
+/// Fails each such operation in turn, once and permanently; returns the number of faults.
 #[track_caller]
 fn for_each_fault(operations: &[DiskOperation], kind: FaultKind, most: u64, step: usize) -> u32 {
     let mut tried = 0;
@@ -113,7 +113,7 @@ fn for_each_fault(operations: &[DiskOperation], kind: FaultKind, most: u64, step
             for skip in (0..most).step_by(step) {
                 tried += 1;
                 let struck = try_fault(skip + times % 7, operation, skip, times, kind);
-                // Some errors are none of the caller's business; a long row of them is the end.
+                // Some errors are not reported to the caller; a long run of them ends the test.
                 missed = if struck { 0 } else { missed + 1 };
                 if missed > 12 {
                     break;
@@ -154,14 +154,14 @@ fn io_error_at_any_operation_loses_nothing() {
     assert!(tried > 300, "only {tried}");
 }
 
-/// Nobody notices.
+/// The fault has no visible effect.
 #[test]
 fn short_and_interrupted_io_is_retried() {
     for operation in [DiskOperation::Read, DiskOperation::Write] {
         for kind in [FaultKind::ShortWrite, FaultKind::Interrupted] {
             for skip in 0..40 {
                 let mut world = JournalFixture::new(skip, NameOrder::Journal, settings());
-                // Every third or so from there on.
+                // About every third operation from there on.
                 for i in 0..60 {
                     world.disk.inject(fault(operation, skip + 2 * i, 1, kind));
                 }
@@ -183,7 +183,7 @@ fn short_and_interrupted_io_is_retried() {
     }
 }
 
-/// A disk that is really full, and later has room.
+/// A full disk that later has space.
 #[test]
 fn full_disk_rejects_until_space_returns() {
     for pages in 8..28 {
@@ -221,7 +221,7 @@ fn full_disk_rejects_until_space_returns() {
                 stat.full_reason
             );
             assert!(!stat.is_failed);
-            // The same disk, after a crash.
+            // The same disk after a crash.
             if pages.is_multiple_of(2) {
                 world.power_cut();
             } else {
@@ -240,7 +240,7 @@ fn full_disk_rejects_until_space_returns() {
     }
 }
 
-/// The clock steps by days between operations; only the age limit is concerned.
+/// The clock steps by days between operations; only the age limit is affected.
 #[test]
 fn clock_steps_break_no_guarantee() {
     const DAY: i64 = 86_400_000_000_000;

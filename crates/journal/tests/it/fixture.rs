@@ -1,9 +1,8 @@
-//! A journal on a simulated disk beside a model of what it has promised: what the fault tests are
-//! made of.
+//! A journal on a simulated disk beside a model of its guarantees, for the fault tests.
 //!
-//! Every record carries its own number, so whatever is delivered can be told from what was sent. A
-//! process that is killed or loses its power in the middle of an operation stops there: [`Dying`]
-//! unwinds, and nothing of the journal's code runs after it but destructors.
+//! Every record carries its number, so that delivered records can be compared with sent ones. A
+//! process stops at the operation during which it is killed or loses power: the panic unwinds, and
+//! only destructors of the journal run after it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
@@ -20,7 +19,7 @@ use crate::dying_process::{DyingDisk, ProcessDeath};
 
 pub(crate) const DIR: &str = "/data/journal";
 
-/// The small settings that most tests use: the least of everything.
+/// Minimum settings, used by most tests.
 pub(crate) fn small(codec: Compression, at_limit: LimitPolicy, bytes_max: Option<u64>) -> Settings {
     Settings {
         codec,
@@ -31,12 +30,12 @@ pub(crate) fn small(codec: Compression, at_limit: LimitPolicy, bytes_max: Option
     }
 }
 
-/// Why an operation of a [`World`] came to nothing.
+/// Why an operation of a [`JournalFixture`] did not complete.
 #[derive(Debug)]
 pub(crate) enum Interruption {
-    /// The process died in the middle of it, or the power went.
+    /// The process died during it, or power was lost.
     ProcessDied,
-    /// The journal said so.
+    /// The journal returned an error.
     Error(Error),
 }
 
@@ -56,18 +55,17 @@ fn attempt<T>(act: impl FnOnce() -> Result<T>) -> OperationResult<T> {
     }
 }
 
-// ---- the
-// model -----------------------------------------------------------------------------------------
+// ---- the model ----
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum BatchState {
-    /// The append failed or its process died: it may be there.
+    /// The append failed or its process died: the batch may be present.
     Unknown,
-    /// Acknowledged or seen.
+    /// Acknowledged or read.
     Alive,
-    /// The power went since, and it was not durable.
+    /// Power was lost since, and it was not durable.
     Uncertain,
-    /// Gone with the power.
+    /// Lost with the power.
     Lost,
 }
 
@@ -78,11 +76,11 @@ struct SentBatch {
     identity: Option<BatchIdentity>,
     state: BatchState,
     first: Option<u64>,
-    /// It has been durable: nothing but a limit may take it.
+    /// Durable at some time: only a limit may remove it.
     durable: bool,
 }
 
-/// Records are numbered by their batch and their place in it.
+/// Records are numbered by batch and index in the batch.
 type RecordId = (u32, u32);
 
 fn record(id: RecordId, len: usize) -> Vec<u8> {
@@ -91,7 +89,7 @@ fn record(id: RecordId, len: usize) -> Vec<u8> {
     bytes[4..8].copy_from_slice(&id.1.to_le_bytes());
     let mut x = u64::from(id.0) << 20 | u64::from(id.1) | 1 << 60;
     for byte in &mut bytes[8..] {
-        // Every other batch is noise, which cannot be compressed.
+        // Every other batch is incompressible noise.
         if id.0.is_multiple_of(2) {
             x = x.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
         }
@@ -100,31 +98,30 @@ fn record(id: RecordId, len: usize) -> Vec<u8> {
     bytes
 }
 
-/// A subscriber or mark.
+/// A subscriber or bookmark.
 #[derive(Clone, Debug)]
 struct NamedCheckpoint {
-    /// Where it may be found: the last is where it was set last, the others since the last durable
-    /// one.
+    /// Possible positions: the last one was set last, the others since the last durable one.
     positions: Vec<u64>,
     blocks_deletion: bool,
 }
 
-/// What is known of a name.
+/// Knowledge about a name.
 #[derive(Clone, Debug)]
 enum NameState {
     Yes(NamedCheckpoint),
-    /// Making or removing it failed.
+    /// Creating or removing it failed.
     Unknown(NamedCheckpoint),
 }
 
-/// A process that has the journal open.
+/// An open handle of a process.
 struct OpenJournal {
     journal: Journal,
     dying: DyingDisk,
     subscribers: BTreeMap<String, Subscriber>,
 }
 
-/// The machine, its journal, and what is expected of it.
+/// The machine, its journal, and the expected state.
 pub(crate) struct JournalFixture {
     pub(crate) disk: SimDisk,
     pub(crate) now: Arc<AtomicI64>,
@@ -133,20 +130,20 @@ pub(crate) struct JournalFixture {
     next_handle: u32,
     sent: Vec<SentBatch>,
     names: BTreeMap<String, NameState>,
-    /// Who was at a position, and whether nobody else may ever be.
+    /// The record at each position, and whether the position is final.
     history: BTreeMap<u64, (RecordId, bool)>,
-    /// Bytes were damaged: records may be missing as such.
+    /// Bytes were damaged: records may be missing because of it.
     pub(crate) damaged: bool,
-    /// Faults are on: operations may fail.
+    /// Faults are injected: operations may fail.
     pub(crate) faulty: bool,
-    /// An opening on a full disk could not note the gaps it found: they show as damage.
+    /// An opening on a full disk could not record the gaps it found: they appear as damage.
     pub(crate) may_miss_gaps: bool,
-    /// A death is on its way.
+    /// A process death is pending.
     pub(crate) is_death_pending: bool,
-    /// What happened, for the message of a failure.
+    /// Log of operations, for failure messages.
     pub(crate) log: Vec<String>,
-    /// Repeats answered as such though the batch itself was lost, a later one of its producer being
-    /// there.
+    /// Duplicates reported although the batch itself was lost, because a later batch of its
+    /// producer is present.
     pub(crate) repeats_of_lost: u32,
 }
 
@@ -202,10 +199,9 @@ impl JournalFixture {
         &self.handles[&handle].dying.process
     }
 
-    // ----
-    // operations ------------------------------------------------------------------------------------
+    // ---- operations ----
 
-    /// Another process opens the journal.
+    /// Opens the journal in another process.
     pub(crate) fn open(&mut self) -> OperationResult<u32> {
         self.open_killed_after(None)
     }
@@ -242,7 +238,7 @@ impl JournalFixture {
         }
     }
 
-    /// Opens it; nothing is in the way.
+    /// Opens it without faults.
     #[track_caller]
     pub(crate) fn reopen(&mut self) -> u32 {
         match self.open() {
@@ -280,7 +276,7 @@ impl JournalFixture {
         self.log_event(("append", batch, handle, identity, lens, level, &result));
         let ack = result?;
         if ack.is_duplicate {
-            // Not this one, but one of before.
+            // An earlier batch, not this one.
             self.sent[batch as usize].state = BatchState::Lost;
             self.check_repeat(batch, &ack);
         } else {
@@ -301,7 +297,7 @@ impl JournalFixture {
         Ok(ack)
     }
 
-    /// The newest batch of a producer's boot that is there, or may be.
+    /// The newest batch of a producer epoch that is or may be present.
     fn newest(
         &self,
         of: BatchIdentity,
@@ -343,7 +339,7 @@ impl JournalFixture {
         }
     }
 
-    /// A batch is at a position.
+    /// Checks that a batch is at a position.
     #[track_caller]
     fn set_position(&mut self, batch: u32, first: u64) {
         let sent = &self.sent[batch as usize];
@@ -374,7 +370,7 @@ impl JournalFixture {
         }
     }
 
-    /// Everything below the durable position is durable.
+    /// Marks everything below the durable position as durable.
     fn mark_durable(&mut self) {
         let Some(handle) = self.handles.values().next() else { return };
         let durable = handle.journal.watermarks().durable;
@@ -461,7 +457,7 @@ impl JournalFixture {
                 self.ensure(!matches!(self.names.get(name), Some(NameState::Yes(_))), || {
                     format!("{name} is gone")
                 });
-                // If somebody's removal is not durable, the power may bring it back.
+                // A removal that is not durable may be undone by a power loss.
                 Ok(())
             }
             Err(stop) => {
@@ -568,7 +564,7 @@ impl JournalFixture {
         }
     }
 
-    /// Reads at most so many items with a subscriber and commits at a level, or not.
+    /// Reads at most this many items with a subscriber, and optionally commits at a level.
     pub(crate) fn read(
         &mut self,
         handle: u32,
@@ -633,7 +629,7 @@ impl JournalFixture {
         Ok(())
     }
 
-    /// A process closes it in order.
+    /// Closes a handle orderly.
     pub(crate) fn close(&mut self, handle: u32) {
         let end = self.handles.remove(&handle).expect("BUG: no such handle");
         drop(end.subscribers);
@@ -646,12 +642,12 @@ impl JournalFixture {
         let handle_ = self.handles.remove(&handle).expect("BUG: no such handle");
         handle_.dying.process.kill();
         drop(handle_.subscribers);
-        // Nothing that it still does may reach the others.
+        // No later store may reach the other processes.
         std::mem::forget(handle_.journal);
         self.log_event(("kill", handle));
     }
 
-    /// Those that died are cleared away.
+    /// Removes dead handles.
     pub(crate) fn remove_dead(&mut self) {
         for handle in self.handles() {
             if self.process(handle).is_dead() {
@@ -660,7 +656,7 @@ impl JournalFixture {
         }
     }
 
-    /// The power goes, and comes again.
+    /// Cuts and restores power.
     pub(crate) fn power_cut(&mut self) {
         self.mark_durable();
         self.disk.power_cut();
@@ -678,10 +674,9 @@ impl JournalFixture {
         self.log_event("power cut");
     }
 
-    // ----
-    // checks ----------------------------------------------------------------------------------------
+    // ---- checks ----
 
-    /// What is delivered must have been sent, like this.
+    /// Checks that a delivered record was sent with this content.
     #[track_caller]
     fn check_records(
         &mut self,
@@ -723,7 +718,7 @@ impl JournalFixture {
         self.mark_durable();
     }
 
-    /// What a gap says must be missing, and be missing rightly.
+    /// Checks that the positions of a gap are missing for the right reason.
     #[track_caller]
     fn check_gap(&mut self, handle: u32, gap: &RecordGap, name: Option<&str>) {
         let first = self.handles[&handle].journal.watermarks().first;
@@ -762,7 +757,7 @@ impl JournalFixture {
         }
     }
 
-    /// Counts per producer add up, where the model knows all the positions.
+    /// Checks that the counts per producer add up where the model knows all positions.
     #[track_caller]
     fn check_producers(&self, gap: &RecordGap) {
         let mut expected: BTreeMap<(u64, u64), (u64, u64, u64)> = BTreeMap::new();
@@ -788,7 +783,7 @@ impl JournalFixture {
         self.ensure(found == expected, || format!("{gap:?} should be of {expected:?}"));
     }
 
-    /// Reads everything and holds it to the model.
+    /// Reads everything and compares it with the model.
     #[track_caller]
     pub(crate) fn audit(&mut self, handle: u32) {
         match self.try_audit(handle) {
@@ -893,7 +888,7 @@ impl JournalFixture {
                 )
             });
         }
-        // Dropped, then: by right?
+        // Dropped: check that the limits allow it.
         let dropped = self.history.range(..marks.first).next().is_some();
         let limits = self.settings.limits;
         if dropped && limits.on_full == LimitPolicy::Reject && !self.damaged {
@@ -926,7 +921,7 @@ impl JournalFixture {
             match (exists, found.get(&name)) {
                 (NameState::Yes(mut named), Some(&position)) => {
                     self.check_position(&name, position);
-                    // Where it was found it stays, or came from.
+                    // It stays at or before the position found.
                     if self.handles.values().all(|h| !h.subscribers.contains_key(&name)) {
                         named.positions.retain(|&p| p != position);
                         named.positions.push(position);
@@ -939,7 +934,7 @@ impl JournalFixture {
                 (NameState::Unknown(named), Some(&position)) => {
                     let mut positions = named.positions.clone();
                     positions.push(position);
-                    // It may still go with the power: its name need not be durable.
+                    // Its name may not be durable: a power loss may still remove it.
                     self.names.insert(
                         name,
                         NameState::Unknown(NamedCheckpoint {
@@ -961,7 +956,7 @@ impl JournalFixture {
         Ok(())
     }
 
-    /// A reader that wants only what is durable gets all of that and no more.
+    /// Checks that a reader at level `disk` gets all durable records and no others.
     #[track_caller]
     fn check_levels(&mut self, handle: u32) -> OperationResult {
         let journal = &self.handles[&handle].journal;
@@ -989,7 +984,7 @@ impl JournalFixture {
 
 impl Drop for JournalFixture {
     fn drop(&mut self) {
-        // What journals do in the end is no longer watched.
+        // Destructors of journals are no longer checked.
         self.handles.values().for_each(|handle| handle.dying.is_cleanup.store(true, SeqCst));
     }
 }

@@ -1,5 +1,5 @@
-//! Inputs that once broke something, the seeds that fuzzing begins with, and a short run of the
-//! fuzz targets' checks on arbitrary bytes.
+//! Inputs that once failed, the seeds of fuzzing, and a short run of the fuzz targets' checks on
+//! random bytes.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// `testdata/fuzz/<target>/<what went wrong>`.
+/// `testdata/fuzz/<target>/<failure>`.
 #[test]
 fn past_fuzz_failures_pass() {
     for (target, check) in checks::CHECKS {
@@ -39,14 +39,14 @@ proptest! {
     }
 }
 
-/// Run by the fuzz part: a fuzzer that begins with nothing spends its minute on magic numbers.
+/// Run by the fuzz part: without seeds a fuzzer spends its minute on magic numbers.
 #[test]
 #[ignore = "writes fuzz/corpus/, for the fuzz part alone"]
 fn write_seeds() {
     let corpus = root().join("fuzz/corpus");
     let segment =
         fs::read(root().join("testdata/journal/v1-none/segments/0000000000000000.seg")).unwrap();
-    // The first frame's body lies behind the heads of segment and frame.
+    // The first frame's body follows the headers of segment and frame.
     let body = &segment[64 + 56..];
     for (target, name, bytes) in [
         ("journal_parts", "body", [&[0], &body[..2000]].concat()),

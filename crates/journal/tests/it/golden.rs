@@ -1,6 +1,6 @@
-//! Journals of every version that was ever written are read. The folders under `testdata/journal/`
-//! were made by the test itself, once: `UPDATE_EXPECT=1` makes those of the present version anew,
-//! which is right only before that version has been in anybody's hands.
+//! Journals of every released version are readable. The test itself created the directories under
+//! `testdata/journal/`: `UPDATE_EXPECT=1` recreates those of the current version, which is allowed
+//! only before that version is released.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -25,8 +25,8 @@ fn record(i: u64) -> Vec<u8> {
     format!("host{:03} api.latency_ms{{route=\"/cart\"}} {}", i % 7, i * 13).into_bytes()
 }
 
-/// What a golden journal has: 300 records in batches of three, of two producers in turn and of
-/// nobody.
+/// Content of a golden journal: 300 records in batches of three, of two producers in turn and of
+/// none.
 const BATCHES: u64 = 100;
 
 fn identity(batch: u64) -> Option<BatchIdentity> {
@@ -57,7 +57,7 @@ fn make(dir: &Path, codec: Compression) {
     journal.close().unwrap();
 }
 
-/// Checks a copy: opening changes the folder.
+/// Checks a copy, because opening changes the directory.
 #[track_caller]
 fn check(name: &str) {
     let dir = TestDir::new();
@@ -103,7 +103,7 @@ fn journals_of_version_1_are_read() {
             let dir = TestDir::new();
             make(&dir.0, codec);
             copy(&dir.0, &golden);
-            // Empty locks say nothing, and the buffer of a closed journal is made anew.
+            // Lock files are empty, and the buffer of a closed journal is recreated.
             std::fs::remove_dir_all(golden.join("locks")).unwrap();
             std::fs::remove_file(golden.join("buffer")).unwrap();
         }
@@ -112,7 +112,7 @@ fn journals_of_version_1_are_read() {
 }
 
 /// A journal whose only process was killed: a plain record, a batch and a batch with an identity
-/// are in the buffer and nowhere else.
+/// exist only in the buffer.
 #[test]
 fn a_buffer_of_version_1_is_read() {
     let golden = folder("v1-killed");
@@ -148,7 +148,7 @@ fn a_buffer_of_version_1_is_read() {
     assert_eq!((records, gaps), (expected, vec![]));
 }
 
-/// Without compression nothing but the journal decides about a byte.
+/// Without compression every byte is determined by the journal.
 #[test]
 fn written_bytes_match_the_golden_file() {
     let dir = TestDir::new();

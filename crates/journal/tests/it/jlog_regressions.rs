@@ -1,9 +1,9 @@
-//! The defects that were found in JLog, each as a test that this journal has none of them: a
-//! message past the buffer writes over those before it; a full disk makes the writer spin; what is
-//! acknowledged is lost in a power cut; a kill between write and publication doubles; flipped bits
-//! go unseen; a reader lags behind the buffer; compression makes larger.
+//! Regression tests for known defects of JLog: a message larger than the buffer overwrites earlier
+//! ones; a full disk makes the writer spin; acknowledged records are lost in a power loss; a kill
+//! between write and publication duplicates records; flipped bits are undetected; a reader lags
+//! behind the buffer; compression enlarges records.
 //!
-//! Also what a kill at each single operation on a file leaves, with another process that goes on.
+//! Also the state after a kill at each single file operation, while another process continues.
 
 use std::fs;
 use std::os::unix::fs::FileExt;
@@ -23,7 +23,7 @@ fn identity(producer: u64, sequence: u64) -> Option<BatchIdentity> {
     Some(BatchIdentity { producer, epoch: 1, sequence })
 }
 
-/// All records, whole, and the gaps' reasons.
+/// All records, and the reasons of the gaps.
 fn all(journal: &Journal) -> (Vec<Vec<u8>>, Vec<GapReason>) {
     let mut reader = journal.reader(StartPosition::First).unwrap();
     let (mut records, mut gaps) = (Vec::new(), Vec::new());
@@ -44,7 +44,7 @@ fn jlog_1_a_message_larger_than_the_buffer_overwrites_nothing() {
         let journal = folder.open();
         let mut expected = Vec::new();
         for i in 0..60u8 {
-            // JLog's case: twenty small ones, one of more than the buffer, twenty small ones.
+            // JLog's case: twenty small records, one larger than the buffer, twenty small ones.
             let len = if i % 20 == 10 { 9000 } else { 50 };
             expected.push(vec![i; len]);
             let _ = journal.append(&expected[usize::from(i)], Level::Process).unwrap();
@@ -55,7 +55,7 @@ fn jlog_1_a_message_larger_than_the_buffer_overwrites_nothing() {
     }
 }
 
-/// On any file system: `power_loop.rs` fills a real one.
+/// On any file system; `power_loss_soak.rs` fills a real one.
 #[test]
 fn jlog_2_a_full_disk_is_no_endless_loop() {
     let folder = TestFolder::new("jlog-2");
@@ -67,16 +67,17 @@ fn jlog_2_a_full_disk_is_no_endless_loop() {
     assert!(matches!(refused, Some(Error::Full(FullReason::NoSpace))), "{refused:?}");
 }
 
-// The third, that what is acknowledged survives a power cut, is `power_loop.rs`, with a real one.
+// The third defect, lost acknowledged records, is covered by `power_loss_soak.rs` with a real file
+// system.
 
-/// JLog wrote its buffer to the segment and was killed before it noted that: the next one wrote it
-/// again.
+/// JLog wrote its buffer to the segment and was killed before recording it: the next process wrote
+/// it again.
 #[test]
 fn jlog_4_kill_before_publication_duplicates_nothing() {
     check_kill_at_each_operation(false);
 }
 
-/// The same, and another process appends before everything is killed and opened again.
+/// The same, with an append of another process before all are killed and the journal is reopened.
 #[test]
 fn kill_at_any_operation_keeps_other_processes_data() {
     check_kill_at_each_operation(true);
@@ -107,7 +108,7 @@ fn jlog_5_a_flipped_bit_is_never_served() {
             records.len() == expected.len() || !gaps.is_empty(),
             "bit {bit}: lost without a word"
         );
-        // Opening may have noted a gap: it begins anew each time.
+        // Opening may have recorded a gap: start from the same state each time.
         file.write_all_at(&bytes, 0).unwrap();
         file.set_len(bytes.len() as u64).unwrap();
         let _ = fs::remove_file(folder.journal().join("gaps"));
@@ -136,9 +137,9 @@ fn jlog_7_compression_never_grows_the_data() {
         let journal = folder.open();
         let mut raw = 0;
         for _ in 0..20_000 {
-            // Nothing in it can be compressed.
+            // Incompressible.
             let record: Vec<u8> = (0..random.below(200)).map(|_| random.next() as u8).collect();
-            // As in a frame: one byte that begins the group, one or two for the length.
+            // As in a frame: one byte starts the group, one or two are the length.
             raw += 1 + if record.len() < 128 { 1 } else { 2 } + record.len() as u64;
             let _ = journal.append(&record, Level::Process).unwrap();
         }
@@ -156,14 +157,13 @@ fn jlog_7_compression_never_grows_the_data() {
     }
 }
 
-// ---- a kill at each
-// operation --------------------------------------------------------------------------
+// ---- a kill at each operation ----
 
-/// A disk that stops for ever after some operation that changes something, having said so; or one
-/// that has no room for a segment.
+/// A disk that blocks forever after some mutating operation and reports it; or one without space
+/// for a segment.
 #[derive(Debug, Default)]
 struct HaltingDisk {
-    /// Operations before it stops; 0 for never.
+    /// Operations before it blocks; 0: never.
     operations_left: u64,
     done: Arc<AtomicU64>,
     full: bool,
@@ -292,7 +292,7 @@ impl File for HaltingFile {
     }
 }
 
-/// Batches of one and the other size, in turn, and the levels.
+/// Batches of two sizes in turn, at each level.
 const BATCHES: u64 = 40;
 
 fn batch(producer: u64, sequence: u64) -> Vec<Vec<u8>> {
@@ -313,7 +313,7 @@ fn append(journal: &Journal, producer: u64, sequence: u64) -> Ack {
     journal.append_batch(identity(producer, sequence), &batch, level).unwrap()
 }
 
-/// Journal, operations, file that counts what is acknowledged.
+/// Arguments: journal, number of operations, file with the acknowledged count.
 pub(crate) fn halting_writer(part: ChildArguments) {
     let disk = Arc::new(HaltingDisk { operations_left: part.number(1), ..HaltingDisk::default() });
     let options = Options { has_background_thread: false, ..Options::default() };
@@ -327,7 +327,7 @@ pub(crate) fn halting_writer(part: ChildArguments) {
     print_line("done");
 }
 
-/// Journal, file that counts. Appends small batches that stay in the buffer.
+/// Arguments: journal, count file. Appends small batches that stay in the buffer.
 pub(crate) fn bystander_writer(part: ChildArguments) {
     let options = Options { has_background_thread: false, ..Options::default() };
     let journal = open(part.path(0), &options).unwrap();

@@ -1,4 +1,4 @@
-//! The tables of `docs/formats/journal.md` are those of `layout.rs`.
+//! Compares the tables of `docs/formats/journal.md` with `layout.rs`.
 
 use journal::layout::*;
 

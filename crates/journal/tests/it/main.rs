@@ -1,4 +1,4 @@
-//! The crate from outside.
+//! Tests of the crate's interface.
 
 mod backlog;
 mod basics;
@@ -25,7 +25,7 @@ mod syscalls;
 
 type ChildMain = fn(processes::ChildArguments);
 
-/// What children of this binary can play: `processes::Child::start`.
+/// Roles that child processes of this binary can run: `processes::ChildProcess::start`.
 const PARTS: &[(&str, ChildMain)] = &[
     ("writer", sigkill::writer),
     ("reader", sigkill::reader),

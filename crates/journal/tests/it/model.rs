@@ -1,4 +1,5 @@
-//! Random operations, crashes in between and in their middle, against the model in `world.rs`.
+//! Random operations, with crashes between and during them, compared with the model in
+//! `fixture.rs`.
 
 use std::sync::atomic::Ordering::SeqCst;
 
@@ -85,7 +86,7 @@ fn settings() -> impl Strategy<Value = Settings> {
     })
 }
 
-/// Sequences that producers have reached.
+/// Sequences reached by producers.
 #[derive(Default)]
 struct ModelProducers([u64; 3]);
 
@@ -98,7 +99,7 @@ impl JournalFixture {
         }
     }
 
-    /// Nobody has it open: it is opened, at last without a hindrance.
+    /// Opens the journal if no process has it open, finally without faults.
     fn reopen_if_closed(&mut self) -> u32 {
         loop {
             match self.open() {
@@ -111,7 +112,7 @@ impl JournalFixture {
         }
     }
 
-    /// Clears away who died.
+    /// Removes dead handles.
     fn clear_dead(&mut self) {
         if self.disk.is_without_power() {
             self.power_cut();
@@ -185,7 +186,7 @@ fn step(
         }
         ModelOp::Close { handle: who } => {
             let who = world.handle_of(*who);
-            // In the middle of it nothing may die: it is a destructor.
+            // No process may die during this: it is a destructor.
             if world.is_death_pending {
                 world.kill(who);
             } else {
@@ -227,7 +228,7 @@ fn step(
     }
 }
 
-/// Runs operations; after each, what there is is held to the model.
+/// Runs operations; compares the state with the model after each.
 fn run(seed: u64, arbitrary: bool, settings: Settings, ops: &[ModelOp]) -> u32 {
     let order = if arbitrary { NameOrder::Arbitrary } else { NameOrder::Journal };
     let mut world = JournalFixture::new(seed, order, settings);
@@ -254,7 +255,7 @@ fn run(seed: u64, arbitrary: bool, settings: Settings, ops: &[ModelOp]) -> u32 {
             }
         }
     }
-    // In the end all is made durable and the power goes once more.
+    // At the end everything is made durable and power is lost once more.
     world.power_cut();
     let who = world.reopen_if_closed();
     world.audit(who);
@@ -289,7 +290,7 @@ fn runs(cases: u32, ops: usize) {
     }
 }
 
-/// Another one may be asked for, to look further.
+/// An environment variable selects another seed.
 fn seed() -> u64 {
     std::env::var("JOURNAL_MODEL_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(1)
 }

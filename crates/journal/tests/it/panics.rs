@@ -1,4 +1,4 @@
-//! A panic in the journal's thread: it is run again, and every record is there once.
+//! A panic in the journal's thread: the thread is restarted, and every record is present once.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
@@ -13,10 +13,10 @@ use journal::*;
 use sim::SimDisk;
 
 const DIR: &str = "/journal";
-/// How often a panic is thrown.
+/// Number of injected panics.
 const PANICS: u32 = 3;
 
-/// Panics are thrown at one point, in the journal's thread only.
+/// Injects panics at one point, in the journal's thread only.
 fn with_panics_at(point: &'static str) -> Supervisor {
     let left = AtomicU32::new(PANICS);
     let fault: FaultHook = Arc::new(move |found: &str| {
@@ -92,7 +92,7 @@ fn check(point: &'static str) {
         append(Level::Memory);
         thread::yield_now();
     }
-    assert_eq!(supervisor.failures(), ["thread journal panics often (3 restarts)"]);
+    assert_eq!(supervisor.failures(), ["thread journal panics repeatedly (3 restarts)"]);
     append(Level::Disk);
     let expected: Vec<u64> = (0..count).collect();
     assert_eq!(read(&journal), expected);
@@ -116,8 +116,8 @@ fn a_panic_before_a_sync_loses_and_repeats_nothing() {
     check("journal sync");
 }
 
-/// What was about to be synchronised only whoever panicked knew: it must not count as durable with
-/// what comes next.
+/// The unsynced files of a panicking sync are lost: the next sync must not count their data as
+/// durable.
 #[test]
 fn panic_before_sync_delays_durability() {
     for seed in 0..20 {

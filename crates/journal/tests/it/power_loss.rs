@@ -1,5 +1,5 @@
-//! A fixed workload whose power is cut in the middle of every operation that changes anything, and
-//! again in the middle of every one of the opening that follows.
+//! A fixed workload with a power loss during every mutating operation, and another during every one
+//! of the following opening.
 
 use std::cell::Cell;
 
@@ -12,7 +12,7 @@ fn identity(sequence: u64) -> Option<BatchIdentity> {
     Some(BatchIdentity { producer: 5, epoch: 6, sequence })
 }
 
-/// Appends of all kinds, segments that roll, subscribers that read, commit and go.
+/// Appends of all kinds, rolled segments, and subscribers that read, commit and are removed.
 fn workload(world: &mut JournalFixture) -> OperationResult {
     let journal = world.open()?;
     world.add(journal, "a", StartPosition::First, CheckpointKind::Subscriber, true)?;
@@ -47,8 +47,8 @@ thread_local! {
     static CUTS: Cell<u32> = const { Cell::new(0) };
 }
 
-/// The power goes after `first` operations, and after `second` of the opening that follows, if that
-/// has so many. False: the workload had come to its end before.
+/// Power is lost after `first` operations, and after `second` of the following opening if it has
+/// that many. Returns false if the workload ended before.
 fn cut(settings: Settings, seed: u64, order: NameOrder, first: u64, second: u64) -> bool {
     let mut world = JournalFixture::new(seed, order, settings);
     world.log.push(format!("seed {seed}, {order:?}, cut after {first} and {second}"));
@@ -72,7 +72,7 @@ fn cut(settings: Settings, seed: u64, order: NameOrder, first: u64, second: u64)
     let journal = world.handles()[0];
     world.audit(journal);
     world.read(journal, "a", 1000, Some(Level::Disk)).unwrap_or(());
-    // It goes on: what is acknowledged now survives the next cut.
+    // It continues: records acknowledged now survive the next power loss.
     for i in 200..204 {
         ignore_errors(world.append(journal, identity(i), &[700, 30], Level::Process)).unwrap();
     }
@@ -95,15 +95,15 @@ fn settings_variants() -> Vec<Settings> {
     ]
 }
 
-/// Every cut of the workload; how many.
+/// Every power loss of the workload; returns their number.
 fn cut_everywhere(seeds: std::ops::Range<u64>, step: u64) -> u32 {
     CUTS.set(0);
     for settings in settings_variants() {
         for order in [NameOrder::Journal, NameOrder::Arbitrary] {
             for seed in seeds.clone() {
                 let mut first = seed % step;
-                // The opening is cut at another place each time; where it has fewer operations, not
-                // at all.
+                // The opening is interrupted at a different operation each time, or not at all if
+                // it has fewer.
                 while cut(settings, seed, order, first, (first * 7 + seed) % 29) {
                     first += step;
                 }

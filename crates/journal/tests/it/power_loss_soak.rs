@@ -1,7 +1,7 @@
-//! Power cuts on a real file system: ext4 on a loop device that is told to stop
-//! (`EXT4_IOC_SHUTDOWN` without flushing its log) while a process appends. What was acknowledged at
-//! level `disk` must be there when it is mounted again. Also a real full disk. Needs root, loop
-//! devices and a few programs; without them a test says what is missing and passes.
+//! Power losses on a real file system: ext4 on a loop device that is shut down (`EXT4_IOC_SHUTDOWN`
+//! without flushing its log) while a process appends. Records acknowledged at level `disk` must be
+//! present after remounting. Also a real full disk. Needs root, loop devices and a few programs;
+//! without them a test reports what is missing and passes.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -15,7 +15,7 @@ use crate::processes::{
 };
 use crate::sigkill::records::{self, BatchShape, RecordLabel};
 
-/// Runs a program: what it printed, or what went wrong.
+/// Runs a program; returns its output or the error.
 fn run(program: &str, arguments: &[&str]) -> Result<String, String> {
     let mut command = Command::new(program);
     let output = command.args(arguments).stdin(Stdio::null()).output();
@@ -30,14 +30,14 @@ fn run(program: &str, arguments: &[&str]) -> Result<String, String> {
     }
 }
 
-/// A file system of its own in a file, unmounted and removed in the end.
+/// A file system in an image file, unmounted and removed at the end.
 struct LoopDevice {
     folder: TestFolder,
     device: String,
 }
 
 impl LoopDevice {
-    /// Makes one; or why it cannot be.
+    /// Creates one; or returns why it cannot.
     fn new(megabytes: u64) -> Result<LoopDevice, String> {
         if run("id", &["-u"])? != "0" {
             return Err("not root, who may mount".to_owned());
@@ -63,7 +63,7 @@ impl LoopDevice {
         self.mount_point().join("j")
     }
 
-    /// A file beside the image, which no power cut here touches.
+    /// A file beside the image, unaffected by power losses.
     fn outside(&self, name: &str) -> PathBuf {
         self.folder.0.join(name)
     }
@@ -72,9 +72,9 @@ impl LoopDevice {
         run("mount", &[&self.device, self.mount_point().to_str().unwrap()]).map(drop)
     }
 
-    /// From here on nothing reaches the device any more.
+    /// Shuts the file system down: nothing reaches the device any more.
     fn cut(&self) -> Result<(), String> {
-        // The number of EXT4_IOC_SHUTDOWN, and the flag for not flushing the log.
+        // Number of EXT4_IOC_SHUTDOWN, and the flag for not flushing the log.
         let shutdown = r#"open(F, "<", $ARGV[0]) or die $!; my $f = pack("L", 2); ioctl(F, 0x8004587d, $f) or die $!"#;
         run("perl", &["-e", shutdown, self.mount_point().to_str().unwrap()]).map(drop)
     }
@@ -84,7 +84,7 @@ impl LoopDevice {
         let since = Instant::now();
         loop {
             match run("umount", &[mount.to_str().unwrap()]) {
-                // Somebody just looks at what is mounted.
+                // Another process is inspecting the mount.
                 Err(_) if since.elapsed() < Duration::from_secs(60) => {
                     std::thread::sleep(Duration::from_millis(20));
                 }
@@ -101,8 +101,8 @@ impl Drop for LoopDevice {
     }
 }
 
-/// The part of a writer: journal, producer, file that counts what is acknowledged, kind of batches.
-/// Unlike that of `kill.rs`, it repeats from the first sequence that is not known to be on disk.
+/// Role of a writer: journal, producer, file with the acknowledged count, kind of batches. Unlike
+/// the one in `sigkill.rs`, it repeats from the first sequence not known to be on disk.
 pub(crate) fn writer(part: ChildArguments) {
     let journal = open(part.path(0), &Options::default()).unwrap();
     let producer = part.number(1);
@@ -116,7 +116,7 @@ pub(crate) fn writer(part: ChildArguments) {
         let batch: Vec<&[u8]> = batch.iter().map(Vec::as_slice).collect();
         let identity = Some(BatchIdentity { producer, epoch: 1, sequence });
         let level = if random.below(20) == 0 { Level::Disk } else { Level::Process };
-        // From the cut on there are errors.
+        // After the shutdown there are errors.
         let Ok(ack) = journal.append_batch(identity, &batch, level) else { break };
         sequence += 1;
         if ack.level == Level::Disk {
@@ -127,8 +127,8 @@ pub(crate) fn writer(part: ChildArguments) {
     part.receive_line();
 }
 
-/// What one read of the whole journal gives for each producer: the batches that are there. The last
-/// producer is the idle one.
+/// One read of the whole journal: the batches present, by producer. The last producer is the idle
+/// one.
 fn read(journal: &Journal, kind: &BatchShape, producers: usize, durable: bool) -> Vec<Vec<u64>> {
     let mut reader = journal.reader(StartPosition::First).unwrap();
     if durable {
@@ -139,7 +139,7 @@ fn read(journal: &Journal, kind: &BatchShape, producers: usize, durable: bool) -
     while let Some(item) = reader.next().unwrap() {
         let batch = match item {
             ReadItem::Batch(batch) => batch,
-            // Only what nobody was promised.
+            // Only records without a durability guarantee.
             ReadItem::Gap(gap) => {
                 assert_eq!(gap.reason, GapReason::Interrupted, "{gap:?}");
                 continue;
@@ -162,7 +162,7 @@ fn read(journal: &Journal, kind: &BatchShape, producers: usize, durable: bool) -
     sequences
 }
 
-/// Appends, cuts the power, looks, and again on the same journal.
+/// Appends, cuts power, checks, and repeats on the same journal.
 #[track_caller]
 fn check(cuts: u64, seed: u64, kind_name: &'static str, settings: &Settings) {
     const WRITERS: usize = 2;
@@ -188,14 +188,14 @@ fn check(cuts: u64, seed: u64, kind_name: &'static str, settings: &Settings) {
             .collect();
         writers.iter_mut().for_each(|writer| writer.expect("begun"));
         std::thread::sleep(random.micros(400_000));
-        // Now and then one is killed before.
+        // Sometimes a writer is killed before.
         if random.below(4) == 0 {
             writers[0].kill();
             kills += 1;
             std::thread::sleep(random.micros(60_000));
         }
-        // A machine without power acknowledges nothing more, but here the processes go on: while
-        // the file system is being stopped, a sync may be told that it is done though it is not.
+        // A machine without power acknowledges nothing more, but here the processes continue: while
+        // the file system shuts down, a sync may wrongly report success.
         let promised: Vec<u64> = acked.iter().map(SharedCounter::get).collect();
         if let Err(why) = disk.cut() {
             return report_skipped("power cuts and full disks on ext4", &why);
@@ -208,14 +208,14 @@ fn check(cuts: u64, seed: u64, kind_name: &'static str, settings: &Settings) {
         for gap in &opened.gaps {
             assert_eq!(gap.reason, GapReason::Interrupted, "cut {cut}: {opened:?}");
         }
-        // One more is the idle process below.
+        // The additional one is the idle process below.
         let all = read(&journal, &kind, WRITERS + 1, true);
         for (i, sequences) in all[..WRITERS].iter().enumerate() {
             let promised = promised[i];
             untrue += acked[i].get().saturating_sub(sequences.last().map_or(0, |last| last + 1));
-            // The producers repeat from what was promised, and what is there already is known.
+            // Producers repeat from the guaranteed position; present batches are duplicates.
             acked[i].set(promised);
-            // Rising, each once; without a hole up to what was promised.
+            // Ascending, each once, without a hole up to the guaranteed position.
             assert!(sequences.is_sorted_by(|a, b| a < b), "cut {cut}: order of producer {i}");
             let mut there = sequences.iter().copied().peekable();
             for expected in 0..promised {
@@ -229,7 +229,7 @@ fn check(cuts: u64, seed: u64, kind_name: &'static str, settings: &Settings) {
             }
             lost += there.count();
         }
-        // A process is killed before it writes anything: nothing that was lost may come back.
+        // A process is killed before it writes anything: lost records must not reappear.
         if random.below(2) == 0 {
             drop(journal);
             let mut idle = ChildProcess::start("power idle", &[disk.journal().to_str().unwrap()]);
@@ -248,7 +248,7 @@ fn check(cuts: u64, seed: u64, kind_name: &'static str, settings: &Settings) {
     );
 }
 
-/// Opens, appends a little that stays in the buffer, and is killed.
+/// Opens, appends a few records that stay in the buffer, and is killed.
 pub(crate) fn idle(part: ChildArguments) {
     let options = Options { has_background_thread: false, ..Options::default() };
     let journal = open(part.path(0), &options).unwrap();
@@ -290,8 +290,7 @@ fn full_disk_is_a_clear_error() {
     let journal = open(&disk.journal(), &options).unwrap();
     let noise = noise(2000);
     let mut accepted = 0u64;
-    // Not a measurement, here and below: an append that waits for the disk to be emptied never
-    // ends.
+    // A generous limit, here and below: a blocked append would never end.
     let end = Duration::from_secs(60);
     let error = loop {
         let since = Instant::now();
@@ -310,7 +309,7 @@ fn full_disk_is_a_clear_error() {
         assert!(since.elapsed() < end);
     }
     assert_eq!(count(&journal), accepted);
-    // Another process, and one that opens it now.
+    // A handle opened before, and one opened now.
     let other = open(&disk.journal(), &options).unwrap();
     assert_eq!(count(&other), accepted);
     std::fs::remove_file(&ballast).unwrap();
@@ -322,7 +321,7 @@ fn full_disk_is_a_clear_error() {
     assert_eq!(count(&journal), accepted + 1);
 }
 
-/// The disk fills up and everybody is killed: it can be opened and read all the same.
+/// The disk fills up and all processes are killed: the journal can be opened and read anyway.
 #[test]
 fn a_journal_on_a_full_disk_can_be_opened_and_read() {
     let disk = match LoopDevice::new(8) {
@@ -331,7 +330,7 @@ fn a_journal_on_a_full_disk_can_be_opened_and_read() {
     };
     Journal::create(&disk::OsDisk, &disk.journal(), random_id(), 0, &sizes(16 << 10, 256 << 10))
         .unwrap();
-    // Room for more than a segment, later.
+    // Space for more than a segment, released later.
     let reserve = disk.mount_point().join("reserve");
     std::fs::write(&reserve, vec![1; 1 << 20]).unwrap();
     let acked = disk.outside("acked");
@@ -370,7 +369,7 @@ fn fill(path: &Path) {
     }
 }
 
-/// Bytes that do not compress.
+/// Incompressible bytes.
 fn noise(len: usize) -> Vec<u8> {
     let mut random = Xorshift64::new(3);
     (0..len).map(|_| random.next() as u8).collect()
@@ -388,8 +387,8 @@ fn count(journal: &Journal) -> u64 {
     records
 }
 
-/// A power cut leaves pages of the buffer from different times. What was lost then, and is appended
-/// again by its producers, does not come back from there at some later opening.
+/// A power loss leaves pages of the buffer from different times. Records that were lost and
+/// appended again by their producers must not reappear from there at a later opening.
 #[test]
 fn lost_records_do_not_return_after_a_kill() {
     let folder = TestFolder::new("stale");
@@ -398,7 +397,7 @@ fn lost_records_do_not_return_after_a_kill() {
     folder.create(&settings);
     let buffer = folder.journal().join("buffer");
     let journal = open(&folder.journal(), &options).unwrap();
-    // Eleven words each: 46 go into the buffer.
+    // Eleven words each: the buffer holds 46.
     let append = |journal: &Journal, count: u64| {
         for _ in 0..count {
             let _ = journal.append(&[5; 64], Level::Process).unwrap();
@@ -409,8 +408,7 @@ fn lost_records_do_not_return_after_a_kill() {
     append(&journal, 46);
     let second_lap = std::fs::read(&buffer).unwrap();
     drop(journal);
-    // The power fails: no segment has reached the disk, and the middle of the ring is older than
-    // the rest.
+    // Power loss: no segment reached the disk, and the middle of the ring is older than the rest.
     let mut bytes = second_lap;
     let ring = bytes.len() - (4 << 10);
     let middle = ring + 1360..ring + 2720;

@@ -1,9 +1,9 @@
-//! Real processes for the tests of this folder: this binary starts itself with the name of a part
-//! to play, and whoever started it may kill, stop or wait for it. A child ends with its parent,
-//! however that ends. Also the folders and the random numbers of these tests.
+//! Real processes for these tests: this binary starts itself with the name of a role, and the
+//! parent may kill, stop or wait for the child. A child ends with its parent, however that ends.
+//! Also temporary directories and random numbers.
 //!
-//! Folders are in the build's own, which is on a real disk where `/tmp` may not be; among temporary
-//! files where that is closed to this user.
+//! Directories are in the build directory, which is on a real disk where `/tmp` may not be; or
+//! among temporary files if this user cannot write there.
 
 use std::fs;
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
@@ -20,10 +20,10 @@ use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 
 const ROLE_VARIABLE: &str = "TOPDECK_JOURNAL_PART";
 
-/// What a child begins its lines with, so that they are told from the test harness's.
+/// Prefix of a child's lines, to distinguish them from the test harness.
 const LINE: &str = "child: ";
 
-/// A folder of its own that is removed in the end.
+/// A temporary directory, removed at the end.
 pub(crate) struct TestFolder(pub(crate) PathBuf);
 
 impl TestFolder {
@@ -36,7 +36,7 @@ impl TestFolder {
             let path = place.join(format!("topdeck-{name}-{}-{number}", std::process::id()));
             match fs::create_dir(&path) {
                 Ok(()) => return TestFolder(path),
-                // Left by another process of that number.
+                // Left by another process with the same id.
                 Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
                 Err(error) if places.len() == 1 => panic!("{}: {error}", path.display()),
                 Err(_) => drop(places.pop()),
@@ -44,7 +44,7 @@ impl TestFolder {
         }
     }
 
-    /// Where the journal is; beside it there is room for what the test notes.
+    /// Journal directory; the test's own files are beside it.
     pub(crate) fn journal(&self) -> PathBuf {
         self.0.join("j")
     }
@@ -68,13 +68,13 @@ pub(crate) fn open(dir: &Path, options: &Options) -> Result<Journal> {
     Journal::open(Arc::new(OsDisk), dir, options)
 }
 
-/// No limits, so that nothing is dropped, and sizes at which everything happens often.
+/// No limits, so that nothing is dropped, and sizes at which every event is frequent.
 pub(crate) fn sizes(buffer_bytes: u64, segment_bytes: u64) -> Settings {
     let limits = Limits { bytes_max: None, age_max: None, on_full: LimitPolicy::Reject };
     Settings { buffer_bytes, segment_bytes, limits, ..Settings::default() }
 }
 
-/// xorshift64*: the same numbers for the same seed.
+/// xorshift64*: the same sequence for the same seed.
 pub(crate) struct Xorshift64(u64);
 
 impl Xorshift64 {
@@ -89,7 +89,7 @@ impl Xorshift64 {
         self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
     }
 
-    /// Below `end`.
+    /// A number below `end`.
     pub(crate) fn below(&mut self, end: u64) -> u64 {
         (self.next() >> 11) % end
     }
@@ -99,7 +99,7 @@ impl Xorshift64 {
     }
 }
 
-/// Waits until something holds; how long it took. A test that waits for ever says nothing.
+/// Waits until a condition holds; returns the duration. Fails instead of waiting forever.
 #[track_caller]
 pub(crate) fn wait_for(what: &str, seconds: u64, mut holds: impl FnMut() -> bool) -> Duration {
     let since = Instant::now();
@@ -110,7 +110,7 @@ pub(crate) fn wait_for(what: &str, seconds: u64, mut holds: impl FnMut() -> bool
     since.elapsed()
 }
 
-/// A number that one process sets and others read, in a file: it outlives its process.
+/// A counter in a file that one process sets and others read: it outlives its process.
 pub(crate) struct SharedCounter(fs::File);
 
 impl SharedCounter {
@@ -134,7 +134,7 @@ impl SharedCounter {
     }
 }
 
-/// A process that plays a part.
+/// A child process with a role.
 pub(crate) struct ChildProcess {
     process: std::process::Child,
     stdin: Option<ChildStdin>,
@@ -143,12 +143,12 @@ pub(crate) struct ChildProcess {
 }
 
 impl ChildProcess {
-    /// Starts one; `part` and its arguments, of which none has a line break.
+    /// Starts a child; `part` and arguments must not contain line breaks.
     pub(crate) fn start(part: &str, arguments: &[&str]) -> ChildProcess {
         ChildProcess::start_with(&[], part, arguments)
     }
 
-    /// The same, behind another command (`strace -o …`).
+    /// The same, under another command (`strace -o …`).
     pub(crate) fn start_with(before: &[&str], part: &str, arguments: &[&str]) -> ChildProcess {
         let exe = std::env::current_exe().unwrap();
         let words: Vec<_> =
@@ -165,11 +165,11 @@ impl ChildProcess {
         ChildProcess { stdin: process.stdin.take(), process, stdout, is_stopped: false }
     }
 
-    /// The next line that the child said; empty when it has ended.
+    /// The child's next line; empty after it has ended.
     pub(crate) fn line(&mut self) -> String {
         let mut line = String::new();
         while self.stdout.read_line(&mut line).unwrap() > 0 {
-            // The harness writes no line break before the part's first line.
+            // The harness writes no line break before the first line.
             if let Some((_, said)) = line.split_once(LINE) {
                 return said.trim_end().to_owned();
             }
@@ -183,7 +183,7 @@ impl ChildProcess {
         assert_eq!(self.line(), expected);
     }
 
-    /// Says something to it.
+    /// Sends a line to the child.
     pub(crate) fn send_line(&mut self, line: &str) {
         let stdin = self.stdin.as_mut().expect("BUG: its input was closed");
         writeln!(stdin, "{line}").unwrap();
@@ -193,26 +193,26 @@ impl ChildProcess {
         self.process.try_wait().unwrap().is_some()
     }
 
-    /// `kill -9`; it is gone on return.
+    /// `kill -9`; the child has ended on return.
     pub(crate) fn kill(&mut self) {
         self.process.kill().unwrap();
         self.process.wait().unwrap();
     }
 
-    /// Stops it where it is (SIGSTOP), or lets it go on. On return no thread of it runs any more,
-    /// or the signal to go on is sent.
+    /// Stops the child (SIGSTOP) or continues it. On return all its threads are stopped, or the
+    /// signal to continue is sent.
     pub(crate) fn stop(&mut self, stop: bool) {
         self.is_stopped = stop;
         let pid = Pid::from_child(&self.process);
         kill_process(pid, if stop { Signal::STOP } else { Signal::CONT }).unwrap();
         if stop {
-            // A signal that was sent is not yet one that was taken.
+            // Signals are delivered asynchronously.
             let (_, status) = waitpid(Some(pid), WaitOptions::UNTRACED).unwrap().unwrap();
             assert!(status.stopped(), "{status:?}");
         }
     }
 
-    /// Waits until it ends by itself, well.
+    /// Waits for a successful exit.
     #[track_caller]
     pub(crate) fn finish(mut self) {
         let mut rest = String::new();
@@ -228,22 +228,22 @@ impl Drop for ChildProcess {
     }
 }
 
-/// Says that a test could not run, and why: skipped is not passed.
+/// Reports that a test was skipped and why: skipped is not passed.
 pub(crate) fn report_skipped(what: &str, why: &str) {
     println!("skipped: {what}: {why}");
 }
 
-/// Says something to the parent.
+/// Sends a line to the parent.
 pub(crate) fn print_line(line: &str) {
     let mut out = std::io::stdout().lock();
     writeln!(out, "{LINE}{line}").unwrap();
     out.flush().unwrap();
 }
 
-/// What a part is given.
+/// Arguments of a role.
 pub(crate) struct ChildArguments {
     pub(crate) arguments: Vec<String>,
-    /// What the parent says.
+    /// Lines from the parent.
     pub(crate) lines: std::sync::mpsc::Receiver<String>,
 }
 
@@ -256,13 +256,13 @@ impl ChildArguments {
         self.arguments[index].parse().unwrap()
     }
 
-    /// Waits for a word from the parent.
+    /// Waits for a line from the parent.
     pub(crate) fn receive_line(&self) -> String {
         self.lines.recv().unwrap_or_default()
     }
 }
 
-/// Not a test of its own: what children run. Without a part to play it passes.
+/// Entry point of child processes, not a test. Without a role it passes.
 #[test]
 fn child_main() {
     let Ok(text) = std::env::var(ROLE_VARIABLE) else { return };
@@ -273,7 +273,7 @@ fn child_main() {
         for line in std::io::stdin().lines().map_while(Result::ok) {
             let _ = sender.send(line);
         }
-        // The parent is gone: nobody wants to know how it ends.
+        // The parent is gone: the exit status is not used.
         std::process::exit(1);
     });
     let part_of = crate::PARTS.iter().find(|(name, _)| *name == part);

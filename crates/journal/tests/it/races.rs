@@ -1,4 +1,4 @@
-//! Processes that open, create, close, stop and wake each other at the same time.
+//! Processes that open, create, close, stop and wake each other concurrently.
 
 use std::path::Path;
 use std::sync::mpsc;
@@ -12,19 +12,19 @@ use crate::processes::{
 };
 
 const SHORT_WAIT: Duration = Duration::from_millis(300);
-/// Where nobody is to wait for long: only a machine that hangs takes it.
+/// Generous limit: only a hang exceeds it.
 const LONG_WAIT: Duration = Duration::from_secs(60);
 
 fn foreground() -> Options {
     Options { has_background_thread: false, ..Options::default() }
 }
 
-/// Nothing is written to segments unless somebody asks.
+/// Nothing is written to segments except on request.
 fn manual_options() -> Options {
     Options { flush_interval: Duration::from_secs(3600), sync_interval: None, ..Options::default() }
 }
 
-/// A process that does what it is told, a word a line, and says what came of it.
+/// A process that executes commands, one a line, and reports the results.
 pub(crate) fn server(part: ChildArguments) {
     let dir = part.path(0).to_owned();
     let options = match part.arguments[1].as_str() {
@@ -82,7 +82,7 @@ pub(crate) fn server(part: ChildArguments) {
                     let _ = journal.append(&i.to_le_bytes(), Level::Process).unwrap();
                 }
             }
-            // Opens, appends and closes so many times, as the producer with the second number.
+            // Opens, appends and closes this many times, as the producer given second.
             ("cycles", _) => {
                 let producer = words.next().unwrap().parse().unwrap();
                 for sequence in 0..number() {
@@ -105,7 +105,7 @@ pub(crate) fn server(part: ChildArguments) {
                 }
                 Err(error) => print_line(&describe_result::<()>(Err(error))),
             },
-            // Commits as fast as it can, for ever.
+            // Commits as fast as possible, forever.
             ("commits", Some(journal)) => {
                 let mut subscriber = journal.subscribe(argument).unwrap();
                 print_line("ok");
@@ -148,7 +148,7 @@ fn tiny() -> Settings {
     sizes(4 << 10, 16 << 10)
 }
 
-/// All records now.
+/// All current records.
 fn all(journal: &Journal) -> Vec<Vec<u8>> {
     let mut reader = journal.reader(StartPosition::First).unwrap();
     let mut records = Vec::new();
@@ -161,7 +161,7 @@ fn all(journal: &Journal) -> Vec<Vec<u8>> {
     records
 }
 
-/// Runs something that must come to an end, whatever it comes to.
+/// Runs something that must end, with any result.
 #[track_caller]
 fn run_with_timeout<T: Send + 'static>(
     what: &str,
@@ -306,7 +306,7 @@ fn records_of_another_process_are_read_at_once() {
     }
 }
 
-/// Who waits is woken: it never looks by itself here.
+/// Waiters are woken: here they never poll.
 #[test]
 fn waiter_is_woken_by_another_process() {
     const ROUNDS: u32 = 20;
@@ -342,18 +342,18 @@ fn waiter_is_woken_by_another_process() {
             rustix::io::read(&fd, &mut [0; 8]).is_ok()
         });
         while reader.next().unwrap().is_some() {}
-        // What was appended between the two looks may have made it ready again.
+        // A record appended between the two checks may have made it ready again.
         let _ = rustix::io::read(&fd, &mut [0; 8]);
     }
 }
 
-/// Whether a thread sleeps, by its folder in `/proc`.
+/// Whether a thread sleeps, by its directory in `/proc`.
 fn is_asleep(folder: &str) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{folder}/stat")).unwrap();
     stat.rsplit(") ").next().is_some_and(|rest| rest.starts_with('S'))
 }
 
-/// The process that writes segments does not run any more, and is not dead either.
+/// The process that writes segments is stopped, but not dead.
 #[test]
 fn append_times_out_while_the_writer_is_stopped() {
     let folder = TestFolder::new("stopped");
@@ -365,7 +365,7 @@ fn append_times_out_while_the_writer_is_stopped() {
     let journal = open(&folder.journal(), &options).unwrap();
     stopped.stop(true);
     let mut accepted = 1;
-    // That it ends is all that is asked: it waits for 300 ms by its options.
+    // Only that it ends matters: its options set a timeout of 300 ms.
     let error = loop {
         match journal.append(&[7; 100], Level::Process) {
             Ok(_) => accepted += 1,
@@ -393,7 +393,7 @@ fn wait_for_append(journal: &Journal) -> Ack {
     last.unwrap()
 }
 
-/// Wherever a process is stopped, also with the append lock taken, others do not wait for ever.
+/// Wherever a process is stopped, even while it holds the append lock, others do not wait forever.
 #[test]
 fn process_stopped_anywhere_blocks_no_other() {
     let folder = TestFolder::new("stopped-anywhere");
@@ -419,7 +419,7 @@ fn process_stopped_anywhere_blocks_no_other() {
     assert!(wait_for_append(&journal).positions.start > before.positions.start);
 }
 
-/// A process that only reads, without a thread of its own, may be the first that opens a journal.
+/// A read-only process without a background thread may be the first to open a journal.
 #[test]
 fn first_opener_without_thread_blocks_no_writer() {
     let folder = TestFolder::new("no-thread");
@@ -434,7 +434,7 @@ fn first_opener_without_thread_blocks_no_writer() {
     }
 }
 
-/// The same when it has written something itself before.
+/// The same after it has written something itself.
 #[test]
 fn a_writer_without_a_thread_that_is_idle_stalls_no_other() {
     let folder = TestFolder::new("no-thread-idle");
@@ -454,7 +454,7 @@ fn a_writer_without_a_thread_that_is_idle_stalls_no_other() {
     }
 }
 
-/// A batch past the buffer finds the journal full in one process; later there is room.
+/// A batch larger than the buffer finds the journal full in one process; later there is space.
 #[test]
 fn after_a_full_journal_has_room_again_every_process_can_append() {
     let folder = TestFolder::new("full");
@@ -464,13 +464,13 @@ fn after_a_full_journal_has_room_again_every_process_can_append() {
     journal.add_subscriber("s", StartPosition::First, true).unwrap();
     let mut child = start_server(&folder.journal(), "default");
     check(&mut child, "open", "ok");
-    // This process has the role, and nothing is left in the buffer when it is full.
+    // This process holds the lease, and the buffer is empty when the journal is full.
     let full = (0..100).find_map(|_| journal.append(&[7; 3000], Level::Disk).err()).unwrap();
     assert!(matches!(full, Error::Full(_)), "{full}");
     let mut subscriber = journal.subscribe("s").unwrap();
     while subscriber.next().unwrap().is_some() {}
     let end = subscriber.position();
-    // By another handle, which has no part in writing.
+    // By another handle that does not write.
     drop(subscriber);
     let other = folder.open();
     let mut subscriber = other.subscribe("s").unwrap();
@@ -482,7 +482,7 @@ fn after_a_full_journal_has_room_again_every_process_can_append() {
     });
 }
 
-/// A subscriber that is looked at while it commits is never taken for damaged.
+/// A subscriber that is inspected during a commit is never reported as corrupt.
 #[test]
 fn checkpoint_is_consistent_while_committed() {
     let folder = TestFolder::new("commits");
@@ -502,8 +502,8 @@ fn checkpoint_is_consistent_while_committed() {
     }
 }
 
-/// A subscriber that somebody removes while another opens it: whoever has it has the one that
-/// exists.
+/// A subscriber is removed while another process opens it: an open subscriber is always the
+/// existing one.
 #[test]
 fn a_subscriber_is_not_given_out_after_it_was_removed() {
     let folder = TestFolder::new("removed");
@@ -520,7 +520,7 @@ fn a_subscriber_is_not_given_out_after_it_was_removed() {
             }
         });
         let mut had = 0;
-        // The other one has it for the most part, so that many looks are in vain.
+        // The other process holds it most of the time, so many attempts fail.
         for _ in 0..100_000 {
             if had == 1000 {
                 break;
@@ -529,7 +529,7 @@ fn a_subscriber_is_not_given_out_after_it_was_removed() {
             had += 1;
             while subscriber.next().unwrap().is_some() {}
             subscriber.commit(1, Level::Process).unwrap();
-            // As long as it is held, nobody can remove it.
+            // While it is open, it cannot be removed.
             let position = journal.checkpoint("s").map(|checkpoint| checkpoint.position);
             stop.store(!matches!(position, Ok(1)), std::sync::atomic::Ordering::Relaxed);
             assert!(matches!(position, Ok(1)), "{position:?} after {had}");
@@ -538,7 +538,7 @@ fn a_subscriber_is_not_given_out_after_it_was_removed() {
     });
 }
 
-/// A reader that is as fast as the writer meets the buffer just when it is written to a segment.
+/// A reader as fast as the writer reaches the buffer just when it is written to a segment.
 #[test]
 fn reader_following_the_writer_sees_no_gap() {
     let folder = TestFolder::new("heels");
@@ -547,7 +547,7 @@ fn reader_following_the_writer_sees_no_gap() {
     let journal = open(&folder.journal(), &options).unwrap();
     const RECORDS: u64 = 200_000;
     std::thread::scope(|scope| {
-        // More than there are processors, so that they are interrupted anywhere.
+        // More threads than CPUs, so that they are preempted anywhere.
         for _ in 0..8 {
             scope.spawn(|| {
                 let mut reader = journal.reader(StartPosition::First).unwrap();

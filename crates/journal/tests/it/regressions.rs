@@ -1,4 +1,4 @@
-//! What the fault tests found, each by itself and as small as it gets.
+//! Failures found by the fault tests, each minimised.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -49,7 +49,7 @@ fn journal_in_new_nested_folder_survives_power_cut() {
 
 #[test]
 fn reader_gets_gap_for_records_lost_at_the_end() {
-    // Sooner or later a power cut keeps the first record, and of the second only that a mark has
+    // For some seed the power loss keeps the first record, and of the second only that a mark has
     // passed it.
     for seed in 0..200 {
         let disk = SimDisk::new(seed);
@@ -94,7 +94,7 @@ fn recovery_handles_buffer_pages_of_several_laps() {
         let disk = SimDisk::new(seed);
         create(&disk, &plain());
         let journal = open(&disk);
-        // Three laps and a bit, all of it in doubt when the power goes.
+        // More than three laps, none of it durable at the power loss.
         for i in 0..13 {
             let _ = journal.append(&[i; 1000], Level::Process).unwrap();
         }
@@ -110,7 +110,7 @@ fn recovery_handles_buffer_pages_of_several_laps() {
     }
 }
 
-/// A commit that the power takes back must not have cost the records behind it.
+/// A commit undone by a power loss must not have deleted the records after it.
 #[test]
 fn volatile_commit_releases_no_segment() {
     for seed in 0..50 {
@@ -192,8 +192,8 @@ fn record(i: u32) -> Vec<u8> {
     vec![i as u8; 1000]
 }
 
-/// The last segment has its head and nothing else when the disk is full: no frame can be reserved
-/// in it, and the next one is begun under the same name.
+/// The last segment has only its header when the disk is full: no frame can be reserved in it, and
+/// the next segment is created under the same name.
 #[test]
 fn segment_retried_after_full_disk_is_not_released() {
     let disk = SimDisk::new(1);
@@ -202,7 +202,7 @@ fn segment_retried_after_full_disk_is_not_released() {
     let journal = Journal::open(Arc::new(process.clone()), Path::new(DIR), &options()).unwrap();
     journal.add_subscriber("a", StartPosition::First, true).unwrap();
     let _ = journal.append(b"first", Level::Process).unwrap();
-    // The head is written, the frame is not.
+    // The header is written, the frame is not.
     disk.inject(Fault {
         operation: DiskOperation::Write,
         path_contains: ".seg".to_owned(),
@@ -235,7 +235,7 @@ fn segment_retried_after_full_disk_is_not_released() {
     }
 }
 
-/// The head of the next segment may arrive without the frames it speaks of.
+/// The header of the next segment may survive without the frames it refers to.
 #[test]
 fn lost_batch_is_accepted_again() {
     let mut taken = 0;

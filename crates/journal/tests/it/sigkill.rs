@@ -1,8 +1,8 @@
-//! `kill -9` of writers and readers at random moments: what was acknowledged is there exactly once,
-//! nothing else is, subscribers get everything in order, and whoever was not killed goes on.
+//! `kill -9` of writers and readers at random times: acknowledged records are present exactly once
+//! and no others, subscribers get everything in order, and surviving processes continue.
 //!
-//! A *round* is one kill and the check after it. Writers number their batches and repeat after a
-//! restart what they do not know to be acknowledged, so that the journal must end with every number
+//! A *round* is one kill and the check after it. Writers number their batches and, after a restart,
+//! repeat those not known to be acknowledged, so that the journal must end with every number
 //! exactly once.
 
 use std::fs;
@@ -17,11 +17,11 @@ use crate::processes::{
     wait_for,
 };
 
-/// Records with content that tells whose they are and that they are whole.
+/// Records whose content identifies their producer and detects corruption.
 pub(crate) mod records {
     use super::*;
 
-    /// Of which producer, batch, and place in the batch, of how many.
+    /// Producer, batch, index in the batch, and size of the batch.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub(crate) struct RecordLabel {
         pub(crate) producer: u64,
@@ -44,7 +44,7 @@ pub(crate) mod records {
         Xorshift64::new(label.sequence * 31 + label.index + label.producer).next() >> 32
     }
 
-    /// What the bytes are; panics when they are not what `make` makes.
+    /// Parses a record; panics unless it is one that `make` makes.
     pub(crate) fn label(bytes: &[u8]) -> RecordLabel {
         let number = |i: usize| u64::from_le_bytes(bytes[i * 8..][..8].try_into().unwrap());
         let label = RecordLabel {
@@ -59,7 +59,7 @@ pub(crate) mod records {
         label
     }
 
-    /// The records of a batch.
+    /// Records of a batch.
     pub(crate) fn batch(producer: u64, sequence: u64, kind: &BatchShape) -> Vec<Vec<u8>> {
         let mut random = Xorshift64::new(producer.wrapping_mul(77) + sequence);
         let large = kind.large_every > 0 && random.below(kind.large_every) == 0;
@@ -72,15 +72,15 @@ pub(crate) mod records {
             .collect()
     }
 
-    /// What batches a writer appends.
+    /// Kind of batches of a writer.
     #[derive(Clone, Copy, Debug)]
     pub(crate) struct BatchShape {
         pub(crate) records_max: u64,
         pub(crate) filler_max: u64,
-        /// One in so many is large; 0 for none.
+        /// One in this many is large; 0: none.
         pub(crate) large_every: u64,
         pub(crate) large_filler: u64,
-        /// One in so many is appended at level `disk`; 0 for none.
+        /// One in this many is appended at level `disk`; 0: none.
         pub(crate) disk_every: u64,
     }
 
@@ -92,7 +92,7 @@ pub(crate) mod records {
             large_filler: 0,
             disk_every: 50,
         };
-        /// Some past a buffer of 4 KiB (half of it is the most), within a quarter of 16 KiB.
+        /// Some larger than half of a buffer of 4 KiB, all within a quarter of 16 KiB.
         pub(crate) const LARGE: BatchShape = BatchShape {
             records_max: 4,
             filler_max: 90,
@@ -112,7 +112,7 @@ pub(crate) mod records {
 
 use records::{BatchShape, RecordLabel};
 
-/// The part of a writer: journal, producer, file that counts what is acknowledged, kind of batches.
+/// Role of a writer: journal, producer, file with the acknowledged count, kind of batches.
 pub(crate) fn writer(part: ChildArguments) {
     let journal = match part.arguments.get(4).map(String::as_str) {
         Some("again") => reopen(part.path(0)),
@@ -122,7 +122,7 @@ pub(crate) fn writer(part: ChildArguments) {
     let acked = SharedCounter::at(part.path(2));
     let kind = BatchShape::parse(&part.arguments[3]);
     let mut sequence = acked.get();
-    // What is acknowledged is known when it is repeated.
+    // Acknowledged batches are recognised as duplicates when repeated.
     if let Some(known) = sequence.checked_sub(1) {
         let ack = append(&journal, producer, known, &kind);
         assert!(ack.is_duplicate, "acknowledged and not known: {producer} {known}");
@@ -151,7 +151,7 @@ fn append(journal: &Journal, producer: u64, sequence: u64, kind: &BatchShape) ->
     ack.unwrap_or_else(|error| panic!("producer {producer}, batch {sequence}: {error}"))
 }
 
-/// Opens and closes some times before it stays open: to be killed meanwhile.
+/// Opens and closes several times before it stays open, to be killed meanwhile.
 fn reopen(dir: &Path) -> Journal {
     for _ in 0..3 {
         drop(open(dir, &Options::default()).unwrap());
@@ -159,13 +159,13 @@ fn reopen(dir: &Path) -> Journal {
     open(dir, &Options::default()).unwrap()
 }
 
-/// What a reader notes: kind, position, and a checksum of the record.
+/// Log entry of a reader: kind, position, and a checksum of the record.
 const LOG_ENTRY_BYTES: usize = 24;
 const READ: u64 = 1;
 const COMMITTED: u64 = 2;
 const STARTED: u64 = 3;
 
-/// The part of a reader: journal, subscriber, file of notes.
+/// Role of a reader: journal, subscriber, log file.
 pub(crate) fn reader(part: ChildArguments) {
     let journal = open(part.path(0), &Options::default()).unwrap();
     let file = fs::File::options().append(true).create(true).open(part.path(2)).unwrap();
@@ -204,22 +204,20 @@ fn sum(bytes: &[u8]) -> u64 {
     bytes.iter().fold(7, |sum: u64, &b| sum.rotate_left(5) ^ u64::from(b).wrapping_mul(0x9e37_79b9))
 }
 
-/// Everything there is of a test: the folder, what its processes note, and what must be in the
-/// journal.
+/// State of a test: directory, logs of its processes, and the expected content of the journal.
 struct KillFixture {
     kind: &'static str,
     writers: Vec<Option<ChildProcess>>,
     readers: Vec<Option<ChildProcess>>,
     acknowledged: Vec<SharedCounter>,
-    /// Of each producer the batch that comes next, and the record in it.
+    /// Next batch of each producer, and the record in it.
     next: Vec<(u64, u64)>,
     /// Checksums of the records by position.
     sums: Vec<u64>,
-    /// How far each reader's notes were checked: bytes, the position that comes next, the last
-    /// commit.
+    /// Checked part of each reader's log: bytes, next position, last commit.
     read_logs: Vec<(usize, u64, u64)>,
     random: Xorshift64,
-    /// Last, so that it is removed when nobody uses it any more.
+    /// Last, so that it is removed after all users.
     folder: TestFolder,
 }
 
@@ -278,7 +276,7 @@ impl KillFixture {
         fs::metadata(self.read_log_path(i)).map_or(0, |m| m.len())
     }
 
-    /// Waits until each process that runs has done something since now.
+    /// Waits until each running process has made progress.
     #[track_caller]
     fn wait_for_progress(&mut self) {
         let acked: Vec<u64> = self.acknowledged.iter().map(SharedCounter::get).collect();
@@ -292,7 +290,7 @@ impl KillFixture {
                 });
             }
         }
-        // Readers have something to read only while somebody writes.
+        // Readers progress only while a writer runs.
         if self.writers.iter().all(Option::is_none) {
             return;
         }
@@ -307,7 +305,7 @@ impl KillFixture {
         }
     }
 
-    /// Reads what is new in the journal and holds it to what was acknowledged before.
+    /// Reads new records and compares them with those acknowledged before.
     #[track_caller]
     fn audit(&mut self) {
         let acked: Vec<u64> = self.acknowledged.iter().map(SharedCounter::get).collect();
@@ -358,8 +356,7 @@ impl KillFixture {
                 "producer {i}: {acked} acknowledged, {:?} there",
                 self.next[i]
             );
-            // A writer does not go on before it is acknowledged: one more may be there, nothing
-            // else.
+            // A writer waits for acknowledgement: at most one more batch may be present.
             if self.writers[i].is_none() {
                 let (batches, rest) = self.next[i];
                 assert!(
@@ -369,12 +366,12 @@ impl KillFixture {
             }
         }
         subscriber.commit(subscriber.position(), Level::Process).unwrap();
-        // Not a measurement: who waits for something that is dead waits for longer.
+        // A generous limit: a wait for a dead process takes longer.
         let took = since.elapsed();
         assert!(took < Duration::from_secs(60), "opening and reading took {took:?}");
     }
 
-    /// Holds what readers noted to what is in the journal, as far as it was audited.
+    /// Compares the readers' logs with the checked part of the journal.
     #[track_caller]
     fn check_read_logs(&mut self) {
         for i in 0..self.readers.len() {
@@ -413,7 +410,7 @@ impl KillFixture {
         }
     }
 
-    /// Lets the readers come to the end and checks all they noted.
+    /// Lets the readers reach the end and checks their logs.
     #[track_caller]
     fn finish(&mut self) {
         for writer in &mut self.writers {
@@ -444,7 +441,7 @@ impl KillFixture {
     }
 }
 
-/// One writer that is killed, and the journal opened by nobody else then.
+/// One writer that is killed while no other process has the journal open.
 #[track_caller]
 fn check_one_writer(rounds: u64, seed: u64, kind: &'static str, settings: &Settings) {
     let mut world = KillFixture::new("kill-one", seed, 1, 0, kind, settings);
@@ -458,7 +455,7 @@ fn check_one_writer(rounds: u64, seed: u64, kind: &'static str, settings: &Setti
     println!("{rounds} rounds: {}", world.describe());
 }
 
-/// Three writers and two readers; one at a time is killed while the others go on.
+/// Three writers and two readers; one at a time is killed while the others continue.
 #[track_caller]
 fn check_many(rounds: u64, seed: u64, kind: &'static str, settings: &Settings) {
     let mut world = KillFixture::new("kill-many", seed, 3, 2, kind, settings);
@@ -475,13 +472,13 @@ fn check_many(rounds: u64, seed: u64, kind: &'static str, settings: &Settings) {
         }
         world.wait_for_progress();
         std::thread::sleep(world.random.micros(15_000));
-        // Now and then everybody at once.
+        // Sometimes all at once.
         let victim = world.random.below(12) as usize;
         match victim {
             0..=7 => world.writers[victim % 3].take().unwrap().kill(),
             8..=10 => world.readers[victim % 2].take().unwrap().kill(),
             _ => {
-                // First the signals, then the waiting.
+                // All signals first, then the waits.
                 world.writers.iter_mut().for_each(|child| child.take().unwrap().kill());
                 world.readers.iter_mut().for_each(|child| child.take().unwrap().kill());
             }
@@ -494,7 +491,7 @@ fn check_many(rounds: u64, seed: u64, kind: &'static str, settings: &Settings) {
     println!("{rounds} rounds: {}", world.describe());
 }
 
-/// A process that is killed while it opens or closes, with another that writes or alone.
+/// A process killed during opening or closing, with and without another process.
 #[track_caller]
 fn check_opening(rounds: u64, seed: u64, settings: &Settings) {
     let mut world = KillFixture::new("kill-opening", seed, 2, 0, "small", settings);
@@ -523,7 +520,7 @@ fn check_opening(rounds: u64, seed: u64, settings: &Settings) {
     println!("{rounds} rounds: {}", world.describe());
 }
 
-/// The part of one who only opens and closes.
+/// Role of a process that only opens and closes.
 pub(crate) fn opener(part: ChildArguments) {
     print_line("opening");
     loop {

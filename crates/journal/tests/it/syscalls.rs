@@ -1,5 +1,5 @@
-//! An append at level `process` is memory: system calls are counted, by strace, which not every
-//! machine has.
+//! An append at level `process` is a memory operation: strace, where available, counts the system
+//! calls.
 
 use std::fs;
 use std::process::{Command, Stdio};
@@ -12,7 +12,7 @@ use crate::processes::{
 
 const APPENDS: u64 = 100_000;
 
-/// The part of the one who is counted: between two words of it, all it does is to append.
+/// Role of the counted process: between two commands it only appends.
 pub(crate) fn counted_appender(part: ChildArguments) {
     let journal = open(part.path(0), &Options::default()).unwrap();
     let record = [b'x'; 100];
@@ -26,8 +26,7 @@ pub(crate) fn counted_appender(part: ChildArguments) {
     print_line("end");
 }
 
-/// System calls of the appending thread for one append, with so many other processes that have it
-/// open.
+/// System calls of the appending thread per append, with this many other processes attached.
 fn count(others: usize) -> Option<f64> {
     let strace =
         Command::new("strace").arg("-V").stdout(Stdio::null()).stderr(Stdio::null()).status();
@@ -36,7 +35,7 @@ fn count(others: usize) -> Option<f64> {
         return None;
     }
     let folder = TestFolder::new("syscalls");
-    // Large enough that nobody waits for strace, which slows the thread that writes.
+    // Large enough that nothing waits for the writing thread, which strace slows down.
     folder.create(&Settings { buffer_bytes: 32 << 20, ..Settings::default() });
     let others: Vec<Journal> = (0..others).map(|_| folder.open()).collect();
     let (journal, log) = (folder.journal(), folder.0.join("log"));

@@ -145,7 +145,7 @@ impl SimMachine {
         let mapped_len = self.inode_of(open).mapped_len();
         assert!(
             len >= mapped_len,
-            "BUG: {:?} is cut to {len} bytes while {mapped_len} are mapped",
+            "BUG: {:?} is truncated to {len} bytes while {mapped_len} are mapped",
             self.path_of(self.open_files[&open].inode)
         );
         self.operate_on(pid, open, DiskOperation::SetLen, |machine, node| {

@@ -275,7 +275,7 @@ fn an_interrupted_write_may_have_arrived_in_part() {
     let count = disk.operations();
     disk.cut_after(0);
     let error = file.write_at(&[b'x'; 1024], 0).unwrap_err();
-    assert_eq!(error.to_string(), "the power is out");
+    assert_eq!(error.to_string(), "simulated power loss");
     assert!(file.read_at(&mut [0], 0).is_err());
     assert!(disk.process().list(Path::new("/")).is_err());
     assert_eq!(disk.operations(), count);

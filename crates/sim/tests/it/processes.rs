@@ -70,7 +70,7 @@ fn power_cut_fails_lock_waiter() {
         disk.cut_after(0);
         file.write_at(b"x", 0).unwrap_err();
     };
-    check_waiter(in_an_operation, Some("the power is out"));
+    check_waiter(in_an_operation, Some("simulated power loss"));
 }
 
 /// Result of waiting for a lock when `act` affects its holder.

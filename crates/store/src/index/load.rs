@@ -33,7 +33,7 @@ impl SeriesIndex {
             SeriesRecord::Added { key: form, producer } => {
                 deleted.restore(&mut index, &SeriesId::from_canonical_key(form));
                 if let Err(error) = index.insert(form, producer) {
-                    refused.push(format!("a series' form: {error}"));
+                    refused.push(format!("canonical key: {error}"));
                 }
             }
             SeriesRecord::Deleted(id) => deleted.add(&index, &id),
@@ -42,7 +42,7 @@ impl SeriesIndex {
         let deleted = deleted.finish(&mut index);
         if damaged > 0 || (index.len() as u64) < manifest.series {
             notes.push(format!(
-                "{} forms of series of {} are damaged; parts have them too",
+                "{} canonical keys of {} are corrupt; parts have copies",
                 manifest.series.saturating_sub(index.len() as u64),
                 manifest.series
             ));
@@ -57,7 +57,7 @@ impl SeriesIndex {
                 }
                 for form in forms {
                     if let Err(error) = index.insert(&form, None) {
-                        refused.push(format!("a series' form: {error}"));
+                        refused.push(format!("canonical key: {error}"));
                     }
                 }
             }

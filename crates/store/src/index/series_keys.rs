@@ -52,7 +52,7 @@ impl KeyText {
         let end = offset.checked_add(part.len());
         assert!(
             end.is_some_and(|end| end <= form.len()),
-            "BUG: a part at {offset} is not of this form"
+            "BUG: a text at {offset} is not in this key"
         );
         KeyText { number, offset: offset as u16, len: part.len() as u16 }
     }

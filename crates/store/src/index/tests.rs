@@ -61,7 +61,7 @@ fn the_same_id_twice() {
     let id = known.id();
     assert_eq!(
         error,
-        format!("new{{a=\"b\"}} has the id {id}, which is that of known; rename one of them")
+        format!("id collision: new{{a=\"b\"}} and known have id {id}; rename one of them")
     );
 }
 
@@ -102,19 +102,18 @@ fn limit_errors_name_the_remedy() {
     check(gauge("m", &[("user", "1")]), Ok(0));
     check(gauge("m", &[("user", "2")]), Ok(1));
     check(gauge("m", &[("user", "3")]), Ok(2));
-    let error = "cannot store a new value of label user of metric m: value limit of a label and a \
-                 producer (3) reached; leave the label out if each request, user or session has \
-                 its own value, or raise [store] max_label_values";
+    let error = "cannot store new value of label user of metric m: value limit per label and producer \
+                 (3) reached; drop the label if its values are unique per request, user or \
+                 session, or raise [store] max_label_values";
     check(gauge("m", &[("user", "4")]), Err(error));
     check(gauge("m", &[("user", "3")]), Ok(2));
     check(gauge("m", &[("user", "3"), ("a", "1")]), Ok(3));
-    let error = "cannot store a new series of metric m: series limit of a metric and a producer \
-                 (4) reached; leave out a label with many values, or raise [store] \
-                 max_metric_series";
+    let error = "cannot store new series of metric m: series limit per metric and producer (4) \
+                 reached; drop a high-cardinality label or raise [store] max_metric_series";
     check(gauge("m", &[("user", "3"), ("a", "2")]), Err(error));
     check(gauge("n", &[]), Ok(4));
-    let error = "cannot store new series o: series limit of its producer (5) reached; \
-                 delete series of it, or raise [store] max_producer_series";
+    let error = "cannot store new series o: series limit per producer (5) reached; \
+                 delete some of its series or raise [store] max_producer_series";
     check(gauge("o", &[]), Err(error));
     assert_eq!(index.cardinality(9).by_label.len(), 2);
 }
@@ -144,8 +143,8 @@ fn producer_at_its_limits_blocks_no_other() {
     check(&mut index, 2, &host("m", "d"), Ok(3));
     // Values of the first producer do not count for the second.
     check(&mut index, 2, &host("n", "a"), Ok(4));
-    let error = "cannot store new series n{host=\"b\"}: series limit of its producer (3) reached; \
-                 delete series of it, or raise [store] max_producer_series";
+    let error = "cannot store new series n{host=\"b\"}: series limit per producer (3) reached; \
+                 delete some of its series or raise [store] max_producer_series";
     check(&mut index, 2, &host("n", "b"), Err(error));
     check(&mut index, 1, &host("n", "b"), Ok(5));
     for producer in 3..6 {

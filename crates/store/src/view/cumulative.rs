@@ -93,7 +93,7 @@ impl ReadView {
         match &mut rows {
             Rows::Histograms(rows) => rows.sort_by_key(Row::time),
             Rows::Summaries(rows) => rows.sort_by_key(Row::time),
-            other => panic!("BUG: what happened is {other:?}"),
+            other => panic!("BUG: deltas are {other:?}"),
         }
         Ok(rows)
     }

@@ -134,8 +134,8 @@ impl ReadView {
                     is_told = true;
                     let series = &series.found.series;
                     let reason = format!(
-                        "rows of {series} finer than rollups were dropped; rollups answer for \
-                         longer columns"
+                        "base rows of {series} were dropped; longer columns are answered from \
+                         rollups"
                     );
                     dropped.gaps.push(Gap { start, end, producer: None, lost: None, reason });
                 }

@@ -147,7 +147,7 @@ impl ReadView {
             let plan = dropped.plan_of(series, &plan);
             let Rows::Histograms(rows) = self.deltas_in_pieces(series, plan, &covered, gaps)?
             else {
-                panic!("BUG: steps of histograms are histograms")
+                panic!("BUG: deltas of histograms are histograms")
             };
             for row in rows {
                 if let Some(column) = column_of(columns, row.end) {
@@ -281,7 +281,7 @@ impl ReadView {
         for series in series {
             let plan = dropped.plan_of(series, &plan);
             let Rows::Summaries(rows) = self.deltas_in_pieces(series, plan, &covered, gaps)? else {
-                panic!("BUG: numbers put together are summaries")
+                panic!("BUG: merged numbers are summaries")
             };
             for row in rows {
                 if let Some(column) = column_of(columns, row.end) {

@@ -1,4 +1,4 @@
-//! The way of a sample: in, through the head, into parts and rollups, and out.
+//! Path of a sample: ingest, head, parts, rollups, and reads.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -58,7 +58,7 @@ fn sample_is_counted_once() {
     drop(store);
     let store = world.open().unwrap();
     check(&store, "opened again");
-    // The first batch once more: it is known.
+    // The first batch again: a duplicate.
     ingest(&store, 0, &[(&a, sample(0, MINUTE, histogram(&[1.0])))]);
     check(&store, "after a repeat");
 }
@@ -109,7 +109,7 @@ fn rollup_keeps_the_time_range() {
     world.set_now(3 * DAY);
     assert!(store.maintain().unwrap());
     assert_eq!(extent(), Some(start..end), "rolled up");
-    // Without the base, the finest rollup says it.
+    // Without base rows the finest rollup answers.
     let keep = |resolution| store::RetentionRule {
         resolution,
         duration: Some(1),
@@ -153,7 +153,7 @@ fn cancelled_reads_stop() {
                  read: &dyn Fn(&ReadView, &[SeriesEntryRef]) -> store::Result<()>| {
         let selector = model::Selector::parse(selector).unwrap();
         let mut looks = 0;
-        // Over at the first look, at the second, and so on until it is done before.
+        // Cancelled at the first check, at the second, and so on until the read completes.
         for patience in 0.. {
             let asked = Arc::new(AtomicUsize::new(0));
             let counted = Arc::clone(&asked);
@@ -198,7 +198,7 @@ fn columns_over_a_stretch_have_the_first_reading() {
     let store = world.open().unwrap();
     let kind = model::SeriesKind::Counter(hist::codec::header::Temporality::Cumulative);
     let bytes = model::Series::new("bytes", kind).validate().unwrap();
-    // It counts since an hour before it was read first.
+    // It counts from an hour before its first sample.
     ingest(&store, 1, &[(&bytes, sample(14 * HOUR, 15 * HOUR, 3.0))]);
     ingest(&store, 2, &[(&bytes, sample(14 * HOUR, 16 * HOUR, 5.0))]);
     ingest(&store, 3, &[(&latency("a"), sample(17 * HOUR, 18 * HOUR, histogram(&[1.0])))]);
@@ -227,7 +227,7 @@ fn the_first_distribution_of_a_moment_is_found() {
     let begin = 20_000 * DAY;
     world.set_now(begin);
     let store = world.open().unwrap();
-    // As gauge histograms come, or deltas without a start.
+    // As gauge histograms are received, or deltas without a start.
     for at in 0..12 {
         let end = begin + at * HOUR;
         ingest(&store, at as u64 + 1, &[(&latency("a"), sample(end, end, histogram(&[1.0])))]);
@@ -244,8 +244,7 @@ fn the_first_distribution_of_a_moment_is_found() {
     }
 }
 
-/// A storage of another kind than files holds all that a store writes but its manifest and its
-/// journal.
+/// A storage other than files holds everything a store writes except manifest and journal.
 #[test]
 fn a_store_on_another_storage_is_opened_again() {
     let world = StoreFixture::in_memory();

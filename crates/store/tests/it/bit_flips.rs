@@ -1,6 +1,5 @@
-//! Damage: every byte of every file of a small store with a bit turned over, every file cut off,
-//! and every file missing. The store opens, and what it answers is right, or it says that something
-//! is missing there.
+//! Damage: every byte of every file of a small store with a flipped bit, every file truncated, and
+//! every file missing. The store opens, and its answers are correct or report a gap.
 
 use std::path::{Path, PathBuf};
 
@@ -10,7 +9,7 @@ use store::{DAY, HOUR};
 
 use crate::lifecycle::{ExpectedRow, LifecycleStep, StoreHarness, answers_with_gaps, grids};
 
-/// Two days: one in rollups, one not.
+/// Two days: one rolled up, one not.
 fn intact_store() -> (StoreHarness, Vec<ExpectedRow>) {
     use LifecycleStep::*;
     let mut life = StoreHarness::new(9, NameOrder::Journal);
@@ -26,14 +25,14 @@ fn intact_store() -> (StoreHarness, Vec<ExpectedRow>) {
     (life, truth)
 }
 
-/// Files of the store without the journal's, which has such tests of its own.
+/// Files of the store without the journal, which has its own tests of this kind.
 fn files(life: &StoreHarness) -> Vec<(PathBuf, u64)> {
     let is_ours =
         |(path, len): &(PathBuf, u64)| !path.to_string_lossy().contains("/journal/") && *len > 0;
     life.disk.files().into_iter().filter(is_ours).collect()
 }
 
-/// Holds an answer to the truth. How many columns differ, of how many series.
+/// Compares an answer with the expected one. Returns the number of differing columns by series.
 #[track_caller]
 fn compare(life: &StoreHarness, truth: &[ExpectedRow], what: &str) -> (usize, usize) {
     let (mut differ, mut series) = (0, 0);
@@ -43,7 +42,7 @@ fn compare(life: &StoreHarness, truth: &[ExpectedRow], what: &str) -> (usize, us
         let mut here = 0;
         for (name, (found, truth)) in ["a", "b", "requests"].iter().zip(found.iter().zip(truth)) {
             let before = differ;
-            // What was not read in one column shows in the next where a reading was.
+            // An increase missing in one column appears in the next column with a sample.
             let mut is_told_before = false;
             for (at, ((value, gaps), (expected, _))) in found.iter().zip(truth).enumerate() {
                 let is_told = !gaps.is_empty() || (is_told_before && *name == "requests");
@@ -60,8 +59,8 @@ fn compare(life: &StoreHarness, truth: &[ExpectedRow], what: &str) -> (usize, us
     (differ, series)
 }
 
-/// Opens a damaged store, and holds it to the truth; `goes_on`: also after more has come and
-/// maintenance.
+/// Opens a damaged store and compares it with the expected answers; `goes_on`: also after further
+/// ingest and maintenance.
 #[track_caller]
 fn check(
     life: &mut StoreHarness,
@@ -79,7 +78,7 @@ fn check(
         life.step(LifecycleStep::Seal).unwrap_or_else(|stop| panic!("{what}: {stop:?}"));
         match maintained(life) {
             Ok(_) => {}
-            // It names the file.
+            // The error names the file.
             Err(error) => assert!(
                 what.contains("missing") && error.to_string().contains(".part"),
                 "{what}: {error}"
@@ -92,7 +91,7 @@ fn check(
     found
 }
 
-/// Verification names the file; of the small ones, that something is wrong.
+/// Verification names the file; for the small files, it reports an error.
 #[track_caller]
 fn check_verify(life: &StoreHarness, path: &Path, what: &str) {
     let damage = life.store().verify(None, &mut |_| ()).unwrap().damage;
@@ -124,7 +123,7 @@ fn flips(step: u64) {
     assert!(told > 100);
 }
 
-// slow: a store is opened and read for each byte of its files.
+// slow: opens and reads a store for each byte of its files.
 #[test]
 fn a_flipped_bit_of_any_byte_is_found_or_harmless() {
     flips(1);
@@ -147,16 +146,15 @@ fn truncated_or_missing_file_is_reported() {
         let what = format!("{} missing", path.display());
         let differ = check(&mut life, &truth, &what, true).0;
         let is_part = path.extension().is_some_and(|extension| extension == "part");
-        // Of what is kept twice nothing is lost; a base part that is in rollups is not asked for
-        // either.
+        // Files with two copies lose nothing; a base part that rollups cover is not read either.
         assert!(differ == 0 || is_part, "{what}");
     }
     println!("{cuts} cuts, {told} showed");
     assert!(told > 20);
 }
 
-/// A crash leaves one copy of the manifest older than the other; the newer one is damaged after the
-/// next start.
+/// A crash leaves one copy of the manifest older than the other; after the next start the newer one
+/// is damaged.
 #[test]
 fn older_manifest_copy_is_rewritten_first() {
     let (life, truth) = intact_store();

@@ -1,12 +1,11 @@
-//! What must hold for any bytes at all: one check per fuzz target, by its name. `fuzz/` includes
-//! this file by path, and `fuzz_regressions` repeats the checks on inputs that once broke
-//! something.
+//! Properties of arbitrary bytes: one check per fuzz target, by name. `fuzz/` includes this file by
+//! path, and `fuzz_regressions` repeats the checks on inputs that once failed.
 
 use ::model::{
     Batch, BatchWriter, ForwardRequest, ForwardRequestWriter, Sample, Selector, Series, SeriesId,
 };
 
-/// Panics where something broke.
+/// A check; panics on failure.
 pub(crate) type Check = fn(&[u8]);
 
 /// Name and check of each target of `fuzz/`.
@@ -17,8 +16,8 @@ pub(crate) const CHECKS: [(&str, Check); 4] = [
     ("store_chunk", store_chunk),
 ];
 
-/// What passes is read to its end, and what is of series that it has the forms of is taken by a
-/// writer.
+/// A valid batch can be read to its end, and a writer accepts its samples of series with known
+/// keys.
 fn batch(bytes: &[u8]) {
     let Ok(batch) = Batch::check(bytes.to_owned()) else { return };
     assert_eq!(batch.bytes(), bytes);
@@ -38,7 +37,7 @@ fn batch(bytes: &[u8]) {
     }
     assert_eq!(samples, batch.samples());
     reader.gaps().iter().for_each(|gap| again.gap(gap.clone()));
-    // With forms it has the same samples, and none is named by its number.
+    // With keys it has the same samples, and none is named by id.
     let mut form = Series::new("a", ::model::SeriesKind::Gauge).canonical_key();
     for kind in [0, 1, 2, 3] {
         form[0] = kind;
@@ -51,7 +50,8 @@ fn batch(bytes: &[u8]) {
     assert_eq!(Batch::check(again.bytes().to_owned()), Ok(again));
 }
 
-/// What is read is what was written. Below the last checksum, which would keep a fuzzer out, too.
+/// A parsed request round-trips. Also tested below its last checksum, which a fuzzer cannot
+/// produce.
 fn forward_request(bytes: &[u8]) {
     let _ = ForwardRequest::decode(bytes);
     let mut sealed = bytes.to_owned();
@@ -62,23 +62,23 @@ fn forward_request(bytes: &[u8]) {
     assert_eq!(again.finish(), sealed);
 }
 
-/// What is read is shown in a way that is read as the same.
+/// The text form of a parsed selector parses to the same selector.
 fn selector(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else { return };
     let Ok(selector) = Selector::parse(text) else { return };
     let shown = selector.to_string();
-    // What is shown may be longer than what was written, and than what is read.
+    // The text form may be longer than the input, and than the limit.
     if shown.len() <= ::model::selector::LENGTH_MAX {
         let again = Selector::parse(&shown);
         assert_eq!(again.as_ref(), Ok(&selector), "{text:?} is shown as {shown:?}");
     }
 }
 
-/// The first byte chooses a parser, the others are its input.
+/// The first byte selects a parser, the rest is its input.
 fn store_chunk(bytes: &[u8]) {
     let Some((choice, bytes)) = bytes.split_first() else { return };
     match choice % 2 {
-        // Texts of more could be packed so well that they alone reach the fuzzer's limit of memory.
+        // Longer texts could compress so well that they alone exceed the fuzzer's memory limit.
         0 if bytes.len() <= 1024 => drop(store::fuzzing::chunk(bytes)),
         0 => {}
         _ => drop(store::fuzzing::manifest(bytes)),

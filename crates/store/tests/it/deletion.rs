@@ -1,4 +1,4 @@
-//! How long it takes to delete very many series, and that it frees them.
+//! Time to delete very many series; their memory is released.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -25,8 +25,7 @@ fn series(name: &str, n: u64) -> Series {
     series.with_label("zone", zone).validate().unwrap()
 }
 
-/// Stores three days of some series, one row a day, and deletes all but a thousand that were there
-/// before.
+/// Stores three days of series, one row a day, and deletes all but a thousand that existed before.
 fn check(count: u64) {
     let dir = std::env::temp_dir().join(format!("topdeck-deletion-{:x}", journal::random_id()));
     let disk: Arc<dyn Disk> = Arc::new(OsDisk);
@@ -90,14 +89,14 @@ fn deleted_series_free_their_label_values() {
     check(2_000);
 }
 
-/// How long is printed and not asserted.
+/// Times are printed, not asserted.
 #[test]
 #[ignore = "soak: 143,000 series on a real disk, a minute"]
 fn soak_very_many_series_are_deleted() {
     check(143_000);
 }
 
-/// Times of 64 bits are taken: what is reckoned with them must fit too.
+/// 64-bit times are accepted: arithmetic on them must not overflow.
 #[test]
 fn rows_at_i64_limits_are_rolled_up_and_deleted() {
     let world = crate::fixture::StoreFixture::new();
@@ -107,7 +106,7 @@ fn rows_at_i64_limits_are_rolled_up_and_deleted() {
     let series = crate::fixture::latency("a");
     batch.series(&series);
     let value = || SampleValue::Histogram(Box::new(histogram(&[5.0])));
-    // Two of one day, the first as long as a row may be; and the last moment that there is.
+    // Two rows of one day, the first of maximum length; and the last possible timestamp.
     for (start, end) in [
         (day + HOUR - i64::MAX, day + HOUR),
         (day + HOUR, day + 2 * HOUR),

@@ -1,6 +1,6 @@
-//! A disk that refuses: full, or with errors, at every operation of a life in turn. It is said
-//! which file and why, nothing acknowledged is lost or doubled, and when the disk is sound again
-//! the same store goes on, unless it said that it must be opened again.
+//! A failing disk: full, or with errors, at every operation of the lifecycle in turn. The error
+//! names file and cause, nothing acknowledged is lost or duplicated, and the store continues when
+//! the disk works again, unless it reported fail-stop.
 
 use sim::{DiskOperation, Fault, FaultKind, NameOrder};
 use store::Error;
@@ -9,12 +9,12 @@ use crate::lifecycle::{DIR, Interruption, LifecycleStep, StoreHarness, script};
 
 const EIO: i32 = 5;
 
-/// What is said must name the file and what the system answered.
+/// The error must name the file and the system's error.
 #[track_caller]
 fn check_error(life: &StoreHarness, error: &Error) {
     let text = error.to_string();
     match error {
-        // The journal's own words are its own tests' business.
+        // The journal's tests cover its own errors.
         Error::Journal(_) => {}
         Error::Io { .. } | Error::FailStop { .. } => {
             let is_clear = text.contains(DIR) || text.contains("/data: ") || text.contains("/: ");
@@ -30,7 +30,7 @@ fn needs_reopen(error: &Error) -> bool {
     matches!(error, Error::FailStop { .. } | Error::Journal(journal::Error::Poisoned))
 }
 
-/// Does the step while the disk refuses, and again when it does not; whether it was refused.
+/// Runs the step while the disk fails, and again after; returns whether it failed.
 fn check_step(
     life: &mut StoreHarness,
     steps: &[LifecycleStep],
@@ -70,7 +70,7 @@ fn check_step(
     refused.is_some()
 }
 
-/// Each step of the life, begun on a fork, with each such operation in turn refused.
+/// Runs each step of the lifecycle on a fork, failing each such operation in turn.
 fn each_step(act: impl Fn(&StoreHarness, &[LifecycleStep])) {
     let steps = script();
     let mut life = StoreHarness::new(5, NameOrder::Journal);
@@ -101,7 +101,7 @@ fn fails(operations: &[DiskOperation], times: u64, rest_every: u64) -> u32 {
                 let with_rest = (skip + struck.get()).is_multiple_of(rest_every);
                 let heal = |life: &StoreHarness| life.disk.clear_faults();
                 let refused = check_step(&mut life, steps, with_rest, heal);
-                // Some errors are nobody's business; a row of them is the end.
+                // Some errors are not reported; a run of them ends the loop.
                 missed = if refused { 0 } else { missed + 1 };
                 struck.set(struck.get() + u64::from(refused));
                 if missed > 3 {
@@ -123,7 +123,7 @@ const MUTATING_OPERATIONS: [DiskOperation; 7] = [
     DiskOperation::CreateDir,
 ];
 
-/// Whoever takes an error for the absence of a store makes an empty one in its place.
+/// An error must not be taken for a missing store, or an empty one would replace it.
 #[test]
 fn unreadable_store_is_not_recreated() {
     let mut life = StoreHarness::new(6, NameOrder::Journal);
@@ -148,7 +148,7 @@ fn unreadable_store_is_not_recreated() {
             }
         }
     }
-    // Parts are left, and no manifest.
+    // Parts remain without a manifest.
     for name in ["manifest", "manifest.copy"] {
         let path = std::path::Path::new(DIR).join(name);
         disk::Disk::remove(&life.disk.process(), &path).unwrap();
@@ -156,7 +156,7 @@ fn unreadable_store_is_not_recreated() {
     assert!(matches!(life.create(), Err(Interruption::Error(Error::AlreadyExists { .. }))));
 }
 
-// slow: one life of a store for each operation that can fail.
+// slow: one lifecycle for each operation that can fail.
 #[test]
 fn error_of_any_mutating_operation_loses_nothing() {
     let struck =
@@ -165,7 +165,7 @@ fn error_of_any_mutating_operation_loses_nothing() {
     assert!(struck > 200, "only {struck}");
 }
 
-// slow: one life of a store for each sync.
+// slow: one lifecycle for each sync.
 #[test]
 fn a_sync_that_fails_acknowledges_nothing() {
     let struck = fails(&[DiskOperation::Sync, DiskOperation::SyncDir], 1, 60);
@@ -173,7 +173,7 @@ fn a_sync_that_fails_acknowledges_nothing() {
     assert!(struck > 100, "only {struck}");
 }
 
-// slow: one life of a store for each read.
+// slow: one lifecycle for each read.
 #[test]
 fn transient_read_error_loses_nothing() {
     let reading =
@@ -194,7 +194,7 @@ fn full_disk_loses_nothing_and_resumes() {
             life.disk.set_capacity(life.disk.used_bytes() + pages * 4096);
             let with_rest = (refused.get() + pages).is_multiple_of(30);
             let heal = |life: &StoreHarness| {
-                // What could not be finished takes no room.
+                // Unfinished parts take no space.
                 let is_part =
                     |path: &std::path::Path| path.extension().is_some_and(|e| e == "part");
                 let files = life.disk.files().iter().filter(|(path, _)| is_part(path)).count();

@@ -1,4 +1,4 @@
-//! A store on a simulated disk, with a clock that a test sets.
+//! A store on a simulated disk, with a clock set by the test.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ pub(crate) struct StoreFixture {
     pub(crate) now: Arc<AtomicI64>,
     pub(crate) head_bytes_max: usize,
     pub(crate) limits: CardinalityLimits,
-    /// Where parts and series lie, if not in the store's folder.
+    /// Storage of parts and series, if not the store's directory.
     pub(crate) storage: Option<MemoryStorage>,
 }
 
@@ -31,7 +31,7 @@ impl StoreFixture {
         StoreFixture::on_disk(Arc::new(SimDisk::new(1).process()))
     }
 
-    /// A store whose parts and series lie in memory.
+    /// A store with parts and series in memory.
     pub(crate) fn in_memory() -> StoreFixture {
         StoreFixture { storage: Some(MemoryStorage::default()), ..StoreFixture::new() }
     }
@@ -112,7 +112,7 @@ pub(crate) fn histogram(values: &[f64]) -> Histogram {
     histogram
 }
 
-/// Takes samples of series in, in one batch.
+/// Ingests samples of series in one batch.
 pub(crate) fn ingest(store: &Store, sequence: u64, samples: &[(&Series, Sample)]) {
     let mut batch = BatchWriter::default();
     for (series, sample) in samples {
@@ -146,7 +146,7 @@ impl From<&str> for IntoSampleValue {
     }
 }
 
-/// All series of a name, put together in columns.
+/// All series of a name, merged into columns.
 pub(crate) fn columns(store: &Store, name: &str, grid: TimeGrid) -> Vec<TimeColumn<hist::Mixture>> {
     let view = store.view().unwrap();
     let series = view.select(&Selector::parse(name).unwrap());

@@ -1,5 +1,5 @@
-//! Inputs that once broke something, the seeds that fuzzing begins with, and a short run of the
-//! fuzz targets' checks on arbitrary bytes.
+//! Inputs that once failed, the seeds of fuzzing, and a short run of the fuzz targets' checks on
+//! random bytes.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// `testdata/fuzz/<target>/<what went wrong>`.
+/// `testdata/fuzz/<target>/<failure>`.
 #[test]
 fn past_fuzz_failures_pass() {
     for (target, check) in checks::CHECKS {
@@ -36,7 +36,7 @@ fn seeds() -> Vec<(&'static str, String, Vec<u8>)> {
         assert!(store::fuzzing::manifest(body.as_bytes()));
         seeds.push(("store_chunk", name.to_owned(), [&[1], body.as_bytes()].concat()));
     }
-    // A chunk of each content, out of the golden parts.
+    // A chunk of each content, from the golden parts.
     let mut contents = std::collections::BTreeSet::new();
     let mut parts: Vec<_> =
         fs::read_dir(golden.join("parts")).unwrap().map(|entry| entry.unwrap().path()).collect();
@@ -93,7 +93,7 @@ proptest! {
     }
 }
 
-/// Run by the fuzz part: a fuzzer that begins with nothing spends its minute on magic numbers.
+/// Run by the fuzz part: without seeds a fuzzer spends its minute on magic numbers.
 #[test]
 #[ignore = "writes fuzz/corpus/, for the fuzz part alone"]
 fn write_seeds() {

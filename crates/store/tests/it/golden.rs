@@ -1,6 +1,6 @@
-//! Stores of every version that was ever written are read. The snapshots under `testdata/store/`
-//! were made by `write_golden`, once: to make those of the present version anew is right only
-//! before that version has been in anybody's hands.
+//! Stores of every released version are readable. `write_golden` created the snapshots under
+//! `testdata/store/`; recreating those of the current version is allowed only before it is
+//! released.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -18,18 +18,16 @@ use crate::fixture::{
     StoreFixture, columns, histogram, identity, ingest, latency, sample, settings,
 };
 
-/// The day that is over; the next has an hour, and is rolled up with it, as what grows begins in
-/// the one before.
+/// The closed day; the next has an hour and is rolled up with it, because cumulative values start
+/// in the day before.
 const START: i64 = 19_700 * DAY;
-/// Samples of a host at the day's beginning that come so often that the day has rollups of a
-/// minute.
+/// Samples of a host at the start of the day, frequent enough for a rollup of minutes.
 const QUICK: i64 = 20;
 const QUICK_STEP: i64 = 30 * SECOND;
 /// Samples of the day, and one of the next.
 const HOURS: i64 = 25;
 
-/// Of version 1 as it was first, and since chunks of readings say which reading the first followed;
-/// of version 2.
+/// Version 1 in its first form, and since chunks record predecessors; version 2.
 const FOLDERS: [&str; 3] = ["v1", "v1-predecessors", "v2"];
 
 fn folder(name: &str) -> PathBuf {
@@ -60,7 +58,7 @@ fn release() -> Series {
     series("release", SeriesKind::Text)
 }
 
-/// What is recorded at the end of an hour, by all but texts.
+/// Values recorded at the end of an hour, except texts.
 fn hour_ends(hour: i64) -> i64 {
     START + (hour + 1) * HOUR
 }
@@ -121,7 +119,7 @@ fn write_golden() {
     let disk = SimDisk::new(1);
     let world = StoreFixture::on_disk(Arc::new(disk.process()));
     let store = filled_store(&world);
-    // Minutes of one series go, and those of others stay.
+    // Minute rollups of one series are dropped, those of others stay.
     let selector = Selector::parse(r#"latency{host="b"}"#).unwrap();
     let rule = RetentionRule { resolution: Resolution::Minute, duration: Some(HOUR), selector };
     store.set_retention(vec![rule]).unwrap();
@@ -131,7 +129,7 @@ fn write_golden() {
     let _ = std::fs::remove_dir_all(&folder);
     std::fs::create_dir_all(folder.join("parts")).unwrap();
     for (path, _) in disk.files() {
-        // The copy of the manifest is the manifest, and the lock is empty.
+        // The copy of the manifest equals the manifest, and the lock is empty.
         match path.strip_prefix("/snapshot") {
             Ok(name) if !name.ends_with("manifest.copy") && !name.ends_with("lock") => {
                 std::fs::write(folder.join(name), disk.contents(&path).unwrap()).unwrap();
@@ -141,7 +139,7 @@ fn write_golden() {
     }
 }
 
-/// The files, by their names in the folder.
+/// Files by name in the directory.
 type GoldenFiles = Vec<(PathBuf, Vec<u8>)>;
 
 fn golden() -> GoldenFiles {
@@ -165,7 +163,7 @@ fn golden_of(name: &str) -> GoldenFiles {
     files
 }
 
-/// A store that is restored of these files.
+/// Restores a store from these files.
 fn restore_store(files: &GoldenFiles) -> store::Result<(StoreFixture, Store)> {
     let disk: Arc<dyn Disk> = Arc::new(SimDisk::new(1).process());
     disk.create_dir(Path::new("/golden/parts")).unwrap();
@@ -238,13 +236,13 @@ fn numbers(store: &Store, series: &Series, grid: TimeGrid) -> Vec<Option<NumberS
     columns.map(|column| column.unwrap().value).collect()
 }
 
-/// Hours that are in a column of a grid.
+/// Hours in a column of a grid.
 fn hours(grid: TimeGrid, column: u64) -> impl Iterator<Item = i64> + Clone {
     let range = grid.column(column);
     (0..HOURS).filter(move |&hour| range.contains(&(hour_ends(hour) - 1)))
 }
 
-/// Each step is read from another resolution, the last from the base.
+/// Each step is answered from another resolution, the last from the base.
 #[test]
 fn rollups_of_every_version_are_read() {
     FOLDERS.iter().for_each(|name| check_rollups(name));
@@ -293,7 +291,7 @@ fn check_rollups(folder: &str) {
     }
 }
 
-/// In the newest golden store minutes of one series are left out.
+/// The newest golden store has no minute rollups of one series.
 #[test]
 fn a_manifest_of_version_2_says_of_which_parts_a_rule_dropped_rows() {
     let (_world, store) = restore_store(&golden_of("v2")).unwrap();
@@ -303,7 +301,7 @@ fn a_manifest_of_version_2_says_of_which_parts_a_rule_dropped_rows() {
     assert_eq!(dropped, [Resolution::Minute]);
 }
 
-/// Changes the bytes of the first part of the base.
+/// Changes the bytes of the first base part.
 fn with_part(change: impl Fn(&mut Vec<u8>)) -> GoldenFiles {
     let mut files = golden();
     let part = files.iter_mut().find(|(name, _)| name.starts_with("parts"));
@@ -311,7 +309,7 @@ fn with_part(change: impl Fn(&mut Vec<u8>)) -> GoldenFiles {
     files
 }
 
-/// Why rows of `files` are missing.
+/// Reasons of the gaps of `files`.
 fn reasons(files: &GoldenFiles) -> Vec<String> {
     let (_world, store) = restore_store(files).unwrap();
     let damage = store.verify(None, &mut |_| {}).unwrap().damage;
@@ -333,7 +331,7 @@ fn part_of_another_version_is_rejected() {
         bytes[20..24].copy_from_slice(&checksum.to_le_bytes());
     });
     let reasons = reasons(&files);
-    let expected = "has format version 2, this topdeck reads version 1";
+    let expected = "format version 2, supported 1";
     assert!(!reasons.is_empty() && reasons.iter().all(|why| why.contains(expected)), "{reasons:?}");
     assert!(reasons[0].contains(".part"), "{reasons:?}");
 }
@@ -345,7 +343,7 @@ fn chunk_of_another_version_is_rejected() {
         bytes[PART_HEADER_BYTES + 4] = 2;
     });
     let reasons = reasons(&files);
-    let expected = "chunk of version 2, this topdeck reads version 1";
+    let expected = "chunk version 2, supported 1";
     assert!(reasons.len() == 1 && reasons[0].contains(expected), "{reasons:?}");
     assert!(reasons[0].contains(".part"), "{reasons:?}");
 }
@@ -359,13 +357,13 @@ fn manifest_of_another_version_is_rejected() {
         String::from_utf8(bytes.clone()).unwrap().replace("topdeck store 1", "topdeck store 3");
     let body = &text[..text.trim_end().rfind('\n').unwrap() + 1];
     *bytes = format!("{body}checksum {:08x}\n", crc32c::crc32c(body.as_bytes())).into_bytes();
-    // An older copy beside it does not count: what it says may not be so any more.
+    // An older copy beside it does not count: its content may be outdated.
     for copy in [None, Some(sound)] {
         files.retain(|(name, _)| name != Path::new("manifest.copy"));
         files.extend(copy.map(|bytes| ("manifest.copy".into(), bytes)));
         let error = restore_store(&files).map(|_| ()).unwrap_err();
         assert!(matches!(error, Error::Version { found: 3, supported: 2, .. }), "{error}");
-        let expected = "/golden/manifest: has format version 3, this topdeck reads version 2";
+        let expected = "cannot read /golden/manifest: format version 3, supported 2";
         assert_eq!(error.to_string(), expected);
     }
 }

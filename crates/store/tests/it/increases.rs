@@ -1,4 +1,4 @@
-//! What cumulative series grew by stays what it was, whatever is dropped, deleted or late.
+//! The increase of cumulative series is unchanged by retention, deletion and late samples.
 
 use hist::Histogram;
 use hist::codec::header::Temporality;
@@ -9,10 +9,9 @@ use crate::fixture::{StoreFixture, ingest, sample};
 
 const BEGIN: i64 = 20_000 * DAY;
 const DAYS: i64 = 4;
-/// Between two readings: long enough that days have no rollups of a minute unless a rule asks for
-/// them.
+/// Interval of samples: long enough that days get no rollup of minutes unless a rule requires it.
 const STEP: i64 = 10 * MINUTE;
-/// What a series grows by between two readings, and in a day.
+/// Increase of a series between two samples, and in a day.
 const STEP_GROWS: u64 = 600;
 const DAY_GROWS: u64 = 86_400;
 
@@ -28,11 +27,11 @@ fn other() -> Series {
     Series::new("other", SeriesKind::Gauge).validate().unwrap()
 }
 
-/// A store and what its series have grown to.
+/// A store and the current values of its series.
 struct GrowingFixture {
     world: StoreFixture,
     store: Store,
-    /// Readings say since when they count.
+    /// Samples have start times.
     has_start_times: bool,
     batches: u64,
 }
@@ -45,7 +44,7 @@ impl GrowingFixture {
         GrowingFixture { world, store, has_start_times: says_since, batches: 0 }
     }
 
-    /// All days are read as they pass, and rolled up.
+    /// All days are read and rolled up as they pass.
     fn with_all_days(says_since: bool) -> GrowingFixture {
         let mut growing = GrowingFixture::new(says_since);
         for day in 0..DAYS {
@@ -58,7 +57,7 @@ impl GrowingFixture {
         growing
     }
 
-    /// Reads everything at a moment; in a second it grows by one.
+    /// Samples everything at a time; values grow by one a second.
     fn read(&mut self, end: i64) {
         let grown = ((end - BEGIN) / SECOND) as u64;
         let start = if self.has_start_times { BEGIN } else { end };
@@ -92,7 +91,7 @@ impl GrowingFixture {
         base.filter(|part| part.start < time).map(|part| part.rows).sum()
     }
 
-    /// What the counter and the histogram grew by in each column, and what is missing.
+    /// Increase of the counter and the histogram in each column, and the gaps.
     fn increases(&self, grid: TimeGrid) -> (Vec<(u64, u64)>, Vec<Gap>) {
         let view = self.store.view().unwrap();
         let select = |series: &Series| view.select(&Selector::parse(series.name()).unwrap());
@@ -108,13 +107,13 @@ impl GrowingFixture {
         (grown, gaps)
     }
 
-    /// Every day has what it had, in each way of asking.
+    /// Checks that every day has its increase, in each kind of query.
     #[track_caller]
     fn check(&self, what: &str) {
         let what = format!("{what}, says since when: {}", self.has_start_times);
         let lost = if self.has_start_times { 0 } else { STEP_GROWS };
         let mut expected = vec![(DAY_GROWS, DAY_GROWS); DAYS as usize];
-        // Of a series' first reading nothing is known unless it says since when it counts.
+        // The increase of a first sample is unknown unless it has a start time.
         expected[0] = (DAY_GROWS - lost, DAY_GROWS - lost);
         let days = TimeGrid { start: BEGIN, step: DAY, columns: DAYS as u64 };
         assert_eq!(self.increases(days), (expected, Vec::new()), "{what}: by days");
@@ -145,11 +144,11 @@ fn late_base_retention_rule_changes_no_total() {
 
 #[test]
 fn late_reading_in_first_remaining_day_changes_no_total() {
-    // Between two readings; before the first, which followed one that is gone.
+    // Between two samples; and before the first, whose predecessor was dropped.
     for late in [6 * HOUR + 5 * MINUTE, 5 * MINUTE] {
         for says_since in [false, true] {
             let mut growing = GrowingFixture::with_all_days(says_since);
-            // Two days and an hour after its end: the third goes in six hours.
+            // Two days and an hour after its end: the third day expires in six hours.
             growing.set_base_retention(2 * DAY);
             growing.read(BEGIN + 2 * DAY + late);
             growing.check("in memory");
@@ -166,14 +165,14 @@ fn late_reading_of_dropped_day_changes_no_total() {
     for says_since in [false, true] {
         let mut growing = GrowingFixture::with_all_days(says_since);
         growing.set_base_retention(2 * DAY);
-        // After the last of that day.
+        // After the last sample of that day.
         growing.read(BEGIN + DAY + 18 * HOUR + 5 * MINUTE);
         for what in ["in memory", "rolled up"] {
             let days = TimeGrid { start: BEGIN, step: DAY, columns: DAYS as u64 };
             let (grown, gaps) = growing.increases(days);
             let days = grown.iter().map(|day| day.0).collect::<Vec<_>>();
             assert_eq!(days[1..], [DAY_GROWS; 3], "{what}, says since when: {says_since}");
-            assert!(gaps.iter().all(|gap| gap.reason.contains("came after those of their day")));
+            assert!(gaps.iter().all(|gap| gap.reason.contains("arrived after those of their day")));
             assert_ne!(gaps.len(), 0, "{what}: it is in no rollup, which is told");
             growing.settle();
         }
@@ -184,7 +183,7 @@ fn late_reading_of_dropped_day_changes_no_total() {
 fn late_reading_is_the_predecessor_after_drop() {
     for says_since in [false, true] {
         let mut growing = GrowingFixture::new(says_since);
-        // The last reading of the day comes after those of the next.
+        // The last sample of the day arrives after those of the next.
         for at in (1..=2 * DAY / STEP).filter(|&at| at != DAY / STEP) {
             growing.read(BEGIN + at * STEP);
         }
@@ -207,7 +206,7 @@ fn late_reading_is_the_predecessor_after_drop() {
     }
 }
 
-/// A series that begins after the days that were dropped; the reading before its first comes late.
+/// A series that starts after the dropped days; the sample before its first arrives late.
 #[test]
 fn a_series_of_which_nothing_was_dropped_has_no_gap_although_its_first_reading_came_late() {
     for is_late_to_rules in [false, true] {
@@ -235,7 +234,7 @@ fn a_series_of_which_nothing_was_dropped_has_no_gap_although_its_first_reading_c
         send(4, &counter(), 2 * DAY + 6 * HOUR + MINUTE, 10.0);
         growing.settle();
         growing.set_base_retention(2 * DAY);
-        // By day, and with the first reading in a minute that is cut.
+        // By day, and with the first sample in a minute that a column cuts.
         let cut = BEGIN + 2 * DAY + 6 * HOUR + SECOND;
         for (start, step) in [(BEGIN + 2 * DAY, DAY), (cut, 9 * HOUR)] {
             let (grown, gaps) = growing.increases(TimeGrid { start, step, columns: 1 });
@@ -245,8 +244,8 @@ fn a_series_of_which_nothing_was_dropped_has_no_gap_although_its_first_reading_c
     }
 }
 
-/// Its first day is deleted before other rows are dropped: nothing is known of what the next day
-/// began with, and nothing of it was dropped.
+/// Its first day is deleted before other rows are dropped: the predecessor of the next day is
+/// unknown, and none of that day was dropped.
 #[test]
 fn a_series_whose_first_day_was_deleted_has_no_gap_when_rows_of_others_are_dropped() {
     let world = StoreFixture::new();
@@ -273,8 +272,8 @@ fn a_series_whose_first_day_was_deleted_has_no_gap_when_rows_of_others_are_dropp
     }
 }
 
-/// Two readings of one moment, the last of a day: the greater counts, and comes when the lesser is
-/// already what the next day's first reading follows.
+/// Two samples of one timestamp, the last of a day: the greater one counts, and arrives when the
+/// smaller one is already the predecessor of the next day.
 #[test]
 fn late_greater_reading_is_the_predecessor() {
     let world = StoreFixture::new();
@@ -307,7 +306,7 @@ fn late_greater_reading_is_the_predecessor() {
     growing.set_base_retention(2 * DAY);
     assert_eq!(growing.base_rows_before(BEGIN + DAY), 0);
     check("dropped");
-    // Rolled up anew, after what was stored beside the readings that are left.
+    // Rolled up again, after rows were stored beside the remaining samples.
     let end = BEGIN + DAY + 2 * HOUR;
     ingest(
         &growing.store,
@@ -318,8 +317,8 @@ fn late_greater_reading_is_the_predecessor() {
     check("rolled up anew");
 }
 
-/// Of a day whose readings were dropped, and to which others came when the rule was gone. Each
-/// column has one reading, in a minute that it cuts.
+/// A day whose samples were dropped, with later arrivals after the rule was removed. Each column
+/// has one sample, in a minute that it cuts.
 #[test]
 fn a_column_without_the_readings_that_were_dropped_has_a_gap_although_others_came_late() {
     let mut growing = GrowingFixture::new(false);
@@ -354,7 +353,7 @@ fn a_column_without_the_readings_that_were_dropped_has_a_gap_although_others_cam
     }
 }
 
-/// All readings of a series came when rows of others of their day had been dropped.
+/// All samples of a series arrived after rows of other series of their day had been dropped.
 #[test]
 fn a_column_of_a_reading_that_came_too_late_has_a_gap_although_nothing_of_its_series_was_dropped() {
     let mut growing = GrowingFixture::new(false);
@@ -398,7 +397,7 @@ fn deleting_another_series_changes_no_total() {
 fn window_from_first_remaining_reading_is_complete() {
     for says_since in [false, true] {
         let growing = GrowingFixture::with_all_days(says_since);
-        // The day's first quarter goes.
+        // The day's first quarter is dropped.
         growing.set_base_retention(2 * DAY - 5 * HOUR);
         let left = BEGIN + 2 * DAY + 6 * HOUR;
         assert_eq!(growing.base_rows_before(left), 0);
@@ -407,7 +406,7 @@ fn window_from_first_remaining_reading_is_complete() {
         let expected = (2 * STEP_GROWS, 2 * STEP_GROWS);
         let (grown, gaps) = growing.increases(grid);
         assert_eq!(grown, [expected], "says since when: {says_since}, {gaps:?}");
-        // The reading at that moment belongs to the quarter that went, and the window cuts its
+        // The sample at that timestamp belongs to the dropped quarter, and the window cuts its
         // minute.
         let grid = TimeGrid { start: left - 30 * SECOND, step: 2 * STEP + MINUTE, columns: 1 };
         let (grown, gaps) = growing.increases(grid);
@@ -420,12 +419,12 @@ fn window_from_first_remaining_reading_is_complete() {
 fn a_column_that_cuts_a_day_of_which_rows_were_dropped_has_the_steps_that_end_in_it() {
     for says_since in [false, true] {
         let growing = GrowingFixture::with_all_days(says_since);
-        // The day's first quarter goes; of the others everything is there.
+        // The day's first quarter is dropped; all other rows are present.
         growing.set_base_retention(2 * DAY - 5 * HOUR);
         let left = BEGIN + 2 * DAY + 6 * HOUR;
         assert_eq!(growing.base_rows_before(left), 0);
         let columns = (DAY - 6 * HOUR) / STEP - 2;
-        // A second before each reading, so that each is in the minute that the column cuts.
+        // A second before each sample, so that each is in the minute that the column cuts.
         let grid =
             TimeGrid { start: left + 2 * STEP - SECOND, step: STEP, columns: columns as u64 };
         let expected = vec![(STEP_GROWS, STEP_GROWS); columns as usize];
@@ -438,7 +437,7 @@ fn nan_between_days_loses_no_increase() {
     let world = StoreFixture::new();
     world.set_now(BEGIN);
     let store = world.open().unwrap();
-    // Prometheus marks the end of a series so; it is there again the next day.
+    // Prometheus' staleness marker; the series is present again the next day.
     let readings = [(23 * HOUR, 10.0), (24 * HOUR, f64::NAN), (25 * HOUR, 25.0), (26 * HOUR, 30.0)];
     for (at, (after, value)) in readings.into_iter().enumerate() {
         let end = BEGIN + after;

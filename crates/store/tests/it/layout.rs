@@ -1,4 +1,4 @@
-//! The tables of `docs/formats/chunk.md` and `part.md` are those of the code.
+//! Compares the tables of `docs/formats/chunk.md` and `part.md` with the code.
 
 use store::layout::*;
 

@@ -1,8 +1,7 @@
-//! The scripted life of a store, and what it has to answer at any moment of it: what the fault
-//! tests are made of.
+//! The scripted lifecycle of a store and its expected answers at any time, for the fault tests.
 //!
-//! A batch has a number, which is its sequence and says what is in it, so that from an answer one
-//! can tell which batches are counted, and how often. Each step can be done again after a crash.
+//! The number of a batch is its sequence and determines its content, so that an answer shows which
+//! batches are counted, and how often. Each step can be repeated after a crash.
 
 use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -23,16 +22,16 @@ use crate::fixture::{histogram, latency, sample};
 
 pub(crate) const DIR: &str = "/data/store";
 
-/// A batch comes every so often.
+/// Interval of batches.
 const EVERY: i64 = 6 * HOUR;
-/// The first batch of those that come late; they belong to the first day.
+/// Number of the first late batch; late batches belong to the first day.
 const LATE: u64 = 100;
 const DAYS: i64 = 4;
 
-/// What happens in a life.
+/// Step of the lifecycle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LifecycleStep {
-    /// The clock goes on to this time.
+    /// Advances the clock to this time.
     Now(i64),
     Ingest(u64, Level),
     Seal,
@@ -42,8 +41,8 @@ pub(crate) enum LifecycleStep {
     Reopen,
 }
 
-/// Four days: sealed by hand and by maintenance, rolled up, rolled up anew for what came late, put
-/// together, deleted from, and dropped after a day.
+/// Four days: flushed explicitly and by maintenance, rolled up, rolled up again for late rows,
+/// compacted, deleted from, and dropped after a day.
 pub(crate) fn script() -> Vec<LifecycleStep> {
     use LifecycleStep::*;
     let disk = |number| Ingest(number, Level::Disk);
@@ -51,7 +50,7 @@ pub(crate) fn script() -> Vec<LifecycleStep> {
     let mut steps = vec![SetRetention, disk(0), process(1), disk(2), Seal, process(3), process(4)];
     steps.extend([Now(DAY + HOUR), Maintain, disk(5), disk(LATE), disk(6), disk(7)]);
     steps.extend([Now(2 * DAY + HOUR), Maintain, Reopen, process(8), Delete, disk(9)]);
-    // Eight of like size in one partition are put together before their day is over.
+    // Eight parts of similar size in one partition are compacted before the end of their day.
     steps.extend((1..9).flat_map(|number| [disk(LATE + number), Seal]));
     steps.extend([Now(2 * DAY + 2 * HOUR), Maintain, disk(10), process(11), Now(3 * DAY + HOUR)]);
     steps.extend([Maintain, disk(12), process(13), Reopen, disk(14), disk(15), Seal, process(16)]);
@@ -61,17 +60,17 @@ pub(crate) fn script() -> Vec<LifecycleStep> {
     steps
 }
 
-/// When the batch's samples end.
+/// End of the batch's samples.
 fn time(number: u64) -> i64 {
     match number.checked_sub(LATE) {
         None => number as i64 * EVERY + HOUR,
         Some(0) => 3 * HOUR,
-        // In the first hours of the third day, while it lasts.
+        // In the first hours of the third day, while it is open.
         Some(late) => 2 * DAY + late as i64 * MINUTE,
     }
 }
 
-/// The values of `latency`, by host.
+/// Values of `latency`, by host.
 fn values(number: u64) -> [Vec<f64>; 2] {
     let n = number as f64;
     match number {
@@ -80,7 +79,7 @@ fn values(number: u64) -> [Vec<f64>; 2] {
     }
 }
 
-/// What is deleted: of host `b`.
+/// Deleted range of host `b`.
 fn deleted() -> std::ops::Range<i64> {
     2 * DAY..2 * DAY + HOUR
 }
@@ -89,7 +88,7 @@ fn requests() -> Series {
     Series::new("requests", SeriesKind::Counter(Temporality::Cumulative)).validate().unwrap()
 }
 
-/// What `requests` stood at.
+/// Value of `requests`.
 fn counter_value(number: u64) -> f64 {
     ((number + 1) * (number + 2) / 2) as f64
 }
@@ -110,7 +109,7 @@ pub(crate) fn batch(number: u64) -> Batch {
     batch.finish()
 }
 
-/// Count and sum, or the increase, column by column: of host `a`, of `b`, of `requests`.
+/// Count and sum, or the increase, by column: of host `a`, of `b`, of `requests`.
 pub(crate) type ColumnAnswers = [Vec<(u64, f64)>; 3];
 
 pub(crate) fn grids() -> [TimeGrid; 3] {
@@ -121,7 +120,7 @@ pub(crate) fn grids() -> [TimeGrid; 3] {
     })
 }
 
-/// What a store answers that contains these batches.
+/// Expected answer of a store with these batches.
 fn expected(grid: TimeGrid, present: &BTreeSet<u64>, is_deleted: bool) -> ColumnAnswers {
     let mut answer = [(); 3].map(|()| vec![(0, 0.0); grid.columns as usize]);
     let mut before = 0.0;
@@ -141,12 +140,12 @@ fn expected(grid: TimeGrid, present: &BTreeSet<u64>, is_deleted: bool) -> Column
             before = counter_value(number);
         }
     }
-    // How many readings there were is not told by rollups of their steps, only whether there were.
+    // Rollups of deltas do not have the number of samples, only whether there were any.
     answer[2].iter_mut().for_each(|column| column.0 = column.0.min(1));
     answer
 }
 
-/// What a store answers and says is missing, column by column.
+/// Answer and gaps of a store, by column.
 pub(crate) type ExpectedRow = [Vec<((u64, f64), Vec<model::Gap>)>; 3];
 
 pub(crate) fn answers_with_gaps(store: &Store, grid: TimeGrid) -> store::Result<ExpectedRow> {
@@ -167,7 +166,7 @@ pub(crate) fn answers_with_gaps(store: &Store, grid: TimeGrid) -> store::Result<
     Ok(told)
 }
 
-/// What a store answers, and what it says is missing.
+/// Answer and gaps of a store.
 pub(crate) fn answer(
     store: &Store,
     grid: TimeGrid,
@@ -185,14 +184,14 @@ pub(crate) fn answer(
     Ok((answer, gaps))
 }
 
-/// Why a step came to nothing.
+/// Why a step did not complete.
 #[derive(Debug)]
 pub(crate) enum Interruption {
     ProcessDied,
     Error(Error),
 }
 
-/// Does something that may kill its process.
+/// Runs an action that may kill its process.
 pub(crate) fn attempt<T>(act: impl FnOnce() -> store::Result<T>) -> Result<T, Interruption> {
     match catch_unwind(AssertUnwindSafe(act)) {
         Ok(done) => done.map_err(Interruption::Error),
@@ -201,21 +200,21 @@ pub(crate) fn attempt<T>(act: impl FnOnce() -> store::Result<T>) -> Result<T, In
     }
 }
 
-/// A machine with a store, and what was acknowledged.
+/// A machine with a store, and the acknowledged batches.
 pub(crate) struct StoreHarness {
     pub(crate) disk: SimDisk,
     pub(crate) now: Arc<AtomicI64>,
     process: Option<(DyingDisk, Option<Store>)>,
-    /// Whatever happens, these are there.
+    /// Batches that are always present.
     durable: BTreeSet<u64>,
-    /// Sent since, in this order: a power cut may take the last of them. A batch that was not
-    /// acknowledged can only be the last.
+    /// Batches sent since, in order: a power loss may remove the last of them. Only the last may be
+    /// unacknowledged.
     unsynced: Vec<u64>,
-    /// The last of `loose` was not acknowledged.
+    /// The last of `unsynced` was not acknowledged.
     pub(crate) is_unknown: bool,
     is_deleted: bool,
     is_deleting: bool,
-    /// Kills the process that is begun next after so many operations.
+    /// Kills the next process after this many operations.
     pub(crate) kill_after: Option<u64>,
     pub(crate) log: Vec<String>,
 }
@@ -238,7 +237,7 @@ impl StoreHarness {
         }
     }
 
-    /// The same at this moment on a disk of its own, without its process.
+    /// A fork of the current state on a separate disk, without its process.
     pub(crate) fn fork(&self, seed: u64) -> StoreHarness {
         let disk = self.disk.fork(seed);
         StoreHarness {
@@ -317,7 +316,7 @@ impl StoreHarness {
             self.unsynced.push(number);
             self.is_unknown = true;
         }
-        // Sequences rise: what comes late is from somebody else.
+        // Sequences ascend: late batches have another producer.
         let producer = if number < LATE { 7 } else { 8 };
         let identity = BatchIdentity { producer, epoch: 1, sequence: number };
         let ack = attempt(|| self.store().ingest(Some(identity), &batch, level))?;
@@ -360,16 +359,15 @@ impl StoreHarness {
         Ok(())
     }
 
-    /// The power goes and comes back.
+    /// Cuts and restores power.
     pub(crate) fn power_cut(&mut self) {
         self.disk.power_cut();
         self.end_process();
         self.log.push("the power went".to_owned());
     }
 
-    /// Whether the store answers with exactly what was acknowledged. After a power cut, or if it is
-    /// not known whether the last batch was taken, the loose batches may be there up to any of
-    /// them.
+    /// Checks that the store answers with exactly the acknowledged batches. After a power loss, or
+    /// if the last batch is unknown, any prefix of the unsynced batches may be present.
     #[track_caller]
     pub(crate) fn check(&self, is_any_loose: bool) {
         let most = self.unsynced.len();
@@ -427,7 +425,7 @@ impl StoreHarness {
         panic!("{what}\nafter\n  {}", self.log.join("\n  "))
     }
 
-    /// Opens it; nothing is in the way. Sends again what was not acknowledged, or may be lost.
+    /// Opens the store without faults. Sends again what was not acknowledged, or may be lost.
     #[track_caller]
     pub(crate) fn recover(&mut self, was_power_cut: bool) {
         if let Err(stop) = self.open() {
@@ -450,7 +448,7 @@ impl StoreHarness {
         self.check(false);
     }
 
-    /// Goes on without disturbance, to the end.
+    /// Runs the rest without faults.
     #[track_caller]
     pub(crate) fn finish(&mut self, steps: &[LifecycleStep]) {
         for &step in steps {

@@ -1,4 +1,4 @@
-//! A journal at its limit: what the store has only in memory must not be what keeps it there.
+//! A journal at its limit: rows that the store has only in memory must not keep it full.
 
 use std::path::Path;
 
@@ -29,7 +29,7 @@ impl SmallFixture {
         SmallFixture { world, store, sequence: 0 }
     }
 
-    /// Takes batches as a server does until no more are taken.
+    /// Ingests batches like a server until they are refused.
     fn fill(&mut self) -> u64 {
         let before = self.sequence;
         loop {
@@ -50,9 +50,9 @@ impl SmallFixture {
         }
     }
 
-    /// Maintains it as its thread does, whatever that says, and whether there is room then.
+    /// Runs maintenance like the thread, ignoring errors; returns whether there is space then.
     fn maintain(&self) -> Result<(), Error> {
-        // It may be full on account of somebody else.
+        // Another subscriber may keep it full.
         drop(self.store.maintain());
         self.store.journal().flush(Level::Disk)?;
         Ok(())
@@ -95,7 +95,7 @@ fn explicit_flush_drains_a_full_journal() {
     small.finish();
 }
 
-/// What the journal keeps for somebody else it keeps, and goes on when that one has read it.
+/// The journal retains what another subscriber needs, and continues once it has been read.
 #[test]
 fn journal_blocked_by_a_remote_resumes_with_it() {
     let mut small = SmallFixture::new();
@@ -127,7 +127,7 @@ fn count_overflow_in_a_minute_stops_nothing() {
     let begin = 20_000 * DAY;
     world.set_now(begin);
     let store = world.open().unwrap();
-    // Two senders with different bounds say so of one minute: each is within what is taken.
+    // Two senders with different bounds report the same minute: each is within the limit.
     let full = |bounds: &[f64]| {
         let explicit = hist::Explicit::new(bounds).unwrap();
         let parts = hist::HistogramParts {

@@ -1,4 +1,4 @@
-//! The store from outside.
+//! Tests of the crate's interface.
 
 mod basics;
 mod bit_flips;
@@ -31,5 +31,5 @@ mod snapshots;
 
 type ChildMain = fn(processes::ChildArguments);
 
-/// What children of this binary can play: `processes::Child::start`.
+/// Roles that child processes of this binary can run: `processes::ChildProcess::start`.
 const PARTS: &[(&str, ChildMain)] = &[("store writer", sigkill::writer)];

@@ -1,8 +1,7 @@
-//! What series cost in memory: of those that have rows in the head, and of those that are only
-//! known.
+//! Memory of series: with rows in the head, and without rows.
 //!
-//! Bytes that the allocator gave to the one thread that does all of it, at the most; the journal's
-//! buffer is mapped and not among them, nor is what the allocator adds.
+//! Peak bytes allocated by the one thread that does everything; excludes the journal's buffer,
+//! which is mapped, and allocator overhead.
 
 use std::sync::Arc;
 
@@ -22,14 +21,14 @@ fn busy_histogram(seed: u64) -> Histogram {
     let mut random = Xorshift64::new(seed + 1);
     let mut histogram = Histogram::default();
     for _ in 0..2000 {
-        // The sum of a few is something like a bell in the logarithm.
+        // The sum of several uniform numbers is roughly normal in the logarithm.
         let bits: u64 = (0..6).map(|_| random.below(1000)).sum();
         histogram.record((bits as f64 / 1000.0).exp2() * 1e6);
     }
     histogram
 }
 
-/// Takes a minute of `series` series in.
+/// Ingests a minute of `series` series.
 fn ingest(store: &Store, series: u64, minute: i64, histograms: &[Histogram]) {
     for first in (0..series).step_by(BATCH as usize) {
         let mut batch = BatchWriter::default();
@@ -59,11 +58,11 @@ fn open(folder: &TestFolder, head_bytes_max: usize) -> Store {
     Store::open(real, &dir, &options).unwrap()
 }
 
-/// Bytes per series at the most while all of them go on, with sealing whenever the head is full.
+/// Checks the peak bytes per active series, with a flush whenever the head is full.
 #[track_caller]
 fn check_active(series: u64, minutes: i64, bytes_per_series_max: u64) {
     let folder = TestFolder::new("memory-active");
-    // At 100,000 series it is the default.
+    // The default at 100,000 series.
     let head_bytes_max = (128 << 20) / 100_000 * series as usize;
     let histograms: Vec<Histogram> = (0..64).map(busy_histogram).collect();
     let buckets = histograms.iter().map(|h| h.positive().len()).sum::<usize>() / histograms.len();
@@ -86,7 +85,7 @@ fn check_active(series: u64, minutes: i64, bytes_per_series_max: u64) {
     assert!(per_series <= bytes_per_series_max, "{per_series} B");
 }
 
-/// Bytes per series that is known and has no rows in memory.
+/// Bytes per series without rows in memory.
 #[track_caller]
 fn check_idle(series: u64, bytes_per_series_max: i64) {
     let folder = TestFolder::new("memory-idle");
@@ -110,7 +109,7 @@ fn check_idle(series: u64, bytes_per_series_max: i64) {
 
 #[test]
 fn an_active_series_takes_two_kilobytes() {
-    // What does not grow with the series, such as buffers of a megabyte, is a part of so few.
+    // Includes a share of fixed costs, such as buffers of a megabyte, because there are few series.
     check_active(4000, 12, 2048 + 4_000_000 / 4000);
 }
 

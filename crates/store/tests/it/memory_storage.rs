@@ -1,9 +1,8 @@
-//! A storage in memory, by the traits that a storage of another crate has: stores of tests run on
-//! it.
+//! In-memory storage that implements the storage traits; tests run stores on it.
 //!
-//! It lives as long as somebody holds it: a store can be closed and opened again over it. Manifest,
-//! journal and quarantine of such a store are on a disk like those of any other. Tests of crate
-//! `query` use this file too.
+//! It lives as long as it is referenced: a store can be closed and reopened on it. Manifest,
+//! journal and quarantine of such a store are on a disk as usual. Tests of crate `query` use this
+//! file too.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -36,7 +35,7 @@ enum MemoryRecord {
 struct MemoryPart {
     number: u64,
     bytes: Vec<u8>,
-    /// By series, those of a series by their times.
+    /// Ordered by series, then by time.
     chunks: Vec<ChunkLocation>,
     keys: Vec<Vec<u8>>,
 }

@@ -1,4 +1,4 @@
-//! The store beside an evaluator that keeps every sample and works every answer out anew.
+//! Compares the store with an evaluator that keeps every sample and recomputes every answer.
 
 mod cardinality_limits;
 mod evaluator;

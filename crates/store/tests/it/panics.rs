@@ -1,5 +1,4 @@
-//! Work that panics: what it was about is tried again, then quarantined and named, and all else is
-//! exact.
+//! Work that panics is retried, then quarantined and reported, while all other data stay exact.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -29,7 +28,7 @@ fn ingest_three(store: &Store) {
     }
 }
 
-/// How many values the rows of a host have, in the order of the rows.
+/// Number of values in the rows of a host, in order.
 fn counts(store: &Store, host: &str) -> Vec<u64> {
     let view = store.view().unwrap();
     let mut counts = Vec::new();
@@ -76,14 +75,14 @@ fn poison_record_is_quarantined_with_a_gap() {
     let files = world.disk.list(&Path::new(DIR).join("quarantine")).unwrap();
     assert_eq!(files, ["1.batch"]);
     drop(store);
-    // A process that does not know why leaves it out, too, and tells.
+    // A process that did not see the panic skips the record too, and reports it.
     let supervisor = Supervisor::default();
     let store = open(&world, &supervisor);
     assert_eq!(supervisor.quarantined()[0].name, "record 1 of the journal");
     check(&store);
     store.seal().unwrap();
     check(&store);
-    // It is known: sent again it is a repeat.
+    // The batch is known: sent again it is a duplicate.
     let mut batch = model::BatchWriter::default();
     batch.series(&latency("a"));
     batch.sample(&sample(20, 21, histogram(&[5.0; 20]))).unwrap();
@@ -125,7 +124,7 @@ fn unsealable_series_is_quarantined() {
     assert_eq!(gap.lost, Some(3), "rows");
     assert!(gap.reason.contains("60 values"), "{gap:?}");
     assert_eq!(supervisor.quarantined()[0].name, format!("series {id} of the head"));
-    // What comes later is tried again.
+    // Later rows are tried again.
     ingest(&store, 5, &[(&latency("a"), sample(50, 51, histogram(&[5.0; 50])))]);
     assert_eq!(counts(&store, "a"), [50]);
 }
@@ -189,7 +188,7 @@ fn rollup_panic_is_reported_and_other_days_continue() {
     for (attempt, wait) in [(1, 0), (2, MINUTE), (3, 2 * MINUTE)] {
         now.fetch_add(wait, Ordering::SeqCst);
         let error = store.maintain().unwrap_err().to_string();
-        assert!(error.starts_with("rolling up day 1 met a defect of topdeck"), "{error}");
+        assert!(error.starts_with("rolling up day 1 panicked"), "{error}");
         assert_eq!(rolled(), [2]);
         assert_eq!(supervisor.quarantined().len(), usize::from(attempt == 3));
         store.maintain().unwrap();
@@ -212,7 +211,7 @@ fn panicked_thread_restarts_and_flushes() {
     options.has_background_thread = true;
     let store = Store::open(Arc::clone(&world.disk), Path::new(DIR), &options).unwrap();
     ingest_three(&store);
-    // A partition that is over is sealed by the thread alone.
+    // The thread flushes a closed partition on its own.
     while supervisor.restarts("store") < 2 || store.stat().unwrap().head_rows > 0 {
         std::thread::yield_now();
     }

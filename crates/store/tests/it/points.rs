@@ -23,7 +23,7 @@ fn send(store: &Store, sequence: u64, samples: &[Sample]) {
     ingest(store, sequence, &rows);
 }
 
-/// Values of the first day, in each way of asking, and the reasons of gaps.
+/// Checks the values of the first day in each kind of query, and the reasons of gaps.
 #[track_caller]
 fn count(store: &Store) -> (u64, Vec<String>) {
     let view = store.view().unwrap();
@@ -80,7 +80,7 @@ fn conflicting_point_histogram_is_rejected() {
     let store = world.open().unwrap();
     send(&store, 1, &[point(1, &[1.0, 2.0])]);
     for sequence in [2, 3] {
-        // The others of its request are taken.
+        // The other samples of the request are accepted.
         send(&store, sequence, &[point(1, &[3.0]), point(sequence as i64, &[4.0])]);
         store.seal().unwrap();
     }
@@ -103,8 +103,8 @@ fn windows_of_several_senders_add_up() {
     assert_eq!(count(&store), (4, vec![]));
 }
 
-/// Values in columns of a day: as PromQL asks, whose windows have their ends in them, and as CAQL
-/// does, whose slots have their first moments.
+/// Values in columns of a day: as in PromQL, whose windows include their ends, and as in CAQL,
+/// whose slots include their starts.
 #[track_caller]
 fn check_columns(store: &Store, step: i64, by_end: &[u64], by_start: &[u64], when: &str) {
     let view = store.view().unwrap();
@@ -123,20 +123,20 @@ fn distribution_on_the_hour_belongs_to_the_next_hour() {
     let world = StoreFixture::new();
     world.set_now(BEGIN + 2 * DAY);
     let store = world.open().unwrap();
-    // One a minute from the first moment of the day to that of the next, with more values on the
+    // One a minute from the start of the day to the start of the next, with more values on the
     // hour.
     let points: Vec<Sample> = (0..=24 * 60)
         .map(|minute| point(minute, &vec![1.0; if minute % 60 == 0 { 10 } else { 1 }]))
         .collect();
     send(&store, 1, &points);
-    // What happened until the hour is in the hour before, whoever asks.
+    // An interval ending on the hour is in the hour before, in both languages.
     let window = sample(BEGIN + 59 * MINUTE, BEGIN + HOUR, histogram(&[2.0; 5]));
     send(&store, 2, &[window]);
     let check = |when: &str| {
         let per_hour = |first: u64| [vec![first], vec![69; 23]].concat();
         check_columns(&store, DAY, &[24 * 69 + 5], &[24 * 69 + 5], when);
         check_columns(&store, HOUR, &per_hour(74), &per_hour(74), when);
-        // What is on the hour is in the last minute of an hour, or in its first.
+        // A value on the hour is in the last minute of an hour, or in the first of the next.
         let minutes = |on_the_hour: usize| {
             let mut minutes = vec![1; 24 * 60];
             (0..24).for_each(|hour| minutes[hour * 60 + on_the_hour] = 10);
@@ -170,8 +170,7 @@ fn distribution_on_the_hour_belongs_to_the_next_hour() {
     check("base rows dropped");
 }
 
-/// Its row in rollups is as short as a moment: who asks for rows has to be told that they were
-/// dropped.
+/// Its rollup row has no duration: a query for rows must report that they were dropped.
 #[test]
 fn lone_point_distribution_survives_base_drop() {
     let world = StoreFixture::new();
@@ -220,12 +219,12 @@ fn first_point_histogram_survives_base_drop() {
     assert_eq!(columns.next().unwrap().unwrap().value.count(), 3);
 }
 
-/// Series, and seconds between their readings, of [`bytes_of_rollups`].
+/// Number of series, and seconds between samples, of [`bytes_of_rollups`].
 const MEASURED_SERIES: u64 = 8;
 const MEASURED_STEP_S: i64 = 15;
 
-/// Bytes and rows of a day of latency histograms by resolution: readings of a moment, or of what
-/// grows, every 15 s, `early` nanoseconds before the whole second. Each has 40 new values; a gauge
+/// Bytes and rows of a day of latency histograms by resolution: point-in-time or cumulative samples
+/// every 15 s, `early` nanoseconds before the whole second. Each has 40 new values; a gauge
 /// histogram has 40.
 fn bytes_of_rollups(temporality: Temporality, early: i64) -> Vec<(Resolution, u64, u64)> {
     let world = StoreFixture::new();
@@ -238,7 +237,7 @@ fn bytes_of_rollups(temporality: Temporality, early: i64) -> Vec<(Resolution, u6
         .collect();
     let mut grown = vec![hist::Histogram::default(); series.len()];
     let mut state = 1u64;
-    // About log-normal around 12 ms: the sum of four uniform numbers is nearly normal.
+    // Roughly log-normal around 12 ms: the sum of four uniform numbers is nearly normal.
     let mut value = || {
         let mut sum = 0.0;
         for _ in 0..4 {
@@ -279,8 +278,8 @@ fn bytes_of_rollups(temporality: Temporality, early: i64) -> Vec<(Resolution, u6
         .collect()
 }
 
-/// Readings on the whole second are the worst case: one of four lies between two minutes. Just
-/// before it, all are in one row, as they were until rollups kept readings between slots apart.
+/// Samples on the whole second are the worst case: one of four is between two minutes. A nanosecond
+/// earlier they share a row, as all did before rollups kept values between slots separate.
 #[test]
 #[ignore = "measurement: bytes of rollups with and without rows of their own, about a minute"]
 fn rows_of_their_own_cost_at_most_half_of_a_store_more() {

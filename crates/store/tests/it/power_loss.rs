@@ -1,5 +1,4 @@
-//! The power goes, or the process is killed, in the middle of every operation that changes
-//! anything, and again during the opening that follows.
+//! Power loss or kill during every mutating operation, and again during the following opening.
 
 use std::cell::Cell;
 use std::ops::Range;
@@ -18,7 +17,7 @@ enum CrashKind {
     Kill,
 }
 
-/// Arms a crash after so many operations of what comes next.
+/// Arms a crash after this many operations.
 fn arm(life: &mut StoreHarness, how: CrashKind, after: u64) {
     match how {
         CrashKind::Power => life.disk.cut_after(after),
@@ -34,7 +33,7 @@ fn crash(life: &mut StoreHarness, how: CrashKind) {
     }
 }
 
-/// Opens it, with another crash after `second` operations if that has so many.
+/// Opens the store, with another crash after `second` operations if it has that many.
 fn recover(life: &mut StoreHarness, how: CrashKind, second: u64) {
     arm(life, how, second);
     match life.open() {
@@ -45,8 +44,8 @@ fn recover(life: &mut StoreHarness, how: CrashKind, second: u64) {
     life.recover(how == CrashKind::Power);
 }
 
-/// Crashes in each operation of one step, beginning with a fork of `life`, or in every so many of
-/// them; the step is then done again, and now and then the rest of the life too.
+/// Crashes in each operation of one step, on a fork of `life`, or in a sample of them; then repeats
+/// the step, and sometimes runs the rest of the lifecycle too.
 fn crash_in(
     life: &StoreHarness,
     steps: &[LifecycleStep],
@@ -88,7 +87,7 @@ fn crash_in_all(how: CrashKind, order: NameOrder, seeds: Range<u64>, every: usiz
     CRASHES.get()
 }
 
-// slow: three lives of a store for each operation.
+// slow: three lifecycles for each operation.
 #[test]
 fn a_power_cut_anywhere_loses_nothing_acknowledged() {
     let crashes = crash_in_all(CrashKind::Power, NameOrder::Journal, 1..2, 1);
@@ -103,7 +102,7 @@ fn power_cut_with_any_name_order_loses_nothing() {
     assert!(crashes > 400, "only {crashes}");
 }
 
-// slow: one life of a store for each operation.
+// slow: one lifecycle for each operation.
 #[test]
 fn a_kill_anywhere_loses_nothing_acknowledged() {
     let crashes = crash_in_all(CrashKind::Kill, NameOrder::Journal, 1..2, 1);
@@ -120,7 +119,7 @@ fn soak_a_crash_anywhere_loses_nothing_acknowledged() {
     println!("{cuts:?} power cuts, {kills} kills");
 }
 
-/// A crash while the store is made: it can be made again, or is there.
+/// A crash during creation: the store exists, or can be created again.
 #[test]
 fn crash_during_creation_can_be_retried() {
     CRASHES.set(0);

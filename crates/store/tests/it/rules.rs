@@ -1,4 +1,4 @@
-//! Rules of some series: what they drop beside rows of others is told, or read elsewhere.
+//! Retention rules of some series: their dropped rows are reported, or read from other resolutions.
 
 use hist::codec::header::Temporality;
 use model::{Gap, Selector, Series, SeriesKind};
@@ -8,9 +8,9 @@ use crate::fixture::{StoreFixture, histogram, ingest, sample};
 
 const BEGIN: i64 = 20_000 * DAY;
 const DAYS: i64 = 3;
-/// Near enough that days have rollups of a minute.
+/// Short enough that days have rollups of minutes.
 const STEP: i64 = 30 * SECOND;
-/// Rows are sent of the first hours of each day.
+/// Hours at the start of each day in which rows are sent.
 const HOURS: i64 = 2;
 const ROWS: i64 = HOURS * HOUR / STEP;
 
@@ -35,7 +35,7 @@ struct RetainedRows {
 
 impl RetainedRows {
     /// Days of rows of each kind for hosts `a` and `b`, rolled up as they pass; then the rules, and
-    /// some time.
+    /// more time.
     fn with_rules(rules: &[(Resolution, &str)]) -> RetainedRows {
         let world = StoreFixture::new();
         world.set_now(BEGIN);
@@ -68,7 +68,7 @@ impl RetainedRows {
         while self.store.maintain().unwrap() {}
     }
 
-    /// A row of each series; what grows has grown by one for each row.
+    /// A row of each series; cumulative values grow by one a row.
     fn send(&mut self, end: i64, grown: u64, hosts: &[&str]) {
         self.batches += 1;
         for host in hosts {
@@ -84,7 +84,7 @@ impl RetainedRows {
         }
     }
 
-    /// What happened in all columns of a day, and what is missing.
+    /// Values of all columns of a day, and the gaps.
     fn day(&self, at: usize, host: &str, day: i64, step: i64) -> (u64, Vec<Gap>) {
         let grid = TimeGrid { start: BEGIN + day * DAY, step, columns: (DAY / step) as u64 };
         let view = self.store.view().unwrap();
@@ -110,7 +110,7 @@ impl RetainedRows {
         (count, gaps)
     }
 
-    /// Of each kind, all rows of each day are in the columns.
+    /// Checks that columns have all rows of each day, for each kind.
     #[track_caller]
     fn is_exact(&self, host: &str, step: i64) {
         for (at, (name, _)) in KINDS.iter().enumerate() {
@@ -121,7 +121,7 @@ impl RetainedRows {
         }
     }
 
-    /// Of each kind, columns of the day lack something, which they tell.
+    /// Checks that columns of the day report a gap, for each kind.
     #[track_caller]
     fn is_told(&self, host: &str, day: i64, step: i64) {
         for (at, (name, _)) in KINDS.iter().enumerate() {
@@ -152,7 +152,7 @@ fn minutes_of_one_series_that_a_rule_dropped_are_a_gap_although_other_series_hav
     let kept = RetainedRows { world, store, batches };
     kept.is_told("a", 1, MINUTE);
     kept.is_exact("b", MINUTE);
-    // So it is when another series is deleted.
+    // Also after another series is deleted.
     kept.store.delete(&Selector::parse("load").unwrap(), BEGIN..BEGIN + DAY).unwrap();
     let gaps = kept.day(0, "a", 0, MINUTE).1;
     assert!(gaps.iter().any(|gap| gap.reason.contains("were dropped")), "{gaps:?}");
@@ -214,7 +214,7 @@ fn a_late_row_does_not_hide_that_a_rule_dropped_those_of_its_day() {
                 let (count, gaps) = kept.day(at, "a", 1, step);
                 assert_ne!(gaps, [], "{name}, {what}, {step} ns: {count}");
             }
-            // What adds up is in the rollups that are left; of what grows, nobody knows.
+            // Remaining rollups answer for additive values; cumulative increases are unknown.
             let (count, gaps) = kept.day(at, "a", 1, HOUR);
             let is_exact = count == ROWS as u64 + u64::from(!kind.is_cumulative());
             assert!(is_exact || !gaps.is_empty(), "{name}, {what}: {count} {gaps:?}");

@@ -1,6 +1,6 @@
-//! `kill -9` at random moments of a process that takes batches in, seals, rolls up and drops on the
-//! real disk, with a clock that runs a day in 48 batches. Whoever opens the store then finds each
-//! acknowledged batch once, and the one that was under way once or not at all.
+//! `kill -9` at random times of a process that ingests batches, flushes, rolls up and drops on the
+//! real disk, with a clock that runs a day in 48 batches. After reopening, each acknowledged batch
+//! is present once, and the one in flight once or not at all.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -41,7 +41,7 @@ fn open(dir: &Path, now: &Arc<AtomicI64>, background: bool) -> Store {
     Store::open(Arc::new(OsDisk), dir, &options).unwrap()
 }
 
-/// The part of who is killed.
+/// Role of the killed process.
 pub(crate) fn writer(part: ChildArguments) {
     let (dir, count) = (part.path(0), SharedCounter::at(part.path(1)));
     let now = Arc::new(AtomicI64::new(time(count.get())));
@@ -127,7 +127,7 @@ fn check(rounds: u64, seed: u64) {
         let paths = [&dir, &count].map(|path| path.to_str().unwrap().to_owned());
         let mut child =
             ChildProcess::start("store writer", &[&paths[0], &paths[1], &round.to_string()]);
-        // Now and then while it is opening.
+        // Sometimes during opening.
         if round % 5 != 4 {
             child.expect("open");
         }

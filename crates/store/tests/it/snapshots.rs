@@ -1,4 +1,4 @@
-//! Snapshots, and looking at everything.
+//! Snapshots and verification.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use crate::fixture::{DIR, StoreFixture, columns, histogram, ingest, latency, sam
 
 const WEEK: TimeGrid = TimeGrid { start: 0, step: DAY, columns: 7 };
 
-/// A store with two days that are rolled up and one that is not.
+/// A store with two rolled-up days and one that is not.
 fn filled_store(world: &StoreFixture) -> Store {
     let store = world.open().unwrap();
     for hour in 0..60 {
@@ -48,11 +48,11 @@ fn a_snapshot_is_a_store_of_its_own() {
     Store::restore(&world.disk, Path::new("/snapshot"), Path::new("/other"), &settings()).unwrap();
     let restored = world.open_at("/other").unwrap();
     assert_eq!(counts(&restored), expected);
-    // What the snapshot contains is known to be a repeat; what came after it is not.
+    // Batches in the snapshot are recognised as duplicates; later ones are not.
     ingest(&restored, 59, &[(&latency("a"), sample(0, MINUTE, histogram(&[1.0])))]);
     ingest(&restored, 100, &[(&latency("a"), sample(0, MINUTE, histogram(&[1.0])))]);
     assert_eq!(counts(&restored)[0], expected[0] + 1);
-    // A store is no snapshot, and nothing is written over one.
+    // A store is not a snapshot, and nothing is overwritten.
     assert!(Store::restore(&world.disk, Path::new(DIR), Path::new("/third"), &settings()).is_err());
     assert!(
         Store::restore(&world.disk, Path::new("/snapshot"), Path::new("/other"), &settings())
@@ -129,7 +129,7 @@ fn store_scrubs_in_background() {
     drop(filled_store(&world));
     let parts = world.open().unwrap().stat().unwrap().parts;
     let path = |number: u64| format!("{DIR}/parts/{number:016x}.part");
-    // One that is not there does not keep the others from being looked at.
+    // A missing part does not stop the scrub of the others.
     world.disk.remove(Path::new(&path(parts[0].number))).unwrap();
     let number = parts[1].number;
     disk.flip_bit(Path::new(&path(number)), 90, 3);
@@ -152,7 +152,7 @@ fn store_opens_without_redundant_files() {
     for lost in ["manifest", "manifest.copy", "checkpoint", "checkpoint's bytes"] {
         let world = StoreFixture::new();
         let store = filled_store(&world);
-        // Not sealed: only the journal has it.
+        // Not flushed: only the journal has it.
         let more = sample(6 * DAY, 6 * DAY + MINUTE, histogram(&[3.0]));
         ingest(&store, 100, &[(&latency("a"), more)]);
         let expected = counts(&store);

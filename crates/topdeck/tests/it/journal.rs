@@ -716,7 +716,7 @@ fn a_journal_in_use_is_not_repaired() {
         &text,
         expect![[r#"
         $ topdeck journal repair j
-        topdeck: j: the journal is in use by another process; it must be closed there first
+        topdeck: cannot open journal j: in use by another process; close it there first
         [exit status 1]
     "#]],
     );

@@ -174,7 +174,7 @@ fn missing_metadata_is_reported() {
         "import none hiccup.hlog",
         expect![[r#"
         --- stderr
-        topdeck: none: there is no store here; `topdeck store create none` makes one
+        topdeck: cannot open store none: not found; `topdeck store create none` makes one
         --- exit status 1
     "#]],
     );
@@ -343,7 +343,7 @@ fn store_is_opened_by_one_process() {
         "store stat s",
         expect![[r#"
         --- stderr
-        topdeck: s: the store is open in another process; it must be closed there first (`fuser s/lock` says which)
+        topdeck: cannot open store s: in use by another process; close it there first (`fuser s/lock` says which)
         --- exit status 1
     "#]],
     );

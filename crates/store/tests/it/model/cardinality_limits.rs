@@ -1,4 +1,4 @@
-//! What is refused, and leaves nothing behind.
+//! Rejected batches have no effect.
 
 use journal::Level;
 use model::{BatchWriter, Selector};
@@ -45,7 +45,7 @@ fn series_limit_applies_before_the_journal_is_read() {
     let refused = ingest_error(&store, 4, &["d"]);
     let series = r#"latency{host="d"}"#.to_owned();
     assert_eq!(refused, CardinalityError::Series { series, found: 4, max: 3 });
-    // The same batch without it is a new one: its sequence was not used up.
+    // The same batch without it is new: its sequence was not used.
     let _ack = store.ingest(Some(identity(4)), &batch(&["a", "c"]), Level::Disk).unwrap();
     assert_eq!(hosts(&store), ["a", "b", "c"]);
     drop(store);
@@ -114,7 +114,7 @@ fn unknown_series_number_is_rejected() {
     assert_eq!(count, 1, "two samples of one window, which add up");
 }
 
-/// A batch of one producer; what of it was refused.
+/// Ingests a batch of one producer; returns the rejected part.
 fn ingest_series(
     store: &Store,
     producer: u64,
@@ -147,14 +147,15 @@ fn producer_limit_blocks_no_other_after_restart() {
             store = world.open().unwrap();
         }
         let sequence = 10 + store.stat().unwrap().series;
-        // Known ones go on; of the others none is taken, and another sender's are.
+        // Known series are accepted; new ones of this producer are rejected, another producer's
+        // accepted.
         let refused = ingest_series(&store, 1, sequence, &["a", "z", "c"]);
         assert!(matches!(
             refused[..],
             [CardinalityError::SeriesPerProducer { found: 4, max: 3, .. }]
         ));
         assert_eq!(ingest_series(&store, 2, sequence, &[other]), []);
-        // Out of the journal the first time, out of the file of series then.
+        // From the journal the first time, then from the series file.
         if restart {
             store.seal().unwrap();
         }
@@ -191,7 +192,7 @@ fn deletion_frees_limits_after_restart() {
         store.seal().unwrap();
     }
     assert_eq!(store.stat().unwrap().warnings, [""; 0]);
-    // One that was deleted comes again, by its number, from somebody who does not know.
+    // A deleted series is sent again by id by a producer that does not know of the deletion.
     let deleted = store.delete(&Selector::label_equals("host", "c"), all).unwrap();
     assert_eq!(deleted.series, 1);
     let mut again = BatchWriter::default();

@@ -1,5 +1,5 @@
-//! The slow way: every sample that was taken is kept in a list, and every answer is worked out from
-//! all of it.
+//! Reference evaluator: keeps every accepted sample in a list and computes every answer from all of
+//! them.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -11,14 +11,14 @@ use journal::BatchIdentity;
 use model::{Sample, SampleValue, Selector, Series, SeriesKind};
 use store::NumberSummary;
 
-/// A sample, and of a delta histogram the very values that were recorded.
+/// A sample and, for delta histograms, the recorded values themselves.
 #[derive(Clone, Debug)]
 pub(crate) struct ModelSample {
     pub(crate) sample: Sample,
     pub(crate) values: Vec<f64>,
 }
 
-/// What was taken in, by series.
+/// Accepted samples, by series.
 #[derive(Debug)]
 pub(crate) struct Evaluator {
     pub(crate) series: Vec<Series>,
@@ -26,14 +26,14 @@ pub(crate) struct Evaluator {
     sequences: BTreeMap<(u64, u64), u64>,
 }
 
-/// What happened, in the nanoseconds before its end.
+/// Content of the nanoseconds before its end.
 #[derive(Clone, Debug)]
 pub(crate) struct ModelDelta<T> {
     pub(crate) end: i64,
     pub(crate) value: T,
 }
 
-/// The nanosecond by which a sample is counted.
+/// The nanosecond by which a sample is assigned.
 pub(crate) fn counted_at(end: i64) -> i64 {
     end.saturating_sub(1)
 }
@@ -44,7 +44,7 @@ impl Evaluator {
         Evaluator { series, samples: taken, sequences: BTreeMap::new() }
     }
 
-    /// Takes a batch of samples by number of their series, unless it is known.
+    /// Ingests a batch of samples by series number, unless it is a duplicate.
     pub(crate) fn ingest(&mut self, identity: BatchIdentity, samples: &[(usize, ModelSample)]) {
         let heard = self.sequences.entry((identity.producer, identity.epoch)).or_insert(0);
         if identity.sequence <= *heard {
@@ -55,7 +55,7 @@ impl Evaluator {
             let is_delta = self.series[*series].kind() == SeriesKind::Histogram(Temporality::Delta);
             let time = (taken.sample.start, taken.sample.end);
             let is_known = |held: &ModelSample| (held.sample.start, held.sample.end) == time;
-            // A histogram of a moment is one sample, however often it is sent.
+            // A point-in-time histogram is one sample, however often it is sent.
             if is_delta && time.0 == time.1 && self.samples[*series].iter().any(is_known) {
                 continue;
             }
@@ -71,7 +71,7 @@ impl Evaluator {
         }
     }
 
-    /// Samples by time, each window once: counts add up, of two readings the greater stays.
+    /// Samples by time, one per window: counts add up, of two cumulative samples the greater stays.
     pub(crate) fn settled_samples(&self, series: usize) -> Vec<SettledWindow> {
         let mut windows: BTreeMap<(i64, i64), Vec<&SampleValue>> = BTreeMap::new();
         for ModelSample { sample, .. } in &self.samples[series] {
@@ -124,7 +124,7 @@ impl Evaluator {
         )
     }
 
-    /// What `View::histograms` has to say of these columns.
+    /// Expected result of `ReadView::histograms` for these columns.
     pub(crate) fn mixtures(&self, series: &[usize], columns: &[Range<i64>]) -> Vec<Mixture> {
         let mut mixtures = vec![Mixture::default(); columns.len()];
         for &series in series {
@@ -139,7 +139,7 @@ impl Evaluator {
         mixtures
     }
 
-    /// The values themselves that delta histograms of these columns were recorded from, ascending.
+    /// The values from which delta histograms of these columns were recorded, ascending.
     pub(crate) fn values(&self, series: &[usize], columns: &[Range<i64>]) -> Vec<Vec<f64>> {
         let mut values = vec![Vec::new(); columns.len()];
         for &series in series {
@@ -153,8 +153,8 @@ impl Evaluator {
         values
     }
 
-    /// What `View::numbers` has to say of these columns; first and last only mean something of one
-    /// series.
+    /// Expected result of `ReadView::numbers` for these columns; first and last are defined only
+    /// for one series.
     pub(crate) fn summaries(
         &self,
         series: &[usize],
@@ -172,8 +172,8 @@ impl Evaluator {
     }
 }
 
-/// What is left of the samples of one window: one value, but for histograms of grids that do not
-/// nest, and texts.
+/// Combined samples of one window: one value, except for texts and histograms with different
+/// schemes.
 #[derive(Clone, Debug)]
 pub(crate) struct SettledWindow {
     pub(crate) start: i64,
@@ -216,9 +216,8 @@ fn settle(kind: SeriesKind, values: &[&SampleValue]) -> Vec<SampleValue> {
     }
 }
 
-/// What was added up to each reading. One that says since when it counts, and that is not before
-/// the reading before was made, counts whole, as does one that has less in it. The first counts
-/// only if it says since when.
+/// Increase up to each sample. A sample with a start time at or after the previous sample counts
+/// whole, as does a smaller one. The first counts only with a start time.
 fn steps<T>(
     rows: &[SettledWindow],
     of: impl Fn(&SettledWindow) -> T,
@@ -239,12 +238,12 @@ fn steps<T>(
 }
 
 fn column_of(columns: &[Range<i64>], end: i64) -> Option<usize> {
-    // Columns are in order and touch.
+    // Columns are ordered and contiguous.
     let at = columns.partition_point(|column| column.end <= counted_at(end));
     columns.get(at).filter(|column| column.contains(&counted_at(end))).map(|_| at)
 }
 
-/// A summary with one number more. By hand: this is not the place to use the store's own addition.
+/// A summary with one number added. Computed independently of the store's own addition.
 fn add_number(summary: Option<&NumberSummary>, value: f64) -> NumberSummary {
     let Some(before) = summary else { return NumberSummary::of_number(value) };
     if value.is_nan() {

@@ -1,4 +1,4 @@
-//! Random programs: what is done to a store and to the evaluator alike, and what both are asked.
+//! Random programs: operations applied to store and evaluator alike, and queries compared.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -13,53 +13,53 @@ use store::{DAY, HOUR, MINUTE, NumberSummary, Store, TimeColumn, TimeGrid};
 use super::evaluator::{Evaluator, ModelSample, counted_at};
 use crate::fixture::StoreFixture;
 
-/// When programs begin: the start of a day.
+/// Start of programs: the start of a day.
 pub(crate) const BEGIN: i64 = 20_000 * DAY;
 
-/// One sample, as chance has it.
+/// A random sample.
 #[derive(Clone, Debug)]
 pub(crate) struct DrawnSample {
     series: usize,
-    /// How long before now it ended, in minutes.
+    /// Age of its end, in minutes.
     age_min: i64,
-    /// Nanoseconds by which it misses the minute.
+    /// Offset from the minute, in nanoseconds.
     off_ns: i64,
     span_s: i64,
     values: Vec<f64>,
     scheme: u8,
     thresholds: bool,
-    /// Of what grows: 0 begins anew and says so, 1 begins anew and does not, others grow.
+    /// For cumulative series: 0 resets with a start time, 1 resets without, others grow.
     reset: u8,
     has_start_time: bool,
 }
 
-/// One thing that is done.
+/// An operation.
 #[derive(Clone, Debug)]
 pub(crate) enum ModelStep {
     Ingest(u64, Vec<DrawnSample>),
-    /// A batch once more, as it was.
+    /// Sends a batch again, unchanged.
     Repeat(usize),
-    /// The samples of a batch once more, in a new one.
+    /// Sends the samples of a batch in a new batch.
     Again(usize),
     Advance(i64),
     Seal,
     Maintain,
     Reopen,
-    /// Which series, from how many minutes before now, for how long, and by how many ns it misses.
+    /// Series, start in minutes before now, duration, and offset in ns.
     Delete(usize, i64, i64, i64),
-    /// Which series, from how many days before today, how many days.
+    /// Series, start in days before today, number of days.
     DeleteDays(usize, i64, i64),
     Check(ModelQuery),
-    /// All that adds up, in columns that rollups are enough for.
+    /// Compares sums in columns that rollups can answer.
     CheckSums,
 }
 
-/// What is asked.
+/// A query.
 #[derive(Clone, Debug)]
 pub(crate) struct ModelQuery {
     series: u16,
     step: i64,
-    /// Nanoseconds by which columns miss the day.
+    /// Offset of the columns from the day, in nanoseconds.
     off_ns: i64,
 }
 
@@ -117,10 +117,9 @@ fn question() -> impl Strategy<Value = ModelQuery> {
     (series, step, off).prop_map(|(series, step, off_ns)| ModelQuery { series, step, off_ns })
 }
 
-/// Of what adds up only, so that rollups are enough; deleted are whole days. For programs with
-/// retention.
+/// Operations whose sums rollups can answer; deletions are whole days. For programs with retention.
 pub(crate) fn adding_step() -> impl Strategy<Value = ModelStep> {
-    // A histogram of a moment that is sent again once its rows are dropped counts again.
+    // A point-in-time histogram that is sent again after its rows were dropped counts again.
     let draw = draw().prop_map(|draw| DrawnSample {
         series: [0, 1, 5][draw.series % 3],
         span_s: draw.span_s.max(1),
@@ -139,7 +138,7 @@ pub(crate) fn adding_step() -> impl Strategy<Value = ModelStep> {
     ]
 }
 
-/// Everything but retention, which makes the store forget what the evaluator knows.
+/// All operations except retention, which drops what the evaluator keeps.
 pub(crate) fn step() -> impl Strategy<Value = ModelStep> {
     prop_oneof![
         12 => (0u64..2, prop::collection::vec(draw(), 1..12)).prop_map(|(producer, draws)| ModelStep::Ingest(producer, draws)),
@@ -175,8 +174,8 @@ pub(crate) fn series() -> Vec<Series> {
     ]
 }
 
-/// The grid of a series' histograms: any, of delta; of cumulative one each, for another one begins
-/// anew.
+/// Bucket scheme of a series' histograms: any for deltas; one each for cumulative series, because
+/// another scheme is a reset.
 fn scheme(series: usize, draw: u8) -> Scheme {
     match (series, draw) {
         (0, 0) => Scheme::LogLinear10,
@@ -187,7 +186,7 @@ fn scheme(series: usize, draw: u8) -> Scheme {
     }
 }
 
-/// What a process that counts has counted.
+/// Current values of a counting process.
 #[derive(Clone, Debug)]
 struct CountingProcess {
     since: i64,
@@ -195,7 +194,7 @@ struct CountingProcess {
     number: f64,
 }
 
-/// A store and the evaluator beside it.
+/// A store and its evaluator.
 pub(crate) struct ModelRun {
     pub(crate) world: StoreFixture,
     pub(crate) store: Option<Store>,
@@ -203,8 +202,8 @@ pub(crate) struct ModelRun {
     counting: Vec<Option<CountingProcess>>,
     sent: Vec<(BatchIdentity, Vec<(usize, ModelSample)>)>,
     sequences: [u64; 2],
-    /// Moments of histograms of a moment, by series: another one of the same moment is refused,
-    /// which is a gap.
+    /// Timestamps of point-in-time histograms, by series: another histogram of the same timestamp
+    /// is rejected, which is a gap.
     points: BTreeSet<(usize, i64)>,
     pub(crate) now: i64,
 }
@@ -263,7 +262,7 @@ impl ModelRun {
             ModelStep::Advance(ns) => self.advance(*ns),
             ModelStep::Seal => self.store().seal().unwrap(),
             ModelStep::Maintain => {
-                // What was rolled up to be dropped is dropped the next time.
+                // Rows rolled up for expiry are dropped in the next run.
                 let is_done = (0..4).any(|_| !self.store().maintain().unwrap());
                 assert!(is_done, "there is always something to do");
             }
@@ -304,7 +303,7 @@ impl ModelRun {
         self.evaluator.delete(&selector, &range);
     }
 
-    /// Takes samples in, as the next batch of a producer.
+    /// Ingests samples as the next batch of a producer.
     pub(crate) fn send(&mut self, producer: u64, samples: Vec<(usize, ModelSample)>) {
         let sequence = &mut self.sequences[producer as usize];
         *sequence += 1;
@@ -378,7 +377,7 @@ impl ModelRun {
         taken
     }
 
-    /// From when to when the evaluator has samples.
+    /// Time range of the evaluator's samples.
     pub(crate) fn extent(&self) -> Option<Range<i64>> {
         let moments =
             || self.evaluator.samples.iter().flatten().map(|taken| counted_at(taken.sample.end));
@@ -393,7 +392,7 @@ impl ModelRun {
         self.compare(grid, &chosen);
     }
 
-    /// Compares all there is, of these series.
+    /// Compares everything for these series.
     pub(crate) fn compare(&self, grid: TimeGrid, chosen: &[usize]) {
         let of = |is: fn(SeriesKind) -> bool| -> Vec<usize> {
             let series = &self.evaluator.series;
@@ -409,7 +408,7 @@ impl ModelRun {
         }
     }
 
-    /// Compares columns alone: rows as they came may be kept no longer.
+    /// Compares columns only: base rows may have expired.
     pub(crate) fn compare_answers(&self, grid: TimeGrid, series: &[usize]) {
         match self.evaluator.series[series[0]].kind() {
             SeriesKind::Histogram(_) => self.compare_histograms(grid, series),
@@ -417,8 +416,7 @@ impl ModelRun {
         }
     }
 
-    /// Compares the sums of numbers alone: how many they were made of nobody knows once rows are
-    /// gone.
+    /// Compares sums of numbers only: their counts are unknown once base rows are dropped.
     pub(crate) fn compare_sums(&self, grid: TimeGrid, series: &[usize]) {
         let view = self.store().view().unwrap();
         let found = self.find_series(series, &view);
@@ -431,7 +429,7 @@ impl ModelRun {
         }
     }
 
-    /// Columns of a series have what they must have, or tell that something is missing.
+    /// Checks that columns of a series are correct or report a gap.
     fn compare_told(&self, grid: TimeGrid, series: usize) {
         let view = self.store().view().unwrap();
         let found = self.find_series(&[series], &view);
@@ -500,7 +498,7 @@ impl ModelRun {
             let known = |summary: &Option<NumberSummary>| {
                 summary.map(|s| match series.len() {
                     1 => s,
-                    // Which of several series is the first means nothing.
+                    // The first of several series is undefined.
                     _ => NumberSummary { first: 0.0, last: 0.0, ..s },
                 })
             };
@@ -547,9 +545,9 @@ pub(crate) fn ranges(grid: TimeGrid) -> Vec<Range<i64>> {
     (0..grid.columns).map(|at| grid.column(at)).collect()
 }
 
-/// The grid of a question, over everything that is there.
+/// Grid of a query over all data.
 fn grid(question: &ModelQuery, extent: Range<i64>) -> TimeGrid {
-    /// More take long, and show no more.
+    /// More columns take longer without covering more.
     const COLUMNS_MAX: i64 = 700;
     let first = extent.start - extent.start.rem_euclid(DAY);
     let start = if question.off_ns > 0 { first - DAY } else { first } + question.off_ns;
@@ -558,8 +556,8 @@ fn grid(question: &ModelQuery, extent: Range<i64>) -> TimeGrid {
     TimeGrid { start, step, columns: (length as u64).div_ceil(step as u64) }
 }
 
-/// The same buckets on the same grids; sides too, to the bit. Where readings were subtracted, which
-/// sides are still exact depends on what was put together first: what both know has to agree.
+/// Compares buckets and schemes; also sums, to the bit. After subtraction, which sums are still
+/// exact depends on the order of merging: values known to both must agree.
 #[track_caller]
 pub(crate) fn assert_same_mixtures(
     found: &Mixture,

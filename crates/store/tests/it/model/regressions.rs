@@ -1,4 +1,4 @@
-//! What random programs once found, each as it was seen.
+//! Failures found by random programs.
 
 use hist::{Histogram, Scheme};
 use model::{Sample, SampleValue};
@@ -21,7 +21,7 @@ fn of_scheme(end: i64, scheme: Scheme, values: &[f64], thresholds: &[f64]) -> Mo
     ModelSample { sample: Sample { start: end - MINUTE, end, value }, values: values.to_vec() }
 }
 
-/// Everything is compared in the head, in parts, and rolled up.
+/// Compares everything in the head, in parts, and rolled up.
 fn check_everywhere(mut run: ModelRun, series: usize) {
     let begin = BEGIN - 4 * DAY;
     let compare = |run: &ModelRun| {
@@ -67,8 +67,8 @@ fn samples_of_one_window_add_up_whatever_came_between() {
 
 #[test]
 fn unnoticed_restart_loses_no_chunk() {
-    // The second reading has no less in any bucket, and values above a threshold that the first has
-    // not.
+    // The second sample has at least as much in every bucket, and values above a threshold that the
+    // first lacks.
     let mut run = ModelRun::new();
     let scheme = Scheme::explicit(&[0.0, 1.0, 10.0, 100.0, 1000.0]).unwrap();
     for (hour, values) in

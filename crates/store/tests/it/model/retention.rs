@@ -1,4 +1,4 @@
-//! What is kept no longer, and what must stay: by resolution, by series, to the boundary.
+//! Retention: what expires and what must stay, by resolution, by series, to the boundary.
 
 use hist::Histogram;
 use model::{Sample, SampleValue, Selector};
@@ -47,7 +47,7 @@ fn samples(run: &ModelRun, series: usize) -> Vec<(i64, i64)> {
     let view = run.store().view().unwrap();
     let found = view.select(&Selector::All);
     let mut times = Vec::new();
-    // Of one of which nothing is left nobody knows any more.
+    // A series without any rows has been forgotten.
     let Some(found) = found.iter().find(|found| found.series == run.evaluator.series[series])
     else {
         return times;
@@ -57,7 +57,7 @@ fn samples(run: &ModelRun, series: usize) -> Vec<(i64, i64)> {
     times
 }
 
-/// Numbers that look like chance and are whole.
+/// Pseudo-random integers.
 fn pseudo_random(at: i64) -> f64 {
     (at as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_right(40) as u32 as f64 % 1e6 + 1.0
 }
@@ -93,7 +93,7 @@ fn year_maximum_equals_the_recorded_value() {
             batch.push((REQUESTS, number(end - MINUTE, end, 3.0)));
         }
         if day % 7 == 6 {
-            // Days whose base was dropped long ago, and of which hours may be gone too.
+            // Days whose base expired long ago, and whose hours may have expired too.
             for back in [4, 5, 70] {
                 let end = start - back * DAY + 12 * HOUR;
                 if end > BEGIN {
@@ -168,7 +168,7 @@ fn retained_rows_stay() {
             let must: Vec<i64> =
                 ends.iter().copied().filter(|end| end + duration > run.now).collect();
             assert!(must.iter().all(|end| found.contains(end)), "{series}: {found:?} {must:?}");
-            // Partitions of six hours go as a whole, when they are over and waited for.
+            // Partitions of six hours expire as a whole, after their end and the late grace.
             let latest = run.now - duration - 6 * HOUR - MINUTE;
             let late = found.iter().filter(|&&end| end < latest).count();
             assert_eq!(late, 0, "{series} at hour {hour}");
@@ -182,7 +182,7 @@ fn retained_rows_stay() {
     run.compare_answers(grid(&run, HOUR), &[LATENCY_A, LATENCY_B]);
 }
 
-/// A process that counts since long before what is kept.
+/// A process that counts from long before the retained range.
 #[test]
 fn dropped_predecessor_does_not_repeat_the_total() {
     let mut run = ModelRun::new();
@@ -196,7 +196,7 @@ fn dropped_predecessor_does_not_repeat_the_total() {
         run.store().maintain().unwrap();
     }
     run.compare_answers(grid(&run, DAY), &[BYTES]);
-    // Columns beside the hours are made of rows as they came.
+    // Columns not aligned to hours are answered from base rows.
     let view = run.store().view().unwrap();
     let found = view.select(&Selector::parse("bytes").unwrap());
     let grid = TimeGrid { start: BEGIN + 30 * MINUTE + 1, step: HOUR, columns: 10 * 24 };
@@ -204,7 +204,7 @@ fn dropped_predecessor_does_not_repeat_the_total() {
         let column = column.unwrap();
         assert!(column.value.is_none_or(|value| value.sum.value() <= 100.0), "{column:?}");
     }
-    // What comes late has the day rolled up anew.
+    // A late row triggers another rollup of the day.
     let oldest = samples(&run, BYTES)[0].1;
     let end = oldest + 10 * MINUTE;
     let value = (end - BEGIN) / HOUR * 100;
@@ -282,7 +282,7 @@ fn deletion_reaches_head_base_and_rollups_to_the_nanosecond() {
             run.store().maintain().unwrap();
         }
     }
-    // Late in a day of which nothing but rollups is left, and in one of which some is.
+    // Late in a day of which only rollups are left, and in one with some base rows.
     for day in [1, 4] {
         let end = BEGIN + day * DAY + 30 * MINUTE;
         run.send(0, vec![(LATENCY_A, histogram(end - MINUTE, end, &[77.0, pseudo_random(-day)]))]);
@@ -298,7 +298,7 @@ fn deletion_reaches_head_base_and_rollups_to_the_nanosecond() {
         run.compare(grid, &[LATENCY_A, LATENCY_B, LOAD]);
     };
     check(&run);
-    // Whole days where only rollups are left; what is there as it came, to the nanosecond.
+    // Whole days where only rollups are left; base rows to the nanosecond.
     run.delete("latency", BEGIN + DAY..BEGIN + 2 * DAY);
     check(&run);
     run.delete("and(host:a)", run.now - HOUR..run.now);

@@ -1,0 +1,125 @@
+//! Grouping of rows into chunks: by bucket scheme, number of rows, and distinct buckets.
+
+#![cfg_attr(
+    not(test),
+    deny(clippy::unwrap_used, clippy::expect_used, clippy::arithmetic_side_effects)
+)]
+
+use hist::codec::block;
+use hist::{Accumulator, Buckets, Histogram};
+
+use super::histogram_delta::is_delta_codable;
+use super::{ROWS_MAX, TEXT_BYTES_MAX};
+use crate::row::{Row, Rows};
+
+/// Splits rows into groups that fit one chunk each: one bucket scheme, at most [`ROWS_MAX`] rows
+/// and, for cumulative histograms, each containing the one before.
+pub(super) fn split_rows(rows: Rows) -> Vec<Rows> {
+    fn split_evenly<T>(mut rows: Vec<Row<T>>, wrap: fn(Vec<Row<T>>) -> Rows) -> Vec<Rows> {
+        let mut pieces = Vec::new();
+        while rows.len() > ROWS_MAX {
+            let rest = rows.split_off(ROWS_MAX);
+            pieces.push(wrap(std::mem::replace(&mut rows, rest)));
+        }
+        if !rows.is_empty() {
+            pieces.push(wrap(rows));
+        }
+        pieces
+    }
+    match rows {
+        Rows::Numbers(rows) => split_evenly(rows, Rows::Numbers),
+        Rows::Summaries(rows) => split_evenly(rows, Rows::Summaries),
+        Rows::Histograms(rows) => group_uniform(rows)
+            .into_iter()
+            .flat_map(|rows| split_evenly(rows, Rows::Histograms))
+            .flat_map(|rows| split_by_buckets(rows, Rows::Histograms))
+            .collect(),
+        Rows::Cumulative(rows) => {
+            let mut chunks: Vec<Vec<Row<Histogram>>> = Vec::new();
+            for row in rows {
+                match chunks.last_mut() {
+                    Some(chunk) if chunk.len() < ROWS_MAX && is_delta_codable(chunk, &row) => {
+                        chunk.push(row)
+                    }
+                    _ => chunks.push(vec![row]),
+                }
+            }
+            chunks
+                .into_iter()
+                .flat_map(|rows| split_by_buckets(Rows::Cumulative(rows), Rows::Cumulative))
+                .collect()
+        }
+        Rows::Texts(rows) => {
+            let mut chunks: Vec<Vec<Row<String>>> = Vec::new();
+            let mut bytes = 0;
+            for row in rows {
+                bytes = row.value.len().saturating_add(bytes);
+                match chunks.last_mut() {
+                    Some(chunk) if chunk.len() < ROWS_MAX && bytes <= TEXT_BYTES_MAX => {
+                        chunk.push(row)
+                    }
+                    _ => {
+                        bytes = row.value.len();
+                        chunks.push(vec![row]);
+                    }
+                }
+            }
+            chunks.into_iter().map(Rows::Texts).collect()
+        }
+    }
+}
+
+/// Groups histograms by bucket scheme, zero threshold and declared thresholds, which are the same
+/// for all rows of a block.
+fn group_uniform(rows: Vec<Row<Histogram>>) -> Vec<Vec<Row<Histogram>>> {
+    let mut groups: Vec<Vec<Row<Histogram>>> = Vec::new();
+    for row in rows {
+        match groups.iter_mut().find(|group| is_uniform(&group[0].value, &row.value)) {
+            Some(group) => group.push(row),
+            None => groups.push(vec![row]),
+        }
+    }
+    groups
+}
+
+pub(super) fn is_uniform(a: &Histogram, b: &Histogram) -> bool {
+    let limits =
+        |h: &Histogram| h.thresholds().iter().map(|t| t.value.to_bits()).collect::<Vec<_>>();
+    a.scheme() == b.scheme() && a.zero_threshold() == b.zero_threshold() && limits(a) == limits(b)
+}
+
+/// Halves groups that have too many distinct buckets for one block.
+fn split_by_buckets(rows: Rows, wrap: fn(Vec<Row<Histogram>>) -> Rows) -> Vec<Rows> {
+    let (Rows::Histograms(mut held) | Rows::Cumulative(mut held)) = rows else {
+        panic!("BUG: only histograms have buckets");
+    };
+    // Nearly always the whole span from first to last used bucket fits.
+    let span = |of: fn(&Histogram) -> &Buckets| {
+        let ends = held.iter().filter_map(|row| {
+            let indexes = of(&row.value).indexes();
+            Some((i64::from(*indexes.first()?), i64::from(*indexes.last()?)))
+        });
+        let ends = ends.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)));
+        ends.map_or(0, |(first, last)| last.abs_diff(first).saturating_add(1))
+    };
+    let columns = span(Histogram::positive).max(span(Histogram::negative));
+    // A block pads its rows to a multiple of eight.
+    let rows = (held.len() as u64).next_multiple_of(8);
+    if held.len() == 1 || columns.saturating_mul(rows) <= block::CELLS_MAX {
+        return vec![wrap(held)];
+    }
+    // Rows share most buckets, so the union is counted before the group is split.
+    let mut union: Vec<i32> =
+        held.iter().flat_map(|row| row.value.positive().indexes().iter().copied()).collect();
+    let mut negative: Vec<i32> =
+        held.iter().flat_map(|row| row.value.negative().indexes().iter().copied()).collect();
+    for indexes in [&mut union, &mut negative] {
+        indexes.sort_unstable();
+        indexes.dedup();
+    }
+    if (union.len().max(negative.len()) as u64).saturating_mul(rows) <= block::CELLS_MAX {
+        return vec![wrap(held)];
+    }
+    let rest = held.split_off(held.len() / 2);
+    [held, rest].into_iter().flat_map(|rows| split_by_buckets(wrap(rows), wrap)).collect()
+}

@@ -1,0 +1,389 @@
+//! Encoding of the values of a chunk, after its header and times.
+
+#![cfg_attr(
+    not(test),
+    deny(clippy::unwrap_used, clippy::expect_used, clippy::arithmetic_side_effects)
+)]
+
+use hist::Histogram;
+use hist::codec::block;
+use hist::codec::header::{SeriesMeta, Temporality};
+use model::wire::{WireReader, put_bytes, put_varint, put_zigzag};
+
+use super::histogram_delta::{SummaryValues, apply_delta, delta_between, is_delta_codable};
+use super::{BYTES_MAX, ChunkHeader, ChunkKind, Corruption, HEADER_BYTES};
+use crate::column;
+use crate::row::{NumberSummary, Predecessor, Row, Rows};
+use crate::times;
+
+/// A fast zstd level: texts are few.
+const TEXT_LEVEL: i32 = 3;
+const PLAIN_META: SeriesMeta =
+    SeriesMeta { unit: hist::codec::header::Unit::None, temporality: Temporality::Delta };
+/// The first row has no predecessor.
+const FIRST_READING: u8 = 0;
+/// The first row is encoded as its delta to the predecessor.
+const DELTA_CODED: u8 = 1;
+/// The first row is encoded standalone.
+const STANDALONE: u8 = 2;
+
+#[expect(
+    clippy::expect_used,
+    reason = "divided parts readings that do not follow; zstd packs what fits memory"
+)]
+pub(super) fn put_values(out: &mut Vec<u8>, rows: Rows, predecessor: &Predecessor) {
+    match rows {
+        Rows::Histograms(rows) => put_block(out, rows.into_iter().map(|row| row.value).collect()),
+        Rows::Cumulative(rows) => {
+            let step = |before: &Histogram, after: &Histogram| {
+                delta_between(before, after).expect("BUG: such rows are in another chunk")
+            };
+            let mut steps = Vec::with_capacity(rows.len());
+            match predecessor {
+                Predecessor::Unknown => put_frame(out, &rows[0].value),
+                Predecessor::Nothing => {
+                    out.push(FIRST_READING);
+                    put_frame(out, &rows[0].value);
+                }
+                Predecessor::Reading(Rows::Cumulative(before)) => {
+                    let before = &before[0];
+                    // Deltas of one chunk must be of the same kind: the second is checked as if it
+                    // were the first.
+                    let is_step = is_delta_codable(std::slice::from_ref(before), &rows[0])
+                        && rows.get(1).is_none_or(|second| {
+                            is_delta_codable(&[before.clone(), rows[0].clone()], second)
+                        });
+                    out.push(if is_step { DELTA_CODED } else { STANDALONE });
+                    put_time(out, before);
+                    put_frame(out, &before.value);
+                    match is_step {
+                        true => steps.push(step(&before.value, &rows[0].value)),
+                        false => put_frame(out, &rows[0].value),
+                    }
+                }
+                Predecessor::Reading(other) => {
+                    panic!("BUG: the predecessor of histograms is {other:?}")
+                }
+            }
+            steps.extend(rows.windows(2).map(|pair| step(&pair[0].value, &pair[1].value)));
+            let mut block = Vec::new();
+            put_block(&mut block, steps);
+            put_bytes(out, &block);
+            let sides: Vec<SummaryValues> =
+                rows.iter().map(|row| SummaryValues::from_histogram(&row.value)).collect();
+            out.extend(sides.iter().map(SummaryValues::exactness_bits));
+            for at in 0..4 {
+                let column: Vec<f64> = sides.iter().map(|sides| sides.numbers()[at]).collect();
+                put_bytes(out, &column::put(&column));
+            }
+        }
+        Rows::Numbers(rows) => {
+            match predecessor {
+                Predecessor::Unknown => {}
+                Predecessor::Nothing => out.push(FIRST_READING),
+                Predecessor::Reading(Rows::Numbers(before)) => {
+                    out.push(STANDALONE);
+                    put_time(out, &before[0]);
+                    out.extend(before[0].value.to_le_bytes());
+                }
+                Predecessor::Reading(other) => {
+                    panic!("BUG: the predecessor of numbers is {other:?}")
+                }
+            }
+            let numbers: Vec<f64> = rows.iter().map(|row| row.value).collect();
+            put_bytes(out, &column::put(&numbers));
+        }
+        Rows::Summaries(rows) => {
+            for of in [|s: &NumberSummary| s.count, |s: &NumberSummary| s.nan] {
+                put_bytes(
+                    out,
+                    &column::put(&rows.iter().map(|row| of(&row.value)).collect::<Vec<u64>>()),
+                );
+            }
+            for of in SUMMARY_COLUMNS {
+                put_bytes(
+                    out,
+                    &column::put(&rows.iter().map(|row| of(&row.value)).collect::<Vec<f64>>()),
+                );
+            }
+        }
+        Rows::Texts(rows) => {
+            let mut texts = Vec::new();
+            rows.iter().for_each(|row| put_bytes(&mut texts, row.value.as_bytes()));
+            let packed = zstd::bulk::compress(&texts, TEXT_LEVEL);
+            put_bytes(out, &packed.expect("BUG: zstd packs whatever fits memory"));
+        }
+    }
+}
+
+fn put_frame(out: &mut Vec<u8>, histogram: &Histogram) {
+    let mut frame = Vec::new();
+    hist::codec::frame::encode(histogram, PLAIN_META, &mut frame);
+    put_bytes(out, &frame);
+}
+
+fn put_time<T>(out: &mut Vec<u8>, row: &Row<T>) {
+    put_zigzag(out, row.end);
+    put_varint(out, row.end.wrapping_sub(row.start) as u64);
+}
+const SUMMARY_COLUMNS: [fn(&NumberSummary) -> f64; 6] =
+    [|s| s.sum.parts().0, |s| s.sum.parts().1, |s| s.min, |s| s.max, |s| s.first, |s| s.last];
+
+#[expect(
+    clippy::expect_used,
+    reason = "divided and within_cells give rows that are alike and not too many"
+)]
+fn put_block(out: &mut Vec<u8>, histograms: Vec<Histogram>) {
+    block::encode(&histograms, PLAIN_META, out).expect("BUG: rows are alike and not too many");
+}
+
+/// Start and end of each row.
+pub(crate) type RowTimes = Vec<(i64, i64)>;
+
+/// Times of a checked chunk, and the payload after them.
+pub(crate) fn read_times<'a>(
+    header: &ChunkHeader,
+    bytes: &'a [u8],
+) -> Result<(RowTimes, &'a [u8]), Corruption> {
+    let mut reader = WireReader::new(&bytes[HEADER_BYTES..]);
+    let times = times::read(&mut reader, header.rows).map_err(|error| error.to_string())?;
+    let rest =
+        reader.read_bytes(reader.remaining(), "values").map_err(|error| error.to_string())?;
+    Ok((times, rest))
+}
+
+/// Decodes all rows of a checked chunk and, for cumulative series, the predecessor of the first.
+pub(crate) fn decode(
+    header: &ChunkHeader,
+    bytes: &[u8],
+) -> Result<(Rows, Predecessor), Corruption> {
+    let (times, rest) = read_times(header, bytes)?;
+    let mut reader = WireReader::new(rest);
+    let mut predecessor = Predecessor::Unknown;
+    let rows = match header.content {
+        ChunkKind::Histograms => {
+            let (histograms, _) = block::decode(rest).map_err(|error| error.to_string())?;
+            return Ok((Rows::Histograms(to_rows(&times, histograms)?), predecessor));
+        }
+        ChunkKind::Cumulative | ChunkKind::CumulativeWithPredecessor => {
+            let readings = CumulativeReadings::read(&mut reader, header.content, times.len())?;
+            let values = readings.values()?;
+            predecessor = readings.predecessor;
+            Rows::Cumulative(to_rows(&times, values)?)
+        }
+        ChunkKind::NumbersWithPredecessor => {
+            predecessor = read_predecessor(&mut reader)?;
+            Rows::Numbers(to_rows(&times, read_column(&mut reader, times.len())?)?)
+        }
+        ChunkKind::Numbers => {
+            Rows::Numbers(to_rows(&times, read_column(&mut reader, times.len())?)?)
+        }
+        ChunkKind::Summaries => {
+            Rows::Summaries(to_rows(&times, read_summaries(&mut reader, times.len())?)?)
+        }
+        ChunkKind::Texts => Rows::Texts(to_rows(&times, read_texts(&mut reader, times.len())?)?),
+    };
+    reader.finish().map_err(|error| error.to_string())?;
+    Ok((rows, predecessor))
+}
+
+/// The last sample of a checked chunk that ended by `time`, as [`Rows::last_reading`]. If the whole
+/// chunk ended by then, only the last sample is decoded.
+pub(crate) fn last_reading(
+    header: &ChunkHeader,
+    bytes: &[u8],
+    time: i64,
+) -> Result<Option<Rows>, Corruption> {
+    let is_cumulative =
+        matches!(header.content, ChunkKind::Cumulative | ChunkKind::CumulativeWithPredecessor);
+    if !is_cumulative || header.end > time {
+        return Ok(decode(header, bytes)?.0.last_reading(time));
+    }
+    let (times, rest) = read_times(header, bytes)?;
+    let Some(&(start, end)) = times.last() else { return Ok(None) };
+    let mut reader = WireReader::new(rest);
+    let value = CumulativeReadings::read(&mut reader, header.content, times.len())?.last()?;
+    Ok(Some(Rows::Cumulative(vec![Row { start, end, value }])))
+}
+
+fn to_rows<T>(times: &[(i64, i64)], values: Vec<T>) -> Result<Vec<Row<T>>, Corruption> {
+    if values.len() != times.len() {
+        return Err(format!("{} values for {} rows", values.len(), times.len()));
+    }
+    Ok(times.iter().zip(values).map(|(&(start, end), value)| Row { start, end, value }).collect())
+}
+
+fn read_column<T: pco::data_types::Number + Default>(
+    reader: &mut WireReader<'_>,
+    rows: usize,
+) -> Result<Vec<T>, Corruption> {
+    let bytes = reader.bytes("column").map_err(|error| error.to_string())?;
+    column::read(bytes, rows).map_err(|error| error.to_string())
+}
+
+/// Column of cumulative histograms: base and deltas.
+struct CumulativeReadings {
+    predecessor: Predecessor,
+    /// The first sample or, if the first is delta-encoded too, its predecessor.
+    base: Histogram,
+    /// Block of deltas, one per sample.
+    steps: Vec<u8>,
+    rows: usize,
+    is_first_added: bool,
+    standings: Vec<u8>,
+    columns: Vec<Vec<f64>>,
+}
+
+impl CumulativeReadings {
+    fn read(
+        reader: &mut WireReader<'_>,
+        content: ChunkKind,
+        rows: usize,
+    ) -> Result<CumulativeReadings, Corruption> {
+        let mut predecessor = Predecessor::Unknown;
+        let mut before = None;
+        let mut is_first_added = false;
+        if content == ChunkKind::CumulativeWithPredecessor {
+            predecessor = Predecessor::Nothing;
+            let standing = reader.u8("standing").map_err(|error| error.to_string())?;
+            if has_predecessor(standing)? {
+                let (start, end) = read_time(reader)?;
+                let value = read_frame(reader, "predecessor")?;
+                is_first_added = standing == DELTA_CODED;
+                before = is_first_added.then(|| value.clone());
+                predecessor =
+                    Predecessor::Reading(Rows::Cumulative(vec![Row { start, end, value }]));
+            }
+        }
+        let base = match before {
+            Some(before) => before,
+            None => read_frame(reader, "first row")?,
+        };
+        let text = |error: model::Error| error.to_string();
+        let steps = reader.bytes("steps").map_err(text)?.to_owned();
+        let standings = reader.read_bytes(rows, "standings").map_err(text)?.to_owned();
+        let columns = (0..4).map(|_| read_column(reader, rows)).collect::<Result<_, _>>()?;
+        Ok(CumulativeReadings {
+            predecessor,
+            base,
+            steps,
+            rows,
+            is_first_added,
+            standings,
+            columns,
+        })
+    }
+
+    fn summary_values(&self, row: usize) -> SummaryValues {
+        SummaryValues::from_bits(
+            self.standings[row],
+            std::array::from_fn(|column| self.columns[column][row]),
+        )
+    }
+
+    fn values(&self) -> Result<Vec<Histogram>, Corruption> {
+        let (steps, _) = block::decode(&self.steps).map_err(|error| error.to_string())?;
+        let told = usize::from(!self.is_first_added);
+        if steps.len().saturating_add(told) != self.rows {
+            return Err(format!("{} deltas for {} rows", steps.len(), self.rows));
+        }
+        let mut values = Vec::with_capacity(self.rows);
+        let mut last = self.base.clone();
+        if !self.is_first_added {
+            values.push(last.clone());
+        }
+        for step in &steps {
+            let sides = self.summary_values(values.len());
+            last = apply_delta(&last, step, &sides).ok_or("delta does not apply")?;
+            values.push(last.clone());
+        }
+        Ok(values)
+    }
+
+    /// The last value. The chunk is not empty.
+    fn last(&self) -> Result<Histogram, Corruption> {
+        if self.rows == 1 && !self.is_first_added {
+            return Ok(self.base.clone());
+        }
+        let scheme = block::scheme(&self.steps).map_err(|error| error.to_string())?;
+        let mut added = Accumulator::new(scheme);
+        block::merge_into(&self.steps, 0..self.rows, &mut added)
+            .map_err(|error| error.to_string())?;
+        let mut parts = added.to_histogram().into_parts();
+        (parts.sum, parts.min, parts.max) =
+            (TrackedValue::Absent, TrackedValue::Absent, TrackedValue::Absent);
+        let added = Histogram::from_parts(parts).map_err(|error| error.to_string())?;
+        let last = self.rows.checked_sub(1).ok_or("chunk without rows")?;
+        let last = apply_delta(&self.base, &added, &self.summary_values(last));
+        last.ok_or_else(|| "delta does not apply".to_owned())
+    }
+}
+
+/// Whether the predecessor tag says that there is a predecessor.
+fn has_predecessor(standing: u8) -> Result<bool, Corruption> {
+    match standing {
+        FIRST_READING => Ok(false),
+        DELTA_CODED | STANDALONE => Ok(true),
+        other => Err(format!("unknown predecessor tag {other}")),
+    }
+}
+
+fn read_time(reader: &mut WireReader<'_>) -> Result<(i64, i64), Corruption> {
+    let mut read = || -> model::Result<_> {
+        let end = reader.zigzag("predecessor end")?;
+        Ok((end.wrapping_sub(reader.varint("predecessor span")? as i64), end))
+    };
+    match read().map_err(|error| error.to_string())? {
+        (start, end) if start <= end => Ok((start, end)),
+        (start, end) => Err(format!("predecessor from {start} to {end}")),
+    }
+}
+
+fn read_frame(reader: &mut WireReader<'_>, field: &'static str) -> Result<Histogram, Corruption> {
+    let bytes = reader.bytes(field).map_err(|error| error.to_string())?;
+    let (histogram, _) = hist::codec::frame::decode(bytes).map_err(|error| error.to_string())?;
+    Ok(histogram)
+}
+
+fn read_predecessor(reader: &mut WireReader<'_>) -> Result<Predecessor, Corruption> {
+    let standing = reader.u8("standing").map_err(|error| error.to_string())?;
+    if !has_predecessor(standing)? {
+        return Ok(Predecessor::Nothing);
+    }
+    let (start, end) = read_time(reader)?;
+    let bytes = reader.array("predecessor").map_err(|error| error.to_string())?;
+    let row = Row { start, end, value: f64::from_le_bytes(bytes) };
+    Ok(Predecessor::Reading(Rows::Numbers(vec![row])))
+}
+
+fn read_summaries(
+    reader: &mut WireReader<'_>,
+    rows: usize,
+) -> Result<Vec<NumberSummary>, Corruption> {
+    let (count, nan): (Vec<u64>, Vec<u64>) =
+        (read_column(reader, rows)?, read_column(reader, rows)?);
+    let numbers: Vec<Vec<f64>> =
+        (0..6).map(|_| read_column(reader, rows)).collect::<Result<_, _>>()?;
+    let summary = |row: usize| {
+        let [high, low, min, max, first, last] = std::array::from_fn(|column| numbers[column][row]);
+        let sum = CompensatedSum::from_parts(high, low);
+        NumberSummary { count: count[row], nan: nan[row], sum, min, max, first, last }
+    };
+    Ok((0..rows).map(summary).collect())
+}
+
+fn read_texts(reader: &mut WireReader<'_>, rows: usize) -> Result<Vec<String>, Corruption> {
+    let packed = reader.bytes("texts").map_err(|error| error.to_string())?;
+    // A single text may be as large as a journal record, so the allocation follows the size in the
+    // frame header, within a bound: a zstd block unpacks to at most 128 KiB and takes at least four
+    // bytes (header of three bytes and one byte).
+    let says = zstd::zstd_safe::get_frame_content_size(packed).ok().flatten();
+    let room = (packed.len() / 4).saturating_mul(128 << 10).min(BYTES_MAX);
+    let says = says.and_then(|bytes| usize::try_from(bytes).ok()).filter(|&bytes| bytes <= room);
+    let says = says.ok_or("texts of unknown or excessive size")?;
+    let bytes = zstd::bulk::decompress(packed, says).map_err(|error| error.to_string())?;
+    let mut reader = WireReader::new(&bytes);
+    (0..rows)
+        .map(|_| reader.text("text").map(str::to_owned).map_err(|error| error.to_string()))
+        .collect()
+}
