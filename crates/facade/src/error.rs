@@ -6,14 +6,14 @@
 pub enum Error {
     /// The `metrics` crate takes one recorder for a whole process.
     #[error(
-        "another recorder of the metrics crate is installed already: give \
-         facade::metrics::Recorder to a fanout that feeds both"
+        "cannot install the metrics recorder: another one is installed; add \
+         facade::metrics::MetricsRecorder to a fanout that feeds both"
     )]
     Recorder,
     /// `tracing` takes one subscriber for a whole process.
     #[error(
-        "another subscriber of tracing is installed already: add facade::tracing::layer() to its \
-         layers instead"
+        "cannot install the tracing subscriber: another one is installed; add \
+         facade::tracing::layer() to its layers"
     )]
     Subscriber,
 }

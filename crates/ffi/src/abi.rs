@@ -128,7 +128,7 @@ unsafe extern "C" fn td_register_in_flight(
     let in_flight = |description: shm::MetricBuilder| unsafe {
         let tags = pointer::read_slice(tags, tag_count, shm::layout::TAGS_MAX, "tags")?;
         let tags: Result<Vec<&str>, FfiError> =
-            tags.iter().map(|&tag| pointer::read_text(tag, "the name of a tag")).collect();
+            tags.iter().map(|&tag| pointer::read_text(tag, "tag name")).collect();
         Ok::<_, FfiError>(description.in_flight(&tags?)?)
     };
     // SAFETY: as above.
@@ -374,8 +374,8 @@ unsafe fn to_metric_builder(what: *const Description) -> Result<shm::MetricBuild
         // SAFETY: as above.
         let (name, value) = unsafe {
             (
-                pointer::read_text(label.name, "the name of a label")?,
-                pointer::read_text(label.value, "the value of a label")?,
+                pointer::read_text(label.name, "label name")?,
+                pointer::read_text(label.value, "label value")?,
             )
         };
         description = description.label(name, value);

@@ -20,7 +20,7 @@ pub(crate) enum FfiError {
     #[error("{count} of {argument} are too many: {most} at the most")]
     TooMany { argument: &'static str, count: usize, most: usize },
     /// The caller's.
-    #[error("the text was cut: it has more than {} bytes", shm::layout::TEXT_MAX)]
+    #[error("text truncated: longer than {} bytes", shm::layout::TEXT_MAX)]
     Cut,
     /// The caller's, or the world's.
     #[error(transparent)]

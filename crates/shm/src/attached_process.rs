@@ -150,7 +150,7 @@ fn retry_read(
             return Ok(metrics);
         }
     }
-    Err(read_error(path, "it changes faster than it can be read: try again"))
+    Err(read_error(path, "file changes faster than it can be read; try again"))
 }
 
 fn read_jvm(

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 #[non_exhaustive]
 pub enum Error {
     /// Nothing is to be recorded.
-    #[error("metrics in shared memory are switched off by TOPDECK_SHM=off")]
+    #[error("shared-memory metrics are disabled (TOPDECK_SHM=off)")]
     Disabled,
     /// It could not be made a while ago, and another attempt comes later.
     #[error("there is no file of metrics: {reason}")]
@@ -27,15 +27,15 @@ pub enum Error {
         cause: io::Error,
     },
     /// It would be on a disk, where a write can wait for the disk.
-    #[error("{} is not in memory (tmpfs): metrics there could make a program wait for a disk; \
-             name another folder with TOPDECK_SHM", path.display())]
+    #[error("cannot use {}: not on tmpfs, metrics could block on a disk; set TOPDECK_SHM to a \
+             folder on tmpfs", path.display())]
     NotInMemory {
         /// The folder.
         path: PathBuf,
     },
     /// Somebody else could write there.
-    #[error("{} belongs to user {owner} with permissions {mode:o}: it must belong to user {uid} \
-             and be writable to nobody else; remove it, or name another folder with TOPDECK_SHM", path.display())]
+    #[error("cannot use {}: owner {owner}, mode {mode:o}, expected owner {uid} and no write \
+             access for others; remove it or set TOPDECK_SHM", path.display())]
     ForeignOwner {
         /// The folder.
         path: PathBuf,
@@ -47,7 +47,7 @@ pub enum Error {
         uid: u32,
     },
     /// The file system is full.
-    #[error("no room for {bytes} bytes in {}: {cause}; free some, or give that file system more", path.display())]
+    #[error("cannot reserve {bytes} bytes in {}: {cause}; free space or enlarge the file system", path.display())]
     NoSpace {
         /// The file.
         path: PathBuf,
@@ -57,7 +57,7 @@ pub enum Error {
         cause: io::Error,
     },
     /// The metric would be the one too many.
-    #[error("no room for metric {name:?}: a process has {limit} at the most")]
+    #[error("cannot register metric {name:?}: metric table full, limit {limit}")]
     LimitReached {
         /// The metric.
         name: String,
@@ -73,7 +73,7 @@ pub enum Error {
         reason: &'static str,
     },
     /// Two parts of the program disagree.
-    #[error("metric {name:?} is registered already, as another kind or with another unit")]
+    #[error("cannot register metric {name:?}: it exists with another kind or unit")]
     Conflict {
         /// The metric.
         name: String,

@@ -48,7 +48,7 @@ pub enum Error {
         path: PathBuf,
     },
     /// Larger than anything that is read.
-    #[error("{} has {found} bytes, at most {BYTES_MAX} are read", path.display())]
+    #[error("{} has {found} bytes, limit {BYTES_MAX}", path.display())]
     TooLarge {
         /// Which file.
         path: PathBuf,

@@ -34,11 +34,11 @@ pub(crate) fn open_own_folder() -> Result<(PathBuf, OwnedFd)> {
     };
     match mkdir(&path, Mode::from_raw_mode(0o755)) {
         Ok(()) | Err(rustix::io::Errno::EXIST) => {}
-        Err(cause) => return Err(Error::io("making the folder", path)(cause.into())),
+        Err(cause) => return Err(Error::io("create folder", path)(cause.into())),
     }
     let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let folder = open(&path, flags, Mode::empty())
-        .map_err(|cause| Error::io("opening the folder", &path)(cause.into()))?;
+        .map_err(|cause| Error::io("open folder", &path)(cause.into()))?;
     let found = fstat(&folder).map_err(|cause| Error::io("looking at", &path)(cause.into()))?;
     // With the sticky bit others may add files of their own, but not change ours.
     let is_open = found.st_mode & 0o022 != 0 && found.st_mode & 0o1000 == 0;
@@ -96,6 +96,6 @@ pub(crate) fn no_space_error(path: &Path, bytes: usize) -> impl FnOnce(rustix::i
         rustix::io::Errno::NOSPC | rustix::io::Errno::DQUOT | rustix::io::Errno::NOMEM => {
             Error::NoSpace { path, bytes, cause: io::Error::from(cause) }
         }
-        cause => Error::Io { action: "taking room in", path, cause: cause.into() },
+        cause => Error::Io { action: "reserve space in", path, cause: cause.into() },
     }
 }

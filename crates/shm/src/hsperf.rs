@@ -26,19 +26,19 @@ const FREQUENCY: &str = "sun.os.hrt.frequency";
 #[non_exhaustive]
 pub enum Error {
     /// Another kind of file.
-    #[error("begins with {found:02x?}, not with {MAGIC:02x?}: no performance data of a JVM")]
+    #[error("not a JVM performance data file: starts with {found:02x?}, expected {MAGIC:02x?}")]
     Magic {
         /// The first bytes.
         found: Vec<u8>,
     },
     /// A byte order that there is not.
-    #[error("byte order {found}, not 0 (big) or 1 (little)")]
+    #[error("invalid byte order {found}: expected 0 (big) or 1 (little)")]
     ByteOrder {
         /// As the file says.
         found: u8,
     },
     /// A version that is not read.
-    #[error("performance data version {major}.{minor} is not known, 2.0 is")]
+    #[error("unsupported performance data version {major}.{minor}: expected 2.0")]
     Version {
         /// Changes with the structure.
         major: u8,
@@ -46,7 +46,7 @@ pub enum Error {
         minor: u8,
     },
     /// The JVM has only just started.
-    #[error("the JVM is not ready to be read yet: try again")]
+    #[error("the JVM is not ready; try again")]
     NotReady,
     /// Shorter than it says it is.
     #[error("the file has {have} bytes, its {part} would end at {need}: try again")]
@@ -59,7 +59,7 @@ pub enum Error {
         need: u64,
     },
     /// More entries than are read, or a negative number.
-    #[error("{found} entries, at most {ENTRIES_MAX} are read")]
+    #[error("{found} entries, limit {ENTRIES_MAX}")]
     Entries {
         /// As the file says.
         found: u32,
@@ -84,7 +84,7 @@ pub enum Error {
         part: &'static str,
     },
     /// Entries with the name of one before them.
-    #[error("{count} entries have the name of another")]
+    #[error("{count} entries with duplicate names")]
     Duplicates {
         /// How many.
         count: u64,

@@ -132,29 +132,29 @@ pub enum Error {
         source: io::Error,
     },
     /// Memory files are not kept there.
-    #[error("{} is on no tmpfs: a disk could make who writes wait", path.display())]
+    #[error("cannot publish in {}: not on tmpfs, writes could block on a disk", path.display())]
     NotTmpfs {
         /// The folder.
         path: PathBuf,
     },
     /// There is a writer already.
-    #[error("another topdeck publishes {}", path.display())]
+    #[error("cannot publish {}: another topdeck is publishing", path.display())]
     WriterExists {
         /// The table.
         path: PathBuf,
     },
     /// More processes than a table has.
-    #[error("{found} processes are too many: a table has {PROCESSES_MAX}")]
+    #[error("too many processes: {found}, limit {PROCESSES_MAX}")]
     TooMany {
         /// How many there are.
         found: usize,
     },
     /// The writer has not published yet. Try again.
-    #[error("the table has not been written yet")]
+    #[error("process table not yet published")]
     Empty,
     /// Each time that it was read, it was overwritten meanwhile: this process got too little
     /// processor. Try again.
-    #[error("the table was overwritten while it was read, {tries} times")]
+    #[error("process table overwritten during {tries} reads")]
     Overwritten {
         /// How often it was tried.
         tries: u32,
@@ -168,7 +168,7 @@ pub enum Error {
         found: u64,
     },
     /// Shorter than it says it is.
-    #[error("the file has {have} bytes, needs {need}")]
+    #[error("file has {have} bytes, needs {need}")]
     Truncated {
         /// How many bytes there are.
         have: u64,

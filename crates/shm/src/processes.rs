@@ -126,8 +126,7 @@ pub fn list_metrics_files() -> (Vec<MetricsFile>, Vec<crate::Error>) {
                         .is_ok_and(|process| process.uid() != metadata.uid())
                 {
                     let problem = format!(
-                        "it belongs to user {}, and process {pid}, which it says it is of, to \
-                         another",
+                        "file owner {} differs from the owner of process {pid} named in it",
                         metadata.uid()
                     );
                     problems.push(crate::Error::Damaged { path, reason: problem });

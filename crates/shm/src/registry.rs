@@ -131,7 +131,7 @@ impl Registry {
         }
         let first = first.ok_or(Error::InvalidName {
             name: series.name.clone(),
-            reason: "a label without values makes no series",
+            reason: "label without values",
         })?;
         self.families.insert(key, (first, series.kind, values.len()));
         Ok(first)
@@ -338,25 +338,23 @@ impl FileSpace<'_> {
 fn check_series(series: &SeriesDefinition) -> Result<()> {
     let problem = |problem| Err(Error::InvalidName { name: series.name.clone(), reason: problem });
     if series.name.is_empty() {
-        return problem("a metric needs a name");
+        return problem("metric name is empty");
     }
     let texts = [&series.name, &series.unit, &series.help];
     let labels = series.labels.iter().flat_map(|(name, value)| [name, value]);
     if texts.into_iter().chain(labels).any(|text| text.len() > layout::STRING_MAX)
         || encode_labels(&series.labels).len() > layout::STRING_MAX
     {
-        return problem(
-            "name, unit, help and all labels together have 4,096 bytes each at the most",
-        );
+        return problem("name, unit, help or labels exceed 4,096 bytes");
     }
     if series.labels.len() > LABELS_MAX {
-        return problem("a series has 64 labels at the most");
+        return problem("more than 64 labels");
     }
     if series.labels.iter().any(|(name, _)| name.is_empty()) {
-        return problem("a label needs a name");
+        return problem("label name is empty");
     }
     if series.labels.windows(2).any(|pair| pair[0].0 == pair[1].0) {
-        return problem("a label comes twice");
+        return problem("duplicate label");
     }
     if series.tags.len() > layout::TAGS_MAX
         || series
@@ -364,7 +362,7 @@ fn check_series(series: &SeriesDefinition) -> Result<()> {
             .iter()
             .any(|tag| tag.is_empty() || tag.contains('\0') || tag.len() > layout::STRING_MAX)
     {
-        return problem("operations have four tags at the most, whose names have 4,096 bytes each");
+        return problem("more than four tags, or a tag name above 4,096 bytes");
     }
     Ok(())
 }

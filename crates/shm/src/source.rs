@@ -91,7 +91,7 @@ fn open(path: &Path) -> Result<(File, Metadata)> {
     let file = file.map_err(Error::io("opening", path))?;
     let found = file.metadata().map_err(Error::io("looking at", path))?;
     if !found.is_file() {
-        return Err(damaged_error(path, "it is no regular file"));
+        return Err(damaged_error(path, "not a regular file"));
     }
     Ok((file, found))
 }
@@ -103,9 +103,7 @@ fn damaged_error(path: &Path, problem: impl Into<String>) -> Error {
 fn read(path: &Path, file: &File, offset: usize, bytes: &mut [u8]) -> Result<()> {
     let end = offset + bytes.len();
     file.read_exact_at(bytes, offset as u64).map_err(|cause| match cause.kind() {
-        std::io::ErrorKind::UnexpectedEof => {
-            damaged_error(path, format!("it ends before byte {end}"))
-        }
+        std::io::ErrorKind::UnexpectedEof => damaged_error(path, format!("ends before byte {end}")),
         _ => Error::Io { action: "reading", path: path.to_owned(), cause },
     })
 }
@@ -126,12 +124,12 @@ fn read_header(path: &Path, file: &File) -> Result<[u64; header::WORDS]> {
     copy(path, file, 0, &mut words)?;
     let magic = words[header::MAGIC];
     if magic == layout::MAGIC.swap_bytes() {
-        return Err(damaged_error(path, "it was written by a machine of the other byte order"));
+        return Err(damaged_error(path, "written with another byte order"));
     }
     if magic != layout::MAGIC {
         return Err(damaged_error(
             path,
-            format!("it begins with {magic:#018x}, not with {:#018x}", layout::MAGIC),
+            format!("invalid magic {magic:#018x}, expected {:#018x}", layout::MAGIC),
         ));
     }
     let (found, features) = (words[header::VERSION], words[header::INCOMPATIBLE]);
@@ -153,12 +151,12 @@ fn read_header(path: &Path, file: &File) -> Result<[u64; header::WORDS]> {
         if words[at] != expected as u64 {
             return Err(damaged_error(
                 path,
-                format!("{name} is {}, which must be {expected}", words[at]),
+                format!("{name} is {}, expected {expected}", words[at]),
             ));
         }
     }
     if words[header::STATE] == state::BUILDING {
-        return Err(damaged_error(path, "it is being made just now: try again"));
+        return Err(damaged_error(path, "file is being created; try again"));
     }
     let most = [
         ("registry_count", header::REGISTRY_COUNT, layout::ENTRIES_MAX),
@@ -167,13 +165,13 @@ fn read_header(path: &Path, file: &File) -> Result<[u64; header::WORDS]> {
     ];
     for (name, at, most) in most {
         if words[at] > most as u64 {
-            return Err(damaged_error(path, format!("{name} is {}, more than {most}", words[at])));
+            return Err(damaged_error(path, format!("{name} is {}, limit {most}", words[at])));
         }
     }
     let length = file.metadata().map_err(Error::io("looking at", path))?.len();
     let needed = layout::LANES as u64 + words[header::LANES_USED] * layout::LANE_STRIDE as u64;
     if length < needed {
-        return Err(damaged_error(path, format!("it has {length} bytes, its lanes need {needed}")));
+        return Err(damaged_error(path, format!("file has {length} bytes, lanes need {needed}")));
     }
     Ok(words)
 }
@@ -233,8 +231,7 @@ impl FileSource {
                     |lane| head[lane_word(lane)].min(layout::SMALL_BYTES as u64) as usize;
                 let claimed = (0..lanes_used).map(reserved).sum::<usize>() as u64;
                 if claimed > *bytes + COPY_SLACK {
-                    let problem =
-                        format!("its lanes say that they have {claimed} bytes, it has {bytes}");
+                    let problem = format!("lanes claim {claimed} bytes, file has {bytes}");
                     return Err(damaged_error(&self.path, problem));
                 }
                 lanes.resize_with(lanes_used, Vec::new);
@@ -299,7 +296,7 @@ impl FileSource {
         words: &mut [u64],
     ) -> Result<()> {
         if !budget.charge_words(words.len()) {
-            let problem = "reading all that it says it has was given up: it takes much less";
+            let problem = "read aborted: the file claims more data than it holds";
             return Err(damaged_error(&self.path, problem));
         }
         match &self.access {
@@ -310,9 +307,7 @@ impl FileSource {
             SourceAccess::Copied { .. } if offset + words.len() * 8 <= layout::LANE_STRIDE => {
                 copy(&self.path, &self.file, layout::lane_offset(lane) + offset, words)
             }
-            SourceAccess::Copied { .. } => {
-                Err(damaged_error(&self.path, "something points behind its lane"))
-            }
+            SourceAccess::Copied { .. } => Err(damaged_error(&self.path, "offset beyond its lane")),
         }
     }
 
@@ -332,8 +327,7 @@ impl FileSource {
             return Ok(());
         };
         let cells = lanes.get(lane).and_then(|map| map.words(offset, sums.len()));
-        let cells =
-            cells.ok_or_else(|| damaged_error(&self.path, "something points behind its lane"))?;
+        let cells = cells.ok_or_else(|| damaged_error(&self.path, "offset beyond its lane"))?;
         if is_first {
             for (cell, sum) in cells.iter().zip(sums) {
                 *sum = cell.load(Ordering::Relaxed);
@@ -367,7 +361,7 @@ fn lane_word(lane: usize) -> usize {
 }
 
 fn lane_error(path: &Path, lane: usize) -> Error {
-    damaged_error(path, format!("there is no lane {lane} yet"))
+    damaged_error(path, format!("lane {lane} does not exist"))
 }
 
 fn load_one(path: &Path, map: &Map, offset: usize) -> Result<u64> {
@@ -379,7 +373,7 @@ fn load_one(path: &Path, map: &Map, offset: usize) -> Result<u64> {
 fn load(path: &Path, map: &Map, offset: usize, words: &mut [u64]) -> Result<()> {
     let cells = map
         .words(offset, words.len())
-        .ok_or_else(|| damaged_error(path, format!("nothing is at offset {offset}")))?;
+        .ok_or_else(|| damaged_error(path, format!("no cells at offset {offset}")))?;
     for (cell, word) in cells.iter().zip(words) {
         *word = cell.load(Ordering::Acquire);
     }

@@ -242,7 +242,8 @@ pub(crate) fn open() -> Result<&'static MetricsFileWriter> {
     let refused = || {
         let failed = FAILED.try_lock().ok().and_then(|failed| failed.clone());
         Err(Error::Unavailable {
-            reason: failed.unwrap_or_else(|| "another thread is at it".to_owned()),
+            reason: failed
+                .unwrap_or_else(|| "another thread is creating the metrics file".to_owned()),
         })
     };
     let retry_ns = RETRY_NS.load(Ordering::Relaxed);

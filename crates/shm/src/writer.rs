@@ -362,7 +362,7 @@ fn extend_file(path: &Path, file: &File, bytes: u64) -> Result<()> {
         let cause = std::io::ErrorKind::FileTooLarge.into();
         return Err(Error::NoSpace { path: path.to_owned(), bytes: bytes as usize, cause });
     }
-    ftruncate(file, bytes).map_err(|cause| Error::io("making room in", path)(cause.into()))
+    ftruncate(file, bytes).map_err(|cause| Error::io("reserve space in", path)(cause.into()))
 }
 
 /// The file system gives the room now, or says that it has none: later it would kill the process

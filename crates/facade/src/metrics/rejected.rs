@@ -3,7 +3,7 @@
 use crate::lazy::LazyMetric;
 
 const NAME: &str = "facade_rejected_total";
-const HELP: &str = "Values that could not be recorded, and descriptions that came too late.";
+const HELP: &str = "Values and descriptions rejected, by metric and reason.";
 /// A metric's name is cut after so many bytes: what is refused may be the name.
 const METRIC_BYTES_MAX: usize = 512;
 

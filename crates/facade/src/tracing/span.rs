@@ -47,12 +47,12 @@ impl SpanCallsite {
     }
 
     fn record(&self, took_ns: u64, busy_ns: Option<u64>) {
-        let help = "How long spans took, from their making until they were closed.";
+        let help = "Span duration, from creation to close.";
         if let Ok(duration) = self.duration.get(|| self.histogram("span_duration", help)) {
             duration.record(took_ns);
         }
         let Some(busy_ns) = busy_ns else { return };
-        let help = "For how long of their time somebody was inside spans.";
+        let help = "Time during which at least one thread was inside the span.";
         if let Ok(busy) = self.busy.get(|| self.histogram("span_busy_duration", help)) {
             busy.record(busy_ns);
         }
@@ -75,7 +75,7 @@ impl EventCallsite {
     /// One more event.
     pub(super) fn count(&self) {
         let made = self.counter.get(|| {
-            let help = "Events at the levels error and warn.";
+            let help = "Events at level error or warn.";
             let description = MetricBuilder::new("events_total").help(help).role(MetricRole::Error);
             let level = |metadata: &'static Metadata<'static>| {
                 ("level", if metadata.level().as_str() == "ERROR" { "error" } else { "warn" })

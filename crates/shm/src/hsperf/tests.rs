@@ -178,16 +178,8 @@ fn errors_name_the_value_found() {
         false,
         expect!["performance data version 2.1 is not known, 2.0 is"],
     );
-    check_error(
-        |bytes| bytes[7] = 0,
-        true,
-        expect!["the JVM is not ready to be read yet: try again"],
-    );
-    check_error(
-        |bytes| bytes.fill(0),
-        true,
-        expect!["the JVM is not ready to be read yet: try again"],
-    );
+    check_error(|bytes| bytes[7] = 0, true, expect!["the JVM is not ready; try again"]);
+    check_error(|bytes| bytes.fill(0), true, expect!["the JVM is not ready; try again"]);
     check_error(
         |bytes| bytes.truncate(0),
         true,

@@ -7,21 +7,19 @@ use super::{COUNT_MAX, LABELS_MAX, SECTIONS_MAX, TEXT_MAX};
 #[non_exhaustive]
 pub enum Error {
     /// Another kind of file.
-    #[error("begins with {found:02x?}, not with \"MMV\\0\": no file of Memory Mapped Values")]
+    #[error("not an MMV file: starts with {found:02x?}, expected \"MMV\\0\"")]
     Magic {
         /// The first bytes.
         found: Vec<u8>,
     },
     /// A version that is not read.
-    #[error("MMV version {found} is not known, 1 to 3 are")]
+    #[error("unsupported MMV version {found}: expected 1 to 3")]
     Version {
         /// As the file says.
         found: u32,
     },
     /// The program is about to write the file.
-    #[error(
-        "the file is being written (generation {first} at its beginning, then {second}): try again"
-    )]
+    #[error("file is being written (generations {first} and {second}); try again")]
     BeingWritten {
         /// Set when writing begins.
         first: u64,
@@ -47,7 +45,7 @@ pub enum Error {
         found: u64,
     },
     /// A table of sections that is too long, or negative.
-    #[error("{found} sections, at most {SECTIONS_MAX} are read")]
+    #[error("{found} sections, limit {SECTIONS_MAX}")]
     Sections {
         /// As the file says.
         found: u32,
@@ -83,19 +81,19 @@ pub enum Error {
         part: &'static str,
     },
     /// A label of version 3 that cannot be read, or one too many.
-    #[error("label {index} is no JSON object of a known kind, or one of more than {LABELS_MAX}")]
+    #[error("label {index} is not a supported JSON object, or exceeds {LABELS_MAX} labels")]
     Label {
         /// Number of the label, from 0.
         index: u64,
     },
     /// Values that have name and labels in common with one before them.
-    #[error("{count} values have name and labels in common with another")]
+    #[error("{count} values with duplicate name and labels")]
     Duplicates {
         /// How many.
         count: u64,
     },
     /// Texts beyond what is kept.
-    #[error("names, labels and texts from value {index} on are beyond {TEXT_MAX} bytes")]
+    #[error("names, labels and texts from value {index} on exceed {TEXT_MAX} bytes")]
     Text {
         /// Number of the first value that is not shown, from 0.
         index: u64,

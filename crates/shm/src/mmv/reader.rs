@@ -234,8 +234,7 @@ impl<'a> MmvReader<'a> {
     }
 
     fn value(&self, start: u64, entry: &MmvMetric) -> MetricValue {
-        self.number_or_text(start, entry)
-            .unwrap_or(MetricValue::Unknown("its text lies outside the file"))
+        self.number_or_text(start, entry).unwrap_or(MetricValue::Unknown("text outside the file"))
     }
 
     fn number_or_text(&self, start: u64, entry: &MmvMetric) -> Option<MetricValue> {

@@ -208,7 +208,7 @@ fn every_type_in_both_byte_orders() {
     check_value(0, 9, 3, 2500, MetricValue::Counter(Signed(2500)));
     check_value(0, -1i32 as u32, 1, 0, MetricValue::Unknown("not supported by the program"));
     check_value(0, 7, 1, 0, MetricValue::Unknown("of a type that MMV does not have"));
-    check_value(0, 6, 1, 0, MetricValue::Unknown("its text lies outside the file"));
+    check_value(0, 6, 1, 0, MetricValue::Unknown("text outside the file"));
 }
 
 #[test]

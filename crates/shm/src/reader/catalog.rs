@@ -108,12 +108,12 @@ impl Catalog {
         let (small, large) = entry.cells();
         // Cells are given out one after the other: nothing is read twice for two entries.
         if small < self.small_end || large < self.large_end {
-            return damaged(format!("the cells of entry {number} lie over others"));
+            return damaged(format!("cells of entry {number} overlap others"));
         }
         (self.small_end, self.large_end) = (small + small_bytes, large + large_bytes);
         self.text_bytes += text_bytes;
         if self.text_bytes > TEXT_BYTES_MAX {
-            return damaged("its names and labels have more than 64 MiB together".to_owned());
+            return damaged("names and labels exceed 64 MiB".to_owned());
         }
         if matches!(entry.kind(), kind::COUNTER | kind::UP_DOWN) {
             let at = self.series.len();

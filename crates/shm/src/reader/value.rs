@@ -33,7 +33,7 @@ impl MetricsFileReader {
             kind::TEXT => self.text_value(budget, small)?,
             kind::HISTOGRAM => match self.histogram(budget, entry)? {
                 Some(histogram) => MetricValue::Histogram(Box::new(histogram)),
-                None => MetricValue::Unknown("its buckets make no histogram"),
+                None => MetricValue::Unknown("invalid histogram buckets"),
             },
             kind::IN_FLIGHT => MetricValue::InFlight(self.in_flight(budget, entry)?),
             kind::HEARTBEAT => MetricValue::Heartbeat(HeartbeatSnapshot {
@@ -41,7 +41,7 @@ impl MetricsFileReader {
                 last_ns: self.read_shared(small + 8)?,
                 every_ns: entry.parameter(),
             }),
-            _ => MetricValue::Unknown("a kind that this topdeck does not know"),
+            _ => MetricValue::Unknown("unsupported metric kind"),
         })
     }
 
@@ -99,7 +99,7 @@ impl MetricsFileReader {
                 let bytes: Vec<u8> = text.iter().flat_map(|word| word.to_le_bytes()).collect();
                 MetricValue::Text(String::from_utf8_lossy(&bytes[..length]).into_owned())
             }
-            None => MetricValue::Unknown("it changes faster than it can be read"),
+            None => MetricValue::Unknown("changes faster than it can be read"),
         })
     }
 
