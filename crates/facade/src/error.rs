@@ -1,16 +1,16 @@
 //! Installation errors.
 
-/// An error of this crate.
+/// Error of this crate.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The `metrics` crate takes one recorder for a whole process.
+    /// The `metrics` crate supports one recorder per process.
     #[error(
         "cannot install the metrics recorder: another one is installed; add \
          facade::metrics::MetricsRecorder to a fanout that feeds both"
     )]
     Recorder,
-    /// `tracing` takes one subscriber for a whole process.
+    /// `tracing` supports one global subscriber per process.
     #[error(
         "cannot install the tracing subscriber: another one is installed; add \
          facade::tracing::layer() to its layers"
@@ -18,5 +18,5 @@ pub enum Error {
     Subscriber,
 }
 
-/// What this crate's functions return.
+/// Result of this crate.
 pub type Result<T> = std::result::Result<T, Error>;

@@ -28,40 +28,39 @@ enum SourceAccess {
     Copied {
         /// Header and table of lanes.
         head: Vec<u64>,
-        /// The small cells of each lane.
+        /// Small cells of each lane.
         lanes: Vec<Vec<u64>>,
-        /// Bytes of memory that the file takes.
+        /// Memory of the file in bytes.
         bytes: u64,
     },
 }
 
-/// Bytes of cells that a file may say it has beyond those that it takes: a copy may have left out
-/// pages of zeros.
+/// Tolerance between the claimed size of the cells and the memory of the file: a copy may have left
+/// out pages of zeros.
 const COPY_SLACK: u64 = 1 << 20;
 
-/// Read budget of one file. What it says of itself costs whoever wrote it nothing: that everything
-/// has to be read eight times, all of it out of holes; that all its operations have the longest
-/// tags.
+/// Read budget of one file. It bounds the cost of forged contents: cells that change during all
+/// eight read attempts, holes, or operations that all have the longest tags.
 #[derive(Debug)]
 pub(crate) struct ReadBudget {
-    /// Words that may be read of cells.
+    /// Words of cells that may be read.
     words: Cell<u64>,
-    /// Bytes that may be kept of what has no bound of its own.
+    /// Bytes of unbounded results that may be kept.
     bytes: Cell<usize>,
 }
 
-/// How many times what it takes is read of a file: a histogram that changes all the time needs some
-/// twelve.
+/// Budget as a multiple of the file's memory: a histogram that changes all the time needs about
+/// twelve reads.
 const READS_MAX: u64 = 32;
-/// So many words more: some pages may be missing in a copy.
+/// Additional words: a copy may lack some pages.
 const READS_SLACK: u64 = 1 << 20;
-/// A call costs as much as copying so many words.
+/// Cost of a system call in words.
 const CALL_WORDS: u64 = 16;
-/// Operations in flight of all tables together, with their texts.
+/// Limit of in-flight operations of all tables with their texts, in bytes.
 const RETAINED_BYTES_MAX: usize = 64 << 20;
 
 impl ReadBudget {
-    /// Whether so many bytes may be kept.
+    /// Charges the budget; returns whether the bytes may be kept.
     pub(crate) fn charge_bytes(&self, bytes: usize) -> bool {
         let left = self.bytes.get().checked_sub(bytes);
         left.is_some_and(|left| {
@@ -79,7 +78,7 @@ impl ReadBudget {
     }
 }
 
-/// The header of a file that is one of ours.
+/// Header of a file in topdeck's format.
 pub(crate) fn read_header_at(path: &Path) -> Result<[u64; header::WORDS]> {
     let (file, _) = open(path)?;
     read_header(path, &file)
@@ -117,8 +116,8 @@ fn copy(path: &Path, file: &File, offset: usize, words: &mut [u64]) -> Result<()
     Ok(())
 }
 
-/// The header, checked: this topdeck knows the version, and everything lies where this version has
-/// it.
+/// Reads and checks the header: the version is supported, and all parts are at the offsets of this
+/// version.
 fn read_header(path: &Path, file: &File) -> Result<[u64; header::WORDS]> {
     let mut words = [0; header::WORDS];
     copy(path, file, 0, &mut words)?;
@@ -177,7 +176,7 @@ fn read_header(path: &Path, file: &File) -> Result<[u64; header::WORDS]> {
 }
 
 impl FileSource {
-    /// Opens a file; one of another user is copied, and one of our own if that is asked for.
+    /// Opens a file. It is copied if it belongs to another user, or on request.
     pub(crate) fn open(path: &Path, is_copied: bool) -> Result<FileSource> {
         let (file, found) = open(path)?;
         let how = if found.uid() == rustix::process::geteuid().as_raw() && !is_copied {
@@ -190,18 +189,17 @@ impl FileSource {
         Ok(FileSource { path: path.to_owned(), file, access: how })
     }
 
-    /// Where it is.
+    /// Path of the file.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Bytes of memory that the file takes.
+    /// Memory of the file in bytes.
     pub(crate) fn bytes(&self) -> u64 {
         self.file.metadata().map_or(0, |found| found.blocks() * 512)
     }
 
-    /// The header as it is at this very moment, unchecked and without a call; `None` where all is
-    /// copied.
+    /// Current header, unchecked and without a system call; `None` for a copied file.
     pub(crate) fn live_header(&self) -> Option<[u64; header::WORDS]> {
         let SourceAccess::Mapped { head, .. } = &self.access else { return None };
         let mut words = [0; header::WORDS];
@@ -209,7 +207,7 @@ impl FileSource {
         Some(words)
     }
 
-    /// Has at hand what the header speaks of, as it is now; the header, checked.
+    /// Maps or copies everything that the current header refers to; returns the checked header.
     pub(crate) fn refresh(&mut self) -> Result<[u64; header::WORDS]> {
         let words = read_header(&self.path, &self.file)?;
         let lanes_used = words[header::LANES_USED] as usize;
@@ -244,7 +242,7 @@ impl FileSource {
         Ok(words)
     }
 
-    /// What one look may cost. Nobody else writes to what is mapped.
+    /// Budget of one read. A mapped file has no other writers and needs no bound.
     pub(crate) fn budget(&self) -> ReadBudget {
         let words = match &self.access {
             SourceAccess::Mapped { .. } => u64::MAX,
@@ -253,12 +251,12 @@ impl FileSource {
         ReadBudget { words: Cell::new(words), bytes: Cell::new(RETAINED_BYTES_MAX) }
     }
 
-    /// Bytes as they are now, of what never changes once it is there.
+    /// Reads bytes that never change once written.
     pub(crate) fn read(&self, offset: usize, bytes: &mut [u8]) -> Result<()> {
         read(&self.path, &self.file, offset, bytes)
     }
 
-    /// A word of the header as it is now.
+    /// Current value of a header word.
     pub(crate) fn word(&self, number: usize) -> Result<u64> {
         if let SourceAccess::Mapped { head, .. } = &self.access {
             return load_one(&self.path, head, number * 8);
@@ -268,17 +266,17 @@ impl FileSource {
         Ok(word[0])
     }
 
-    /// Bytes of small cells that have room in a lane.
+    /// Bytes of small cells with space in a lane.
     pub(crate) fn small_reserved(&self, lane: usize) -> usize {
         self.lane_entry(lane, 0).min(layout::SMALL_BYTES as u64) as usize
     }
 
-    /// Whether anybody counted in the shared lane.
+    /// Whether a thread recorded in the shared lane.
     pub(crate) fn is_shared(&self) -> bool {
         self.lane_entry(0, 2) != 0
     }
 
-    /// A word of an entry of the table of lanes; 0 for a lane that is not known.
+    /// Word of an entry of the table of lanes; 0 for an unknown lane.
     fn lane_entry(&self, lane: usize, word: usize) -> u64 {
         let at = lane_word(lane) + word;
         match &self.access {
@@ -287,7 +285,7 @@ impl FileSource {
         }
     }
 
-    /// Words of a lane as they are now.
+    /// Current words of a lane.
     pub(crate) fn lane(
         &self,
         budget: &ReadBudget,
@@ -311,7 +309,7 @@ impl FileSource {
         }
     }
 
-    /// Adds small cells of a lane that lie one behind the other to `sums`, or puts them there.
+    /// Adds consecutive small cells of a lane to `sums`, or stores them there.
     pub(crate) fn add_small(
         &self,
         lane: usize,
@@ -340,8 +338,7 @@ impl FileSource {
         Ok(())
     }
 
-    /// A small cell of a lane: as it is now, or as it was when it was copied; 0 where it has no
-    /// room.
+    /// Small cell of a lane: the current or copied value; 0 if it has no space.
     pub(crate) fn small(&self, lane: usize, offset: usize) -> Result<u64> {
         match &self.access {
             SourceAccess::Mapped { lanes, .. } => match lanes.get(lane) {
@@ -355,7 +352,7 @@ impl FileSource {
     }
 }
 
-/// Where in the header and what follows it the entry of a lane begins, in words.
+/// Index of the entry of a lane in header and lane table, in words.
 fn lane_word(lane: usize) -> usize {
     (layout::HEADER_BYTES + lane * layout::LANE_BYTES) / 8
 }
