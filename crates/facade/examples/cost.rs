@@ -1,5 +1,5 @@
-//! What a record costs, by the facade and without: nanoseconds on one thread, the least and the
-//! median of 21 runs. `cargo run --release -p topdeck-facade --example cost`
+//! Cost of a record with and without the facade: nanoseconds on one thread, minimum and median of
+//! 21 runs. `cargo run --release -p topdeck-facade --example cost`
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};

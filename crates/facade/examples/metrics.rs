@@ -1,4 +1,4 @@
-//! A program that measures with the `metrics` crate: one line shows it to the host.
+//! A program that uses the `metrics` crate: one line makes its metrics visible on the host.
 //! `cargo run -p topdeck-facade --example metrics`
 
 use metrics::{Unit, counter, describe_histogram, histogram};
@@ -8,7 +8,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("{}", facade::status()?.display());
 
     describe_histogram!("request_duration", Unit::Seconds, "How long a request took.");
-    // A handle that is kept costs a few nanoseconds a record; each macro looks its series up.
+    // A cached handle costs a few nanoseconds per record; each macro call looks up its series.
     let took = histogram!("request_duration", "route" => "/cart");
     for n in 0..1_000 {
         let start = std::time::Instant::now();

@@ -1,10 +1,10 @@
-//! A program with spans: one line shows to the host how long they take and which are open.
+//! A program with spans: one line makes their durations and the open spans visible on the host.
 //! `cargo run -p topdeck-facade --example tracing`
 
 use std::time::Duration;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    // A program that has a subscriber adds `facade::tracing::layer()` to it instead.
+    // A program with a subscriber adds `facade::tracing::layer()` to it instead.
     facade::tracing::install()?;
     println!("{}", facade::status()?.display());
 

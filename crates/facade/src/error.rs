@@ -1,22 +1,22 @@
 //! Installation errors.
 
-/// An error of this crate.
+/// Error of this crate.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The `metrics` crate takes one recorder for a whole process.
+    /// The `metrics` crate supports one recorder per process.
     #[error(
-        "another recorder of the metrics crate is installed already: give \
-         facade::metrics::Recorder to a fanout that feeds both"
+        "cannot install the metrics recorder: another one is installed; add \
+         facade::metrics::MetricsRecorder to a fanout that feeds both"
     )]
     Recorder,
-    /// `tracing` takes one subscriber for a whole process.
+    /// `tracing` supports one global subscriber per process.
     #[error(
-        "another subscriber of tracing is installed already: add facade::tracing::layer() to its \
-         layers instead"
+        "cannot install the tracing subscriber: another one is installed; add \
+         facade::tracing::layer() to its layers"
     )]
     Subscriber,
 }
 
-/// What this crate's functions return.
+/// Result of this crate.
 pub type Result<T> = std::result::Result<T, Error>;

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 #[derive(Debug)]
 pub(crate) struct LazyMetric<T> {
     value: OnceLock<T>,
-    /// When another attempt is made after one that failed; `NEVER` if none is.
+    /// Time of the next attempt after a failed one; `NEVER` if there is none.
     retry_ns: AtomicU64,
 }
 
@@ -17,9 +17,9 @@ const RETRY_AFTER_NS: u64 = 1_000_000_000;
 /// Why a metric is not registered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RegistrationError {
-    /// There is no file, or no room in it: there may be later.
+    /// There is no file, or no space in it; a later attempt may succeed.
     Retryable,
-    /// It cannot be registered: the name is taken or impossible, or there are too many.
+    /// Registration is impossible: the name is taken or invalid, or the limit of series is reached.
     Permanent,
 }
 
@@ -28,13 +28,13 @@ impl<T> LazyMetric<T> {
         LazyMetric { value: OnceLock::new(), retry_ns: AtomicU64::new(0) }
     }
 
-    /// One that is missing for good.
+    /// A metric that is never registered.
     #[cfg(feature = "metrics")]
     pub(crate) const fn unavailable() -> LazyMetric<T> {
         LazyMetric { value: OnceLock::new(), retry_ns: AtomicU64::new(NEVER) }
     }
 
-    /// It, made if need be.
+    /// The metric, registered if needed.
     #[inline(always)]
     pub(crate) fn get(
         &self,

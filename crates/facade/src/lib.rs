@@ -6,8 +6,8 @@
 //! # Ok::<(), facade::Error>(())
 //! ```
 //!
-//! Where there is no shared memory, nothing is recorded and the program goes on; [`status`] says
-//! why. Features `metrics` and `tracing` are on by default.
+//! Without shared memory nothing is recorded and the program continues; [`status`] returns the
+//! reason. The features `metrics` and `tracing` are on by default.
 #![forbid(unsafe_code)]
 
 mod error;
@@ -18,7 +18,7 @@ pub mod metrics;
 #[cfg(feature = "tracing")]
 pub mod tracing;
 
-/// What the page shows compiles and runs.
+/// The examples of the page compile and run.
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/facade.md")]
 mod page {}

@@ -1,9 +1,9 @@
-//! The `metrics` crate: what its macros record goes to shared memory.
+//! Recorder of the `metrics` crate that writes to shared memory.
 //!
-//! A series is registered when it is recorded to for the first time, with the description that its
-//! name has by then. Counters and gauges are what they are there. Histograms of shared memory count
-//! whole numbers, so what is recorded is multiplied and rounded to the nearest, by the unit that
-//! the name is described with, or else ends with (`_seconds`, `_ms`, `_bytes` …):
+//! A series is registered at its first record, with the description that its name has by then.
+//! Counters and gauges are recorded as they are. Shared-memory histograms hold integers: values are
+//! multiplied and rounded to the nearest integer, by the unit in the description of the name, or
+//! else by the suffix of the name (`_seconds`, `_ms`, `_bytes` …):
 //!
 //! | unit | counted in | greatest |
 //! |---|---|---|
@@ -11,9 +11,9 @@
 //! | bytes to tebibytes; bits a second to terabits | `By`; `bit/s` | 9.2 · 10^18 |
 //! | count | nothing | 9.2 · 10^18 |
 //! | percent, count per second | billionths: `10*-9.%`, `10*-9/s` | 9.2 · 10^9 |
-//! | none | billionths: `10*-9`, so that a `Duration`, which comes as seconds, keeps its nanoseconds | 9.2 · 10^9 |
+//! | none | billionths: `10*-9`, so that a `Duration`, which arrives as seconds, keeps its nanoseconds | 9.2 · 10^9 |
 //!
-//! What has no place is counted as `facade_rejected_total`, by metric and reason.
+//! Rejected values are counted in `facade_rejected_total`, by metric and reason.
 
 mod cache;
 mod counter;
@@ -31,13 +31,13 @@ use cache::MetricCache;
 use counter::CounterState;
 use histogram::ScaledHistogram;
 
-/// What the macros of the `metrics` crate record goes to shared memory from now on. Fails only if
-/// there is another recorder.
+/// Installs the recorder of the `metrics` crate. Fails only if there is another recorder.
 pub fn install() -> Result<()> {
     ::metrics::set_global_recorder(MetricsRecorder).map_err(|_| Error::Recorder)
 }
 
-/// Recorder of the `metrics` crate, for use in a fanout. All are one: a process has one memory.
+/// Recorder of the `metrics` crate, for use in a fanout. All instances share the process' shared
+/// memory.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct MetricsRecorder;
 

@@ -2,13 +2,13 @@
 //!
 //! | metric | what |
 //! |---|---|
-//! | `span_duration{span,target}` | from the making of a span until it is closed, ns |
-//! | `span_busy_duration{span,target}` | for how much of that somebody was inside it, ns |
-//! | `spans` | spans that are open: since when, with tags `span` and `target`, and the span's id |
+//! | `span_duration{span,target}` | time from creation to close of a span, ns |
+//! | `span_busy_duration{span,target}` | part of that time in which at least one thread was inside the span, ns |
+//! | `spans` | open spans: start time, tags `span` and `target`, and the span's id |
 //! | `events_total{level,target}` | events at the levels error and warn |
 //!
-//! Names come from the program's text alone: values of fields are never looked at, so there are as
-//! many series as places in the program, however long it runs.
+//! Names come from the program's source only: values of fields are never used, so the number of
+//! series is bounded by the number of callsites, however long the program runs.
 
 mod callsites;
 mod span;
@@ -28,28 +28,28 @@ use span::{EventCallsite, OpenSpan, SpanCallsite};
 static SPAN_CALLSITES: LazyLock<CallsiteMap<SpanCallsite>> = LazyLock::new(CallsiteMap::new);
 static EVENT_CALLSITES: LazyLock<CallsiteMap<EventCallsite>> = LazyLock::new(CallsiteMap::new);
 
-/// What the program traces goes to shared memory from now on, and nowhere else. Fails only if there
-/// is another subscriber: that one is given [`layer`] instead.
+/// Installs a subscriber that records to shared memory only. Fails only if there is another
+/// subscriber: add [`layer`] to that one instead.
 pub fn install() -> Result<()> {
     let subscriber = Registry::default().with(layer());
     dispatcher::set_global_default(dispatcher::Dispatch::new(subscriber))
         .map_err(|_| Error::Subscriber)
 }
 
-/// A layer for a subscriber that has others:
+/// A layer for an existing subscriber:
 /// `tracing_subscriber::registry().with(facade::tracing::layer())`.
 pub fn layer() -> Layer {
     Layer { records_busy: true }
 }
 
-/// The layer. Two of one subscriber count once.
+/// The layer. Two layers of one subscriber count once.
 #[derive(Clone, Copy, Debug)]
 pub struct Layer {
     records_busy: bool,
 }
 
 impl Layer {
-    /// Without `span_busy_duration`: entering and leaving a span costs nothing more than before.
+    /// Disables `span_busy_duration`: entering and leaving a span then costs nothing in this layer.
     pub fn without_busy(self) -> Layer {
         Layer { records_busy: false }
     }
@@ -97,7 +97,7 @@ where
     }
 
     fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
-        // The more there is to tell, the greater the level.
+        // Levels are ordered by verbosity: error is the smallest.
         if *event.metadata().level() <= Level::WARN {
             EVENT_CALLSITES.find(event.metadata()).count();
         }

@@ -7,25 +7,25 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 /// Error of a C call, kept for `td_error`.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum FfiError {
-    /// The caller's.
+    /// Error of the caller.
     #[error("{argument} is NULL or not aligned")]
     InvalidPointer { argument: &'static str },
-    /// The caller's.
+    /// Error of the caller.
     #[error("{argument} is not UTF-8: byte {at} begins no character")]
     InvalidText { argument: &'static str, at: usize },
-    /// The caller's.
+    /// Error of the caller.
     #[error("role {found} is none: there are those up to TD_ROLE_SUBCALLS, {most}")]
     InvalidRole { found: u32, most: usize },
-    /// The caller's.
+    /// Error of the caller.
     #[error("{count} of {argument} are too many: {most} at the most")]
     TooMany { argument: &'static str, count: usize, most: usize },
-    /// The caller's.
-    #[error("the text was cut: it has more than {} bytes", shm::layout::TEXT_MAX)]
+    /// Error of the caller.
+    #[error("text truncated: longer than {} bytes", shm::layout::TEXT_MAX)]
     Cut,
-    /// The caller's, or the world's.
+    /// Error of the caller or the system.
     #[error(transparent)]
     Shm(#[from] shm::Error),
-    /// Ours.
+    /// Bug in topdeck.
     #[error("BUG: topdeck panicked: see what it wrote to the standard error")]
     Panic,
 }
@@ -34,10 +34,9 @@ thread_local! {
     static LAST: RefCell<CString> = RefCell::new(CString::default());
 }
 
-/// Does something that may fail: 0, or -1 with the reason kept for `td_error`.
+/// Runs a fallible function: returns 0, or -1 and keeps the error for `td_error`.
 pub(crate) fn catch_errors(work: impl FnOnce() -> Result<(), FfiError>) -> c_int {
-    // A call that panicked did not get to what it was to change, or changed what is made of
-    // atomics.
+    // A call that panicked has either not changed its data, or changed only atomics.
     let done = catch_unwind(AssertUnwindSafe(work)).unwrap_or(Err(FfiError::Panic));
     match done {
         Ok(()) => 0,
@@ -48,7 +47,7 @@ pub(crate) fn catch_errors(work: impl FnOnce() -> Result<(), FfiError>) -> c_int
     }
 }
 
-/// Does something that gives a value; another one if it panics.
+/// Runs a function; returns `other` if it panics.
 pub(crate) fn catch_panic<T>(other: T, work: impl FnOnce() -> T) -> T {
     catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|_| {
         store_error(&FfiError::Panic);
@@ -59,11 +58,11 @@ pub(crate) fn catch_panic<T>(other: T, work: impl FnOnce() -> T) -> T {
 fn store_error(problem: &FfiError) {
     let text = problem.to_string().replace('\0', "\u{fffd}");
     let text = CString::new(text).unwrap_or_default();
-    // A thread that is ending keeps none.
+    // A thread that is ending keeps no error.
     let _ = LAST.try_with(|last| last.replace(text));
 }
 
-/// Why the last call failed on this thread; it stays there until the next one fails.
+/// Message of the last failed call on this thread; valid until the next failure.
 pub(crate) fn last_error() -> *const c_char {
     LAST.try_with(|last| last.borrow().as_ptr()).unwrap_or(c"".as_ptr())
 }

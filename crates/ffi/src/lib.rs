@@ -1,11 +1,11 @@
 //! C ABI of the shared-memory metrics.
 //!
-//! `bindings/c/topdeck.h` is made out of this crate (`tests/it/header.rs`): the comments here are
-//! what its users read. A record is done in the header itself, in the lane of its thread, and calls
-//! this library only when the lane has no room for it yet.
+//! `bindings/c/topdeck.h` is generated from this crate (`tests/it/header.rs`): its users read the
+//! comments here. The inline functions of the header record in the lane of the thread; they call
+//! this library only if the lane has no space yet.
 //!
-//! Nothing unwinds into C: what may panic is caught ([`problem::guarded`]), and Rust aborts where
-//! anything else would leave a function of C's.
+//! No panic unwinds into C: functions that may panic catch it (`error::catch_panic`), and Rust
+//! aborts if an unwind would leave an `extern "C"` function.
 #![deny(unsafe_code)]
 
 mod abi;

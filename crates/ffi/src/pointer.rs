@@ -1,5 +1,5 @@
-//! Checks of pointers passed by C: NULL, alignment, UTF-8. That it points at what it says, only C
-//! knows.
+//! Checks of pointers passed by C: NULL, alignment, UTF-8. Only the caller can ensure that they are
+//! valid.
 #![allow(unsafe_code, reason = "reads and writes where C points; each use carries its argument")]
 
 use std::ffi::{CStr, c_char};
@@ -7,10 +7,10 @@ use std::{ptr, slice, str};
 
 use crate::error::FfiError;
 
-/// A text.
+/// Reads a text.
 ///
 /// # Safety
-/// NULL, or a text that ends with a zero byte and does not change during the call.
+/// `at` must be NULL, or a zero-terminated text that does not change during the call.
 pub(crate) unsafe fn read_text<'a>(
     at: *const c_char,
     what: &'static str,
@@ -18,16 +18,16 @@ pub(crate) unsafe fn read_text<'a>(
     if at.is_null() {
         return Err(FfiError::InvalidPointer { argument: what });
     }
-    // SAFETY: it is not NULL, and the caller promised the rest.
+    // SAFETY: it is not NULL; the rest is guaranteed by the caller.
     let bytes = unsafe { CStr::from_ptr(at) }.to_bytes();
     str::from_utf8(bytes)
         .map_err(|error| FfiError::InvalidText { argument: what, at: error.valid_up_to() })
 }
 
-/// A text that may be missing: then it is empty.
+/// Reads an optional text; NULL is empty.
 ///
 /// # Safety
-/// As of `text`.
+/// As of `read_text`.
 pub(crate) unsafe fn read_optional_text<'a>(
     at: *const c_char,
     what: &'static str,
@@ -35,14 +35,14 @@ pub(crate) unsafe fn read_optional_text<'a>(
     if at.is_null() {
         return Ok("");
     }
-    // SAFETY: as the caller promises.
+    // SAFETY: guaranteed by the caller.
     unsafe { read_text(at, what) }
 }
 
-/// A structure.
+/// Reads a structure.
 ///
 /// # Safety
-/// NULL, or one that does not change during the call.
+/// `at` must be NULL, or a structure that does not change during the call.
 pub(crate) unsafe fn read_struct<'a, T>(
     at: *const T,
     what: &'static str,
@@ -50,14 +50,14 @@ pub(crate) unsafe fn read_struct<'a, T>(
     if at.is_null() || !at.is_aligned() {
         return Err(FfiError::InvalidPointer { argument: what });
     }
-    // SAFETY: it was checked for NULL and alignment, and the caller promised the rest.
+    // SAFETY: checked for NULL and alignment; the rest is guaranteed by the caller.
     Ok(unsafe { &*at })
 }
 
-/// So many structures, at most `most`. None need no pointer.
+/// Reads `count` structures, at most `most`. With a count of 0 the pointer may be NULL.
 ///
 /// # Safety
-/// NULL, or `count` of them that do not change during the call.
+/// `at` must be NULL, or `count` structures that do not change during the call.
 pub(crate) unsafe fn read_slice<'a, T>(
     at: *const T,
     count: usize,
@@ -73,11 +73,11 @@ pub(crate) unsafe fn read_slice<'a, T>(
     if at.is_null() || !at.is_aligned() {
         return Err(FfiError::InvalidPointer { argument: what });
     }
-    // SAFETY: as above; `most` keeps them far from half of the address space.
+    // SAFETY: as above; `most` keeps the size far below half of the address space.
     Ok(unsafe { slice::from_raw_parts(at, count) })
 }
 
-/// Checks a place for a result.
+/// Checks the pointer to a result.
 pub(crate) fn check_output<T>(at: *mut T, what: &'static str) -> Result<(), FfiError> {
     match at.is_null() || !at.is_aligned() {
         true => Err(FfiError::InvalidPointer { argument: what }),
@@ -85,26 +85,26 @@ pub(crate) fn check_output<T>(at: *mut T, what: &'static str) -> Result<(), FfiE
     }
 }
 
-/// Puts a result to its place, or nothing where that is none.
+/// Writes a result; does nothing if the pointer is NULL or not aligned.
 ///
 /// # Safety
-/// NULL, or room for one.
+/// `at` must be NULL, or point to space for a result.
 pub(crate) unsafe fn write_output<T: Copy>(at: *mut T, value: T) {
     if check_output(at, "").is_ok() {
-        // SAFETY: it was checked for NULL and alignment, and the caller promised the rest.
+        // SAFETY: checked for NULL and alignment; the rest is guaranteed by the caller.
         unsafe { ptr::write(at, value) };
     }
 }
 
-/// Copies a text and a zero byte into a buffer, as much as fits.
+/// Copies a text with a terminating zero into a buffer, truncated to its size.
 ///
 /// # Safety
-/// NULL, or room for `size` bytes.
+/// `buffer` must be NULL, or point to space for `size` bytes.
 pub(crate) unsafe fn copy_text(text: &[u8], buffer: *mut c_char, size: usize) {
     let Some(most) = size.checked_sub(1).filter(|_| !buffer.is_null()) else { return };
     let length = text.len().min(most);
-    // SAFETY: `length` and the zero byte behind it are within `size`; `text` is ours, so that they
-    // do not overlap.
+    // SAFETY: `length` and the terminating zero are within `size`; `text` is owned by the library,
+    // so they do not overlap.
     unsafe {
         ptr::copy_nonoverlapping(text.as_ptr().cast(), buffer, length);
         buffer.add(length).write(0);

@@ -38,16 +38,16 @@ use crate::metric::RowReporter;
 use crate::metrics;
 use crate::source::{HostSource, Opening, SourceSettings, report_cost};
 
-/// What requests do, by the number of their cells.
+/// Operations, in the order of their cells.
 pub(crate) const OPERATIONS: [&str; 5] = ["read", "write", "flush", "discard", "other"];
-/// The program, as labels have it.
+/// Value of the label `program`.
 pub(crate) const PROGRAM: &str = "block_io";
 const TRACEPOINT: &str = "block_rq_complete";
 /// Words before the keys.
 const HEAD: usize = 8;
-/// Words of an operation.
+/// Words per operation.
 const OPERATION: usize = 8 + 2 * BUCKETS;
-/// Words of a slot.
+/// Words per slot.
 const SLOT: usize = OPERATIONS.len() * OPERATION;
 const ERRORS: usize = 0;
 const WITHOUT_START: usize = 1;
@@ -55,13 +55,13 @@ const SUM_TOTAL: usize = 2;
 const SUM_DEVICE: usize = 3;
 const TOTAL: usize = 8;
 const DEVICE: usize = TOTAL + BUCKETS;
-/// How many slots a device is looked for in before it is given up.
+/// Slots probed for a device before the request is counted as `no_slot`.
 const PROBES: usize = 8;
-/// Slots for devices: twice as many as there are, and within these limits; 97 KiB of kernel memory
-/// each.
+/// Bounds of the number of device slots, which is twice the number of block devices. A slot takes
+/// 97 KiB of kernel memory.
 const SLOTS_MIN: usize = 16;
 const SLOTS_MAX: usize = 256;
-/// `RQF_FLUSH_SEQ` before Linux 6.11, when it was no enumerator.
+/// `RQF_FLUSH_SEQ` before Linux 6.11, where it was a macro and not an enumerator.
 const FLUSH_SEQUENCE_OLD: u32 = 4;
 
 /// Kernel struct offsets used by the block I/O program.
@@ -75,16 +75,16 @@ struct BlockIoOffsets {
     disk: DiskPath,
     major: i16,
     first_minor: i16,
-    /// The bit of a request that is a step of a flush.
+    /// Flag of a request that is part of a flush sequence (`RQF_FLUSH_SEQ`).
     flush_sequence: u32,
 }
 
 /// Pointer path from a request to its disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum DiskPath {
-    /// Over the queue.
+    /// By the request queue.
     Queue { queue: i16, disk: i16 },
-    /// At once, before Linux 5.17.
+    /// Directly, before Linux 5.17.
     Disk(i16),
 }
 
@@ -141,7 +141,7 @@ fn program(fields: &BlockIoOffsets, slots: usize, map: i32) -> Vec<Instruction> 
     operation(&mut code, fields, end);
     device_key(&mut code, fields);
     slot(&mut code, slots, map, end);
-    // `r7` = the operation's cells.
+    // `r7` = cells of the operation.
     code.immediate(Arithmetic::Multiply, R5, OPERATIONS.len() as i32);
     code.register(Arithmetic::Add, R5, R9);
     code.immediate(Arithmetic::Multiply, R5, 8 * OPERATION as i32);
@@ -175,11 +175,11 @@ fn program(fields: &BlockIoOffsets, slots: usize, map: i32) -> Vec<Instruction> 
     code.finish()
 }
 
-/// `r9` = number of the operation; to `end` if the request does not count now.
+/// Emits: `r9` = index of the operation; jumps to `end` if the request must not be counted now.
 fn operation(code: &mut Assembler, fields: &BlockIoOffsets, end: JumpLabel) {
     let [counts, known, write] = [code.label(), code.label(), code.label()];
     code.load(Width::Four, R3, R6, fields.data_len);
-    // The argument has 32 bits; what is above them is not said.
+    // The argument has 32 bits; the upper half of the register is undefined.
     code.immediate(Arithmetic::ShiftLeft, R2, 32);
     code.immediate(Arithmetic::ShiftRight, R2, 32);
     code.jump(JumpCondition::Less, R2, R3, end);
@@ -199,7 +199,7 @@ fn operation(code: &mut Assembler, fields: &BlockIoOffsets, end: JumpLabel) {
     code.bind(known);
 }
 
-/// `r3` = the device's key.
+/// Emits: `r3` = key of the device.
 fn device_key(code: &mut Assembler, fields: &BlockIoOffsets) {
     match fields.disk {
         DiskPath::Queue { queue, disk } => {
@@ -215,7 +215,8 @@ fn device_key(code: &mut Assembler, fields: &BlockIoOffsets) {
     code.immediate(Arithmetic::Add, R3, 1);
 }
 
-/// `r5` = number of the slot of the key in `r3`, `r7` = the map's value; to `end` if there is none.
+/// Emits: `r5` = index of the slot with the key in `r3`, `r7` = the map's value; jumps to `end` if
+/// there is no slot.
 fn slot(code: &mut Assembler, slots: usize, map: i32, end: JumpLabel) {
     let mask = slots as i32 - 1;
     let found = code.label();
@@ -244,7 +245,7 @@ fn slot(code: &mut Assembler, slots: usize, map: i32, end: JumpLabel) {
     code.bind(found);
 }
 
-/// `r2` = `r8` less the earlier time, not below zero.
+/// Emits: `r2` = `r8` minus the earlier time, at least 0.
 fn emit_elapsed(code: &mut Assembler, earlier: crate::bpf::instruction::Register) {
     let forwards = code.label();
     code.register(Arithmetic::Set, R2, R8);
@@ -257,9 +258,9 @@ fn emit_elapsed(code: &mut Assembler, earlier: crate::bpf::instruction::Register
 /// Latency kind: total or device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum BlockIoLatency {
-    /// From the request's allocation to its completion.
+    /// From request allocation to completion.
     Total,
-    /// From when the driver had it.
+    /// From dispatch to the driver to completion.
     Device,
 }
 
@@ -268,9 +269,9 @@ pub(crate) enum BlockIoLatency {
 pub(crate) struct DeviceDelta {
     pub(crate) device: String,
     pub(crate) operation: &'static str,
-    /// Since the last time that was kept.
+    /// Since the last commit.
     pub(crate) times: Vec<(BlockIoLatency, hist::Histogram)>,
-    /// Since the program began.
+    /// Since the program was attached.
     pub(crate) errors: u64,
     pub(crate) without_start: u64,
 }
@@ -286,7 +287,7 @@ struct OperationCounts {
 #[derive(Clone, Debug, Default)]
 struct BlockDevice {
     name: String,
-    /// Errors of another device that had these numbers before, by operation.
+    /// Errors of an earlier device with the same device number, by operation.
     errors_of_previous: [u64; OPERATIONS.len()],
 }
 
@@ -299,8 +300,8 @@ pub(crate) struct BlockIoReader {
 }
 
 impl BlockIoReader {
-    /// What was counted since [`Self::keep`] in one slot, which is the device's whose key that is.
-    /// `name` is its name now, if it is there.
+    /// Counts of one slot since the last commit. The slot belongs to the device with that key;
+    /// `name` returns the current name of the device, if the device exists.
     fn read(
         &mut self,
         slot: usize,
@@ -318,7 +319,7 @@ impl BlockIoReader {
             .entry(key)
             .or_insert_with(|| BlockDevice { name: name.clone(), ..BlockDevice::default() });
         if device.name != name {
-            // Numbers are given again: what follows is another device's.
+            // The kernel reuses device numbers: later counts belong to another device.
             *device = BlockDevice { name, errors_of_previous: std::array::from_fn(errors) };
         }
         for (number, operation) in OPERATIONS.into_iter().enumerate() {
@@ -351,7 +352,7 @@ impl BlockIoReader {
         all
     }
 
-    /// What was read last is safe: what comes next is counted from there.
+    /// Commits the last reading: the next one counts from there.
     fn commit(&mut self) {
         self.committed.extend(self.pending.drain());
     }
@@ -361,15 +362,15 @@ impl BlockIoReader {
 #[derive(Debug)]
 pub(crate) struct BlockIo {
     program: BpfProgram,
-    /// What stands before the slots.
+    /// Words before the slots.
     head: MapCells,
-    /// Those of slots that have a device.
+    /// Mapped cells of slots that have a device.
     slots: HashMap<usize, MapCells>,
     reader: BlockIoReader,
 }
 
 impl BlockIo {
-    /// Loads and attaches it.
+    /// Loads and attaches the program.
     pub(crate) fn start(btf: &Btf) -> Result<BlockIo, String> {
         let fields = BlockIoOffsets::find(btf)?;
         let devices = std::fs::read_dir("/sys/block").map_or(0, Iterator::count);
@@ -381,7 +382,7 @@ impl BlockIo {
         Ok(BlockIo { program, head, slots: HashMap::new(), reader: BlockIoReader::default() })
     }
 
-    /// What was counted since [`HostSource::keep`].
+    /// Counts since the last commit.
     fn counted(&mut self) -> Result<Vec<DeviceDelta>, String> {
         let mut found = Vec::new();
         let keys = &self.head[HEAD..];
@@ -402,7 +403,7 @@ impl BlockIo {
         Ok(found)
     }
 
-    /// Requests of devices for which there was no slot.
+    /// Requests of devices without a slot.
     fn untracked_devices(&self) -> u64 {
         self.head[0].load(Ordering::Relaxed)
     }
@@ -412,8 +413,8 @@ impl BlockIo {
 #[derive(Debug, Deserialize, PartialEq)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct BlockIoSettings {
-    /// Block I/O latency per device and operation, by BPF; needs root. Without it, the sums of
-    /// `/proc/diskstats` are reported, and why: true.
+    /// Block I/O latency per device and operation, by BPF; needs root. If BPF is unavailable, the
+    /// sums of `/proc/diskstats` are reported with the reason: true.
     block_io: bool,
 }
 
@@ -434,7 +435,7 @@ impl SourceSettings for BlockIoSettings {
         if !self.block_io {
             return Ok(None);
         }
-        let otherwise = "block I/O has sums and means only, no distributions";
+        let otherwise = "block I/O latency distributions unavailable; sums and means only";
         let started = opening.start(PROGRAM, otherwise, BlockIo::start);
         Ok(started.map(|source| -> Box<dyn HostSource> { Box::new(source) }))
     }
@@ -443,7 +444,7 @@ impl SourceSettings for BlockIoSettings {
 impl HostSource for BlockIo {
     fn read(&mut self, report: &mut RowReporter<'_>, began: i64) -> u64 {
         let Ok(all) = self.counted() else {
-            // No memory for a window into the kernel's: it comes with the next reading.
+            // Mapping the cells failed (no memory): the next reading includes these counts.
             return 1;
         };
         let mut untimed = 0;
@@ -479,7 +480,7 @@ fn minor(key: u64) -> u64 {
     (key - 1) & 0xf_ffff
 }
 
-/// The name of a key's device, unless it has gone.
+/// Name of the device with that key, if the device exists.
 fn device_name(key: u64) -> Option<String> {
     let link = std::fs::read_link(format!("/sys/dev/block/{}:{}", major(key), minor(key))).ok()?;
     Some(link.file_name()?.to_str()?.replace('!', "/"))

@@ -1,9 +1,9 @@
 //! BPF programs assembled at run time with offsets from BTF.
 //!
-//! Needs Linux 5.12 or later with BTF (`/sys/kernel/btf/vmlinux`) and the right to load programs:
-//! root, or CAP_BPF and CAP_PERFMON. A program counts in the single value of an array map, of which
-//! parts are mapped here and read without a system call; or it writes of each task to who reads the
-//! iterator.
+//! Requires Linux 5.12 or later with BTF (`/sys/kernel/btf/vmlinux`) and the right to load
+//! programs: root, or CAP_BPF and CAP_PERFMON. A tracepoint program counts in the single value of
+//! an array map; this process maps parts of the value and reads them without a system call. An
+//! iterator program writes a record of each task to the reader of the iterator.
 
 pub(crate) mod btf;
 pub(crate) mod grid;
@@ -23,14 +23,14 @@ use self::instruction::Instruction;
 pub(crate) use self::syscall::MapCells;
 use self::syscall::ProgramKind;
 
-/// Where the kernel describes its types.
+/// File with the kernel's BTF.
 const BTF: &str = "/sys/kernel/btf/vmlinux";
-/// Its size at the most: some ten times what kernels have.
+/// Largest accepted BTF; about ten times the usual size.
 const BTF_BYTES_MAX: u64 = 64 << 20;
-/// Of the verifier's log the last bytes are told: what it did not like stands there.
+/// Bytes of the verifier log that are reported: its end has the error.
 const LOG_TAIL_BYTES: usize = 1_500;
 
-/// BPF program attached to a tracepoint. Dropped, it is detached and unloaded, and its map freed.
+/// BPF program attached to a tracepoint. Drop detaches and unloads it and frees its map.
 #[derive(Debug)]
 pub(crate) struct BpfProgram {
     map: OwnedFd,
@@ -41,21 +41,21 @@ pub(crate) struct BpfProgram {
 /// BPF program statistics (`kernel.bpf_stats_enabled`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct BpfStats {
-    /// How often it ran.
+    /// Number of runs.
     pub(crate) runs: u64,
-    /// For how long, in nanoseconds.
+    /// Total run time in nanoseconds.
     pub(crate) time_ns: u64,
-    /// How often it should have run and did not, because it was running on that processor. Always
-    /// counted.
+    /// Runs skipped because the program was already running on the CPU. The kernel always counts
+    /// them.
     pub(crate) recursion_misses: u64,
 }
 
-/// The kernel's types, or why they are not to be had.
+/// Reads the kernel's BTF. The error is the reason why it is unavailable.
 pub(crate) fn kernel_types() -> Result<Btf, String> {
     let read = || {
         let size = std::fs::metadata(BTF)?.len();
         if size > BTF_BYTES_MAX {
-            return Err(io::Error::other(format!("{size} bytes are too many")));
+            return Err(io::Error::other(format!("BTF of {size} bytes exceeds the limit")));
         }
         std::fs::read(Path::new(BTF))
     };
@@ -66,15 +66,16 @@ pub(crate) fn kernel_types() -> Result<Btf, String> {
 }
 
 impl BpfProgram {
-    /// Makes a map of `words` words, loads what `code` makes of its descriptor, and attaches that
-    /// to a tracepoint.
+    /// Creates a map of `words` words, loads the program that `code` returns for the map's
+    /// descriptor, and attaches it to the tracepoint.
     pub(crate) fn start(
         name: &str,
         words: usize,
         tracepoint: u32,
         code: impl FnOnce(i32) -> Vec<Instruction>,
     ) -> Result<BpfProgram, String> {
-        let bytes = u32::try_from(8 * words).map_err(|_| format!("{words} words are too many"))?;
+        let bytes = u32::try_from(8 * words)
+            .map_err(|_| format!("BPF map of {words} words exceeds the limit"))?;
         let map = syscall::create_map(name, bytes)
             .map_err(|error| load_error("make a BPF map", &error))?;
         let program =
@@ -87,42 +88,42 @@ impl BpfProgram {
         Ok(BpfProgram { map, program, _link: link })
     }
 
-    /// Some words of what it counts. Only what is asked for takes memory of this process.
+    /// Maps a range of the map's words. Only the mapped range takes memory of this process.
     pub(crate) fn cells(&self, range: Range<usize>) -> Result<MapCells, String> {
         MapCells::map(&self.map, range).map_err(|error| load_error("map a BPF map", &error))
     }
 
-    /// What it cost so far; nothing where the kernel does not count.
+    /// Cumulative cost; zeros if the kernel does not count it.
     pub(crate) fn stats(&self) -> BpfStats {
         let path = format!("/proc/self/fdinfo/{}", self.program.as_raw_fd());
         std::fs::read_to_string(path).map_or(BpfStats::default(), |text| parse_stats(&text))
     }
 }
 
-/// BPF iterator program. Dropped, it is unloaded.
+/// BPF iterator program. Drop unloads it.
 #[derive(Debug)]
 pub(crate) struct BpfIterator {
     link: OwnedFd,
 }
 
 impl BpfIterator {
-    /// Loads a program and attaches it to the iterator of that function's number.
+    /// Loads a program and attaches it to the iterator with that BTF function id.
     pub(crate) fn start(name: &str, function: u32, code: &[Instruction]) -> Result<Self, String> {
         let program = syscall::load(name, code, ProgramKind::Iterator, function)
             .map_err(|(error, log)| load_error("load a BPF program", &error) + &log_tail(&log))?;
-        // The link holds the program.
+        // The link keeps the program loaded.
         let link =
             syscall::link(&program).map_err(|error| load_error("attach a BPF program", &error))?;
         Ok(BpfIterator { link })
     }
 
-    /// One that nothing can be read of.
+    /// Iterator whose reads fail.
     #[cfg(test)]
     pub(crate) fn empty() -> Self {
         BpfIterator { link: File::open("/dev/null").expect("there is one").into() }
     }
 
-    /// All objects, as they are while this is read to its end.
+    /// Starts an iteration over all objects.
     pub(crate) fn read(&self) -> io::Result<File> {
         syscall::iterate(&self.link).map(File::from)
     }
@@ -140,15 +141,14 @@ fn parse_stats(text: &str) -> BpfStats {
     }
 }
 
-/// What was refused and what to do about it.
+/// Error text: the refused operation, the cause and the remedy.
 fn load_error(doing: &str, error: &io::Error) -> String {
     let remedy = match error.raw_os_error() {
         Some(libc::EPERM | libc::EACCES) => {
-            "; run as root or give CAP_BPF and CAP_PERFMON, and see that the kernel is not locked \
-             down"
+            "; run as root or grant CAP_BPF and CAP_PERFMON, and check kernel lockdown"
         }
-        Some(libc::ENOMEM | libc::E2BIG) => "; raise the limit of locked memory",
-        Some(libc::ENOSYS) => "; the kernel has no BPF",
+        Some(libc::ENOMEM | libc::E2BIG) => "; raise RLIMIT_MEMLOCK",
+        Some(libc::ENOSYS) => "; the kernel was built without BPF",
         _ => "",
     };
     format!("cannot {doing}: {error}{remedy}")
@@ -163,7 +163,7 @@ fn log_tail(log: &str) -> String {
     while !log.is_char_boundary(from) {
         from += 1;
     }
-    format!("; the verifier says: {}", &log[from..])
+    format!("; verifier: {}", &log[from..])
 }
 
 #[cfg(test)]

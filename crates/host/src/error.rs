@@ -2,31 +2,31 @@
 
 use std::io;
 
-use crate::settings::Settings;
+use crate::metric::HOST_BYTES_MAX;
 
-/// The result of starting and stopping.
+/// Result of starting and stopping.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Error starting or stopping the host collector. That the kernel refuses a program is no error:
-/// see [`crate::Host::notes`].
+/// Error starting or stopping the host collector. A BPF program that the kernel refuses is a
+/// warning: see [`crate::HostCollector::warnings`].
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// No name.
-    #[error("the host's name has {found} bytes, 1 to {} are allowed", Settings::HOST_BYTES_MAX)]
+    /// The host name is empty or too long.
+    #[error("invalid host name: {found} bytes, allowed 1 to {}", HOST_BYTES_MAX)]
     NameSize {
-        /// How many it has.
+        /// Its length in bytes.
         found: usize,
     },
-    /// The system has no thread for it.
-    #[error("cannot start the thread {name}: {source}")]
+    /// The system cannot create a thread.
+    #[error("cannot start thread {name}: {source}")]
     Thread {
-        /// Its name.
+        /// Name of the thread.
         name: &'static str,
-        /// Why not.
+        /// Cause.
         source: io::Error,
     },
-    /// The last reading was not taken, and is lost.
-    #[error("the host's last reading was not taken: {0}")]
+    /// The journal did not accept the final reading; it is lost.
+    #[error("cannot store the final host reading: {0}")]
     FinalReading(#[from] intake::Error),
 }

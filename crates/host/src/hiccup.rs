@@ -1,12 +1,12 @@
 //! Hiccups: wake-up delay of an idle thread (jHiccup).
 //!
-//! It sleeps until moments that were fixed beforehand, one every period, and records by how much
-//! each was missed, in nanoseconds of the monotonic clock. Whatever stops the machine or the
-//! process (a hypervisor, a full run queue, a stopped process) shows here, whoever is the cause. A
-//! stall longer than a period is also a wait of all who would have come in it: each missed moment
-//! counts with its own wait, so that quantiles are those of response times. Time in which the
-//! system is suspended does not pass on that clock. Idea: Gil Tene, jHiccup
-//! (github.com/giltene/jHiccup); wrk2's intended start times.
+//! The thread sleeps until deadlines fixed in advance, one per period, and records the delay of
+//! each wake-up in nanoseconds of the monotonic clock. Everything that stops the machine or the
+//! process (a hypervisor, a full run queue, SIGSTOP) shows up, whatever the cause. A stall longer
+//! than a period would delay every request that arrives during it: each missed deadline counts with
+//! its own delay, so quantiles equal those of response times. The monotonic clock does not advance
+//! while the system is suspended. Source: Gil Tene, jHiccup (github.com/giltene/jHiccup); wrk2's
+//! intended start times.
 
 use std::num::NonZeroU64;
 use std::ops::RangeInclusive;
@@ -27,10 +27,11 @@ use crate::metric::RowReporter;
 use crate::metrics;
 use crate::source::{HostSource, Opening, SourceSettings, TABLE};
 
-/// Missed moments that are recorded of one stall, at 10 ms those of 46 hours; the others are
-/// counted.
+/// Missed deadlines recorded per stall; at a period of 10 ms they cover 46 hours. Further ones are
+/// counted as unrecorded.
 const MISSED_MAX: u64 = 1 << 24;
-/// The kernel may be as much later than asked for to save wake-ups; its default is 50,000 ns.
+/// Timer slack: how far the kernel may delay a wake-up to coalesce timers; the default is 50,000
+/// ns.
 const SLACK_NS: u64 = 1;
 
 /// Hiccup thread.
@@ -45,7 +46,7 @@ pub(crate) struct Hiccup {
 pub(crate) struct HiccupRecorder(SharedRecorder);
 
 impl HiccupRecorder {
-    /// Since the last call.
+    /// Distribution since the last call.
     pub(crate) fn interval(&self) -> Histogram {
         self.0.interval()
     }
@@ -61,9 +62,9 @@ impl std::fmt::Debug for HiccupRecorder {
 #[derive(Debug, Deserialize, PartialEq)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct HiccupSettings {
-    /// How late a thread is woken: true.
+    /// Wake-up delay of an idle thread (hiccups): true.
     hiccup: bool,
-    /// How often it asks to be woken: `10ms`, from 100 us to 10 s.
+    /// Wake-up period: `10ms`, from 100 us to 10 s.
     hiccup_interval: Length,
 }
 
@@ -96,7 +97,7 @@ impl SourceSettings for HiccupSettings {
         }
         let unrecorded = opening.intake.meter().counter(
             "topdeck_host_hiccups_dropped_total",
-            "moments of long stalls that are in no distribution of hiccups",
+            "hiccup samples of long stalls not recorded",
             &[],
         );
         let supervised = opening.intake.supervisor().thread("hiccup");
@@ -105,7 +106,7 @@ impl SourceSettings for HiccupSettings {
     }
 }
 
-/// Hiccups as a source: those of readings that were not taken come again.
+/// Source of hiccups. A reading that is not committed is part of the next one.
 #[derive(Debug)]
 struct Hiccups {
     thread: Hiccup,
@@ -133,7 +134,7 @@ impl HostSource for Hiccups {
 }
 
 impl Hiccup {
-    /// Begins. `unrecorded` counts moments beyond [`MISSED_MAX`].
+    /// Starts the thread. `unrecorded` counts deadlines beyond [`MISSED_MAX`].
     pub(crate) fn start(
         period: Duration,
         unrecorded: Counter,
@@ -144,7 +145,7 @@ impl Hiccup {
         let (name, waits) = ("hiccup", HiccupRecorder(recorder.clone()));
         let run = {
             let stop = Arc::clone(&stop);
-            // A period is 10 s at the most.
+            // A period is at most 10 s.
             let period = period.as_nanos() as u64;
             move || {
                 let work = || {
@@ -159,12 +160,12 @@ impl Hiccup {
         Ok((Hiccup { stop, thread: Some(thread) }, waits))
     }
 
-    /// Ends, within a period.
+    /// Stops the thread within a period.
     pub(crate) fn stop(&mut self) {
-        // Relaxed: nothing but the word itself is told.
+        // Relaxed: the flag publishes no other data.
         self.stop.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
-            // A panic is told by the supervisor.
+            // The supervisor reports panics.
             let _ = thread.join();
         }
     }
@@ -189,18 +190,17 @@ fn run(period: u64, stop: &AtomicBool, recorder: &SharedRecorder, unrecorded: &C
 /// Wake-up of the periodic thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WakeUp {
-    /// The first moment that it was to wake up at and did not before. Nanoseconds of the monotonic
-    /// clock.
+    /// First deadline not covered by an earlier wake-up, in nanoseconds of the monotonic clock.
     pub intended_ns: u64,
-    /// When it woke up.
+    /// Time of the wake-up.
     pub woken_ns: u64,
     period_ns: u64,
 }
 
-/// Sleeps on this thread until moments that are a period apart, and tells of each time that it
-/// wakes up, until `stop` is set.
+/// Sleeps on the calling thread until deadlines a period apart and reports each wake-up, until
+/// `stop` is set.
 pub fn run_periodic(period_ns: u64, stop: &AtomicBool, mut tell: impl FnMut(WakeUp)) {
-    // Where the kernel refuses, what it adds is part of each wait, and seen in the least of them.
+    // If the kernel refuses, its slack is part of each delay and visible in the minimum.
     let _ = set_current_timer_slack(NonZeroU64::new(SLACK_NS));
     let mut intended_ns = now() + period_ns;
     while !stop.load(Ordering::Relaxed) {
@@ -215,12 +215,12 @@ pub fn run_periodic(period_ns: u64, stop: &AtomicBool, mut tell: impl FnMut(Wake
 }
 
 impl WakeUp {
-    /// One that was to be at `intended_ns` and was at `at_ns`.
+    /// Wake-up due at `intended_ns` that happened at `at_ns`.
     pub fn new(intended_ns: u64, at_ns: u64, period_ns: u64) -> WakeUp {
         WakeUp { intended_ns, woken_ns: at_ns, period_ns: period_ns.max(1) }
     }
 
-    /// How late it was.
+    /// Delay of the wake-up.
     pub fn delay_ns(&self) -> u64 {
         self.woken_ns.saturating_sub(self.intended_ns)
     }
@@ -229,13 +229,13 @@ impl WakeUp {
         self.delay_ns() / self.period_ns + 1
     }
 
-    /// The next moment to wake up at.
+    /// Next deadline.
     pub fn next_ns(&self) -> u64 {
         self.intended_ns + self.count() * self.period_ns
     }
 
-    /// Each moment that had come by then, and how late it is; of a stall, so, all that fall into
-    /// it. How many were left out, because it had no end.
+    /// Calls `record` with each deadline that has passed and its delay, including all deadlines
+    /// within a stall. Returns how many were left out because of [`MISSED_MAX`].
     pub fn for_each_sample(&self, mut record: impl FnMut(u64, u64)) -> u64 {
         let (late, moments) = (self.delay_ns(), self.count());
         for moment in 0..moments.min(MISSED_MAX) {
@@ -254,7 +254,7 @@ fn now() -> u64 {
 fn sleep_until(moment: u64) {
     let [tv_sec, tv_nsec] = [moment / 1_000_000_000, moment % 1_000_000_000].map(|n| n as i64);
     let moment = Timespec { tv_sec, tv_nsec };
-    // A signal may wake it: then it is too early, and it sleeps on.
+    // A signal may interrupt the sleep before the deadline; the thread sleeps again.
     while clock_nanosleep_absolute(ClockId::Monotonic, &moment) == Err(rustix::io::Errno::INTR) {}
 }
 

@@ -22,7 +22,7 @@ pub struct HostCollector {
 }
 
 impl HostCollector {
-    /// Begins. The threads end with [`Host::stop`].
+    /// Starts the threads. [`HostCollector::stop`] ends them.
     pub fn start(settings: Settings, intake: Arc<Intake>) -> Result<HostCollector> {
         let host = settings.host.clone();
         if !(1..=Settings::HOST_BYTES_MAX).contains(&host.len()) {
@@ -41,17 +41,17 @@ impl HostCollector {
             lost_gauges: None,
             reading: meter.histogram(
                 "topdeck_host_reading_duration",
-                "how long a reading of the host takes",
+                "duration of a host reading",
                 &[],
             ),
             deferred: meter.counter(
                 "topdeck_host_deferred_readings_total",
-                "readings of the host that were not taken, and came again within the next",
+                "host readings deferred to the next one under backpressure",
                 &[],
             ),
             rejected: meter.counter(
                 "topdeck_host_rejected_readings_total",
-                "readings of the host in which a row was refused",
+                "host readings with at least one rejected row",
                 &[],
             ),
             intake,
@@ -61,13 +61,13 @@ impl HostCollector {
         Ok(HostCollector { thread, warnings: notes })
     }
 
-    /// What is wanted and not told, and why: a sentence each.
+    /// Enabled sources that are unavailable or degraded, one text with the reason each.
     pub fn warnings(&self) -> Vec<String> {
         self.warnings.iter().map(|note| note.text.clone()).collect()
     }
 
-    /// Reads a last time, waits until that is taken, and ends the threads. Where there is no room
-    /// in the journal for some seconds, what was not taken is lost, and said.
+    /// Takes a final reading, waits until it is durable, and ends the threads. If the journal has
+    /// no space for some seconds, the reading is lost and an error is returned.
     pub fn stop(mut self) -> Result<()> {
         self.thread.stop().unwrap_or(Ok(()))
     }
@@ -79,9 +79,9 @@ struct HostWorker {
     producer: Producer,
     host: String,
     sources: Sources,
-    /// The end of the last reading that was taken.
+    /// End of the last committed reading.
     last_end: i64,
-    /// Gauges that were not taken: the first reading's end, and how many.
+    /// Gauges that were not accepted: end of the first such reading, and their number.
     lost_gauges: Option<(i64, u64)>,
     reading: LatencyHistogram,
     deferred: Counter,
@@ -92,7 +92,7 @@ impl HostWorker {
     fn run(&mut self, stop: &StopSignal) -> Result<()> {
         let intake = Arc::clone(&self.intake);
         while let Some(end) = next_boundary(stop, intake.settings().interval, || intake.now()) {
-            // What is not taken comes again; it was counted.
+            // A reading that is not accepted is part of the next one; the error was counted.
             let _ = self.read(end);
         }
         let stopped = self.sources.stop();
@@ -100,12 +100,12 @@ impl HostWorker {
         stopped.and(last.map_err(Error::from))
     }
 
-    /// Reads all, as of `end`, and waits until it is taken.
+    /// Reads all sources as of `end` and waits until the reading is durable.
     fn read(&mut self, end: i64) -> intake::Result<()> {
         let began = Instant::now();
         let mut writer = self.intake.writer_for(self.producer.id(), SeriesKeyEncoding::new("host"));
         if let Some((start, lost)) = self.lost_gauges {
-            let reason = "there was no room for readings of the host; only what adds up came later";
+            let reason = "deferred under backpressure: gauges lost, counters reported later";
             let producer = Some(self.producer.id());
             let (start, lost, reason) = (start.min(end), Some(lost), reason.to_owned());
             writer.gap(Gap { start, end, producer, lost, reason });

@@ -1,18 +1,17 @@
-//! This host: processors, memory, disks and networks, and the whole distributions of block I/O, of
-//! waits for a processor, and of the stalls of the machine itself; and what its programs record
-//! into shared memory.
+//! Host metrics: CPU, memory, disks, networks, block I/O latency, run queue latency, hiccups, and
+//! the metrics that programs record into shared memory.
 //!
-//! One thread reads at the boundaries of the intake's intervals and appends one batch; a second one
-//! measures hiccups; a third one collects what programs record ([`programs`]). Files of the kernel
-//! stay open ([`procfs`]). Programs in the kernel ([`bpf`]) count in buckets that `hist` knows, so
-//! that nothing is converted; where they cannot be loaded that is said ([`Host::notes`]) and
-//! nothing is made up. A reading that is not taken comes again within the next, whole but for
-//! gauges, which become a gap.
+//! One thread reads all sources at the boundaries of the intake's interval and appends one batch. A
+//! second thread measures hiccups. A third thread collects shared-memory metrics (`shm_metrics`).
+//! Files of /proc stay open (`procfs`). BPF programs (`bpf`) count in buckets of `hist`'s grid, so
+//! counts need no conversion. If a program cannot be loaded, the reason is reported
+//! ([`HostCollector::warnings`]) and no distribution is made up. Counters and distributions of a
+//! reading that the journal does not accept are part of the next reading; gauges become a gap.
 //!
-//! Processes are no rows: they are read once a second and published as a table in shared memory for
-//! all who want to see them ([`Processes`], `shm::table`).
+//! Processes are not stored as series: they are read once a second and published as a table in
+//! shared memory for any number of viewers ([`ProcessCollector`], `shm::process_table`).
 //!
-//! What is told is listed in docs/host.md, which a test compares with the code.
+//! docs/host.md lists all metrics; a test compares it with the code.
 #![deny(unsafe_code)]
 
 mod block_io;
@@ -31,6 +30,7 @@ mod run_queue;
 mod settings;
 mod shm_metrics;
 mod source;
+mod source_table;
 mod sources;
 mod thread;
 

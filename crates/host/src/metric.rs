@@ -1,40 +1,43 @@
 //! Metric definitions and their rows.
 //!
-//! Names follow Prometheus' rules where a rule is known: counters end with `_total`, times are in
-//! seconds, sizes in bytes. Distributions have their unit (ns) in the series, not in the name.
-//! Every series has the label `host`. What counts since the system was started does not say so: its
-//! first reading is where counting begins.
+//! Names follow Prometheus' conventions where there is one: counters end with `_total`, times are
+//! in seconds, sizes in bytes. Distributions have their unit (ns) in the series, not in the name.
+//! Every series has the label `host`. Counters that started with the system have no start time:
+//! their first reading is the baseline.
 
 use collect::RowSink;
 use hist::Histogram;
 use hist::codec::header::Temporality;
 use model::{Sample, SampleValue, Series};
 
+/// Longest host name in bytes: the label `host` of every series.
+pub(crate) const HOST_BYTES_MAX: usize = 255;
+
 /// Kind of a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum MetricKind {
-    /// Only grows, since the system or the program began.
+    /// Monotonic since the system or the program started.
     Counter,
-    /// As it is.
+    /// Current value.
     Gauge,
-    /// What happened since the row before, whole.
+    /// Distribution of all events since the previous row.
     Distribution,
-    /// A sentence.
+    /// Text.
     Text,
 }
 
-/// A metric. Its name is used once.
+/// Definition of a metric. Names are unique.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct MetricDefinition {
     pub(crate) name: &'static str,
     pub(crate) kind: MetricKind,
-    /// As it is written after a number.
+    /// Symbol of the unit.
     pub(crate) unit: &'static str,
-    /// What it is, and by which labels.
+    /// Description, including labels.
     pub(crate) help: &'static str,
 }
 
-/// A counter.
+/// Counter.
 pub(crate) const fn counter(
     name: &'static str,
     unit: &'static str,
@@ -43,7 +46,7 @@ pub(crate) const fn counter(
     MetricDefinition { name, kind: MetricKind::Counter, unit, help: about }
 }
 
-/// A gauge.
+/// Gauge.
 pub(crate) const fn gauge(
     name: &'static str,
     unit: &'static str,
@@ -52,14 +55,14 @@ pub(crate) const fn gauge(
     MetricDefinition { name, kind: MetricKind::Gauge, unit, help: about }
 }
 
-/// A distribution in nanoseconds.
+/// Distribution in nanoseconds.
 pub(crate) const fn distribution(name: &'static str, about: &'static str) -> MetricDefinition {
     MetricDefinition { name, kind: MetricKind::Distribution, unit: "ns", help: about }
 }
 
-/// Receiver of collected values. Labels are in one order for each metric.
+/// Receiver of collected values. The order of labels is the same for all values of a metric.
 pub(crate) trait MetricSink {
-    /// A number.
+    /// Records a number.
     fn record(&mut self, metric: &MetricDefinition, labels: &[(&str, &str)], value: f64);
 }
 
@@ -67,19 +70,19 @@ pub(crate) trait MetricSink {
 pub(crate) struct RowReporter<'a> {
     rows: &'a mut dyn RowSink,
     host: &'a str,
-    /// Distributions are since then.
+    /// Start of distributions.
     start: i64,
-    /// When it is read.
+    /// Time of the reading.
     end: i64,
     key: Vec<u8>,
-    /// Numbers that are as they are: what is missing when the reading is not taken.
+    /// Number of gauges, which are lost if the reading is not accepted.
     pub(crate) gauges: u64,
-    /// The first row that was refused, and why.
+    /// First rejected row: the reason.
     pub(crate) first_rejection: Option<model::Error>,
 }
 
 impl<'a> RowReporter<'a> {
-    /// Nothing yet.
+    /// Reporter without rows.
     pub(crate) fn new(
         rows: &'a mut dyn RowSink,
         host: &'a str,
@@ -98,7 +101,7 @@ impl<'a> RowReporter<'a> {
         }
     }
 
-    /// What happened since the row before.
+    /// Reports a distribution of events since the previous row.
     pub(crate) fn distribution(
         &mut self,
         metric: &MetricDefinition,
@@ -108,7 +111,7 @@ impl<'a> RowReporter<'a> {
         self.row(metric, labels, self.start, SampleValue::Histogram(Box::new(histogram)));
     }
 
-    /// What was counted since `began`.
+    /// Reports an integer counter that started at `began`.
     pub(crate) fn count(
         &mut self,
         metric: &MetricDefinition,
@@ -119,7 +122,7 @@ impl<'a> RowReporter<'a> {
         self.sum(metric, labels, began, count as f64);
     }
 
-    /// What was added up since `began`.
+    /// Reports a counter that started at `began`.
     pub(crate) fn sum(
         &mut self,
         metric: &MetricDefinition,
@@ -130,7 +133,7 @@ impl<'a> RowReporter<'a> {
         self.row(metric, labels, began.min(self.end), SampleValue::Number(value));
     }
 
-    /// A sentence.
+    /// Reports a text.
     pub(crate) fn text(&mut self, metric: &MetricDefinition, labels: &[(&str, &str)], text: &str) {
         self.row(metric, labels, self.end, SampleValue::Text(text.to_owned()));
     }
@@ -191,14 +194,14 @@ impl MetricSink for RecordedMetrics {
 
 #[cfg(test)]
 impl RecordedMetrics {
-    /// The value of `name{label=value,…}`, if it came exactly once.
+    /// Value of `name{label=value,…}` if it was recorded exactly once.
     pub(crate) fn value(&self, series: &str) -> Option<f64> {
         let mut found = self.0.iter().filter(|taken| taken.0 == series);
         let first = found.next()?.1;
         found.next().is_none().then_some(first)
     }
 
-    /// How many numbers came.
+    /// Number of recorded values.
     pub(crate) fn len(&self) -> usize {
         self.0.len()
     }

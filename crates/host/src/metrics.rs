@@ -1,68 +1,72 @@
-//! Definitions of metrics measured by topdeck itself.
+//! Definitions of metrics that topdeck measures itself.
 
 use crate::metric::{MetricDefinition, MetricKind, counter, distribution, gauge};
 
 pub(crate) const BLOCK_IO_LATENCY: MetricDefinition = distribution(
     "host_block_io_latency",
-    "how long block I/O took from the request's allocation to its completion, by `device` and \
-     `operation`: read, write, flush, discard, other",
+    "block I/O latency from request allocation to completion, by `device` and `operation` (read, \
+     write, flush, discard, other)",
 );
 pub(crate) const BLOCK_IO_DEVICE_LATENCY: MetricDefinition = distribution(
     "host_block_io_device_latency",
-    "the same from when the driver had it; where the kernel keeps statistics of the queue",
+    "block I/O latency from issue to the driver to completion; requires queue `iostats`",
 );
-pub(crate) const BLOCK_IO_ERRORS: MetricDefinition =
-    counter("host_block_io_errors_total", "", "block I/O that failed, by `device` and `operation`");
+pub(crate) const BLOCK_IO_ERRORS: MetricDefinition = counter(
+    "host_block_io_errors_total",
+    "",
+    "failed block I/O requests, by `device` and `operation`",
+);
 pub(crate) const BLOCK_IO_UNMEASURED: MetricDefinition = counter(
     "host_block_io_unmeasured_total",
     "",
-    "block I/O that is not in `host_block_io_latency`, because its request has no start \
-     (`iostats` of the queue is 0) or its device no slot, by `cause`",
+    "block I/O requests not in `host_block_io_latency`, by `reason`: no_start (`iostats` of the \
+     queue is 0), no_slot (no slot for the device)",
 );
 pub(crate) const RUN_QUEUE_LATENCY: MetricDefinition = distribution(
     "host_run_queue_latency",
-    "how long tasks that could run waited for a processor, after a wake-up or having been \
-     preempted",
+    "run queue latency: time runnable tasks waited for a CPU after wake-up or preemption \
+     (run_delay)",
 );
 pub(crate) const RUN_QUEUE_UNMEASURED: MetricDefinition = counter(
     "host_run_queue_unmeasured_total",
     "",
-    "switches that are not in `host_run_queue_latency`, for there are more processors than cells",
+    "context switches not in `host_run_queue_latency`: more CPUs than cells",
 );
 pub(crate) const HICCUP_DELAY: MetricDefinition = distribution(
     "host_hiccup_delay",
-    "how late a thread wakes up that has nothing else to do; of a stall, all moments in it count",
+    "wake-up delay of an idle thread (jHiccup); a stall contributes one sample per missed period",
 );
 pub(crate) const BPF_AVAILABLE: MetricDefinition = gauge(
     "host_bpf_available",
     "",
-    "1 if the `program` (block_io, run_queue, processes) is at work in the kernel, 0 if it is \
-     wanted and cannot be",
+    "1 if the BPF `program` (block_io, run_queue, processes) is attached, 0 if enabled but \
+     unavailable",
 );
 pub(crate) const BPF_RUNS: MetricDefinition = counter(
     "host_bpf_runs_total",
     "",
-    "how often the `program` ran; while `kernel.bpf_stats_enabled` is 1",
+    "runs of the BPF `program` (requires `kernel.bpf_stats_enabled` = 1)",
 );
 pub(crate) const BPF_TIME: MetricDefinition = counter(
     "host_bpf_seconds_total",
     "s",
-    "how long it ran in all, the measuring included; while `kernel.bpf_stats_enabled` is 1",
+    "total run time of the BPF `program`, including measurement overhead (requires \
+     `kernel.bpf_stats_enabled` = 1)",
 );
 pub(crate) const BPF_RECURSION_MISSES: MetricDefinition = counter(
     "host_bpf_recursion_misses_total",
     "",
-    "how often the `program` should have run and did not, because it was running there: what its \
-     distributions lack",
+    "runs of the BPF `program` skipped because it was already running on the CPU \
+     (`recursion_misses`)",
 );
 pub(crate) const COLLECTOR_WARNING: MetricDefinition = MetricDefinition {
     name: "host_collector_warning",
     kind: MetricKind::Text,
     unit: "",
-    help: "why something is not told, by `about`; once, with the first reading or when it is seen",
+    help: "collector warning by `collector`: why a source is unavailable; written once per cause",
 };
 
-/// All metrics of this file, for the page that lists them.
+/// All metrics of this file, compared with docs/host.md.
 #[cfg(test)]
 pub(crate) const METRICS: &[MetricDefinition] = &[
     BLOCK_IO_LATENCY,

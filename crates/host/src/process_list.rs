@@ -1,7 +1,7 @@
-//! The processes of this host, as it publishes them each second in shared memory:
+//! HTTP route of the process table that this host publishes each second in shared memory:
 //! `docs/formats/process-table.md`.
 //!
-//! They are no series: nothing of them is stored, and only the host that is asked knows them.
+//! Processes are not series: they are not stored, and only the host itself can report them.
 
 #[cfg(test)]
 mod tests;
@@ -15,7 +15,7 @@ use role::json::{integer, number};
 use role::{Parameter, Route, RouteError, RouteQuery, RouteSpec};
 use shm::process_table::{self, CollectionMethod, ProcessRow, ProcessTable};
 
-/// As many as are told where nobody says, and at the most.
+/// Default and maximum number of reported processes.
 const LIMIT: usize = 2_000;
 const LIMIT_MAX: usize = process_table::PROCESSES_MAX;
 
@@ -29,20 +29,20 @@ pub(crate) static ROUTE: RouteSpec = RouteSpec {
     )],
 };
 
-/// A host's name, and the folder of its process table; `None` for [`shm::folder`].
+/// Name of the host and folder of its process table; `None` for [`shm::folder`].
 type PublishedTable = (String, Option<PathBuf>);
 
-/// Where the process table of this host is published, if it is. Clones are one.
+/// Location of this host's process table, if one is published. Clones share it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ProcessList(Arc<Mutex<Option<PublishedTable>>>);
 
 impl ProcessList {
-    /// From now on the table is found there; or nowhere.
+    /// Sets the location of the table, or none.
     pub(crate) fn publish(&self, published: Option<PublishedTable>) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = published;
     }
 
-    /// The route that answers with it.
+    /// HTTP route of the table.
     pub(crate) fn route(&self) -> Route {
         let own = self.clone();
         Route::new(&ROUTE, move |query| own.answer(query))
@@ -51,7 +51,7 @@ impl ProcessList {
     fn answer(&self, query: &RouteQuery) -> Result<Json, RouteError> {
         let limit = query.count("limit", LIMIT, LIMIT_MAX)?;
         let published = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        // That there is none is an answer: clients that ask again and again get no error each time.
+        // A missing table is a regular answer: clients that poll get no errors.
         Ok(match read(published) {
             Ok((host, now, before)) => document(&host, &now, before.as_ref(), limit),
             Err(why) => none(why),
@@ -59,7 +59,7 @@ impl ProcessList {
     }
 }
 
-/// The host, its table, and the one before; or why there is none.
+/// The host, its table and the previous table, or the reason why there is none.
 fn read(
     published: Option<PublishedTable>,
 ) -> Result<(String, ProcessTable, Option<ProcessTable>), String> {
@@ -87,8 +87,7 @@ fn none(why: String) -> Json {
     ])
 }
 
-/// A process, and the part of a processor that it had since the table before; `None` where that is
-/// not known.
+/// A process and its CPU share since the previous table; `None` if unknown.
 struct Row<'a> {
     process: &'a ProcessRow,
     busy: Option<f64>,
@@ -96,7 +95,7 @@ struct Row<'a> {
 
 fn document(host: &str, now: &ProcessTable, before: Option<&ProcessTable>, limit: usize) -> Json {
     let mut rows = rows(now, before);
-    // Busiest first, then largest: what is beyond the limit is the least.
+    // Sorted by CPU use, then by memory: the limit cuts off the smallest.
     let key = |row: &Row<'_>| (row.busy.unwrap_or(0.0), row.process.rss_bytes as f64);
     rows.sort_by(|a, b| {
         let ((busy_a, rss_a), (busy_b, rss_b)) = (key(a), key(b));
@@ -134,7 +133,7 @@ fn rows<'a>(now: &'a ProcessTable, before: Option<&ProcessTable>) -> Vec<Row<'a>
         .map(|one| ((one.pid, one.start), spent(one)))
         .collect();
     let busy = |process: &ProcessRow| {
-        // One that was not there yet has spent all of it since.
+        // A process that is not in the previous table used all its CPU time since.
         let before = known.get(&(process.pid, process.start)).copied().unwrap_or(0);
         length.map(|length| spent(process).saturating_sub(before) as f64 / 1e9 / length)
     };
@@ -147,7 +146,7 @@ fn spent(process: &ProcessRow) -> u64 {
 
 fn row(row: &Row<'_>) -> Json {
     let ProcessRow { pid, ppid, uid, threads, state, rss_bytes, .. } = *row.process;
-    // What a program calls itself may have any characters: whoever shows it sees to that.
+    // Process names may contain any characters; the client must escape them.
     Object(vec![
         ("pid", integer(pid.into())),
         ("ppid", integer(ppid.into())),

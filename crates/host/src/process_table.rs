@@ -1,8 +1,8 @@
 //! Process table publisher.
 //!
-//! A thread of its own, for the readings of the host may wait for a disk, and that is when somebody
-//! looks. It takes no memory but the rows. Where another topdeck publishes already, or there is no
-//! room, it is tried again later.
+//! It has its own thread, because readings of the host may wait for a disk, and that is when the
+//! table is needed most. It allocates nothing but the rows. If another topdeck already publishes,
+//! or memory is short, it retries later.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
@@ -18,23 +18,23 @@ use crate::processes::ProcessCollector;
 use crate::source::{HostSource, Note, Opening, SourceSettings};
 use crate::thread::{CollectorThread, StopSignal};
 
-/// How often a table is published.
+/// Publication period.
 const PERIOD: Duration = Duration::from_secs(1);
-/// After how many periods it is tried again where it cannot be.
+/// Periods between retries after a failure.
 const RETRY_PERIODS: u32 = 10;
-/// State of the process table thread.
+/// Stack of the process table thread.
 const STACK_BYTES: usize = 128 << 10;
 
-/// The program that reads processes, as labels have it.
+/// Value of the label `program`.
 const PROGRAM: &str = "processes";
-const PROCFS_FALLBACK: &str = "processes are read out of /proc, at more cost";
+const PROCFS_FALLBACK: &str = "process table read from /proc (higher cost)";
 
 /// Settings of the process table.
 #[derive(Debug, Deserialize, PartialEq)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct ProcessTableSettings {
-    /// The process table in shared memory, published each second: true. Some 100 us a second for a
-    /// hundred processes.
+    /// Process table in shared memory, published each second: true. Costs about 100 us a second for
+    /// a hundred processes.
     pub(crate) processes: bool,
 }
 
@@ -51,7 +51,7 @@ impl SourceSettings for ProcessTableSettings {
         self.processes
     }
 
-    /// Publishes a first table and begins.
+    /// Publishes a first table and starts the thread.
     fn open(&self, opening: &mut Opening<'_>) -> Result<Option<Box<dyn HostSource>>> {
         if !self.processes {
             return Ok(None);
@@ -63,7 +63,7 @@ impl SourceSettings for ProcessTableSettings {
         opening.note(PROGRAM, PROCFS_FALLBACK, started);
         let folder = opening.folder.map(Path::to_owned);
         let (thread, unpublished) = publish(processes, folder, opening.intake)?;
-        let text = |why| format!("the table of processes is not published now: {why}");
+        let text = |why| format!("process table not published: {why}");
         let note = |why| Note { collector: PROGRAM, text: text(why) };
         opening.notes.extend(unpublished.map(note));
         let publisher = TablePublisher { thread, fallback_reason, has_fallen_back };
@@ -71,11 +71,11 @@ impl SourceSettings for ProcessTableSettings {
     }
 }
 
-/// The thread that publishes. It reports no rows.
+/// Source that publishes the process table. It reports no rows.
 #[derive(Debug)]
 struct TablePublisher {
     thread: CollectorThread<()>,
-    /// Why processes are read out of `/proc`, if they are: that may begin at any time.
+    /// Why processes are read from `/proc`, if they are; the fallback may happen at any time.
     fallback_reason: Arc<OnceLock<String>>,
     has_fallen_back: bool,
 }
@@ -92,13 +92,14 @@ impl HostSource for TablePublisher {
     }
 
     fn stop(&mut self) -> Result<()> {
-        // Nothing comes of its work.
+        // The thread returns nothing.
         let _ = self.thread.stop();
         Ok(())
     }
 }
 
-/// Publishes a first table and begins. Also why that is not possible now, if it is not.
+/// Publishes a first table and starts the thread. Also returns why publishing is not possible now,
+/// if so.
 fn publish(
     processes: ProcessCollector,
     folder: Option<PathBuf>,
@@ -111,12 +112,12 @@ fn publish(
         writer: None,
         reading: meter.histogram(
             "topdeck_host_processes_read_duration",
-            "how long it takes to read all processes of the host and to publish them",
+            "duration of reading and publishing the process table",
             &[],
         ),
         publish_errors: meter.counter(
             "topdeck_host_process_table_errors_total",
-            "tables of processes that could not be read or published",
+            "process tables not read or not published",
             &[],
         ),
     };
@@ -127,7 +128,7 @@ fn publish(
     Ok((CollectorThread::start("processes", Some(STACK_BYTES), supervised, run)?, note))
 }
 
-/// The thread's.
+/// State of the process table thread.
 struct TableWorker {
     processes: ProcessCollector,
     folder: Option<PathBuf>,
@@ -147,12 +148,12 @@ impl TableWorker {
         }
     }
 
-    /// Reads and publishes, if this is the one that does.
+    /// Reads and publishes if this process owns the table.
     fn publish(&mut self) -> Result<(), String> {
         let done = self.try_publish();
         if done.is_err() {
             self.publish_errors.add(1);
-            // Another may have more luck.
+            // Releases the table so that another publisher can try.
             self.writer = None;
         }
         done

@@ -1,12 +1,12 @@
 //! Process table collection.
 //!
-//! Where programs can be loaded, one in the kernel goes through all tasks ([`task`]): no file is
-//! opened, no lock of a process is taken. Otherwise `/proc/PID/stat` is read through files that
-//! stay open ([`kept`]). Which of the two and why is said by [`Processes::how`] and
-//! [`Processes::note`].
+//! If BPF programs can be loaded, a task iterator visits all tasks (`task`): it opens no file and
+//! takes no lock of a process. Otherwise `/proc/PID/stat` is read through files that stay open
+//! (`stat_cache`). [`ProcessCollector::method`] and [`ProcessCollector::fallback_reason`] report
+//! which of the two is used and why.
 //!
-//! Neither takes `mmap_lock`, for which a process may be held up, or hold up the reader. What does
-//! is never read: command lines, `smaps`, `environ` and their like.
+//! Neither takes `mmap_lock`, which could stall the process or the reader. Files that need it are
+//! never read: command lines, `smaps`, `environ` and similar ones.
 
 mod stat;
 mod stat_cache;
@@ -37,17 +37,17 @@ enum ProcessSource {
 }
 
 impl ProcessCollector {
-    /// The cheapest way there is on this host.
+    /// Collector with the cheapest method available on this host.
     pub fn new() -> ProcessCollector {
         ProcessCollector::from_bpf(bpf::kernel_types().as_ref().map_err(String::clone))
     }
 
-    /// Out of `/proc`, whatever the kernel would allow.
+    /// Collector that reads `/proc`, even if BPF is available.
     pub fn from_procfs() -> ProcessCollector {
         ProcessCollector::with_source(ProcessSource::Procfs(ProcStatCache::new()), None)
     }
 
-    /// By BPF, with the kernel's types, if that works.
+    /// Collector that uses BPF with the kernel's types, if that works.
     pub(crate) fn from_bpf(types: Result<&Btf, String>) -> ProcessCollector {
         match types.and_then(TaskIterator::start).and_then(verify_tasks) {
             Ok(tasks) => ProcessCollector::with_source(ProcessSource::Tasks(tasks), None),
@@ -63,12 +63,12 @@ impl ProcessCollector {
         ProcessCollector { source, fallback_reason: Arc::new(note), rows: Vec::new() }
     }
 
-    /// Ticks in a second, as processes' starts are told in.
+    /// Ticks per second, the unit of process start times.
     pub fn ticks_per_second() -> u32 {
         u32::try_from(*stat::TICKS).unwrap_or(u32::MAX)
     }
 
-    /// How they are read.
+    /// Collection method in use.
     pub fn method(&self) -> CollectionMethod {
         match self.source {
             ProcessSource::Tasks(_) => CollectionMethod::Bpf,
@@ -76,27 +76,27 @@ impl ProcessCollector {
         }
     }
 
-    /// Why no program of the kernel's is at work, if none is.
+    /// Why BPF is not used, if it is not.
     pub fn fallback_reason(&self) -> Option<&str> {
         self.fallback_reason.get().map(String::as_str)
     }
 
-    /// The same, for who wants to know later on, when another thread has them.
+    /// [`ProcessCollector::fallback_reason`], shared with other threads.
     pub(crate) fn shared_fallback_reason(&self) -> Arc<OnceLock<String>> {
         Arc::clone(&self.fallback_reason)
     }
 
-    /// Reads all processes there are, by ascending number. One that ends meanwhile may be in it or
-    /// not.
+    /// Reads all processes, by ascending PID. A process that exits during the reading may or may
+    /// not be included.
     ///
-    /// Should the program fail that went well at first, `/proc` is read from then on.
+    /// If the BPF program fails after a successful start, the collector falls back to `/proc` for
+    /// good.
     pub fn read(&mut self) -> io::Result<&[ProcessRow]> {
         if let ProcessSource::Tasks(tasks) = &mut self.source
             && let Err(error) = tasks.read(&mut self.rows)
         {
-            // It happens once: the way back is closed.
-            let _ =
-                self.fallback_reason.set(format!("the BPF iterator over tasks failed: {error}"));
+            // Set once: the fallback is final.
+            let _ = self.fallback_reason.set(format!("BPF task iterator failed: {error}"));
             self.source = ProcessSource::Procfs(ProcStatCache::new());
         }
         if let ProcessSource::Procfs(kept) = &mut self.source {
@@ -105,7 +105,7 @@ impl ProcessCollector {
         Ok(&self.rows)
     }
 
-    /// What was read last.
+    /// Rows of the last reading.
     pub fn rows(&self) -> &[ProcessRow] {
         &self.rows
     }
@@ -122,18 +122,19 @@ fn is_in(rows: &[ProcessRow], pid: u32, start: u64) -> bool {
     found.is_ok_and(|at| rows[at].start == start)
 }
 
-/// Tasks, if this very process is among them as `/proc` has it. It is not where numbers are those
-/// of a namespace and the kernel's own are others.
+/// Accepts the iterator if it reports this process with the PID that `/proc` has. It does not in a
+/// PID namespace, where the kernel's global PIDs differ.
 fn verify_tasks(mut tasks: TaskIterator) -> Result<TaskIterator, String> {
     let mut rows = Vec::new();
-    tasks.read(&mut rows).map_err(|error| format!("cannot read the BPF iterator: {error}"))?;
+    tasks.read(&mut rows).map_err(|error| format!("cannot read the BPF task iterator: {error}"))?;
     let stat = std::fs::read("/proc/self/stat")
         .map_err(|error| format!("cannot read /proc/self/stat: {error}"))?;
-    let own = stat::parse(&stat).ok_or("/proc/self/stat is not what it should be")?;
+    let own = stat::parse(&stat).ok_or("cannot parse /proc/self/stat")?;
     if !is_in(&rows, own.pid, own.start) {
-        return Err("the kernel's tasks do not have the numbers that /proc has, \
-                    as in a container with processes of its own"
-            .to_owned());
+        return Err(
+            "PIDs of the BPF task iterator differ from /proc: this process runs in a PID namespace"
+                .to_owned(),
+        );
     }
     Ok(tasks)
 }

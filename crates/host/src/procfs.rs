@@ -1,8 +1,8 @@
 //! /proc files, opened once and re-read with `pread`.
 //!
-//! That costs 0.5 to 16 us a file, no lock of any process, and nothing grows with the number of
-//! processes. A file that is not there is left out, as kernels are built; one that cannot be read
-//! later is tried again each time.
+//! A read costs 0.5 to 16 us per file and takes no lock of a process; the cost does not grow with
+//! the number of processes. A missing file is left out, because kernels are configured differently.
+//! A file that fails later is retried at each reading.
 
 mod cpu;
 mod disk;
@@ -23,9 +23,9 @@ use crate::metric::MetricDefinition;
 use crate::metric::{MetricSink, RowReporter};
 use crate::source::{HostSource, Opening, SourceSettings};
 
-/// Bytes of a file at the most: `/proc/stat` of a large machine has some hundred thousand.
+/// Largest file: `/proc/stat` of a large machine has some hundred thousand bytes.
 const FILE_BYTES_MAX: usize = 8 << 20;
-/// Bytes of the buffer at first.
+/// Initial size of the buffer.
 const BUFFER_BYTES: usize = 32 << 10;
 
 /// File of /proc and its parser.
@@ -59,7 +59,7 @@ const FILES: [(&str, ProcFile); 13] = [
     ("/proc/net/sockstat", ProcFile::Sockstat),
 ];
 
-/// All metrics of files, for the page that lists them.
+/// All metrics of /proc files, compared with docs/host.md.
 #[cfg(test)]
 pub(crate) fn metrics() -> impl Iterator<Item = MetricDefinition> {
     let [cpu, disk] = [cpu::METRICS, disk::METRICS].map(|metrics| metrics.iter().copied());
@@ -74,11 +74,11 @@ pub(crate) struct Procfs {
     disks: HashSet<String>,
 }
 
-/// Settings of the files of the kernel.
+/// Settings of /proc files.
 #[derive(Debug, Deserialize, PartialEq)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct ProcfsSettings {
-    /// CPUs, memory, disks and networks, out of files of the kernel; about 60 us a reading: true.
+    /// CPU, memory, disk and network metrics from /proc; about 60 us a reading: true.
     procfs: bool,
 }
 
@@ -111,13 +111,12 @@ impl HostSource for Procfs {
 }
 
 impl Procfs {
-    /// Opens all that are there.
+    /// Opens all files that exist.
     fn open() -> Procfs {
         Procfs::open_some(|_| true)
     }
 
-    /// Opens what is known of disks only: where there are no distributions, and nothing else is
-    /// wanted.
+    /// Opens only `/proc/diskstats`: the fallback for block I/O distributions if `procfs` is off.
     fn open_disks() -> Procfs {
         Procfs::open_some(|what| what == ProcFile::Diskstats)
     }
@@ -129,7 +128,7 @@ impl Procfs {
         Procfs { files: files.collect(), buffer, disks: HashSet::new() }
     }
 
-    /// Reads all. How many could not be read.
+    /// Reads all files. Returns how many could not be read.
     fn take(&mut self, take: &mut dyn MetricSink) -> u64 {
         let mut failed = 0;
         for (file, what) in &self.files {
@@ -137,11 +136,11 @@ impl Procfs {
                 failed += 1;
                 continue;
             };
-            // Names of devices and interfaces may be any bytes; the numbers beside them are not.
+            // Device and interface names may contain any bytes; the numbers do not.
             let text = String::from_utf8_lossy(&self.buffer[..length]);
             let disks = &mut self.disks;
             let mut is_disk = |name: &str| {
-                // What is no disk now may be one later: a loop device that gets its file.
+                // A device may become a disk later: a loop device that is attached to a file.
                 disks.contains(name) || (disk::is_disk(name) && disks.insert(name.to_owned()))
             };
             match what {
@@ -161,13 +160,13 @@ impl Procfs {
     }
 }
 
-/// Reads a file from its beginning into a buffer that grows with it, and says how long it is.
+/// Reads a file from its start into a buffer that grows as needed, and returns its length.
 fn read(file: &File, buffer: &mut Vec<u8>) -> io::Result<usize> {
     let mut length = 0;
     loop {
         if length == buffer.len() {
             if length >= FILE_BYTES_MAX {
-                return Err(io::Error::other("the file is too long"));
+                return Err(io::Error::other("file exceeds the size limit"));
             }
             buffer.resize(2 * length, 0);
         }
@@ -178,7 +177,7 @@ fn read(file: &File, buffer: &mut Vec<u8>) -> io::Result<usize> {
     }
 }
 
-/// The whole numbers, with or without a point, at the front of a line.
+/// Numbers at the start of a line, with or without a decimal point.
 fn numbers(text: &str) -> impl Iterator<Item = f64> {
     let is_number = |word: &&str| word.bytes().all(|b| b.is_ascii_digit() || b == b'.');
     text.split_ascii_whitespace().take_while(is_number).map_while(|word| word.parse().ok())
@@ -196,7 +195,7 @@ mod tests {
         procfs.take(&mut taken);
         assert!(taken.value("host_cpu_seconds_total{cpu=0,mode=user}").is_some(), "{taken:?}");
         assert!(taken.value("host_memory_total_bytes{}").is_some_and(|bytes| bytes > 0.0));
-        // A second reading is a reading too: the files are not at their end.
+        // A second reading returns values too: it starts at the beginning of each file.
         let before = taken.len();
         procfs.take(&mut taken);
         assert!(taken.len() >= before + 20);

@@ -1,5 +1,4 @@
-//! The role `host`: `[host]` of the settings file, what the status says of this host, and its
-//! processes over HTTP.
+//! The role `host`: table `[host]` of the settings, its status, and the process list over HTTP.
 
 use std::sync::Arc;
 
@@ -11,7 +10,7 @@ use crate::host::HostCollector;
 use crate::process_list::{self, ProcessList};
 use crate::settings::{HostTables, Settings};
 
-/// This host.
+/// Host role.
 #[derive(Debug)]
 pub struct HostRole {
     running: Option<(Settings, HostCollector)>,
@@ -33,7 +32,7 @@ impl Role for HostRole {
         settings.check(check);
     }
 
-    /// What was read and did not find room in the journal is in memory.
+    /// Readings that the journal has not accepted are in memory.
     fn is_lossy(settings: &HostTables) -> bool {
         settings.settings("").is_some()
     }
@@ -56,7 +55,7 @@ impl Role for HostRole {
         context: &RoleContext,
     ) -> Result<Vec<String>, BoxError> {
         let (wanted, mut lines) = (settings.settings(&context.host), Vec::new());
-        // Compared with what runs, so that one that could not be started is tried again.
+        // Compared with the running settings, so that a failed start is retried.
         if wanted.as_ref() == self.running.as_ref().map(|(is, _)| is) {
             return Ok(lines);
         }
@@ -101,7 +100,7 @@ impl Role for HostRole {
 }
 
 impl HostRole {
-    /// Has the route tell the table of this host, if it publishes one.
+    /// Makes the HTTP route return this host's table, if it publishes one.
     fn publish(&self) {
         let published = self.running.as_ref().filter(|(settings, _)| settings.has_process_table());
         self.processes.publish(

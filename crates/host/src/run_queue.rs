@@ -1,14 +1,14 @@
 //! Run queue latency, measured by a BPF program at `sched_switch`.
 //!
 //! The kernel notes in each task since when it waits (`sched_info.last_queued`), for
-//! `/proc/PID/schedstat`. When it picks a task, the program takes the difference to the run queue's
-//! clock: the number that the kernel itself adds to the task's `run_delay`, in nanoseconds. So one
-//! probe is enough, with no map to look tasks up in, and wake-ups cost nothing. Waiting counts
-//! after a wake-up and after having been preempted. Each processor has its own cells: no locked
-//! instruction, no shared cache line.
+//! `/proc/PID/schedstat`. When the kernel picks a task, the program subtracts that time from the
+//! run queue's clock: the nanoseconds that the kernel itself adds to the task's `run_delay`. One
+//! probe is enough, no map of tasks is needed, and wake-ups cost nothing. Waits after a wake-up and
+//! after a preemption count. Each CPU has its own cells: no locked instruction, no shared cache
+//! line.
 //!
-//! The map's value, in words of 8 bytes: 0 switches on processors without cells; from 8 on for each
-//! processor 0 sum, 8 buckets. Source: kernel, kernel/sched/stats.h (`sched_info_arrive`),
+//! The map's value, in words of 8 bytes: 0 switches on CPUs without cells; from 8 on, for each CPU
+//! 0 sum, 8 buckets. Source: kernel, kernel/sched/stats.h (`sched_info_arrive`),
 //! include/trace/events/sched.h.
 
 use std::sync::atomic::Ordering;
@@ -27,21 +27,22 @@ use crate::metric::RowReporter;
 use crate::metrics;
 use crate::source::{HostSource, Opening, SourceSettings, report_cost};
 
-/// The program, as labels have it.
+/// Value of the label `program`.
 const PROGRAM: &str = "run_queue";
 const TRACEPOINT: &str = "sched_switch";
 const HEAD: usize = 8;
-/// Words of a processor.
+/// Words per CPU.
 const LANE: usize = 8 + BUCKETS;
 const SUM: usize = 0;
 const TIMES: usize = 8;
-/// Processors that have cells, 10 KiB each; more are counted as without.
+/// CPUs with cells, 10 KiB each; switches on further CPUs are counted as unmeasured.
 const CPUS_MAX: usize = 4_096;
 
 /// Kernel struct offsets used by the run queue program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct RunQueueOffsets {
-    /// Since when a task waits, on the run queue's clock; 0 if it does not, as the idle task.
+    /// Time since when a task waits, on the run queue's clock; 0 if it does not, as for the idle
+    /// task.
     last_queued: i16,
     clock: i16,
     cpu: i16,
@@ -51,10 +52,10 @@ struct RunQueueOffsets {
 /// Pointer path to the run queue of the CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum RunQueuePath {
-    /// Over the task, where tasks are scheduled in groups (CONFIG_FAIR_GROUP_SCHED). Tasks of all
-    /// classes have it.
+    /// By the task, with group scheduling (CONFIG_FAIR_GROUP_SCHED). Tasks of all scheduling
+    /// classes have the pointer.
     Task { group: i16, queue: i16 },
-    /// The variable that holds the run queues, by its type number (CONFIG_KALLSYMS_ALL).
+    /// BTF id of the variable `runqueues` (CONFIG_KALLSYMS_ALL).
     Variable(u32),
 }
 
@@ -134,7 +135,7 @@ pub(crate) struct RunQueue {
 }
 
 impl RunQueue {
-    /// Loads and attaches it.
+    /// Loads and attaches the program.
     pub(crate) fn start(btf: &Btf) -> Result<RunQueue, String> {
         let fields = RunQueueOffsets::find(btf)?;
         let processors = possible_cpus().min(CPUS_MAX);
@@ -146,7 +147,7 @@ impl RunQueue {
         Ok(RunQueue { program, cells, cpus: processors, committed: kept, pending: read })
     }
 
-    /// What was counted since [`HostSource::keep`], of all processors.
+    /// Counts of all CPUs since the last commit.
     fn counted(&mut self) -> Option<hist::Histogram> {
         let mut now = GridCounts::default();
         for processor in 0..self.cpus {
@@ -159,7 +160,7 @@ impl RunQueue {
         self.pending.since(&self.committed)
     }
 
-    /// Switches on processors without cells.
+    /// Switches on CPUs without cells.
     fn untracked_cpus(&self) -> u64 {
         self.cells[0].load(Ordering::Relaxed)
     }
@@ -169,8 +170,7 @@ impl RunQueue {
 #[derive(Debug, Deserialize, PartialEq)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct RunQueueSettings {
-    /// How long tasks wait for a processor, by BPF; needs root. Without it, the reason is reported:
-    /// true.
+    /// Run queue latency, by BPF; needs root. If BPF is unavailable, the reason is reported: true.
     run_queue: bool,
 }
 
@@ -191,7 +191,7 @@ impl SourceSettings for RunQueueSettings {
         if !self.run_queue {
             return Ok(None);
         }
-        let otherwise = "there are no times of tasks waiting for a processor";
+        let otherwise = "run queue latency unavailable";
         let started = opening.start(PROGRAM, otherwise, RunQueue::start);
         Ok(started.map(|source| -> Box<dyn HostSource> { Box::new(source) }))
     }
@@ -207,14 +207,13 @@ impl HostSource for RunQueue {
         0
     }
 
-    /// What comes next is counted from there.
+    /// Commits the last reading: the next one counts from there.
     fn commit(&mut self) {
         self.committed.clone_from(&self.pending);
     }
 }
 
-/// Processors that may ever be there: one more than the last number in
-/// `/sys/devices/system/cpu/possible`.
+/// Number of possible CPUs: one more than the last number in `/sys/devices/system/cpu/possible`.
 fn possible_cpus() -> usize {
     let text = std::fs::read_to_string("/sys/devices/system/cpu/possible").unwrap_or_default();
     let last = text.trim().rsplit([',', '-']).next().and_then(|last| last.parse::<usize>().ok());
@@ -238,7 +237,7 @@ mod tests {
     };
     const NOW: u64 = 1_000_000_000_000;
 
-    /// What two processors have counted after a task that waits since then was picked there.
+    /// Counts of two CPUs after a task that waits since that time was picked on one of them.
     #[track_caller]
     fn check(since: u64, processor: u64, expected: [u64; 2], sum: u64, without: u64) {
         let by_variable = RunQueueOffsets { queue: RunQueuePath::Variable(10_671), ..FIELDS };

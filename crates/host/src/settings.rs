@@ -7,29 +7,31 @@ use role::settings::{Document, Problems, SettingsCheck};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
+use crate::metric::HOST_BYTES_MAX;
 use crate::process_table::ProcessTableSettings;
-use crate::source::{AnySource, SOURCES, TABLE};
+use crate::source::{AnySource, TABLE};
+use crate::source_table::SOURCES;
 
-/// Settings of the host collector. How often is the intake's interval.
+/// Settings of the host collector. The reading interval is the intake's.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
-    /// The label `host` of all series: the host's name.
+    /// Host name: the label `host` of all series.
     pub host: String,
-    /// Where the process table is published: `None`, the default, for [`shm::folder`].
+    /// Folder of the process table; `None`, the default, for [`shm::folder`].
     pub folder: Option<PathBuf>,
     pub(crate) sources: Vec<AnySource>,
 }
 
 impl Settings {
-    /// Bytes of a host's name at the most.
-    pub const HOST_BYTES_MAX: usize = 255;
+    /// Longest host name in bytes.
+    pub const HOST_BYTES_MAX: usize = HOST_BYTES_MAX;
 
-    /// All sources of a host of that name, with their defaults.
+    /// Settings of all sources with their defaults, for a host name.
     pub fn for_host(host: impl Into<String>) -> Settings {
         HostTables::default().sources_of(host)
     }
 
-    /// The same with keys of `[host]`, as TOML.
+    /// Settings with keys of `[host]`, as TOML.
     pub fn with_keys(host: impl Into<String>, keys: &str) -> Result<Settings, Problems> {
         let text = format!("[host]\n{keys}");
         let document = Document::parse(&text, Path::new("."))?;
@@ -46,15 +48,15 @@ impl Settings {
     }
 }
 
-/// `[host]`: what this host tells by itself.
+/// `[host]`: metrics of this host.
 #[derive(Clone, Debug, PartialEq)]
 pub struct HostTables {
-    /// The label `host`: the host's name. The node has it from here for all roles.
+    /// Label `host`: the host name. All roles of the node use it.
     name: Option<String>,
     sources: Vec<AnySource>,
 }
 
-/// The keys that are no source's.
+/// Keys that belong to no source.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 struct OwnKeys {
@@ -63,7 +65,7 @@ struct OwnKeys {
 
 const OWN_KEYS: [&str; 1] = ["name"];
 
-/// The table as it stands in the file: its keys.
+/// Keys of the table in the file.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct HostKeys {
@@ -80,7 +82,7 @@ impl Default for HostTables {
 impl HostTables {
     /// Reads the keys of each source.
     pub(crate) fn read(document: &Document<'_>) -> Result<HostTables, Problems> {
-        // That it is a table.
+        // Reports an error if `host` is not a table.
         document.read::<HostKeys>(&["host"])?;
         let of_sources = SOURCES.iter().flat_map(|row| row.keys);
         let known: Vec<&str> = OWN_KEYS.iter().chain(of_sources).copied().collect();
@@ -97,7 +99,7 @@ impl HostTables {
         if problems.is_empty() { Ok(HostTables { name: own.name, sources }) } else { Err(problems) }
     }
 
-    /// Reports every problem of the keys.
+    /// Reports every invalid key.
     pub(crate) fn check(&self, check: &mut SettingsCheck<'_>) {
         self.sources.iter().for_each(|source| source.check(check));
         let bytes_max = Settings::HOST_BYTES_MAX;
@@ -109,7 +111,7 @@ impl HostTables {
         }
     }
 
-    /// What the host of that name tells, if anything.
+    /// Settings for a host name; `None` if all sources are disabled.
     pub fn settings(&self, host: &str) -> Option<Settings> {
         let is_any = self.sources.iter().any(AnySource::is_enabled);
         is_any.then(|| self.sources_of(host))

@@ -1,9 +1,9 @@
 //! Collection of shared-memory metrics ([`shm`]) of all processes.
 //!
-//! Counts and distributions are told whole, as they are since the file was made, under labels that
-//! are the same for whoever looks and whenever: `host`, `process`, `pid`. So nothing is lost or
-//! counted twice when topdeck or the program is started anew. One reading is some batches; what is
-//! not taken comes again with the next reading, but for gauges, which become a gap.
+//! Counters and distributions are reported cumulatively since the file was created, under labels
+//! that do not depend on the collector: `host`, `process`, `pid`. Nothing is lost or counted twice
+//! when topdeck or the program restarts. A reading consists of several batches. Counters and
+//! distributions that are not accepted are part of the next reading; gauges become a gap.
 
 mod collector;
 mod in_flight_by_age;
@@ -29,10 +29,10 @@ use crate::thread::{CollectorThread, StopSignal, next_boundary, retry_final_read
 #[derive(Debug, Deserialize, PartialEq)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct ShmMetricsSettings {
-    /// What programs record into shared memory: true.
+    /// Collect metrics that programs record into shared memory: true.
     shm_metrics: bool,
-    /// How often it is read: `1s`, from 100 ms to 30 s, as files of programs that ended are there
-    /// for a minute.
+    /// Scrape interval: `1s`, from 100 ms to 30 s, because files of exited programs are kept for a
+    /// minute.
     shm_scrape_interval: Length,
 }
 
@@ -68,7 +68,7 @@ impl SourceSettings for ShmMetricsSettings {
     }
 }
 
-/// The thread that collects. It writes batches of its own, at its own times.
+/// Source with a collector thread, which writes its own batches at its own interval.
 #[derive(Debug)]
 struct ShmScraper(CollectorThread<Result<()>>);
 
@@ -82,17 +82,17 @@ impl HostSource for ShmScraper {
     }
 }
 
-/// Begins to collect, every so often. The last reading is taken when it stops.
+/// Collects at each interval, and once more when the thread stops.
 fn collect(
     host: String,
     period: Duration,
     intake: Arc<Intake>,
 ) -> Result<CollectorThread<Result<()>>> {
     let meter = intake.meter();
-    let deferred = "readings of programs that were not taken, and came again within the next";
+    let deferred = "shm readings deferred to the next one under backpressure";
     let supervised = intake.supervisor().thread("programs");
     let mut worker = ShmWorker {
-        // The name of earlier versions: a producer's identity is a hash of its name.
+        // The name must not change: a producer's identity is a hash of its name.
         producer: intake.producer("programs"),
         collector: ShmCollector::new(meter),
         host,
@@ -100,7 +100,7 @@ fn collect(
         lost_gauges: None,
         reading: meter.histogram(
             "topdeck_shm_reading_duration",
-            "how long a reading of all programs takes",
+            "duration of a shm metrics reading",
             &[],
         ),
         deferred: meter.counter("topdeck_shm_deferred_total", deferred, &[]),
@@ -116,7 +116,7 @@ struct ShmWorker {
     collector: ShmCollector,
     host: String,
     period: Duration,
-    /// Gauges that were not taken: the first reading's end, and how many.
+    /// Gauges that were not accepted: end of the first such reading, and their number.
     lost_gauges: Option<(i64, u64)>,
     reading: LatencyHistogram,
     deferred: Counter,
@@ -127,10 +127,9 @@ impl ShmWorker {
         let intake = Arc::clone(&self.intake);
         while let Some(end) = next_boundary(stop, self.period, || intake.now()) {
             let began = Instant::now();
-            // What is not taken comes again; it was counted.
+            // A reading that is not accepted is part of the next one; the error was counted.
             let _ = self.read(end);
-            // As long a rest as it took: whatever there is to read, half a processor is left to
-            // others.
+            // Pauses for as long as the reading took: the thread uses at most half a CPU.
             if stop.wait(began.elapsed()) {
                 break;
             }
@@ -139,7 +138,7 @@ impl ShmWorker {
         Ok(retry_final_reading(|| self.read(intake.now()))?)
     }
 
-    /// Reads all, as of `end`, and waits until it is taken.
+    /// Reads all processes as of `end` and waits until the reading is durable.
     fn read(&mut self, end: i64) -> intake::Result<()> {
         let began = Instant::now();
         let retell = i64::try_from(self.intake.settings().interval.as_nanos()).unwrap_or(i64::MAX);

@@ -1,5 +1,5 @@
-//! A source of the host: one file with its settings and what it opens, reads and reports, and a row
-//! of [`SOURCES`].
+//! A source of host metrics: its settings, what it opens, and what it reads at the end of each
+//! interval. Each source has one file and one row in [`crate::source_table`].
 
 use std::any::Any;
 use std::cell::OnceCell;
@@ -8,91 +8,73 @@ use std::path::Path;
 use std::sync::Arc;
 
 use intake::Intake;
-use role::settings::{Document, Problems, SettingsCheck, TableRef};
+use role::settings::{SettingsCheck, TableRef};
 use serde::de::DeserializeOwned;
 
-use crate::block_io::BlockIoSettings;
 use crate::bpf::btf::Btf;
 use crate::bpf::{self, BpfStats};
 use crate::error::Result;
-use crate::hiccup::HiccupSettings;
 use crate::metric::RowReporter;
 use crate::metrics;
-use crate::process_table::ProcessTableSettings;
-use crate::procfs::ProcfsSettings;
-use crate::run_queue::RunQueueSettings;
-use crate::shm_metrics::ShmMetricsSettings;
 
-/// The table of all sources.
+/// The settings table that holds the keys of all sources.
 pub(crate) const TABLE: TableRef<'static> = TableRef::named("host");
 
-/// All sources, in the order in which they are opened and read. Hiccups come first: their first row
-/// begins when sources are opened, and programs in the kernel take some time. Files of the kernel
-/// come after block I/O: where it has no distributions, there are its sums.
-pub(crate) const SOURCES: &[SourceRow] = &[
-    row::<HiccupSettings>(),
-    row::<BlockIoSettings>(),
-    row::<RunQueueSettings>(),
-    row::<ProcfsSettings>(),
-    row::<ProcessTableSettings>(),
-    row::<ShmMetricsSettings>(),
-];
-
-/// The settings of a source, a field for each key of `[host]`, with what opens it.
+/// Settings of a source: a field for each key of `[host]`, and the constructor of the source.
 pub(crate) trait SourceSettings:
     DeserializeOwned + Default + fmt::Debug + PartialEq + Send + Sync + 'static
 {
-    /// Its keys. No other source has them.
+    /// Keys of the source. Each key belongs to one source.
     const KEYS: &'static [&'static str];
 
-    /// Reports what is wrong with them.
+    /// Reports invalid keys.
     fn check(&self, _check: &mut SettingsCheck<'_>) {}
 
-    /// Whether the settings ask for it.
+    /// Whether the settings enable the source.
     fn is_enabled(&self) -> bool;
 
-    /// Opens it, if the settings ask for it and the system has it; what is missing is noted. Called
+    /// Opens the source if it is enabled and available, and notes why it is not available. Called
     /// for all sources, enabled or not.
     fn open(&self, opening: &mut Opening<'_>) -> Result<Option<Box<dyn HostSource>>>;
 }
 
-/// Something of the host that is read at the end of each interval.
+/// Source of host metrics, read at the end of each interval.
 pub(crate) trait HostSource: fmt::Debug + Send {
-    /// Reports what happened since the last reading that is safe; what counts since a start counts
-    /// since `began`. Returns how many files could not be read.
+    /// Reports events since the last committed reading; cumulative counters started at `began`.
+    /// Returns how many files could not be read.
     fn read(&mut self, report: &mut RowReporter<'_>, began: i64) -> u64;
 
-    /// The last reading is safe: what it reported does not come again.
+    /// Commits the last reading: its events are not reported again.
     fn commit(&mut self) {}
 
-    /// Why it is less than it was since the last reading, once.
+    /// Why the source is degraded since the last reading, once.
     fn degradation(&mut self) -> Option<Note> {
         None
     }
 
-    /// Ends its thread, if it has one. A last reading follows.
+    /// Stops the thread of the source, if it has one. A final reading follows.
     fn stop(&mut self) -> Result<()> {
         Ok(())
     }
 }
 
-/// What is wanted and not told, and why.
+/// Why an enabled source is unavailable or degraded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Note {
     pub(crate) collector: &'static str,
     pub(crate) text: String,
 }
 
-/// What sources are opened with, and what they note.
+/// Context in which sources are opened; collects their warnings.
 pub(crate) struct Opening<'a> {
-    /// The host's name.
+    /// Host name.
     pub(crate) host: &'a str,
-    /// The folder of the process table; `None` for [`shm::folder`].
+    /// Folder of the process table; `None` for [`shm::folder`].
     pub(crate) folder: Option<&'a Path>,
     pub(crate) intake: &'a Arc<Intake>,
-    /// The kernel's types, or why there are none; read for the first that needs them.
+    /// The kernel's BTF, or why it is unavailable; read at first use.
     types: OnceCell<Result<Btf, String>>,
-    /// Programs in the kernel that are wanted, and whether they are at work.
+    /// Enabled BPF programs and whether they are attached.
     pub(crate) programs: Vec<(&'static str, bool)>,
     pub(crate) notes: Vec<Note>,
 }
@@ -107,12 +89,12 @@ impl<'a> Opening<'a> {
         Opening { host, folder, intake, types, programs, notes }
     }
 
-    /// The kernel's types, or why there are none.
+    /// The kernel's BTF, or why it is unavailable.
     pub(crate) fn types(&self) -> Result<&Btf, String> {
         self.types.get_or_init(bpf::kernel_types).as_ref().map_err(String::clone)
     }
 
-    /// Starts a program in the kernel. Where it cannot be, `otherwise` is noted with the reason.
+    /// Starts a BPF program. On failure, notes `otherwise` with the reason.
     pub(crate) fn start<T>(
         &mut self,
         program: &'static str,
@@ -124,7 +106,7 @@ impl<'a> Opening<'a> {
         started.ok()
     }
 
-    /// Notes whether a program is at work.
+    /// Notes whether a BPF program is attached.
     pub(crate) fn note(
         &mut self,
         program: &'static str,
@@ -136,13 +118,13 @@ impl<'a> Opening<'a> {
         self.notes.extend(started.err().map(note));
     }
 
-    /// Whether a program is wanted and not at work.
+    /// Whether a BPF program is enabled and not attached.
     pub(crate) fn has_failed(&self, program: &str) -> bool {
         self.programs.contains(&(program, false))
     }
 }
 
-/// Reports what a program in the kernel cost.
+/// Reports the cost of a BPF program.
 pub(crate) fn report_cost(report: &mut RowReporter<'_>, program: &str, began: i64, cost: BpfStats) {
     let labels = [("program", program)];
     report.count(&metrics::BPF_RECURSION_MISSES, &labels, began, cost.recursion_misses);
@@ -152,32 +134,15 @@ pub(crate) fn report_cost(report: &mut RowReporter<'_>, program: &str, began: i6
     }
 }
 
-/// The row of a source.
-pub(crate) struct SourceRow {
-    pub(crate) keys: &'static [&'static str],
-    /// Without keys.
-    pub(crate) default: fn() -> AnySource,
-    /// With the keys of a file.
-    pub(crate) read: fn(&Document<'_>) -> Result<AnySource, Problems>,
-}
-
-const fn row<S: SourceSettings>() -> SourceRow {
-    SourceRow { keys: S::KEYS, default: default::<S>, read: read::<S> }
-}
-
-fn default<S: SourceSettings>() -> AnySource {
-    AnySource(Arc::new(S::default()))
-}
-
-fn read<S: SourceSettings>(document: &Document<'_>) -> Result<AnySource, Problems> {
-    Ok(AnySource(Arc::new(document.read_table::<S>(TABLE, S::KEYS)?)))
-}
-
-/// The settings of any source.
+/// Settings of a source, type-erased.
 #[derive(Clone)]
 pub(crate) struct AnySource(Arc<dyn Erased>);
 
 impl AnySource {
+    pub(crate) fn new(settings: impl SourceSettings) -> AnySource {
+        AnySource(Arc::new(settings))
+    }
+
     pub(crate) fn check(&self, check: &mut SettingsCheck<'_>) {
         self.0.check(check);
     }
@@ -190,7 +155,7 @@ impl AnySource {
         self.0.open(opening)
     }
 
-    /// The settings, if they are of that source.
+    /// The settings, if they have that type.
     pub(crate) fn get<S: SourceSettings>(&self) -> Option<&S> {
         (&*self.0 as &dyn Any).downcast_ref()
     }
@@ -208,7 +173,7 @@ impl PartialEq for AnySource {
     }
 }
 
-/// [`SourceSettings`] without its type.
+/// [`SourceSettings`], object-safe.
 trait Erased: Any + fmt::Debug + Send + Sync {
     fn equals(&self, other: &(dyn Erased + 'static)) -> bool;
     fn check(&self, check: &mut SettingsCheck<'_>);

@@ -1,7 +1,7 @@
 //! Sources of the host collector and their warnings.
 //!
-//! What happened between readings is kept until [`Sources::keep`] says that a reading is safe: one
-//! that was not taken comes again within the next.
+//! Sources keep the events since the last committed reading ([`Sources::commit`]): a reading that
+//! was not accepted is part of the next one.
 
 use std::sync::Arc;
 
@@ -17,18 +17,18 @@ use crate::source::{HostSource, Note, Opening};
 #[derive(Debug)]
 pub(crate) struct Sources {
     all: Vec<Box<dyn HostSource>>,
-    /// Programs in the kernel that are wanted, and whether they are at work.
+    /// Enabled BPF programs and whether they are attached.
     programs: Vec<(&'static str, bool)>,
     warnings: Vec<Note>,
-    /// So many of them were told.
+    /// Number of warnings already reported.
     warnings_reported: usize,
-    /// Since when the programs count.
+    /// Start of the programs' counters.
     began: i64,
     read_errors: Counter,
 }
 
 impl Sources {
-    /// Opens what the settings want, as far as it is to be had.
+    /// Opens all enabled sources that are available.
     pub(crate) fn open(
         settings: &Settings,
         started_at: i64,
@@ -41,7 +41,7 @@ impl Sources {
         }
         let read_errors = intake.meter().counter(
             "topdeck_host_read_errors_total",
-            "files of the kernel that could not be read",
+            "failed reads of kernel files (/proc, /sys)",
             &[],
         );
         let Opening { programs, notes, .. } = opening;
@@ -49,12 +49,12 @@ impl Sources {
         Ok(Sources { all, programs, warnings, warnings_reported, began: started_at, read_errors })
     }
 
-    /// Why what is wanted is not told.
+    /// Why enabled sources are unavailable or degraded.
     pub(crate) fn warnings(&self) -> &[Note] {
         &self.warnings
     }
 
-    /// Takes note of sources that have become less since.
+    /// Collects warnings of sources that degraded since the last reading.
     fn collect_degradations(&mut self) {
         for note in self.all.iter_mut().filter_map(|source| source.degradation()) {
             let works = self.programs.iter_mut().find(|(program, _)| *program == note.collector);
@@ -65,12 +65,12 @@ impl Sources {
         }
     }
 
-    /// Ends the threads of sources; the first error of one.
+    /// Stops the threads of all sources; returns the first error.
     pub(crate) fn stop(&mut self) -> Result<()> {
         self.all.iter_mut().map(|source| source.stop()).fold(Ok(()), Result::and)
     }
 
-    /// Reads all.
+    /// Reads all sources.
     pub(crate) fn read(&mut self, report: &mut RowReporter<'_>) {
         self.collect_degradations();
         for (program, works) in &self.programs {
@@ -88,7 +88,7 @@ impl Sources {
         }
     }
 
-    /// The last reading is safe.
+    /// Commits the last reading.
     pub(crate) fn commit(&mut self) {
         self.all.iter_mut().for_each(|source| source.commit());
         self.warnings_reported = self.warnings.len();
@@ -102,7 +102,7 @@ mod tests {
 
     use super::*;
 
-    /// Falls back in the next reading.
+    /// Source that degrades at the next reading.
     #[derive(Debug)]
     struct FallingBack(Option<Note>);
 
@@ -137,7 +137,7 @@ mod tests {
         sources.all = vec![Box::new(FallingBack(Some(note)))];
         let note = "host_collector_warning it failed";
         assert_eq!(read(&mut sources), ["host_bpf_available 0", note]);
-        // What was not taken is told again.
+        // A reading that was not committed is reported again.
         assert_eq!(read(&mut sources), ["host_bpf_available 0", note]);
         sources.commit();
         assert_eq!(read(&mut sources), ["host_bpf_available 0"]);

@@ -8,7 +8,7 @@ use intake::SupervisedThread;
 
 use crate::error::{Error, Result};
 
-/// A thread. It is told to stop, and waited for, when this is dropped.
+/// Stoppable thread. Drop stops and joins it.
 #[derive(Debug)]
 pub(crate) struct CollectorThread<T> {
     stop: Arc<StopSignal>,
@@ -16,8 +16,8 @@ pub(crate) struct CollectorThread<T> {
 }
 
 impl<T: Send + 'static> CollectorThread<T> {
-    /// Begins, with a stack of so many bytes, or of as many as threads have. After a panic `work`
-    /// is done again.
+    /// Starts the thread with a stack of that many bytes, or the default. `work` runs again after a
+    /// panic.
     pub(crate) fn start(
         name: &'static str,
         stack_bytes: Option<usize>,
@@ -46,7 +46,7 @@ impl<T: Send + 'static> CollectorThread<T> {
 }
 
 impl<T> CollectorThread<T> {
-    /// Ends it: what came of its work, once; nothing if it panicked at the end.
+    /// Stops the thread and returns its result, once; `None` if it panicked at the end.
     pub(crate) fn stop(&mut self) -> Option<T> {
         self.stop.set();
         self.handle.take()?.join().ok().flatten()
@@ -55,7 +55,7 @@ impl<T> CollectorThread<T> {
 
 impl<T> Drop for CollectorThread<T> {
     fn drop(&mut self) {
-        // Who wants to know what came of it says `stop`.
+        // `stop` returns the result to callers that need it.
         let _ = self.stop();
     }
 }
@@ -77,7 +77,7 @@ impl StopSignal {
         *self.is_set.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits that long, or until it is said. Whether it was.
+    /// Waits for that time or until the signal; returns whether it was signalled.
     pub(crate) fn wait(&self, time: Duration) -> bool {
         let said = self.is_set.lock().unwrap_or_else(PoisonError::into_inner);
         let waited = self.wake.wait_timeout_while(said, time, |said| !*said);
@@ -85,15 +85,16 @@ impl StopSignal {
     }
 }
 
-/// A reading this part of an interval behind its boundary is a reading of the boundary. Otherwise
-/// the last microseconds of each interval would put its row into the next one.
+/// A reading later than its boundary by at most this part of the interval counts as of the
+/// boundary. Otherwise its row would include the first microseconds of the next interval.
 const LATE_FRACTION: i64 = 20;
-/// How long a last reading is tried again where there is no room for it, and how often.
+/// Time for which the final reading is retried while the journal has no space, and the retry
+/// period.
 const FINAL_READING_TIMEOUT: Duration = Duration::from_secs(5);
 const RETRY_DELAY: Duration = Duration::from_millis(100);
 
-/// Waits for the next boundary of an interval, which are its multiples: as of when a reading is
-/// then, the boundary or, if that is long past, now. `None` when the thread is to stop.
+/// Waits for the next boundary, a multiple of the interval. Returns the time of the reading: the
+/// boundary, or now if the boundary is long past; `None` if the thread must stop.
 pub(crate) fn next_boundary(
     stop: &StopSignal,
     interval: Duration,
@@ -103,7 +104,7 @@ pub(crate) fn next_boundary(
     let mut boundary = boundary_after(now(), interval);
     loop {
         let now = now();
-        // The clock was set back: the boundary has become too far.
+        // The clock was set back: the boundary is now too far in the future.
         if boundary.saturating_sub(now) > interval {
             boundary = boundary_after(now, interval);
         }
@@ -118,12 +119,12 @@ pub(crate) fn next_boundary(
     }
 }
 
-/// The first boundary after `now`.
+/// First boundary after `now`.
 fn boundary_after(now: i64, interval: i64) -> i64 {
     now.saturating_sub(now.rem_euclid(interval)).saturating_add(interval)
 }
 
-/// The last reading, tried for some time where there is no room for it.
+/// Takes the final reading and retries for some time while the journal has no space.
 pub(crate) fn retry_final_reading(
     mut read: impl FnMut() -> intake::Result<()>,
 ) -> intake::Result<()> {
@@ -158,7 +159,7 @@ mod tests {
         check(i64::MAX, i64::MAX);
     }
 
-    /// What comes of it where the clock says this, one after the other.
+    /// Compares the results at these clock readings, one after the other.
     #[track_caller]
     fn check_boundary(moments: &[i64], expected: i64) {
         let at = Cell::new(0);
@@ -172,7 +173,7 @@ mod tests {
         check_boundary(&[130, 190, 200], 200);
         check_boundary(&[130, 205], 200);
         check_boundary(&[130, 206], 206);
-        // Set back by an hour, as it were, and set ahead.
+        // The clock is set back by an hour, and ahead.
         check_boundary(&[1_030, 30, 101], 100);
         check_boundary(&[130, 9_999], 9_999);
     }

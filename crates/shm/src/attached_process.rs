@@ -24,20 +24,20 @@ enum AttachedFormat {
     Foreign { opened: OpenForeignFile, bytes: Vec<u8> },
 }
 
-/// How often a file is read anew that changes while it is read.
+/// Read attempts for a file that changes during the read.
 const ATTEMPTS: usize = 3;
 
 impl AttachedProcess {
-    /// Opens the file of a process that [`crate::processes`] found. One of our own in our own
-    /// namespace is mapped: whoever may write to it, which is ourselves, could cut it off while it
-    /// is read, and the system would end us (SIGBUS).
+    /// Opens a metrics file found by [`crate::processes`]. A file in topdeck's format, of this user
+    /// and namespace, is mapped: only this user can truncate it, which would raise SIGBUS here. All
+    /// others are copied.
     pub fn new(found: MetricsFile) -> Result<AttachedProcess> {
-        // Whoever has our number in a container may be somebody else.
+        // The same UID in a container may be another user.
         let is_copied = found.path.starts_with("/proc");
         AttachedProcess::open(found, is_copied)
     }
 
-    /// The same, but nothing is mapped, whosever it is: for who must not end.
+    /// Opens a metrics file and always copies it: for processes that must not receive SIGBUS.
     pub fn open_copied(found: MetricsFile) -> Result<AttachedProcess> {
         AttachedProcess::open(found, true)
     }
@@ -58,8 +58,8 @@ impl AttachedProcess {
                 _ => None,
             });
             attached.command = format!("java {}", command.unwrap_or_default()).trim().to_owned();
-            // A class or an archive; what java itself is called tells nobody which one it is, nor
-            // does the class that starts sources.
+            // The main class or archive: neither `java` nor the class of the source launcher
+            // identifies the program.
             let mut words = attached.command.split_ascii_whitespace().skip(1);
             let main = words.find(|word| !word.ends_with(".launcher.Main")).unwrap_or("java");
             attached.program = main.rsplit('/').next().unwrap_or(main).to_owned();
@@ -82,27 +82,27 @@ impl AttachedProcess {
         })
     }
 
-    /// What was found.
+    /// The file that was opened.
     pub fn metrics_file(&self) -> &MetricsFile {
         &self.file
     }
 
-    /// Its id as we see it, or as it saw itself where we do not.
+    /// PID as seen from here, or in the process' own namespace if it is not visible from here.
     pub fn pid(&self) -> u32 {
         self.file.pid()
     }
 
-    /// The name of its program; of a JVM the main class or archive, of PCP the name of the file.
+    /// Program name; for a JVM the main class or archive, for PCP the name of the file.
     pub fn program(&self) -> &str {
         &self.program
     }
 
-    /// Its command line, as far as the format has it.
+    /// Command line, if the format contains it.
     pub fn command(&self) -> &str {
         &self.command
     }
 
-    /// What our own format says of the process; `None` of others.
+    /// Reader of a file in topdeck's format; `None` for other formats.
     pub fn reader(&self) -> Option<&MetricsFileReader> {
         match &self.format {
             AttachedFormat::Topdeck(reader) => Some(reader),
@@ -110,7 +110,7 @@ impl AttachedProcess {
         }
     }
 
-    /// The same, to read some of its series and not all.
+    /// Mutable reader, to read some of the series.
     pub fn reader_mut(&mut self) -> Option<&mut MetricsFileReader> {
         match &mut self.format {
             AttachedFormat::Topdeck(reader) => Some(reader),
@@ -118,8 +118,8 @@ impl AttachedProcess {
         }
     }
 
-    /// All that it shows, now. A series keeps its place as long as nothing before it disappears,
-    /// which ours never do.
+    /// Current values of all metrics. A series keeps its index while no series before it
+    /// disappears, which never happens in topdeck's format.
     pub fn metrics(&mut self) -> Result<Vec<ProcessMetric>> {
         match &mut self.format {
             AttachedFormat::Topdeck(reader) => reader.metrics(),
@@ -140,7 +140,7 @@ fn read_error(path: &Path, error: impl ToString) -> Error {
     Error::Damaged { path: path.to_owned(), reason: error.to_string() }
 }
 
-/// Reads until what is read is whole: `None` asks for another attempt.
+/// Retries a read while it returns `None`.
 fn retry_read(
     path: &Path,
     mut read: impl FnMut(bool) -> Result<Option<Vec<ProcessMetric>>>,
@@ -150,7 +150,7 @@ fn retry_read(
             return Ok(metrics);
         }
     }
-    Err(read_error(path, "it changes faster than it can be read: try again"))
+    Err(read_error(path, "file changes faster than it can be read; try again"))
 }
 
 fn read_jvm(
@@ -186,7 +186,7 @@ fn read_pcp(
     }
 }
 
-/// The process that wrote a file of PCP, by its own number for itself.
+/// PID of the writer of an MMV file, in its own namespace.
 pub(crate) fn pcp_pid(listed: &files::ForeignFile) -> Option<u32> {
     let mut bytes = Vec::new();
     listed.open().ok()?.read(&mut bytes).ok()?;

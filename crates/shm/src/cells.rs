@@ -1,15 +1,16 @@
 //! Metric cells in shared memory and their memory ordering.
 //!
-//! In a lane of one's own a store follows a load with nothing between them that could interrupt it
-//! on another thread, for there is no other thread that writes: on x86-64 they are one instruction,
-//! `add [memory], register`. In the shared lane they are locked.
+//! In a thread's own lane an addition is a plain load and store: no other thread writes there. On
+//! x86-64 it is one instruction, `add [memory], register`. In the shared lane additions are atomic
+//! (`lock` prefix).
 //!
-//! A histogram's record is `begun`, sum and extremes, then the bucket. Who reads the buckets first
-//! and `begun` last knows: if they agree, no record was under way, and sum and extremes belong to
-//! the buckets. If they never do, these are marked as estimated.
+//! A histogram record increments `begun`, then updates sum and extremes, then the bucket. A reader
+//! loads the buckets first and `begun` last: if the counts agree, no record was in progress, and
+//! sum and extremes belong to the buckets. If they never agree, sum and extremes are marked as
+//! estimates.
 //!
-//! A text has two buffers; the one that does not count is written, and then counts. Who reads one
-//! looks again whether it still counts.
+//! A text has two buffers. The writer fills the inactive one and then makes it the active one. A
+//! reader checks after reading that the buffer is still active.
 
 use std::mem::offset_of;
 
@@ -57,15 +58,15 @@ pub(crate) struct OperationSlot {
 
 /// Access mode of a cell.
 pub(crate) trait CellAccess {
-    /// Adds, and says what was there.
+    /// Adds and returns the previous value.
     fn add(cell: &AtomicU64, n: u64) -> u64;
-    /// Raises it to a value if that is greater.
+    /// Raises the cell to a value if that is greater.
     fn raise(cell: &AtomicU64, value: u64);
 }
 
 /// Single writer: plain stores.
 pub(crate) struct SingleWriter;
-/// Anybody.
+/// Multiple writers: atomic instructions.
 pub(crate) struct MultiWriter;
 
 impl CellAccess for SingleWriter {
@@ -95,11 +96,11 @@ impl CellAccess for MultiWriter {
 }
 
 impl HistogramCells {
-    /// Counts a value whose bucket has room.
+    /// Counts a value whose bucket has space.
     #[inline(always)]
     pub(crate) fn record<A: CellAccess>(&self, bucket: &AtomicU64, value: u64) {
         A::add(&self.begun, 1);
-        // Whoever sees a store below sees `begun` raised: pairs with the fence in
+        // A reader that sees a store below sees `begun` incremented: pairs with the fence in
         // `read_distribution`.
         fence(Ordering::Release);
         let low = A::add(&self.sum_low, value);
@@ -108,7 +109,7 @@ impl HistogramCells {
         }
         A::raise(&self.max, value);
         A::raise(&self.not_min, !value);
-        // Whoever counts this one sees what stands above.
+        // A reader that sees this count sees the stores above.
         fence(Ordering::Release);
         A::add(bucket, 1);
     }
@@ -121,15 +122,15 @@ pub(crate) struct HistogramSummary {
     pub(crate) sum: u128,
     pub(crate) min: u64,
     pub(crate) max: u64,
-    /// Whether it belongs to the buckets that were read.
+    /// Whether the values belong to the buckets that were read.
     pub(crate) is_exact: bool,
 }
 
-/// How often something is read anew that changes meanwhile.
+/// Read attempts for cells that change during the read.
 const ATTEMPTS: usize = if cfg!(loom) { 2 } else { 8 };
 
-/// Reads a histogram of one lane: `cell` gives its small cells by their offset, `buckets` adds up
-/// those of the groups in `touched` and says how many values they hold.
+/// Reads a histogram of one lane: `cell` returns its small cells by offset; `buckets` sums those of
+/// the groups in `touched` and returns the number of values.
 pub(crate) fn read_distribution<E>(
     mut cell: impl FnMut(usize) -> Result<u64, E>,
     mut buckets: impl FnMut(u64) -> Result<u64, E>,
@@ -139,13 +140,13 @@ pub(crate) fn read_distribution<E>(
         attempt += 1;
         let counted = buckets(cell(offset_of!(HistogramCells, touched))?)?;
         let zero = cell(offset_of!(HistogramCells, zero))?;
-        // What these values left is seen below.
+        // The loads below see the stores before the values read above.
         fence(Ordering::Acquire);
         let low = cell(offset_of!(HistogramCells, sum_low))?;
         let high = cell(offset_of!(HistogramCells, sum_high))?;
         let not_min = cell(offset_of!(HistogramCells, not_min))?;
         let max = cell(offset_of!(HistogramCells, max))?;
-        // Whoever raised what was read had raised `begun`: pairs with the fence in
+        // A writer whose values were read incremented `begun` before: pairs with the fence in
         // `Distribution::record`.
         fence(Ordering::Acquire);
         let is_exact = cell(offset_of!(HistogramCells, begun))? == counted.wrapping_add(zero);
@@ -157,7 +158,7 @@ pub(crate) fn read_distribution<E>(
 }
 
 impl InFlightCells {
-    /// Takes one of the slots from `from` on below `to` that is free.
+    /// Claims a free slot in the range from `from` to before `to`.
     pub(crate) fn claim_slot<'a>(
         from: usize,
         to: usize,
@@ -176,10 +177,10 @@ impl OperationSlot {
                 .is_ok()
     }
 
-    /// Fills what was taken.
+    /// Fills a claimed slot.
     pub(crate) fn fill(&self, start_ns: u64, number: u64, tags: [u64; 2]) {
-        // Whoever sees one of these sees that the slot was being filled: pairs with
-        // `Reader::operations`, which looks twice.
+        // A reader that sees one of these stores sees that the slot was being filled: pairs with
+        // `Reader::operations`, which loads twice.
         fence(Ordering::Release);
         self.number.store(number, Ordering::Relaxed);
         self.tags[0].store(tags[0], Ordering::Relaxed);
@@ -187,16 +188,16 @@ impl OperationSlot {
         self.start.store(start_ns.max(crate::layout::FILLING + 1), Ordering::Release);
     }
 
-    /// Gives it back.
+    /// Releases the slot.
     pub(crate) fn release(&self) {
         self.start.store(0, Ordering::Release);
     }
 }
 
-/// In `current` of a text: somebody writes the buffer that does not count.
+/// Flag in `current` of a text: a writer fills the inactive buffer.
 const WRITING: u64 = 1 << 63;
 
-/// Says another text: `write` fills the buffer of that number, 0 or 1.
+/// Sets a text: `write` fills the buffer with that index, 0 or 1.
 pub(crate) fn write_text(current: &AtomicU64, write: impl FnOnce(usize)) {
     let held = loop {
         let held = current.load(Ordering::Relaxed) & !WRITING;
@@ -211,16 +212,16 @@ pub(crate) fn write_text(current: &AtomicU64, write: impl FnOnce(usize)) {
         }
         yield_now();
     };
-    // Whoever sees a part of what is written sees that its buffer has stopped to count: pairs with
-    // the fence in `read_text`.
+    // A reader that sees a part of the new text sees that the buffer is not active: pairs with the
+    // fence in `read_text`.
     fence(Ordering::Release);
     let next = held.wrapping_add(1) & !WRITING;
     write((next & 1) as usize);
     current.store(next, Ordering::Release);
 }
 
-/// Reads a text: `buffer` reads the one of that number, 0 or 1. `None` if it was said anew each
-/// time.
+/// Reads a text: `buffer` reads the buffer with that index, 0 or 1. `None` if the text was set
+/// during each attempt.
 pub(crate) fn read_text<T, E>(
     mut current: impl FnMut() -> Result<u64, E>,
     mut buffer: impl FnMut(usize) -> Result<T, E>,
@@ -228,7 +229,7 @@ pub(crate) fn read_text<T, E>(
     for _ in 0..ATTEMPTS {
         let counts = current()? & !WRITING;
         let found = buffer((counts & 1) as usize)?;
-        // What was read decides what is seen below.
+        // The load below must see the state at the time of the read above.
         fence(Ordering::Acquire);
         if current()? & !WRITING == counts {
             return Ok(Some(found));
@@ -237,12 +238,12 @@ pub(crate) fn read_text<T, E>(
     Ok(None)
 }
 
-/// Writes an entry, its first word last, and that there is one more.
+/// Writes an entry, its first word last, and then increments the count.
 pub(crate) fn publish(entry: &U64Cells<8>, words: &[u64; 8], count: &AtomicU64, number: usize) {
     for (cell, word) in entry.0.iter().zip(words).skip(1) {
         cell.store(*word, Ordering::Relaxed);
     }
-    // Whoever sees the first word sees the rest, and the texts.
+    // A reader that sees the first word sees the rest, and the texts.
     entry.0[0].store(words[0], Ordering::Release);
     count.store(number as u64 + 1, Ordering::Release);
 }

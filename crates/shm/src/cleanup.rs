@@ -11,14 +11,14 @@ use crate::layout::{self, header, state};
 /// Retention of metrics files of exited processes.
 #[derive(Clone, Copy, Debug)]
 pub struct FileRetention {
-    /// Of processes that ended as they meant to: long enough for whoever collects every second to
-    /// see the last of them.
+    /// Retention after a regular exit: long enough for a collector that scrapes each second to read
+    /// the final values.
     pub exited: Duration,
-    /// Of processes that died.
+    /// Retention after a crash or kill.
     pub terminated: Duration,
-    /// Files of processes that are gone, the latest of which are kept.
+    /// Limit of files of exited processes; the latest are kept.
     pub files: usize,
-    /// Bytes that they take together.
+    /// Limit of their total size in bytes.
     pub bytes: u64,
 }
 
@@ -33,10 +33,10 @@ impl Default for FileRetention {
     }
 }
 
-/// Removes from a folder what is beyond the limits; how many files that were. What cannot be read
-/// or removed is left alone.
+/// Removes files beyond the limits from a folder and returns their number. Files that cannot be
+/// read or removed are skipped.
 pub fn remove_expired(folder: &Path, limits: FileRetention) -> usize {
-    // Those of a container are for itself to remove.
+    // Processes in a container remove their own files.
     if folder.starts_with("/proc") {
         return 0;
     }
@@ -47,7 +47,7 @@ pub fn remove_expired(folder: &Path, limits: FileRetention) -> usize {
             Some((since, has_ended, path))
         })
         .collect();
-    // The latest first.
+    // Latest first.
     gone.sort_by_key(|(since, ..)| std::cmp::Reverse(*since));
     let (mut kept, mut bytes) = (0, 0);
     for (since, has_ended, path) in gone {
@@ -64,7 +64,7 @@ pub fn remove_expired(folder: &Path, limits: FileRetention) -> usize {
     removed
 }
 
-/// Files that a process died while making.
+/// Files of processes that died while creating them.
 fn unfinished_files(folder: &Path) -> impl Iterator<Item = PathBuf> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     entries.map(|entry| entry.path()).filter(|path| {
@@ -76,10 +76,10 @@ fn unfinished_files(folder: &Path) -> impl Iterator<Item = PathBuf> {
     })
 }
 
-/// Making a file takes less.
+/// Creating a file takes less time than this.
 const UNFINISHED: Duration = Duration::from_secs(60);
 
-/// The files of a folder that may be ours.
+/// Files of a folder that may be metrics files of this user.
 pub(crate) fn metrics_files(folder: &Path) -> impl Iterator<Item = PathBuf> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     entries.map(|entry| entry.path()).filter(|path| {
@@ -88,19 +88,20 @@ pub(crate) fn metrics_files(folder: &Path) -> impl Iterator<Item = PathBuf> {
     })
 }
 
-/// Since when the process of a file is gone, by our clock, and whether it said goodbye; `None`
-/// where it runs, or that cannot be told, as of another namespace. That a process died is noted in
-/// its file, which nobody else writes any more.
+/// Time since when the process of a file is gone, and whether it exited regularly; `None` if it
+/// runs or its state is unknown, as in another namespace. The time of a crash is written to the
+/// file, which has no other writer any more.
 fn exited_since(path: &Path) -> Option<(u64, bool)> {
     let words = crate::source::read_header_at(path).ok()?;
     let own = ProcessIdentity::current();
-    // Where /proc does not show us ourselves, or hides what we ask, nobody is known to be gone.
+    // If /proc does not show this process, or hides others, no process is known to have exited.
     let is_seen = identity::start_ticks(&own.pid.to_string()) == Some(own.start_ticks);
     if own.boot == 0 || !is_seen {
         return None;
     }
     let identity = ProcessIdentity::from_header(&words);
-    // Memory does not outlive the machine's start: a file of another is one that could not tell.
+    // tmpfs does not survive a reboot: a file with another boot id is of a process that could not
+    // read the boot id.
     if identity.boot != own.boot || identity.pid_namespace != own.pid_namespace {
         return None;
     }

@@ -5,35 +5,35 @@ use crate::metric::CellLocation;
 use crate::sync::AtomicU64;
 use crate::thread_lane::{self, SlowPathOutcome};
 
-/// Counts what happens: adds up what all threads counted, modulo 2^64.
+/// Counter: the sum over all threads, modulo 2^64.
 #[derive(Clone, Debug)]
 pub struct Counter {
     pub(crate) cells: CellLocation,
 }
 
 impl Counter {
-    /// Counts `n` more.
+    /// Adds `n`.
     #[inline(always)]
     pub fn add(&self, n: u64) {
         add(self.cells.small(), n);
     }
 }
 
-/// How much there is of what comes and goes: adds up what all threads added and took away.
+/// Up-down counter: the sum over all threads of additions and subtractions.
 #[derive(Clone, Debug)]
 pub struct UpDownCounter {
     pub(crate) cells: CellLocation,
 }
 
 impl UpDownCounter {
-    /// So much more, or less.
+    /// Adds `n`, which may be negative.
     #[inline(always)]
     pub fn add(&self, n: i64) {
         add(self.cells.small(), n as u64);
     }
 }
 
-/// Adds to the small cell at an offset, in the lane of this thread.
+/// Adds to the small cell at an offset in the lane of this thread.
 #[inline(always)]
 pub(crate) fn add(small: usize, n: u64) {
     match thread_lane::lane(small) {

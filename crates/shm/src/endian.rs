@@ -1,6 +1,6 @@
 //! Bounds-checked access to untrusted bytes of other formats.
 //!
-//! Offsets are 64 bits wide as in the files. Nothing here panics, whatever the offset.
+//! Offsets have 64 bits as in the files. No function panics, whatever the offset.
 
 use std::collections::HashSet;
 
@@ -9,8 +9,7 @@ use crate::metric_snapshot::ProcessMetric;
 /// A field of a record: name, offset, size in bytes.
 pub(crate) type EndianField = (&'static str, u64, u64);
 
-/// Where a field lies. Called in constants only, so that a name that is not in the table does not
-/// compile.
+/// Offset of a field. Called in constants only, so that an unknown name does not compile.
 pub(crate) const fn field_offset(fields: &[EndianField], name: &str) -> u64 {
     let mut index = 0;
     while index < fields.len() {
@@ -36,7 +35,7 @@ const fn is_same(a: &[u8], b: &[u8]) -> bool {
     true
 }
 
-/// How long a record with these fields is. They touch, and none overlaps another.
+/// Size of a record with these fields, which are contiguous.
 pub(crate) const fn record_size(fields: &[EndianField]) -> u64 {
     let mut end = 0;
     let mut index = 0;
@@ -68,7 +67,7 @@ impl<'a> EndianBytes<'a> {
         self.bytes.len() as u64
     }
 
-    /// `length` bytes from `at` on, if the file has them all.
+    /// `length` bytes at `at`, if the file has them all.
     pub(crate) fn slice(&self, at: u64, length: u64) -> Option<&'a [u8]> {
         let end = usize::try_from(at.checked_add(length)?).ok()?;
         self.bytes.get(usize::try_from(at).ok()?..end)
@@ -98,21 +97,20 @@ impl<'a> EndianBytes<'a> {
         self.array(at).map(i64::from_le_bytes)
     }
 
-    /// What stands before the first zero of `length` bytes from `at` on, all of it if there is no
-    /// zero.
+    /// Text before the first zero in the `length` bytes at `at`; all of them if there is no zero.
     pub(crate) fn text(&self, at: u64, length: u64) -> Option<&'a [u8]> {
         let bytes = self.slice(at, length)?;
         Some(bytes.split(|byte| *byte == 0).next().unwrap_or(bytes))
     }
 }
 
-/// A name that may be shown: not empty, UTF-8, without control characters.
+/// A printable name: not empty, UTF-8, no control characters.
 pub(crate) fn name(bytes: &[u8]) -> Option<&str> {
     let name = std::str::from_utf8(bytes).ok()?;
     (!name.is_empty() && !name.contains(char::is_control)).then_some(name)
 }
 
-/// Keeps the first of those that have name and labels in common; says how many were not kept.
+/// Keeps the first metric of each name and label set; returns how many were removed.
 pub(crate) fn remove_duplicates(metrics: &mut Vec<ProcessMetric>) -> u64 {
     let mut seen = HashSet::with_capacity(metrics.len());
     let first: Vec<bool> =
@@ -123,7 +121,7 @@ pub(crate) fn remove_duplicates(metrics: &mut Vec<ProcessMetric>) -> u64 {
     (before - metrics.len()) as u64
 }
 
-/// For the tests of both formats.
+/// Test helpers for both formats.
 #[cfg(test)]
 #[path = "../../hist/tests/it/page.rs"]
 pub(crate) mod page;

@@ -1,5 +1,4 @@
-//! Registry entries: eight words and the texts they refer to. The writer's side and the readers'
-//! are here together.
+//! Registry entries: eight words and the texts they refer to. Encoder and decoder are both here.
 
 use crate::layout::{self, kind};
 use crate::metric_snapshot::MetricRole;
@@ -9,29 +8,29 @@ use crate::metric_snapshot::MetricRole;
 pub(crate) struct SeriesDefinition {
     pub(crate) kind: u64,
     pub(crate) name: String,
-    /// By ascending name, each once.
+    /// Sorted by name, unique.
     pub(crate) labels: Vec<(String, String)>,
     pub(crate) unit: String,
     pub(crate) help: String,
     pub(crate) role: MetricRole,
-    /// The cells of what it is linked to.
+    /// Cells of the related metric.
     pub(crate) related_metric: Option<u64>,
-    /// What the kind wants to know; for operations in flight the names of tags are a text instead.
+    /// Parameter of the kind; in-flight operations have the names of their tags here, as a text.
     pub(crate) parameter: u64,
     pub(crate) tags: Vec<String>,
 }
 
-/// Labels of a series at the most, as of a series of any source.
+/// Limit of labels per series, equal to that of all series in topdeck.
 pub(crate) const LABELS_MAX: usize = 64;
-/// Bytes of a text at the most: the names of four tags.
+/// Longest text in bytes: the names of four tags.
 const TEXT_MAX: usize = 5 * layout::STRING_MAX;
 
-/// Where the cells of a series lie in each lane: the small ones, and 2^32 times the large ones.
+/// Offsets of a series' cells in each lane: small cells, plus 2^32 times large cells.
 pub(crate) fn cells(small: usize, large: usize) -> u64 {
     small as u64 | (large as u64) << 32
 }
 
-/// Small cells and their alignment, and large cells, of a kind.
+/// Size and alignment of small cells, and size of large cells, by kind.
 pub(crate) const fn sizes(kind: u64) -> Option<(usize, usize, usize)> {
     Some(match kind {
         kind::COUNTER | kind::UP_DOWN | kind::GAUGE | kind::FLOAT_GAUGE => (8, 8, 0),
@@ -43,7 +42,7 @@ pub(crate) const fn sizes(kind: u64) -> Option<(usize, usize, usize)> {
     })
 }
 
-/// Decoded registry entry. Anything may stand there: what is no text is `None`.
+/// Decoded registry entry. Its words are untrusted: an invalid text is `None`.
 #[derive(Clone, Copy)]
 pub(crate) struct RegistryEntry<'a> {
     pub(crate) words: &'a [u64; 8],
@@ -55,7 +54,7 @@ impl<'a> RegistryEntry<'a> {
         self.words[0] & 0xff
     }
 
-    /// A role that is not known is none.
+    /// An unknown role is read as none.
     pub(crate) fn role(self) -> MetricRole {
         MetricRole::ALL.get((self.words[0] >> 8 & 0xff) as usize).copied().unwrap_or_default()
     }
@@ -76,12 +75,12 @@ impl<'a> RegistryEntry<'a> {
         self.string(4)
     }
 
-    /// The small ones, and the large ones.
+    /// Offsets of small and large cells.
     pub(crate) fn cells(self) -> (usize, usize) {
         (self.words[5] as u32 as usize, (self.words[5] >> 32) as usize)
     }
 
-    /// The number of the entry that the role refers to.
+    /// Number of the related entry.
     pub(crate) fn related_entry(self) -> Option<u64> {
         self.words[6].checked_sub(1)
     }
@@ -90,7 +89,7 @@ impl<'a> RegistryEntry<'a> {
         self.words[7]
     }
 
-    /// The names of operations' tags.
+    /// Names of the tags of operations.
     pub(crate) fn tags(self) -> Option<Vec<&'a str>> {
         if self.kind() != kind::IN_FLIGHT {
             return Some(Vec::new());
@@ -99,8 +98,7 @@ impl<'a> RegistryEntry<'a> {
         Some(names.take(layout::TAGS_MAX).collect())
     }
 
-    /// Bytes that names, labels and help text take in memory, told whole; `None` unless all of them
-    /// are texts.
+    /// Memory of names, labels and help text when decoded; `None` unless all of them are valid.
     pub(crate) fn text_bytes(self) -> Option<usize> {
         const STRING_BYTES: usize = size_of::<String>();
         let texts = self.name()?.len() + self.unit()?.len() + self.help()?.len() + 3 * STRING_BYTES;
@@ -119,7 +117,7 @@ impl<'a> RegistryEntry<'a> {
     }
 }
 
-/// The text at a place, which an entry or the header names in words.
+/// Text at a reference in an entry or the header.
 pub(crate) fn text_at(texts: &[u8], at: u64) -> Option<&[u8]> {
     let at = usize::try_from(at).ok()?.checked_mul(8)?;
     if at == 0 {
@@ -130,7 +128,7 @@ pub(crate) fn text_at(texts: &[u8], at: u64) -> Option<&[u8]> {
     rest.get(..length).filter(|_| length <= TEXT_MAX)
 }
 
-/// Bytes as words, the first byte the least significant one, filled up with zeros.
+/// Bytes as words, least significant byte first, padded with zeros.
 pub(crate) fn to_words(bytes: &[u8]) -> impl Iterator<Item = u64> {
     bytes.chunks(8).map(|chunk| {
         let mut word = [0; 8];
@@ -139,8 +137,8 @@ pub(crate) fn to_words(bytes: &[u8]) -> impl Iterator<Item = u64> {
     })
 }
 
-/// Labels as one text: of each the length of the name in two bytes, the name, and the same of the
-/// value.
+/// Encodes labels as one text: for each label the length of the name in two bytes, the name, and
+/// the same for the value.
 pub(crate) fn encode_labels(labels: &[(String, String)]) -> Vec<u8> {
     let mut text = Vec::new();
     for part in labels.iter().flat_map(|(name, value)| [name, value]) {
@@ -190,7 +188,7 @@ mod tests {
         let text = encode_labels(&owned);
         assert_eq!(decode_labels(&text), Some(labels.to_vec()));
         for end in 1..text.len() {
-            // Cut between two labels it has one less.
+            // A text cut between two labels has one label less.
             assert!(decode_labels(&text[..end]).is_none_or(|labels| labels.len() == 1), "{end}");
         }
         assert_eq!(decode_labels(&[0; 4 * (LABELS_MAX + 1)]), None);

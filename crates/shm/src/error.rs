@@ -3,90 +3,90 @@
 use std::io;
 use std::path::PathBuf;
 
-/// An error of this crate.
+/// Error of recording or reading shared-memory metrics.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// Nothing is to be recorded.
-    #[error("metrics in shared memory are switched off by TOPDECK_SHM=off")]
+    /// Recording is disabled.
+    #[error("shared-memory metrics are disabled (TOPDECK_SHM=off)")]
     Disabled,
-    /// It could not be made a while ago, and another attempt comes later.
+    /// An earlier attempt to create the file failed; the next attempt follows later.
     #[error("there is no file of metrics: {reason}")]
     Unavailable {
-        /// What was wrong.
+        /// Cause.
         reason: String,
     },
-    /// The world did something.
+    /// A system call failed.
     #[error("{action} {}: {cause}", path.display())]
     Io {
-        /// What was tried.
+        /// Failed operation.
         action: &'static str,
-        /// Where.
+        /// File or folder.
         path: PathBuf,
-        /// What came of it.
+        /// Cause.
         cause: io::Error,
     },
-    /// It would be on a disk, where a write can wait for the disk.
-    #[error("{} is not in memory (tmpfs): metrics there could make a program wait for a disk; \
-             name another folder with TOPDECK_SHM", path.display())]
+    /// The folder is on a disk, where a write may block.
+    #[error("cannot use {}: not on tmpfs, metrics could block on a disk; set TOPDECK_SHM to a \
+             folder on tmpfs", path.display())]
     NotInMemory {
         /// The folder.
         path: PathBuf,
     },
-    /// Somebody else could write there.
-    #[error("{} belongs to user {owner} with permissions {mode:o}: it must belong to user {uid} \
-             and be writable to nobody else; remove it, or name another folder with TOPDECK_SHM", path.display())]
+    /// Another user could write to the folder.
+    #[error("cannot use {}: owner {owner}, mode {mode:o}, expected owner {uid} and no write \
+             access for others; remove it or set TOPDECK_SHM", path.display())]
     ForeignOwner {
         /// The folder.
         path: PathBuf,
-        /// Whose it is.
+        /// Its owner.
         owner: u32,
-        /// What may be done with it.
+        /// Its mode.
         mode: u32,
-        /// Whose it should be.
+        /// Expected owner.
         uid: u32,
     },
     /// The file system is full.
-    #[error("no room for {bytes} bytes in {}: {cause}; free some, or give that file system more", path.display())]
+    #[error("cannot reserve {bytes} bytes in {}: {cause}; free space or enlarge the file system", path.display())]
     NoSpace {
         /// The file.
         path: PathBuf,
-        /// What it needed.
+        /// Requested size.
         bytes: usize,
-        /// What was said.
+        /// Cause.
         cause: io::Error,
     },
-    /// The metric would be the one too many.
-    #[error("no room for metric {name:?}: a process has {limit} at the most")]
+    /// The metric table is full.
+    #[error("cannot register metric {name:?}: metric table full, limit {limit}")]
     LimitReached {
         /// The metric.
         name: String,
-        /// What there is room for, in words.
+        /// The limit, as text.
         limit: &'static str,
     },
-    /// A name that nothing can have.
+    /// Invalid name.
     #[error("metric {name:?}: {reason}")]
     InvalidName {
         /// The metric.
         name: String,
-        /// What is wrong.
+        /// Cause.
         reason: &'static str,
     },
-    /// Two parts of the program disagree.
-    #[error("metric {name:?} is registered already, as another kind or with another unit")]
+    /// Two definitions of one metric disagree.
+    #[error("cannot register metric {name:?}: it exists with another kind or unit")]
     Conflict {
         /// The metric.
         name: String,
     },
-    /// The file is not what it says it is, or not yet: its process may be making it now.
+    /// Not a metrics file, or not yet complete: its process may be creating it.
     #[error("{} is no file of metrics: {reason}", path.display())]
     Damaged {
         /// The file.
         path: PathBuf,
-        /// What is wrong.
+        /// Cause.
         reason: String,
     },
-    /// Made by a later topdeck.
+    /// Created by a newer topdeck.
     #[error("{} has version {found} of the format with features {features:#x}; this topdeck reads \
              version {supported} without any: take a later one", path.display())]
     Version {
@@ -94,9 +94,9 @@ pub enum Error {
         path: PathBuf,
         /// Its version.
         found: u64,
-        /// Features that a reader must know.
+        /// Feature bits that a reader must support.
         features: u64,
-        /// What is known.
+        /// Supported version.
         supported: u64,
     },
 }
@@ -111,5 +111,5 @@ impl Error {
     }
 }
 
-/// What this crate's functions return.
+/// Result of this crate.
 pub type Result<T> = std::result::Result<T, Error>;

@@ -1,5 +1,5 @@
-//! Raw handles for other languages: metrics, operations and lanes as words. 0 is never a metric nor
-//! an operation, so that what was never registered counts nowhere.
+//! Raw handles for other languages: metrics, operations and lanes as words. 0 is never a valid
+//! metric or operation, so an unregistered handle records nothing.
 #![allow(unsafe_code, reason = "what comes back is what was given, which only the caller knows")]
 
 use std::ffi::c_void;
@@ -11,12 +11,12 @@ use crate::metric::{CellLocation, MetricHandle};
 use crate::metric_builder::MetricBuilder;
 use crate::thread_lane;
 
-/// This thread's lane: a pointer to its first byte, and behind that, as a `usize`, up to where its
-/// small cells have room, 0 if there is no lane. Both change while the thread calls this crate, and
-/// in a forked process; the place is the thread's until it ends.
+/// This thread's lane: a pointer to its first byte, followed by a `usize`, the end of its usable
+/// small cells, 0 if there is no lane. Both change while the thread calls this crate, and in a
+/// forked process; their address is valid until the thread ends.
 ///
-/// Who writes to cells there does it as `cells.rs` does: words, on this thread, at the offsets of
-/// `layout.rs`.
+/// Code that writes cells through it must do so as `cells.rs` does: words, on this thread, at the
+/// offsets of `layout.rs`.
 pub fn lane() -> *const c_void {
     thread_lane::lane_block()
 }
@@ -26,17 +26,17 @@ pub fn metric_to_raw(metric: &impl MetricHandle) -> u64 {
     !metric.cells().get()
 }
 
-/// The metric of a word; of 0, one that counts nowhere.
+/// The metric of a word; for 0, a metric that records nothing.
 ///
 /// # Safety
-/// The word must be 0, or what [`word_of`] gave in this process, or one that it was forked off, for
-/// a metric of the same kind.
+/// The word must be 0, or returned by [`metric_to_raw`] in this process, or in a process that it
+/// was forked from, for a metric of the same kind.
 #[inline(always)]
 pub unsafe fn metric_from_raw<M: MetricHandle>(word: u64) -> M {
     M::at(CellLocation::at(!word))
 }
 
-/// Links a metric to be to the one of a word.
+/// Relates a metric under construction to the metric of a word.
 pub fn related_to(mut description: MetricBuilder, word: u64) -> MetricBuilder {
     description.series.related_metric = Some(!word);
     description
@@ -47,12 +47,12 @@ pub fn tag_to_raw(tag: Tag) -> u32 {
     tag.0
 }
 
-/// The tag of a word; one that was never given has no text.
+/// The tag of a word; an unknown tag has no text.
 pub fn tag_from_raw(word: u32) -> Tag {
     Tag(word)
 }
 
-/// An operation as words, which goes on until it is made one again.
+/// An operation as words. It stays in flight until it is converted back and dropped.
 #[inline]
 pub fn operation_to_raw(operation: Operation) -> [u64; 4] {
     let operation = ManuallyDrop::new(operation);
@@ -76,8 +76,8 @@ pub unsafe fn operation_from_raw(words: [u64; 4]) -> Option<Operation> {
     let [table, slot, small_and_at, process] = words;
     let process = process.checked_sub(1)? as u32;
     let (small, at) = (small_and_at as u32 as usize, (small_and_at >> 32) as usize);
-    // SAFETY: they are 0, or were made out of references that last for ever (`Operation::held`), in
-    // this process or one that this one is a copy of, where the same is mapped at the same place.
+    // SAFETY: they are 0, or derived from `'static` references (`Operation::held`) in this process
+    // or in a process that it was forked from, where the same memory is mapped at the same address.
     let held = unsafe {
         let table =
             ptr::with_exposed_provenance::<crate::cells::InFlightCells>(table as usize).as_ref();

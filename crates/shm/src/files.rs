@@ -1,9 +1,10 @@
 //! Discovery of metrics files of other formats (PCP, JVM), treated as untrusted input.
 //!
-//! A root is `/`, or `/proc/PID/root` for processes in another mount namespace. Nothing leads out
-//! of it: folders are opened one below the other, symbolic links inside a root end inside it or,
-//! for the JVM's folders and all files, are not followed. A file is opened without waiting, must be
-//! a regular one, and is copied with `pread`: a mapping would turn a truncation into a SIGBUS.
+//! A root is `/`, or `/proc/PID/root` for processes in another mount namespace. Access stays below
+//! the root: folders are opened one below the other; symbolic links resolve inside the root, and
+//! are not followed for the JVM's folders and for files. A file is opened non-blocking, must be a
+//! regular file, and is copied with `pread`, because truncation of a mapped file would raise
+//! SIGBUS.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -17,42 +18,41 @@ use rustix::fd::OwnedFd;
 use rustix::fs::{self, AtFlags, CWD, Dir, DirEntry, FileType, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 
-/// Bytes of a file above which it is refused.
+/// Largest accepted file in bytes.
 pub const BYTES_MAX: u64 = 64 << 20;
-/// Files of one folder that are found.
+/// Limit of files per folder.
 pub const NAMES_MAX: usize = 1 << 16;
-/// What the names of the JVM's folders begin with; the user's follows.
+/// Prefix of the JVM's folders; the user name follows.
 const JVM_FOLDER: &str = "hsperfdata_";
-/// Where PCP's folder of temporary files is where it does not say otherwise: Debian and Red Hat,
-/// else PCP's own default.
+/// Default locations of PCP's temporary folder: Debian and Red Hat, and PCP's own default.
 const PCP_FOLDERS: [&str; 2] = ["/var/lib/pcp/tmp", "/var/tmp"];
-/// Bytes of `/etc/pcp.conf` that are looked at.
+/// Bytes of `/etc/pcp.conf` that are read.
 const CONF_BYTES_MAX: u64 = 1 << 16;
 
-/// Why a file is not read.
+/// Error opening or reading a file.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The system refused; often the file is gone, or belongs to another user.
+    /// A system call failed; often the file is gone or belongs to another user.
     #[error("{}: {source}", path.display())]
     Io {
-        /// Which file.
+        /// The file.
         path: PathBuf,
-        /// Why.
+        /// Cause.
         source: io::Error,
     },
-    /// A folder, a pipe, a device, a socket.
+    /// The file is a folder, a pipe, a device or a socket.
     #[error("{} is not a regular file", path.display())]
     NotAFile {
-        /// Which file.
+        /// The file.
         path: PathBuf,
     },
-    /// Larger than anything that is read.
-    #[error("{} has {found} bytes, at most {BYTES_MAX} are read", path.display())]
+    /// The file exceeds the size limit.
+    #[error("{} has {found} bytes, limit {BYTES_MAX}", path.display())]
     TooLarge {
-        /// Which file.
+        /// The file.
         path: PathBuf,
-        /// Its bytes.
+        /// Its size in bytes.
         found: u64,
     },
 }
@@ -60,7 +60,7 @@ pub enum Error {
 /// Metrics file of another format, not yet opened.
 #[derive(Clone, Debug)]
 pub struct ForeignFile {
-    /// To be shown; where it was may be something else by now.
+    /// For display only: the path may refer to another file by now.
     pub path: PathBuf,
     folder: Arc<OwnedFd>,
 }
@@ -68,9 +68,9 @@ pub struct ForeignFile {
 /// A JVM's file.
 #[derive(Clone, Debug)]
 pub struct JvmFile {
-    /// The JVM's process, by its number in its own namespace: compare with [`pid_inside`].
+    /// PID of the JVM in its own namespace: compare with [`namespace_pid`].
     pub pid: u32,
-    /// Whose it is, by the name of the folder.
+    /// User name in the name of the folder.
     pub user: String,
     /// The file.
     pub file: ForeignFile,
@@ -81,13 +81,12 @@ pub struct JvmFile {
 pub struct OpenForeignFile {
     path: PathBuf,
     file: File,
-    /// Who owns the file. Anyone may make a folder in `/tmp`: believe it of a process only if that
-    /// is the process's.
+    /// Owner of the file. Any user may create a folder in `/tmp`: trust the file only if its owner
+    /// is the user of the process.
     pub uid: u32,
 }
 
-/// The files of JVMs below a root: `tmp/hsperfdata_USER/PID`. An error says that the root itself
-/// cannot be opened.
+/// Finds files of JVMs below a root: `tmp/hsperfdata_USER/PID`. Fails if the root cannot be opened.
 pub fn find_jvm_files(root: &Path) -> io::Result<Vec<JvmFile>> {
     let Some(tmp) = open_dir_below(&open_root(root)?, "tmp".as_ref()) else {
         return Ok(Vec::new());
@@ -95,7 +94,7 @@ pub fn find_jvm_files(root: &Path) -> io::Result<Vec<JvmFile>> {
     let mut jvms = Vec::new();
     for folder_name in list_names(&tmp, |name| name.starts_with(JVM_FOLDER)) {
         let user = &folder_name[JVM_FOLDER.len()..];
-        // The JVM itself refuses a folder that is a link.
+        // The JVM refuses a folder that is a symbolic link too.
         let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::RDONLY | OFlags::CLOEXEC;
         let Ok(folder) = fs::openat(&tmp, &*folder_name, flags, Mode::empty()) else { continue };
         let folder = Arc::new(folder);
@@ -110,10 +109,9 @@ pub fn find_jvm_files(root: &Path) -> io::Result<Vec<JvmFile>> {
     Ok(jvms)
 }
 
-/// Files in PCP's folders of Memory Mapped Values below a root. `pcp_tmp_dir` is the environment
-/// variable of that name, which says more than the root's `/etc/pcp.conf`, which says more than
-/// where the folder usually is; all are looked at. An error says that the root itself cannot be
-/// opened.
+/// Finds MMV files in PCP's folders below a root. `pcp_tmp_dir` is the environment variable of that
+/// name. It has precedence over the root's `/etc/pcp.conf`, which has precedence over the default
+/// locations; all are searched. Fails if the root cannot be opened.
 pub fn find_mmv_files(root: &Path, pcp_tmp_dir: Option<&OsStr>) -> io::Result<Vec<ForeignFile>> {
     let root_folder = open_root(root)?;
     let conf = open_file_below(&root_folder, "etc/pcp.conf".as_ref()).and_then(|file| {
@@ -126,7 +124,7 @@ pub fn find_mmv_files(root: &Path, pcp_tmp_dir: Option<&OsStr>) -> io::Result<Ve
     let mut seen = Vec::new();
     let mut files = Vec::new();
     for place in places {
-        // Of what is not absolute nobody knows to what it relates.
+        // A relative path has no known base.
         let Ok(place) = place.join("mmv").strip_prefix("/").map(Path::to_path_buf) else {
             continue;
         };
@@ -144,19 +142,19 @@ pub fn find_mmv_files(root: &Path, pcp_tmp_dir: Option<&OsStr>) -> io::Result<Ve
     Ok(files)
 }
 
-/// The number of a process in its own namespace, from its `/proc/PID/status`: the last of `NSpid`.
+/// PID of a process in its own namespace, from its `/proc/PID/status`: the last of `NSpid`.
 pub fn namespace_pid(status: &str) -> Option<u32> {
     let numbers = status.lines().find_map(|line| line.strip_prefix("NSpid:"))?;
     numbers.split_ascii_whitespace().next_back()?.parse().ok()
 }
 
 impl ForeignFile {
-    /// Opens the file. A pipe or a device is not waited for.
+    /// Opens the file without blocking on a pipe or device.
     pub fn open(&self) -> Result<OpenForeignFile, Error> {
         let failed = |errno: Errno| Error::Io { path: self.path.clone(), source: errno.into() };
         let not_a_file = || Error::NotAFile { path: self.path.clone() };
         let name = self.path.file_name().unwrap_or_default();
-        // Looked at before too: opening a device may have done something already.
+        // Checked before opening too, because opening a device may have side effects.
         let stat = fs::statat(&self.folder, name, AtFlags::SYMLINK_NOFOLLOW).map_err(failed)?;
         if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
             return Err(not_a_file());
@@ -171,12 +169,12 @@ impl ForeignFile {
 }
 
 impl OpenForeignFile {
-    /// The file as it is now, in place of what `bytes` held.
+    /// Replaces the contents of `bytes` with the current contents of the file.
     pub fn read(&self, bytes: &mut Vec<u8>) -> Result<(), Error> {
         self.read_start(bytes, u64::MAX)
     }
 
-    /// At most `count` bytes of its beginning.
+    /// Reads at most `count` bytes from the start.
     pub fn read_start(&self, bytes: &mut Vec<u8>, count: u64) -> Result<(), Error> {
         let failed = |source| Error::Io { path: self.path.clone(), source };
         let found = self.file.metadata().map_err(failed)?.len();
@@ -188,7 +186,7 @@ impl OpenForeignFile {
         let mut done = 0;
         while done < bytes.len() {
             match self.file.read_at(&mut bytes[done..], done as u64) {
-                // Truncated in the meantime.
+                // The file was truncated during the read.
                 Ok(0) => break,
                 Ok(count) => done += count,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -211,12 +209,12 @@ fn open_root(root: &Path) -> io::Result<OwnedFd> {
     Ok(fs::openat(CWD, root, flags, Mode::empty())?)
 }
 
-/// A folder below a root, with links as a process in that root would follow them.
+/// Opens a folder below a root; symbolic links resolve as for a process in that root.
 fn open_dir_below(root: &OwnedFd, path: &Path) -> Option<OwnedFd> {
     open_beneath(root, path, OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC)
 }
 
-/// A regular file below a root.
+/// Opens a regular file below a root.
 fn open_file_below(root: &OwnedFd, path: &Path) -> Option<File> {
     let file: File = open_beneath(root, path, FLAGS.difference(OFlags::NOFOLLOW))?.into();
     file.metadata().ok()?.is_file().then_some(file)
@@ -226,7 +224,8 @@ fn open_beneath(root: &OwnedFd, path: &Path, flags: OFlags) -> Option<OwnedFd> {
     let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
     match fs::openat2(root, path, flags, Mode::empty(), resolve) {
         Ok(file) => Some(file),
-        // Before Linux 5.6, and under filters that do not know it: no links at all.
+        // Before Linux 5.6, and under seccomp filters without `openat2`: symbolic links are
+        // refused.
         Err(Errno::NOSYS | Errno::PERM) => open_without_links(root, path, flags),
         Err(_) => None,
     }
@@ -247,8 +246,7 @@ fn open_without_links(root: &OwnedFd, path: &Path, flags: OFlags) -> Option<Owne
     folder
 }
 
-/// The names in a folder that are wanted, ascending; those that are not UTF-8 are of nothing that
-/// is looked for.
+/// Accepted names in a folder, sorted. Names that are not UTF-8 belong to no known format.
 fn list_names(folder: &OwnedFd, wanted: impl Fn(&str) -> bool) -> Vec<String> {
     let Ok(entries) = Dir::read_from(folder) else { return Vec::new() };
     let entries = entries.map_while(Result::ok);
@@ -260,7 +258,7 @@ fn list_names(folder: &OwnedFd, wanted: impl Fn(&str) -> bool) -> Vec<String> {
     names
 }
 
-/// `PCP_TMP_DIR` of a `pcp.conf`: lines `NAME=VALUE` as a shell reads them.
+/// `PCP_TMP_DIR` of a `pcp.conf`: lines `NAME=VALUE` as in a shell.
 fn parse_pcp_tmp_dir(conf: &str) -> Option<PathBuf> {
     let value = conf.lines().rev().find_map(|line| line.trim().strip_prefix("PCP_TMP_DIR="))?;
     let value = value.trim().trim_matches(['"', '\'']);

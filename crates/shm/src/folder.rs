@@ -1,7 +1,7 @@
 //! Folder of metrics files: on tmpfs, writable by the owner only.
 //!
-//! `TOPDECK_SHM` if it is set; else `/run/topdeck/UID` where somebody has made that; else
-//! `/dev/shm/topdeck-UID`, which is made.
+//! `TOPDECK_SHM` if it is set; else `/run/topdeck/UID` if it exists; else `/dev/shm/topdeck-UID`,
+//! which is created.
 
 use std::ffi::OsString;
 use std::fs;
@@ -14,17 +14,17 @@ use rustix::fs::{Mode, OFlags, fstat, fstatfs, mkdir, open};
 
 use crate::error::{Error, Result};
 
-/// What names another folder, or says `off`.
+/// Environment variable with another folder, or `off`.
 pub const ENV_VARIABLE: &str = "TOPDECK_SHM";
-/// File systems in memory have this number (linux/magic.h: TMPFS_MAGIC).
+/// File system type of tmpfs (linux/magic.h: TMPFS_MAGIC).
 pub(crate) const TMPFS: i64 = 0x0102_1994;
 
-/// The folder that this process writes to; it is made where it is missing.
+/// Folder of this process; created if missing.
 pub fn folder() -> Result<PathBuf> {
     open_own_folder().map(|(path, _)| path)
 }
 
-/// The folder that this process writes to, opened; it is made where it is missing.
+/// Folder of this process, opened; created if missing.
 pub(crate) fn open_own_folder() -> Result<(PathBuf, OwnedFd)> {
     let uid = rustix::process::geteuid().as_raw();
     let path = match std::env::var_os(ENV_VARIABLE) {
@@ -34,13 +34,13 @@ pub(crate) fn open_own_folder() -> Result<(PathBuf, OwnedFd)> {
     };
     match mkdir(&path, Mode::from_raw_mode(0o755)) {
         Ok(()) | Err(rustix::io::Errno::EXIST) => {}
-        Err(cause) => return Err(Error::io("making the folder", path)(cause.into())),
+        Err(cause) => return Err(Error::io("create folder", path)(cause.into())),
     }
     let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let folder = open(&path, flags, Mode::empty())
-        .map_err(|cause| Error::io("opening the folder", &path)(cause.into()))?;
+        .map_err(|cause| Error::io("open folder", &path)(cause.into()))?;
     let found = fstat(&folder).map_err(|cause| Error::io("looking at", &path)(cause.into()))?;
-    // With the sticky bit others may add files of their own, but not change ours.
+    // With the sticky bit other users may add files, but cannot replace those of this user.
     let is_open = found.st_mode & 0o022 != 0 && found.st_mode & 0o1000 == 0;
     if found.st_uid != uid || is_open {
         let mode = found.st_mode & 0o7777;
@@ -53,7 +53,7 @@ pub(crate) fn open_own_folder() -> Result<(PathBuf, OwnedFd)> {
     Ok((path, folder))
 }
 
-/// The folder of a user.
+/// Default folder of a user.
 fn user_folder(uid: u32) -> PathBuf {
     let prepared = PathBuf::from(format!("/run/topdeck/{uid}"));
     match fs::symlink_metadata(&prepared) {
@@ -62,11 +62,11 @@ fn user_folder(uid: u32) -> PathBuf {
     }
 }
 
-/// All folders with files of metrics below a root: `/`, or that of a container, `/proc/PID/root`.
+/// All folders with metrics files below a root: `/`, or `/proc/PID/root` of a container.
 pub(crate) fn metric_folders(root: &Path) -> Vec<PathBuf> {
     let below = |folder: &str, is_one: fn(&OsString) -> bool| {
         let entries = fs::read_dir(root.join(folder)).into_iter().flatten().flatten();
-        // A link could lead out of the container.
+        // A symbolic link could lead out of the container.
         let is_folder = |entry: &fs::DirEntry| entry.file_type().is_ok_and(|is| is.is_dir());
         let entries = entries.filter(move |entry| is_one(&entry.file_name()) && is_folder(entry));
         entries.map(|entry| entry.path())
@@ -89,13 +89,13 @@ pub(crate) fn metric_folders(root: &Path) -> Vec<PathBuf> {
     folders
 }
 
-/// The error of a call that wants room.
+/// Error of a call that reserves space.
 pub(crate) fn no_space_error(path: &Path, bytes: usize) -> impl FnOnce(rustix::io::Errno) -> Error {
     let path = path.to_owned();
     move |cause| match cause {
         rustix::io::Errno::NOSPC | rustix::io::Errno::DQUOT | rustix::io::Errno::NOMEM => {
             Error::NoSpace { path, bytes, cause: io::Error::from(cause) }
         }
-        cause => Error::Io { action: "taking room in", path, cause: cause.into() },
+        cause => Error::Io { action: "reserve space in", path, cause: cause.into() },
     }
 }

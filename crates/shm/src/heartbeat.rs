@@ -5,14 +5,14 @@ use crate::gauge::shared_cells;
 use crate::metric::CellLocation;
 use crate::sync::{AtomicU64, Ordering};
 
-/// A sign of life: how often it came, and when it last did.
+/// Heartbeat: number of beats and time of the last one.
 #[derive(Clone, Debug)]
 pub struct Heartbeat {
     pub(crate) cells: CellLocation,
 }
 
 impl Heartbeat {
-    /// Still here.
+    /// Records a beat.
     #[inline]
     pub fn beat(&self) {
         let small = self.cells.small();

@@ -9,17 +9,17 @@ use crate::metric::CellLocation;
 use crate::sync::{AtomicU64, Ordering};
 use crate::thread_lane::{self, Lane, SlowPathOutcome};
 
-// The layout says the number of buckets itself, because `loom/` builds it without `hist`.
+// The layout has its own constant, because `loom/` builds it without `hist`.
 const _: () = assert!(BUCKETS == Integers::<SCALE>::POSITIONS);
 
-/// Counts whole numbers by their size: for times, nanoseconds.
+/// Histogram of integers; for times, nanoseconds.
 #[derive(Clone, Debug)]
 pub struct Histogram {
     pub(crate) cells: CellLocation,
 }
 
 impl Histogram {
-    /// Counts a value.
+    /// Records a value.
     #[inline(always)]
     pub fn record(&self, value: u64) {
         let (small, large) = self.cells.offsets();
@@ -29,13 +29,13 @@ impl Histogram {
         }
     }
 
-    /// Takes the time from now on; it is counted when the timer is dropped.
+    /// Starts a timer, which records the elapsed time on drop.
     #[inline(always)]
     pub fn start(&self) -> Timer {
         Timer { histogram: self.clone(), since: Stopwatch::start(), is_counted: true }
     }
 
-    /// Takes the time that something takes.
+    /// Records the duration of a call.
     #[inline(always)]
     pub fn time<T>(&self, work: impl FnOnce() -> T) -> T {
         let _timer = self.start();
@@ -50,7 +50,7 @@ fn record<A: CellAccess>(lane: Lane, small: usize, large: usize, value: u64) {
         return cells.record::<A>(&cells.zero, 0);
     }
     let place = Integers::<SCALE>::position(value);
-    // The last bucket, which is alone in its group, goes with the first group.
+    // The last bucket, the only one of its group, belongs to the first group.
     let bit = 1u64.wrapping_shl((place / GROUP) as u32);
     if cells.touched.load(Ordering::Relaxed) & bit == 0 && !reserve_group(lane, cells, large, bit) {
         return;
@@ -67,7 +67,8 @@ fn record_slow_path(small: usize, large: usize, value: u64) {
     }
 }
 
-/// Takes room for a group of buckets and says so in the small cells. Whether there was any.
+/// Reserves space for a group of buckets and marks it in the small cells. Returns whether there was
+/// space.
 #[cold]
 fn reserve_group(lane: Lane, cells: &HistogramCells, large: usize, bit: u64) -> bool {
     let group = bit.trailing_zeros() as usize;
@@ -79,7 +80,7 @@ fn reserve_group(lane: Lane, cells: &HistogramCells, large: usize, bit: u64) -> 
     is_made
 }
 
-/// Takes a time, on one thread.
+/// Timer of one thread.
 #[derive(Debug)]
 #[must_use = "the time is taken until this is dropped"]
 pub struct Timer {
@@ -89,7 +90,7 @@ pub struct Timer {
 }
 
 impl Timer {
-    /// Counts the time now; nanoseconds.
+    /// Stops the timer and records the time; returns nanoseconds.
     #[inline(always)]
     pub fn stop(mut self) -> u64 {
         self.is_counted = false;
@@ -98,7 +99,7 @@ impl Timer {
         took_ns
     }
 
-    /// Does not count it.
+    /// Stops the timer without recording.
     pub fn cancel(mut self) {
         self.is_counted = false;
     }

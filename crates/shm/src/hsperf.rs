@@ -1,11 +1,11 @@
-//! HotSpot performance data (hsperfdata). Version 2.0, of either byte order.
-//! `docs/formats/hsperfdata.md` says what becomes of each field.
+//! HotSpot performance data (hsperfdata). Version 2.0, either byte order.
+//! `docs/formats/hsperfdata.md` describes the use of each field.
 //!
-//! The bytes are a stranger's. An entry is read inside its own bounds only, so the work is
-//! proportional to the file.
+//! The bytes are untrusted. An entry is read only inside its own bounds, so the work is
+//! proportional to the size of the file.
 //!
-//! The JVM writes while it is read. A number is eight aligned bytes and is written at once; a text
-//! may be read half new. Most numbers change all the time; some are sampled by the JVM each 50 ms.
+//! The JVM writes during the read. A number is eight aligned bytes and written at once; a text may
+//! be read half updated. Most numbers change continuously; some are sampled by the JVM every 50 ms.
 
 mod layout;
 #[cfg(test)]
@@ -15,84 +15,83 @@ use crate::endian::{self, EndianBytes, field_offset};
 use crate::metric_snapshot::{MetricRole, MetricValue, NumericValue, ProcessMetric};
 use layout::*;
 
-/// Entries above which a file is refused; a JVM has some hundreds.
+/// Limit of entries per file; a JVM has some hundred.
 pub const ENTRIES_MAX: u32 = 1 << 16;
 
-/// How many ticks are a second: told by the file itself.
+/// Entry with the number of ticks per second.
 const FREQUENCY: &str = "sun.os.hrt.frequency";
 
-/// What is wrong with a file, or with one of its entries.
+/// Error of a file, or of one of its entries.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// Another kind of file.
-    #[error("begins with {found:02x?}, not with {MAGIC:02x?}: no performance data of a JVM")]
+    /// Another file format.
+    #[error("not a JVM performance data file: starts with {found:02x?}, expected {MAGIC:02x?}")]
     Magic {
-        /// The first bytes.
+        /// First bytes.
         found: Vec<u8>,
     },
-    /// A byte order that there is not.
-    #[error("byte order {found}, not 0 (big) or 1 (little)")]
+    /// Invalid byte order.
+    #[error("invalid byte order {found}: expected 0 (big) or 1 (little)")]
     ByteOrder {
-        /// As the file says.
+        /// Value in the file.
         found: u8,
     },
-    /// A version that is not read.
-    #[error("performance data version {major}.{minor} is not known, 2.0 is")]
+    /// Unsupported version.
+    #[error("unsupported performance data version {major}.{minor}: expected 2.0")]
     Version {
-        /// Changes with the structure.
+        /// Version of the structure.
         major: u8,
-        /// Changes with what the entries hold.
+        /// Version of the entries' contents.
         minor: u8,
     },
-    /// The JVM has only just started.
-    #[error("the JVM is not ready to be read yet: try again")]
+    /// The JVM is starting.
+    #[error("the JVM is not ready; try again")]
     NotReady,
-    /// Shorter than it says it is.
+    /// The file is shorter than its header says.
     #[error("the file has {have} bytes, its {part} would end at {need}: try again")]
     Truncated {
-        /// What does not fit.
+        /// Part that does not fit.
         part: &'static str,
-        /// Bytes that there are.
+        /// Size of the file in bytes.
         have: u64,
-        /// Bytes that would be needed.
+        /// Required size in bytes.
         need: u64,
     },
-    /// More entries than are read, or a negative number.
-    #[error("{found} entries, at most {ENTRIES_MAX} are read")]
+    /// The number of entries exceeds the limit or is negative.
+    #[error("{found} entries, limit {ENTRIES_MAX}")]
     Entries {
-        /// As the file says.
+        /// Value in the file.
         found: u32,
     },
-    /// An entry that is not filled in yet, or leads out of itself. What lies behind it is not
-    /// known.
+    /// The entry is not filled in yet, or exceeds its bounds. Entries after it cannot be located.
     #[error("entry {index} says it has {length} bytes of the {available} that are left: try again")]
     Entry {
-        /// Number of the entry, from 0.
+        /// Index of the entry, from 0.
         index: u32,
-        /// Length, as it says.
+        /// Its length field.
         length: u32,
-        /// Bytes between its beginning and the end of what is used.
+        /// Bytes between its start and the end of the used part.
         available: u64,
     },
-    /// An entry without a name that can be shown, or whose value lies outside of it.
+    /// The entry has no printable name, or its value lies outside of it.
     #[error("entry {index} has no {part} inside its bounds that can be shown")]
     Field {
-        /// Number of the entry, from 0.
+        /// Index of the entry, from 0.
         index: u32,
-        /// What is wrong with it.
+        /// Invalid part.
         part: &'static str,
     },
-    /// Entries with the name of one before them.
-    #[error("{count} entries have the name of another")]
+    /// Entries with the name of an earlier one.
+    #[error("{count} entries with duplicate names")]
     Duplicates {
-        /// How many.
+        /// Their number.
         count: u64,
     },
 }
 
 impl Error {
-    /// Whether the same file may be read well a moment later.
+    /// Whether a retry a moment later may succeed.
     pub fn is_transient(&self) -> bool {
         matches!(self, Error::NotReady | Error::Truncated { .. } | Error::Entry { .. })
     }
@@ -102,16 +101,16 @@ impl Error {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct HsperfSnapshot {
-    /// When an entry was last added or its text changed: ticks since the JVM began.
+    /// Time of the last added entry or changed text: ticks since the start of the JVM.
     pub modified: i64,
-    /// Bytes for which there was no room: so much is not shown. `-XX:PerfDataMemorySize` makes
-    /// room.
+    /// Bytes of entries that did not fit and are missing. `-XX:PerfDataMemorySize` raises the
+    /// limit.
     pub overflow: i32,
-    /// The entries, in the order of the file.
+    /// Entries in file order.
     pub metrics: Vec<ProcessMetric>,
-    /// Entries that could not be shown.
+    /// Number of rejected entries.
     pub rejected: u64,
-    /// Why the first of them could not.
+    /// Error of the first rejected entry.
     pub first_error: Option<Error>,
 }
 
@@ -122,7 +121,7 @@ impl HsperfSnapshot {
     }
 }
 
-/// Reads a file.
+/// Parses a file.
 pub fn parse(bytes: &[u8]) -> Result<HsperfSnapshot, Error> {
     let file = read_prologue(bytes)?;
     let truncated = |need| Error::Truncated { part: "entries", have: file.len(), need };
@@ -188,10 +187,11 @@ const HERTZ: u8 = 6;
 
 const MONOTONIC: u8 = 2;
 
-/// The bytes in their order, if they are of a version that is read, and ready.
+/// Checks the prologue and returns the bytes with their byte order, if the version is supported and
+/// the file is ready.
 fn read_prologue(bytes: &[u8]) -> Result<EndianBytes<'_>, Error> {
     let magic = &bytes[..bytes.len().min(MAGIC.len())];
-    // A file that has just been made is empty, then all zeros.
+    // A new file is empty, then all zeros.
     if !magic.is_empty() && magic != MAGIC && magic != [0; 4] {
         return Err(Error::Magic { found: magic.to_vec() });
     }
@@ -211,15 +211,15 @@ fn read_prologue(bytes: &[u8]) -> Result<EndianBytes<'_>, Error> {
     let major = byte(const { field_offset(&PROLOGUE, "major version") });
     let minor = byte(const { field_offset(&PROLOGUE, "minor version") });
     match (major, minor, byte(const { field_offset(&PROLOGUE, "accessible") })) {
-        // The order is written first, so the version may not be there yet.
+        // The byte order is written first, so the version may be missing.
         (2, 0, 0) | (0, 0, 0) => Err(Error::NotReady),
         (2, 0, _) => Ok(file),
         _ => Err(Error::Version { major, minor }),
     }
 }
 
-/// The entry at `start`, all of whose `length` bytes are in the file, and its unit's number; or
-/// what is wrong with it.
+/// Decodes the entry at `start`, whose `length` bytes are all in the file; returns the metric and
+/// the number of its unit.
 fn read_metric(
     file: &EndianBytes<'_>,
     start: u64,
@@ -259,7 +259,7 @@ fn read_metric(
         BYTES => "By",
         TICKS => "{tick}",
         HERTZ => "Hz",
-        // Events are counted, and a plain count has no unit.
+        // Events and plain counts have no unit.
         _ => "",
     };
     let (labels, help, role) = (Vec::new(), String::new(), MetricRole::Other);
@@ -270,7 +270,7 @@ fn read_metric(
     ))
 }
 
-/// Ticks as the nanoseconds that they are, rounded down. What does not fit stays in ticks.
+/// Converts ticks to nanoseconds, rounded down. A value that overflows stays in ticks.
 fn ticks_to_nanoseconds(metric: &mut ProcessMetric, frequency: i64) {
     let (MetricValue::Counter(number) | MetricValue::Gauge(number)) = &mut metric.value else {
         return;

@@ -11,18 +11,18 @@ use crate::layout::header;
 /// Unique identity of a process across machines and boots.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct ProcessIdentity {
-    /// The boot of the machine: /proc/sys/kernel/random/boot_id.
+    /// Boot id of the machine: /proc/sys/kernel/random/boot_id.
     pub boot: u128,
-    /// The process id as the process sees it.
+    /// PID in the process' own namespace.
     pub pid: u32,
-    /// The namespace of process ids in which it is that: the inode of /proc/PID/ns/pid.
+    /// PID namespace: the inode of /proc/PID/ns/pid.
     pub pid_namespace: u64,
-    /// When it started: ticks since boot, field 22 of /proc/PID/stat; the same in all namespaces.
+    /// Start time: ticks since boot, field 22 of /proc/PID/stat; the same in all PID namespaces.
     pub start_ticks: u64,
 }
 
 impl ProcessIdentity {
-    /// That of this process. What /proc does not say is 0.
+    /// Identity of this process. Fields that /proc does not provide are 0.
     pub fn current() -> ProcessIdentity {
         ProcessIdentity {
             boot: boot(),
@@ -32,7 +32,7 @@ impl ProcessIdentity {
         }
     }
 
-    /// That of a file's process, as its header says it.
+    /// Identity in the header of a metrics file.
     pub(crate) fn from_header(words: &[u64; header::WORDS]) -> ProcessIdentity {
         ProcessIdentity {
             boot: u128::from(words[header::BOOT]) | u128::from(words[header::BOOT + 1]) << 64,
@@ -43,14 +43,14 @@ impl ProcessIdentity {
     }
 }
 
-/// The boot of this machine; 0 where nobody says.
+/// Boot id of this machine; 0 if unknown.
 pub(crate) fn boot() -> u128 {
     let text = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     let digits: String = text.chars().filter(char::is_ascii_hexdigit).collect();
     u128::from_str_radix(&digits, 16).unwrap_or(0)
 }
 
-/// The inode of a process's namespace of process ids; 0 where it cannot be told.
+/// Inode of a process' PID namespace; 0 if unknown.
 pub(crate) fn pid_namespace(process: &str) -> u64 {
     namespace(process, "pid").unwrap_or(0)
 }
@@ -59,27 +59,25 @@ fn namespace(process: &str, kind: &str) -> Option<u64> {
     fs::metadata(format!("/proc/{process}/ns/{kind}")).ok().map(|found| found.ino())
 }
 
-/// When a process started, if there is one. One that has ended, and whose parent has not looked
-/// yet, is none.
+/// Start time of a process that runs. A zombie counts as exited.
 pub(crate) fn start_ticks(process: &str) -> Option<u64> {
     read_start_ticks(process).ok()?
 }
 
-/// Whether the process of this id, as we see it, is the one that started then; `None` where that
-/// cannot be told.
+/// Whether the process with this PID, as seen from here, started at that time; `None` if unknown.
 pub(crate) fn is_same_process(process: &str, start_ticks: u64) -> Option<bool> {
     match read_start_ticks(process) {
         Ok(Some(found)) if found == start_ticks => Some(true),
-        // Each namespace of times has a boot of its own, from which starts are told.
+        // Start times are relative to the boot time of the time namespace.
         Ok(Some(_)) => match namespace(process, "time") {
             Some(other) if Some(other) != namespace("self", "time") => None,
             _ => Some(false),
         },
         Ok(None) => Some(false),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Some(false),
-        // It is gone since the file was opened.
+        // The process exited after the file was opened.
         Err(error) if error.raw_os_error() == Some(libc::ESRCH) => Some(false),
-        // It may not be looked at, and is there all the same.
+        // The process exists, but access is denied.
         Err(_) => None,
     }
 }
@@ -87,13 +85,13 @@ pub(crate) fn is_same_process(process: &str, start_ticks: u64) -> Option<bool> {
 fn read_start_ticks(process: &str) -> io::Result<Option<u64>> {
     let stat = fs::read(format!("/proc/{process}/stat"))?;
     let start = || {
-        // The name is in parentheses and may have any bytes, parentheses too.
+        // The name is in parentheses and may contain any bytes, including parentheses.
         let after_name = &stat[stat.iter().rposition(|&byte| byte == b')')? + 1..];
         let fields = std::str::from_utf8(after_name).ok()?.split_ascii_whitespace();
-        // The first after the name is field 3, the state; how many threads there are is field 20,
-        // the start field 22.
+        // The first field after the name is 3, the state; field 20 is the number of threads, field
+        // 22 the start time.
         let fields: Vec<&str> = fields.take(22 - 3 + 1).collect();
-        // The first thread may have ended before the others.
+        // The main thread may have exited before the others.
         if fields.first() == Some(&"Z") && fields.get(20 - 3) <= Some(&"1") {
             return None;
         }

@@ -7,40 +7,40 @@ use crate::metric::CellLocation;
 use crate::sync::Ordering;
 use crate::thread_lane::{self, Lane, SlowPathOutcome};
 
-/// A table of operations: each thread has 16,384 slots of its own. What finds none is counted all
-/// the same.
+/// Table of in-flight operations: each thread has 16,384 slots of its own. An operation without a
+/// slot is counted too.
 #[derive(Clone, Debug)]
 pub struct InFlight {
     pub(crate) cells: CellLocation,
 }
 
-/// The value of a tag, made beforehand: a number that stands for a text.
+/// Interned tag value: a number that refers to a text.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tag(pub(crate) u32);
 
 impl Tag {
-    /// The tag of a text; each different one takes room in the file, for ever: a device, a route,
-    /// not a request's id.
+    /// Interns a text. Each distinct text takes space in the file for good: use it for a device or
+    /// a route, not for a request id.
     pub fn new(text: &str) -> crate::Result<Tag> {
         Ok(Tag(thread_lane::open()?.intern(text)? as u32))
     }
 }
 
-/// Where in a table operations are counted that ended.
+/// Offset of the counter of ended operations.
 const ENDED: usize = std::mem::offset_of!(InFlightCells, ended);
-/// Slots for which room is taken at once: a page.
+/// Slots reserved at once: a page.
 const SLOTS_PER_PAGE: usize = 128;
-/// Slots that are looked at before room for more is taken.
+/// Slots probed before more space is reserved.
 const PROBES_MAX: usize = 64;
 
 impl InFlight {
-    /// An operation begins, now; it ends when what is returned is dropped, on whichever thread.
+    /// Starts an operation now; it ends when the result is dropped, on any thread.
     #[inline]
     pub fn begin(&self, number: u64, tags: &[Tag]) -> Operation {
         self.begin_at(clock::now(), number, tags)
     }
 
-    /// An operation began at a time that is known: nanoseconds of `clock::now`.
+    /// Starts an operation at a given time: nanoseconds of `clock::now`.
     pub fn begin_at(&self, start_ns: u64, number: u64, tags: &[Tag]) -> Operation {
         let (small, large) = self.cells.offsets();
         let mut words = [0; TAGS_MAX / 2];
@@ -54,7 +54,7 @@ impl InFlight {
                 Some(SlowPathOutcome::Shared(lane)) => {
                     claim_slot::<MultiWriter>(lane, small, large)
                 }
-                // It was not counted as begun, and must not be as ended.
+                // The start was not counted, so the end must not be counted.
                 None => {
                     let small = crate::layout::SMALL_BYTES;
                     return Operation {
@@ -90,7 +90,7 @@ fn claim_slot<A: CellAccess>(
         table.slots.fetch_max((slots + SLOTS_PER_PAGE) as u64, Ordering::Release);
         taken = InFlightCells::claim_slot(slots, slots + SLOTS_PER_PAGE, slot_at);
     }
-    // All have room that may have it: one that is free is looked for among them all.
+    // All slots have space: search all of them for a free one.
     let taken = taken
         .or_else(|| InFlightCells::claim_slot(near, slots, slot_at))
         .or_else(|| InFlightCells::claim_slot(0, hint, slot_at));
@@ -103,13 +103,13 @@ fn claim_slot<A: CellAccess>(
     (table, taken)
 }
 
-/// An operation that has begun. It ends when this is dropped.
+/// In-flight operation. Drop ends it.
 #[derive(Debug)]
 #[must_use = "the operation ends when this is dropped"]
 pub struct Operation {
     pub(crate) small: usize,
     pub(crate) slot: Option<(&'static InFlightCells, usize, &'static OperationSlot)>,
-    /// Of which process it is: in one that was forked off meanwhile, its copy ends nothing.
+    /// Process that started it: the copy in a forked process ends nothing.
     pub(crate) fork_generation: u32,
 }
 
@@ -122,7 +122,7 @@ impl Drop for Operation {
             slot.release();
             table.hint.store(at as u64, Ordering::Relaxed);
         }
-        // In the lane of whoever ends it.
+        // Counted in the lane of the thread that ends it.
         counter::add(self.small + ENDED, 1);
     }
 }

@@ -1,4 +1,4 @@
-//! Lane allocator. It is the process's own: readers need not know.
+//! Lane allocator. It is private to the process; readers do not need it.
 
 use crate::layout::LANES_MAX;
 use crate::sync::{AtomicU64, Ordering};
@@ -10,13 +10,12 @@ const WORDS: usize = LANES_MAX / 64;
 pub(crate) struct LaneAllocator([AtomicU64; WORDS]);
 
 impl LaneAllocator {
-    /// All are free but lane 0, which everybody may use.
+    /// All lanes are free except lane 0, which is shared.
     pub(crate) fn new() -> LaneAllocator {
         LaneAllocator(std::array::from_fn(|at| AtomicU64::new(u64::from(at == 0))))
     }
 
-    /// Takes the first free one. Whoever takes it sees all that the one who gave it back has
-    /// written.
+    /// Allocates the first free lane. The caller sees all writes of the previous owner.
     pub(crate) fn allocate(&self) -> Option<usize> {
         for (at, word) in self.0.iter().enumerate() {
             let mut taken = word.load(Ordering::Relaxed);
@@ -36,7 +35,7 @@ impl LaneAllocator {
         None
     }
 
-    /// Gives one back.
+    /// Releases a lane.
     pub(crate) fn release(&self, lane: usize) {
         self.0[lane / 64].fetch_and(!(1 << (lane % 64)), Ordering::Release);
     }
@@ -72,7 +71,7 @@ mod loom_tests {
     fn loom_lanes_are_exclusive_and_counts_visible() {
         loom::model(|| {
             let lanes = Arc::new(LaneAllocator::new());
-            // Cells of the lanes, written as one's own.
+            // Cells of the lanes, written with plain stores.
             let cells = Arc::new([AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0)]);
             let count = |lanes: &LaneAllocator, cells: &[AtomicU64; 3]| {
                 let lane = lanes.allocate().unwrap();

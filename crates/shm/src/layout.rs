@@ -1,25 +1,25 @@
 //! Layout of the metrics file; equal to `docs/formats/shm.md`.
 //!
-//! A file is made of words: 64 bits, in the byte order of the machine, each written and read as a
-//! whole. Offsets and lengths are bytes, times nanoseconds of `CLOCK_MONOTONIC` unless they say
-//! otherwise.
+//! A file consists of words: 64 bits in the byte order of the machine, each written and read
+//! atomically. Offsets and lengths are in bytes, times in nanoseconds of `CLOCK_MONOTONIC` unless
+//! stated otherwise.
 //!
 //! ```text
 //! header │ table of lanes │ registry: an entry per series │ texts │ lane 0 │ lane 1 │ …
 //!                                                                  └ small cells │ large cells
 //! ```
-//! Every lane has the same cells at the same offsets. Lane 0 is written with atomic instructions by
-//! whoever has no lane of their own, and has what is set rather than counted; each other lane is
-//! written by one thread at a time.
+//! Every lane has the same cells at the same offsets. Lane 0 is the shared lane: threads without a
+//! lane of their own write it with atomic instructions, and it holds gauges, texts and heartbeats.
+//! Each other lane has one writing thread at a time.
 
 /// A field: name, offset, size in bytes.
 pub type Field = (&'static str, usize, usize);
 
-/// The first word: the eight bytes "TOPDECK1" where the least significant byte comes first.
+/// First word: the eight bytes "TOPDECK1" on a little-endian machine.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"TOPDECK1");
-/// The version of what follows; readers refuse any other.
+/// Version of the layout; readers refuse any other.
 pub const VERSION: u64 = 1;
-/// How the names of files end.
+/// File name extension.
 pub const EXTENSION: &str = "tdk";
 
 /// The header.
@@ -58,9 +58,9 @@ pub const HEADER: [Field; 32] = [
     ("lost", 248, 8),
 ];
 
-/// Where the fields of the header are, counted in words.
+/// Indexes of the header fields, in words.
 pub mod header {
-    /// A name that is not in the table does not compile.
+    /// An unknown name does not compile.
     const fn word(name: &str) -> usize {
         let mut at = 0;
         while !is_same(super::HEADER[at].0.as_bytes(), name.as_bytes()) {
@@ -80,90 +80,90 @@ pub mod header {
     pub const MAGIC: usize = word("magic");
     /// `VERSION`.
     pub const VERSION: usize = word("version");
-    /// Features that a reader must know.
+    /// Feature bits that a reader must support.
     pub const INCOMPATIBLE: usize = word("incompatible");
-    /// Features that it need not.
+    /// Feature bits that a reader may ignore.
     pub const COMPATIBLE: usize = word("compatible");
-    /// Random.
+    /// Random id.
     pub const ID: usize = word("id_low");
-    /// The boot of the machine.
+    /// Boot id of the machine.
     pub const BOOT: usize = word("boot_low");
-    /// As the process sees itself.
+    /// PID in the process' own namespace.
     pub const PID: usize = word("pid");
-    /// The inode of its namespace of process ids.
+    /// Inode of the PID namespace.
     pub const PID_NAMESPACE: usize = word("pid_namespace");
-    /// When it started, in ticks since boot, as in /proc/PID/stat.
+    /// Start time in ticks since boot, as in /proc/PID/stat.
     pub const START_TICKS: usize = word("start_ticks");
-    /// Whose it is.
+    /// User id of the process.
     pub const UID: usize = word("uid");
-    /// When the file was made.
+    /// Creation time of the file.
     pub const CREATED: usize = word("created");
-    /// The same, since 1970.
+    /// Creation time since the Unix epoch.
     pub const CREATED_UNIX: usize = word("created_unix");
     /// One of [`super::state`].
     pub const STATE: usize = word("state");
-    /// When it ended, or was found dead; 0 while nobody knows.
+    /// Time of exit, or when the process was found dead; 0 if unknown.
     pub const ENDED: usize = word("ended");
-    /// Where the registry begins.
+    /// Offset of the registry.
     pub const REGISTRY: usize = word("registry");
-    /// How many entries it has room for.
+    /// Capacity of the registry in entries.
     pub const REGISTRY_CAPACITY: usize = word("registry_capacity");
-    /// How many it has.
+    /// Number of entries.
     pub const REGISTRY_COUNT: usize = word("registry_count");
-    /// Where the texts begin.
+    /// Offset of the texts.
     pub const TEXTS: usize = word("texts");
-    /// Bytes that there are for them.
+    /// Capacity of the texts in bytes.
     pub const TEXTS_CAPACITY: usize = word("texts_capacity");
-    /// Bytes of them that are used.
+    /// Used bytes of the texts.
     pub const TEXTS_USED: usize = word("texts_used");
-    /// Where lane 0 begins.
+    /// Offset of lane 0.
     pub const LANES: usize = word("lanes");
-    /// From one lane to the next.
+    /// Distance between two lanes.
     pub const LANE_STRIDE: usize = word("lane_stride");
-    /// How many lanes there may be.
+    /// Maximum number of lanes.
     pub const LANE_CAPACITY: usize = word("lane_capacity");
-    /// How many there are.
+    /// Number of lanes.
     pub const LANES_USED: usize = word("lanes_used");
-    /// Where in a lane the large cells begin.
+    /// Offset of the large cells in a lane.
     pub const SMALL_CAPACITY: usize = word("small_capacity");
-    /// The program's name, a text.
+    /// Program name, a text.
     pub const PROGRAM: usize = word("program");
-    /// Its command line, a text.
+    /// Command line, a text.
     pub const COMMAND: usize = word("command");
-    /// How many series found no room.
+    /// Number of series rejected for lack of space.
     pub const REFUSED: usize = word("refused");
-    /// How often a thread found no lane of its own.
+    /// Number of threads that found no lane of their own.
     pub const SHARING: usize = word("sharing");
-    /// How many records found no room for their cells.
+    /// Number of records lost for lack of space for their cells.
     pub const LOST: usize = word("lost");
-    /// Words of the header that mean something.
+    /// Number of used words of the header.
     pub const WORDS: usize = super::HEADER.len();
 }
 
-/// What a process says of itself.
+/// State of a process as written by itself.
 pub mod state {
-    /// It is being made: nothing can be relied on.
+    /// The file is being created; its contents are undefined.
     pub const BUILDING: u64 = 0;
-    /// The process runs; or it ended without a word.
+    /// The process runs, or died.
     pub const LIVE: u64 = 1;
-    /// It ended as it meant to.
+    /// The process exited regularly.
     pub const ENDED: u64 = 2;
-    /// It became another program (`exec`), or a later file of the same process took over.
+    /// The process called `exec`, or a later file of the same process replaced this one.
     pub const REPLACED: u64 = 3;
 }
 
 /// Bytes of the header: one page.
 pub const HEADER_BYTES: usize = 4096;
 
-/// An entry of the table of lanes, which follows the header.
+/// Entry of the table of lanes, which follows the header.
 pub const LANE: [Field; 4] =
     [("small_reserved", 0, 8), ("owner", 8, 8), ("shared", 16, 8), ("reserved", 24, 8)];
 /// Size of [`LANE`].
 pub const LANE_BYTES: usize = 32;
-/// Lanes: the shared one, and one for each of 255 threads at once.
+/// Maximum number of lanes: the shared one, and one for each of 255 concurrent threads.
 pub const LANES_MAX: usize = 256;
 
-/// An entry of the registry.
+/// Registry entry.
 pub const ENTRY: [Field; 8] = [
     ("kind", 0, 8),
     ("name", 8, 8),
@@ -176,52 +176,52 @@ pub const ENTRY: [Field; 8] = [
 ];
 /// Size of [`ENTRY`].
 pub const ENTRY_BYTES: usize = 64;
-/// Where the registry begins.
+/// Offset of the registry.
 pub const REGISTRY: usize = HEADER_BYTES + LANES_MAX * LANE_BYTES;
-/// Series of a process at the most.
+/// Limit of series per process.
 pub const ENTRIES_MAX: usize = 16_384;
-/// Where the texts begin.
+/// Offset of the texts.
 pub const TEXTS: usize = REGISTRY + ENTRIES_MAX * ENTRY_BYTES;
-/// Bytes of texts at the most.
+/// Capacity of the texts in bytes.
 pub const TEXTS_BYTES: usize = 4 << 20;
-/// Where lane 0 begins.
+/// Offset of lane 0.
 pub const LANES: usize = (TEXTS + TEXTS_BYTES).next_multiple_of(PAGE_MAX);
-/// The largest page of any processor: lanes begin at one, so that they can be mapped everywhere.
+/// Largest page size of any CPU: lanes start at a multiple of it, so that they can be mapped
+/// everywhere.
 pub const PAGE_MAX: usize = 64 << 10;
-/// Address space of a lane; only what is used becomes memory.
+/// Address space of a lane; memory is allocated only for the used part.
 pub const LANE_STRIDE: usize = 64 << 20;
-/// How much of it is for small cells.
+/// Part of a lane for small cells.
 pub const SMALL_BYTES: usize = 2 << 20;
-/// Room is taken in pages.
+/// Space is reserved in pages.
 pub const PAGE: usize = 4096;
 
-/// Where a lane begins.
+/// Offset of a lane.
 pub const fn lane_offset(lane: usize) -> usize {
     LANES + lane * LANE_STRIDE
 }
 
-/// Kinds of series, the low byte of an entry's first word, which is written last.
+/// Kinds of series: the low byte of an entry's first word, which is written last.
 pub mod kind {
-    /// One word in each lane; they add up.
+    /// One word in each lane; the value is their sum.
     pub const COUNTER: u64 = 1;
-    /// One word in each lane; they add up to a signed number.
+    /// One word in each lane; the value is their signed sum.
     pub const UP_DOWN: u64 = 2;
     /// One signed word in lane 0.
     pub const GAUGE: u64 = 3;
-    /// One word in lane 0, the bits of a double.
+    /// One word in lane 0, the bits of an IEEE 754 double.
     pub const FLOAT_GAUGE: u64 = 4;
-    /// Cells as in `TEXT`, in lane 0.
+    /// Cells of `TEXT`, in lane 0.
     pub const TEXT: u64 = 5;
-    /// Cells as in `HISTOGRAM` in each lane, and buckets among the large cells.
+    /// Cells of `HISTOGRAM` in each lane, and buckets among the large cells.
     pub const HISTOGRAM: u64 = 6;
-    /// Cells as in `IN_FLIGHT` in each lane, and slots among the large cells.
+    /// Cells of `IN_FLIGHT` in each lane, and slots among the large cells.
     pub const IN_FLIGHT: u64 = 7;
-    /// Cells as in `HEARTBEAT`, in lane 0.
+    /// Cells of `HEARTBEAT`, in lane 0.
     pub const HEARTBEAT: u64 = 8;
 }
 
-/// The small cells of a histogram. Its buckets are large cells: one word for each place of the
-/// grid.
+/// Small cells of a histogram. Its buckets are large cells: one word per bucket of the grid.
 pub const HISTOGRAM: [Field; 8] = [
     ("begun", 0, 8),
     ("zero", 8, 8),
@@ -232,17 +232,17 @@ pub const HISTOGRAM: [Field; 8] = [
     ("touched", 48, 8),
     ("reserved", 56, 8),
 ];
-/// The scale of histograms' grid (Exp2): 32 buckets an octave.
+/// Scale of the histogram grid (Exp2): 32 buckets per octave.
 pub const SCALE: u32 = 5;
-/// Buckets of a histogram: places of whole numbers at that scale (`histogram.rs` compares it with
-/// the grid's own number).
+/// Number of buckets of a histogram: integers at that scale (`histogram.rs` compares it with the
+/// grid's own number).
 pub const BUCKETS: usize = 2_049;
-/// Buckets that one bit of `touched` stands for.
+/// Buckets per bit of `touched`.
 pub const GROUP: usize = 1 << SCALE;
 /// Bytes of a histogram's large cells.
 pub const BUCKETS_BYTES: usize = (BUCKETS * 8).next_multiple_of(64);
 
-/// The small cells of operations in flight. Their slots are large cells.
+/// Small cells of in-flight operations. Their slots are large cells.
 pub const IN_FLIGHT: [Field; 8] = [
     ("started", 0, 8),
     ("ended", 8, 8),
@@ -253,19 +253,19 @@ pub const IN_FLIGHT: [Field; 8] = [
     ("reserved_2", 48, 8),
     ("reserved_3", 56, 8),
 ];
-/// A slot: one operation.
+/// Slot of one operation.
 pub const SLOT: [Field; 4] =
     [("start", 0, 8), ("number", 8, 8), ("tags_1", 16, 8), ("tags_2", 24, 8)];
 /// Size of [`SLOT`].
 pub const SLOT_BYTES: usize = 32;
-/// Slots of a lane at the most.
+/// Slots per lane.
 pub const SLOTS_MAX: usize = 16_384;
-/// Tags of an operation at the most: four texts, two to a word.
+/// Limit of tags per operation: four texts, two per word.
 pub const TAGS_MAX: usize = 4;
-/// A slot's `start` while it is filled.
+/// `start` of a slot while it is being filled.
 pub const FILLING: u64 = 1;
 
-/// The cells of a text: which of the two buffers counts is the low bit of `current`.
+/// Cells of a text: the low bit of `current` selects the active buffer.
 pub const TEXT: [Field; 5] = [
     ("current", 0, 8),
     ("length_0", 8, 8),
@@ -275,17 +275,17 @@ pub const TEXT: [Field; 5] = [
 ];
 /// Size of [`TEXT`], rounded up.
 pub const TEXT_BYTES: usize = 512;
-/// Where the two buffers of a text begin, each with its length.
+/// Offsets of the two buffers of a text, each with its length.
 pub const TEXT_BUFFERS: [usize; 2] = [TEXT[1].1, TEXT[3].1];
-/// Bytes of a text that is a value, at the most.
+/// Longest text value in bytes.
 pub const TEXT_MAX: usize = TEXT[2].2;
 
-/// The cells of a heartbeat.
+/// Cells of a heartbeat.
 pub const HEARTBEAT: [Field; 2] = [("beats", 0, 8), ("last", 8, 8)];
 /// Size of [`HEARTBEAT`].
 pub const HEARTBEAT_BYTES: usize = 16;
 
-/// Bytes of a name, a label, a unit or a help text at the most.
+/// Longest name, label, unit or help text in bytes.
 pub const STRING_MAX: usize = 4096;
 
 const _: () = {

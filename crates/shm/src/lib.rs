@@ -1,22 +1,22 @@
-//! Metrics in shared memory: a program counts with a few plain instructions, and anyone on the host
-//! reads whole distributions at any moment, without a call, a lock or a socket, also after the
-//! program has died.
+//! Metrics in shared memory: a program records with a few plain instructions, and any process on
+//! the host reads whole distributions at any time, without a call, a lock or a socket, also after
+//! the program has died.
 //!
 //! ```
 //! shm::metrics! {
-//!     /// How long an answer took.
+//!     /// Response time.
 //!     static TOOK: shm::Histogram = "answer_duration", unit "ns";
 //! }
 //! TOOK.time(|| { /* answer */ });
 //! ```
 //!
-//! Each process has a file in memory (tmpfs), and each thread a lane of it, in which it alone
-//! writes: a counter is one addition. The file is made when the first metric is used; [`status`]
-//! says where it is, or why there is none. `TOPDECK_SHM` names another folder, or says `off`.
-//! [`processes`] finds the files of a host, [`Reader`] reads one.
+//! Each process has a file on tmpfs, and each thread a lane of it, of which it is the only writer:
+//! a counter is one addition. The file is created when the first metric is used; [`status`] returns
+//! its path, or why there is none. `TOPDECK_SHM` sets another folder, or disables recording with
+//! `off`. [`processes`] finds the files of a host, [`MetricsFileReader`] reads one.
 //!
-//! A process that is forked off has a file of its own from its first record on. One made by a bare
-//! `clone` without `fork` writes into its parent's: start such a process with `exec`.
+//! A forked process gets a file of its own with its first record. A process created by a bare
+//! `clone` without `fork` writes to the file of its parent: start such a process with `exec`.
 #![deny(unsafe_code)]
 
 mod attached_process;
@@ -53,7 +53,7 @@ mod text;
 mod thread_lane;
 mod writer;
 
-/// What of a process is read, and what it is called there.
+/// Types of metrics as read from a process.
 pub mod snapshot {
     pub use crate::metric_snapshot::{
         HeartbeatSnapshot, InFlightSnapshot, MetricRole, MetricValue, NumericValue,
@@ -82,12 +82,12 @@ pub use registry::SERIES_PER_NAME_MAX;
 pub use static_metric::{LabelValues, LabelledMetrics, LinkTarget, StaticMetric};
 pub use text::TextMetric;
 
-/// Where this process's file is, which is made if need be; or why there is none.
+/// Path of this process' file, which is created if needed; or why there is none.
 pub fn status() -> Result<std::path::PathBuf> {
     Ok(thread_lane::open()?.path().to_owned())
 }
 
-/// What the page shows compiles and runs.
+/// The examples of the page compile and run.
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/shm.md")]
 mod page {}

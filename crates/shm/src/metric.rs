@@ -10,7 +10,7 @@ use crate::in_flight::InFlight;
 use crate::layout::kind;
 use crate::text::TextMetric;
 
-/// Handle of a registered metric. There are no others than those of this crate.
+/// Handle of a registered metric. Only types of this crate implement it.
 pub trait MetricHandle: sealed::Sealed {}
 
 pub(crate) mod sealed {
@@ -29,7 +29,7 @@ pub struct CellLocation(AtomicU64);
 
 /// Not registered yet.
 pub(crate) const UNKNOWN: u64 = u64::MAX;
-/// There is no room for it, or it is no metric: what is recorded goes nowhere.
+/// No space, or an invalid metric: records are dropped.
 pub(crate) const NOWHERE: u64 = u64::MAX - 1;
 
 impl CellLocation {
@@ -50,13 +50,13 @@ impl CellLocation {
         self.0.load(Ordering::Relaxed)
     }
 
-    /// Where the small ones are; beyond every lane for what is not registered.
+    /// Offset of the small cells; beyond every lane if not registered.
     #[inline(always)]
     pub(crate) fn small(&self) -> usize {
         self.get() as u32 as usize
     }
 
-    /// Where both are.
+    /// Offsets of small and large cells.
     #[inline(always)]
     pub(crate) fn offsets(&self) -> (usize, usize) {
         let cells = self.get();

@@ -12,8 +12,8 @@ use crate::metric_snapshot::MetricRole;
 use crate::text::TextMetric;
 use crate::thread_lane;
 
-/// Builder for metrics registered at run time. What is known beforehand is better declared with
-/// [`crate::metrics!`].
+/// Builder for metrics registered at run time. Metrics known at compile time are better declared
+/// with [`crate::metrics!`].
 ///
 /// ```
 /// let answered = shm::MetricBuilder::new("answered_total").label("peer", "a").help("Answers.").counter()?;
@@ -26,81 +26,81 @@ pub struct MetricBuilder {
 }
 
 impl MetricBuilder {
-    /// A metric of a name, 4,096 bytes at the most.
+    /// A metric with a name of at most 4,096 bytes.
     pub fn new(name: impl Into<String>) -> MetricBuilder {
         MetricBuilder {
             series: SeriesDefinition { name: name.into(), ..SeriesDefinition::default() },
         }
     }
 
-    /// What it is measured in, as UCUM writes it: "ns", "By", "1".
+    /// Unit in UCUM: "ns", "By", "1".
     pub fn unit(mut self, unit: impl Into<String>) -> MetricBuilder {
         self.series.unit = unit.into();
         self
     }
 
-    /// What it means.
+    /// Help text.
     pub fn help(mut self, help: impl Into<String>) -> MetricBuilder {
         self.series.help = help.into();
         self
     }
 
-    /// One more label.
+    /// Adds a label.
     pub fn label(mut self, name: impl Into<String>, value: impl Into<String>) -> MetricBuilder {
         self.series.labels.push((name.into(), value.into()));
         self.series.labels.sort();
         self
     }
 
-    /// What it is to the program.
+    /// Role of the metric.
     pub fn role(mut self, role: MetricRole) -> MetricBuilder {
         self.series.role = role;
         self
     }
 
-    /// What its role refers to: the capacity of what is used, the size of what is hit.
+    /// Related metric of the role: the capacity of a usage, the size of a cache with hits.
     pub fn related_to(mut self, metric: &impl MetricHandle) -> MetricBuilder {
         self.series.related_metric = Some(metric.cells().get());
         self
     }
 
-    /// How often something happened.
+    /// Registers a counter.
     pub fn counter(self) -> Result<Counter> {
         self.register()
     }
 
-    /// How much there is, told by what comes and goes.
+    /// Registers an up-down counter.
     pub fn up_down_counter(self) -> Result<UpDownCounter> {
         self.register()
     }
 
-    /// How much there is, a whole number.
+    /// Registers an integer gauge.
     pub fn gauge(self) -> Result<Gauge> {
         self.register()
     }
 
-    /// How much there is.
+    /// Registers a floating-point gauge.
     pub fn float_gauge(self) -> Result<FloatGauge> {
         self.register()
     }
 
-    /// A text.
+    /// Registers a text.
     pub fn text(self) -> Result<TextMetric> {
         self.register()
     }
 
-    /// How values are distributed.
+    /// Registers a histogram.
     pub fn histogram(self) -> Result<Histogram> {
         self.register()
     }
 
-    /// What has begun and has not ended, with the names of up to four tags.
+    /// Registers in-flight operations with the names of up to four tags.
     pub fn in_flight(mut self, tags: &[&str]) -> Result<InFlight> {
         self.series.tags = tags.iter().map(|&tag| tag.to_owned()).collect();
         self.register()
     }
 
-    /// A sign of life that means to come every so many nanoseconds; 0 if it does not say.
+    /// Registers a heartbeat with its intended period in nanoseconds; 0 if it has none.
     pub fn heartbeat(mut self, every_ns: u64) -> Result<Heartbeat> {
         self.series.parameter = every_ns;
         self.register()

@@ -4,120 +4,120 @@ use std::fmt;
 
 use hist::Histogram;
 
-/// One series of a process.
+/// Series of a process with its value.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ProcessMetric {
-    /// What is measured.
+    /// Name of the metric.
     pub name: String,
-    /// Labels, by ascending name.
+    /// Labels, sorted by name.
     pub labels: Vec<(String, String)>,
-    /// Unit as UCUM writes it ("ns", "By"); empty where there is none or it is not known.
+    /// Unit in UCUM ("ns", "By"); empty if there is none or it is unknown.
     pub unit: String,
-    /// What it means; may be empty.
+    /// Help text; may be empty.
     pub help: String,
-    /// What it is to the program.
+    /// Role of the metric.
     pub role: MetricRole,
-    /// The place in the same list of what the role refers to.
+    /// Index of the related metric in the same list.
     pub related_metric: Option<usize>,
     /// The value.
     pub value: MetricValue,
 }
 
-/// A number of one of the kinds that programs count in.
+/// Number of one of the supported types.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum NumericValue {
-    /// A whole number, zero or more.
+    /// Unsigned integer.
     Unsigned(u64),
-    /// A whole number.
+    /// Signed integer.
     Signed(i64),
-    /// Any number.
+    /// Floating-point number.
     Float(f64),
 }
 
-/// A value.
+/// Value of a metric.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum MetricValue {
-    /// Counted since the program began; never less than before.
+    /// Monotonic counter since the start of the program.
     Counter(NumericValue),
-    /// As it is now.
+    /// Current value.
     Gauge(NumericValue),
-    /// A text.
+    /// Text.
     Text(String),
-    /// Everything recorded since the program began.
+    /// Distribution of all values since the start of the program.
     Histogram(Box<Histogram>),
-    /// What has begun and has not ended.
+    /// In-flight operations.
     InFlight(InFlightSnapshot),
-    /// A sign of life.
+    /// Heartbeat.
     Heartbeat(HeartbeatSnapshot),
-    /// What cannot be told, and why.
+    /// Unsupported value, with the reason.
     Unknown(&'static str),
 }
 
-/// Operations that have begun and have not ended.
+/// In-flight operations of a table.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct InFlightSnapshot {
-    /// How many began, ever.
+    /// Operations started since the start of the program.
     pub started: u64,
-    /// How many ended, ever.
+    /// Operations ended since the start of the program.
     pub ended: u64,
-    /// How many began while the table was full: they are counted, but not among `operations`.
+    /// Operations started while the table was full: counted, but not in `operations`.
     pub unlisted: u64,
-    /// Those that are in the table now, the oldest first.
+    /// Operations in the table, oldest first.
     pub operations: Vec<OperationSnapshot>,
 }
 
-/// An operation that has begun and has not ended.
+/// In-flight operation.
 #[derive(Clone, Debug, PartialEq)]
 pub struct OperationSnapshot {
-    /// When it began: nanoseconds of `CLOCK_MONOTONIC`.
+    /// Start time: nanoseconds of `CLOCK_MONOTONIC`.
     pub start_ns: u64,
-    /// What the program says of it: name and value.
+    /// Tags: name and value.
     pub tags: Vec<(String, String)>,
-    /// A number of the program's own: a request's, a block's.
+    /// Number chosen by the program: of a request, of a block.
     pub number: u64,
 }
 
-/// A sign of life.
+/// Heartbeat.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct HeartbeatSnapshot {
-    /// How many times it beat.
+    /// Number of beats.
     pub beats: u64,
-    /// When it last did: nanoseconds of `CLOCK_MONOTONIC`; 0 if never.
+    /// Time of the last beat: nanoseconds of `CLOCK_MONOTONIC`; 0 if there was none.
     pub last_ns: u64,
-    /// How often it means to: nanoseconds; 0 if it does not say.
+    /// Intended period in nanoseconds; 0 if not stated.
     pub every_ns: u64,
 }
 
-/// Role of a metric. With it, what several metrics say together can be told.
+/// Role of a metric. It allows readers to combine several metrics.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum MetricRole {
-    /// Nothing is said.
+    /// No role.
     #[default]
     Other,
-    /// How long something takes.
+    /// Duration.
     Timing,
-    /// How much there is at the most; linked from what is used of it.
+    /// Capacity of a resource; its usage refers to it.
     Capacity,
-    /// How much is used; linked to its capacity.
+    /// Usage of a resource; refers to its capacity.
     Usage,
-    /// How often a cache had it; linked to its size.
+    /// Cache hits; refers to the size of the cache.
     Hit,
-    /// How often a cache did not have it; linked to its size.
+    /// Cache misses; refers to the size of the cache.
     Miss,
-    /// How much a cache holds.
+    /// Size of a cache.
     Size,
-    /// How much waits.
+    /// Queue length.
     Queue,
-    /// How often something failed.
+    /// Failures.
     Error,
-    /// How often something else was called; linked to the operation that called it.
+    /// Calls of another operation; refers to the calling operation.
     Subcalls,
 }
 
 impl MetricRole {
-    /// All of them, each at the number that it has in files and in the C header.
+    /// All roles, indexed by their number in files and in the C header.
     pub const ALL: [MetricRole; 10] = [
         MetricRole::Other,
         MetricRole::Timing,
@@ -131,7 +131,7 @@ impl MetricRole {
         MetricRole::Subcalls,
     ];
 
-    /// The word for it.
+    /// Name of the role.
     pub fn name(self) -> &'static str {
         match self {
             MetricRole::Other => "other",
@@ -149,7 +149,7 @@ impl MetricRole {
 }
 
 impl NumericValue {
-    /// The number that is nearest to it, as rates and pictures use it.
+    /// Nearest floating-point number, for rates and graphs.
     pub fn as_float(self) -> f64 {
         match self {
             NumericValue::Unsigned(number) => number as f64,
@@ -160,14 +160,14 @@ impl NumericValue {
 }
 
 impl InFlightSnapshot {
-    /// How many have begun and have not ended.
+    /// Number of in-flight operations.
     pub fn count(&self) -> u64 {
-        // Both counters wrap, and neither they nor the table are read at the same instant.
+        // Both counters wrap, and the counters and the table are read at different times.
         let between = self.started.wrapping_sub(self.ended).cast_signed().max(0).cast_unsigned();
         between.max(self.count_tracked())
     }
 
-    /// How many of them are not in the table, because it was full when they began.
+    /// In-flight operations that are not in the table because it was full when they started.
     pub fn count_untracked(&self) -> u64 {
         self.unlisted.min(self.count() - self.count_tracked())
     }
@@ -191,7 +191,7 @@ impl fmt::Display for NumericValue {
 mod tests {
     use super::*;
 
-    /// Outstanding, and those of them that are not in the table.
+    /// Expected number of in-flight operations, and of those not in the table.
     #[track_caller]
     fn check(counts: [u64; 3], listed: usize, expected: (u64, u64)) {
         let [started, ended, unlisted] = counts;
@@ -204,7 +204,7 @@ mod tests {
     fn started_minus_ended_is_in_flight() {
         check([0, 0, 0], 0, (0, 0));
         check([10, 7, 0], 3, (3, 0));
-        // All that found no room has ended but for one.
+        // All operations without a slot have ended except one.
         check([30, 26, 12], 3, (4, 1));
         check([30, 20, 5], 3, (10, 5));
     }
@@ -213,11 +213,11 @@ mod tests {
     fn counters_wrap_and_are_not_read_at_one_instant() {
         check([2, u64::MAX - 1, 0], 4, (4, 0));
         check([2, u64::MAX - 1, 1], 3, (4, 1));
-        // One ended between the two.
+        // One operation ended between the two reads.
         check([7, 8, 0], 0, (0, 0));
         check([0, u64::MAX, 9], 0, (1, 1));
         check([u64::MAX, 0, 9], 0, (0, 0));
-        // More in the table than the counters know of.
+        // The table has more operations than the counters.
         check([5, 4, 3], 6, (6, 0));
     }
 

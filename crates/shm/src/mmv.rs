@@ -1,11 +1,11 @@
-//! MMV files of PCP, versions 1 to 3. `docs/formats/mmv.md` says what becomes of each field.
+//! MMV files of PCP, versions 1 to 3. `docs/formats/mmv.md` describes the use of each field.
 //!
-//! The bytes are a stranger's. All offsets are checked, the work is at most proportional to their
-//! number and `TEXT_MAX`, and what is wrong with one value costs that value alone.
+//! The bytes are untrusted. All offsets are checked, the work is at most proportional to the size
+//! of the file and `TEXT_MAX`, and an invalid value affects no other value.
 //!
-//! The program writes while it is read. A value is eight bytes and is written at once; a text may
-//! be read half new. The structure changes only with the generation: read it before
-//! ([`Shown::generation`]) and after ([`generation`]).
+//! The program writes during the read. A value is eight bytes and written at once; a text may be
+//! read half updated. The structure changes only with the generation: compare it before
+//! ([`MmvSnapshot::generation`]) and after the read ([`read_generation`]).
 
 mod error;
 mod labels;
@@ -22,14 +22,14 @@ use reader::MmvReader;
 
 pub use error::Error;
 
-/// Entries of one section, above which a file is refused. PCP's own reader stops at 10,000.
+/// Limit of entries per section. PCP's own reader stops at 10,000.
 pub const COUNT_MAX: u64 = 1 << 16;
-/// Sections that a file may name; PCP has six kinds.
+/// Limit of sections per file; PCP has six kinds.
 pub const SECTIONS_MAX: u64 = 64;
-/// Labels of one file, metric, set of instances or instance.
+/// Limit of labels of one file, metric, instance domain or instance.
 pub const LABELS_MAX: usize = 32;
-/// Bytes of names, labels, helps and texts in all. Many values may share one string of the file, so
-/// this is not bounded by the size of the file.
+/// Limit of the total size of names, labels, help texts and text values in bytes. Many values may
+/// share one string of the file, so the size of the file is no bound.
 pub const TEXT_MAX: usize = 16 << 20;
 
 /// How many bytes of the file's beginning [`generation`] needs.
@@ -39,34 +39,34 @@ pub const GENERATION_BYTES: usize = HEADER_BYTES as usize;
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct MmvSnapshot {
-    /// 1, 2 or 3.
+    /// Version: 1, 2 or 3.
     pub version: u32,
-    /// When the structure was written. What [`generation`] says afterwards must be the same.
+    /// Generation of the structure. [`read_generation`] must return the same after the read.
     pub generation: u64,
-    /// The process that wrote it, by its number in its own namespace.
+    /// PID of the writer in its own namespace.
     pub pid: Option<u32>,
-    /// PCP's number of the program; 0 if it has none.
+    /// PCP cluster number of the program; 0 if it has none.
     pub cluster: i32,
-    /// The program asks for its values to be hidden once it has ended; `post-mortem` may show them
-    /// still.
+    /// The program asks readers to hide its values after it has exited; a post mortem may show
+    /// them.
     pub only_while_running: bool,
-    /// Names stand for themselves: in PCP the file's name would not be put before them.
+    /// Names are complete: PCP would not prepend the name of the file.
     pub no_prefix: bool,
-    /// The values, in the order of the file.
+    /// Values in file order.
     pub metrics: Vec<ProcessMetric>,
-    /// Values and labels that could not be shown.
+    /// Number of rejected values and labels.
     pub rejected: u64,
-    /// Why the first of them could not.
+    /// Error of the first rejected one.
     pub first_error: Option<Error>,
 }
 
-/// The generation of a file, from its first [`GENERATION_BYTES`] bytes.
+/// Generation of a file, from its first [`GENERATION_BYTES`] bytes.
 pub fn read_generation(bytes: &[u8]) -> Result<u64, Error> {
     Ok(read_header(bytes)?.1.generation)
 }
 
-/// Reads a file. `wall_us` is the time of day, microseconds since 1970: a program that is inside a
-/// timed section wrote when that began, and the time since counts.
+/// Parses a file. `wall_us` is the wall clock in microseconds since the Unix epoch: a timed section
+/// in progress has its start time in the file, and the elapsed time counts.
 pub fn parse(bytes: &[u8], wall_us: i64) -> Result<MmvSnapshot, Error> {
     let (file, header) = read_header(bytes)?;
     let reader = MmvReader {
@@ -126,10 +126,10 @@ struct MmvHeader {
     cluster: i32,
 }
 
-/// The header, and the bytes in the order that the version shows.
+/// Parses the header; returns the bytes with the byte order implied by the version.
 fn read_header(bytes: &[u8]) -> Result<(EndianBytes<'_>, MmvHeader), Error> {
     let magic = &bytes[..bytes.len().min(MAGIC.len())];
-    // A file that has just been made is empty, then all zeros, before it has a magic number.
+    // A new file is empty, then all zeros, before it has a magic number.
     if !magic.is_empty() && magic != MAGIC && magic != [0; 4] {
         return Err(Error::Magic { found: magic.to_vec() });
     }

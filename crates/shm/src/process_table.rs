@@ -1,10 +1,10 @@
 //! Process table in shared memory: one writer, any number of readers.
 //!
-//! One [`Writer`] publishes, any number of viewers [`read`]: a viewer costs the system a copy of
-//! the rows, takes no lock of any process and of no table of the kernel, and the writer does not
-//! know of it. The file has two buffers, written in turn, so a viewer has the time between two
-//! publications to read one; if that was too short for it, it sees so and reads the other. The
-//! bytes: docs/formats/process-table.md and `layout`.
+//! One [`TableWriter`] publishes, any number of viewers [`read`]: a viewer costs a copy of the
+//! rows, takes no lock of a process or of a kernel table, and is invisible to the writer. The file
+//! has two buffers, written in turn, so a viewer has the time between two publications to read one.
+//! If the buffer was overwritten during the read, the viewer detects it and reads the other one.
+//! Format: docs/formats/process-table.md and `layout`.
 
 mod layout;
 mod reader;
@@ -21,64 +21,61 @@ pub use layout::{
 pub use reader::{read, read_newest_two};
 pub use writer::{FILE_NAME, LOCK_NAME, TableWriter};
 
-/// The result of publishing and reading.
+/// Result of publishing and reading.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// How the process table was collected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CollectionMethod {
-    /// By an iterator over tasks in the kernel.
+    /// BPF task iterator.
     Bpf,
-    /// Out of `/proc/PID/stat`.
+    /// `/proc/PID/stat`.
     Procfs,
 }
 
-/// A process: a thread group, by its leader.
+/// Process: a thread group, identified by its leader.
 ///
-/// Numbers are of the whole group. Those that count may fall short of the reading before, for a
-/// moment, by a thread that ended while they were read.
+/// Numbers are of the whole group. Counters may briefly decrease, by a thread that exited during
+/// the reading.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ProcessRow {
-    /// Its number.
+    /// PID.
     pub pid: u32,
-    /// The number of its parent; 0 if that is the kernel.
+    /// PID of the parent; 0 if the parent is the kernel.
     pub ppid: u32,
-    /// The effective user.
+    /// Effective user id.
     pub uid: u32,
-    /// Threads.
+    /// Number of threads.
     pub threads: u32,
-    /// When it began, in ticks since the system did, as in `/proc/PID/stat`. Together with `pid`,
-    /// who it is.
+    /// Start time in ticks since boot, as in `/proc/PID/stat`. Together with `pid` it identifies
+    /// the process.
     pub start: u64,
-    /// What the kernel calls it, to the first zero; any bytes: see [`Process::name`].
+    /// Kernel name (`comm`) up to the first zero; any bytes: see [`ProcessRow::name`].
     pub comm: [u8; 16],
-    /// `R` runs or could, `S` sleeps, `D` sleeps and cannot be woken, `I` idle thread of the
-    /// kernel, `T` stopped, `t` traced, `Z` ended and not yet asked about, `X` ended, `P` parked.
-    /// Of the leader.
+    /// State of the leader: `R` running or runnable, `S` sleeping, `D` uninterruptible sleep, `I`
+    /// idle kernel thread, `T` stopped, `t` traced, `Z` zombie, `X` dead, `P` parked.
     pub state: u8,
-    /// Time on processors outside the kernel, in nanoseconds.
+    /// CPU time in user mode, in nanoseconds.
     pub user_ns: u64,
-    /// Time on processors inside the kernel, in nanoseconds.
+    /// CPU time in kernel mode, in nanoseconds.
     pub system_ns: u64,
-    /// Faults of pages that needed no reading.
+    /// Minor page faults.
     pub minor_faults: u64,
-    /// Faults of pages that did.
+    /// Major page faults.
     pub major_faults: u64,
-    /// Resident memory. By BPF, each processor may hold back some dozens of pages that are not in
-    /// it yet.
+    /// Resident memory. By BPF it may lack some dozens of pages per CPU.
     pub rss_bytes: u64,
-    /// Switches away because it had to wait; `None` if not told.
+    /// Voluntary context switches; `None` if unknown.
     pub voluntary_switches: Option<u64>,
-    /// Switches away because others had to run; `None` if not told.
+    /// Involuntary context switches; `None` if unknown.
     pub involuntary_switches: Option<u64>,
-    /// How long threads that still live waited for a processor, in nanoseconds; `None` if not told.
+    /// Run queue wait of the living threads, in nanoseconds; `None` if unknown.
     pub run_delay_ns: Option<u64>,
 }
 
 impl ProcessRow {
-    /// What the kernel calls it. A program says that of itself: there may be control characters in
-    /// it.
+    /// Kernel name. The program can set it: it may contain control characters.
     pub fn name(&self) -> Cow<'_, str> {
         let end = self.comm.iter().position(|&byte| byte == 0).unwrap_or(self.comm.len());
         String::from_utf8_lossy(&self.comm[..end])
@@ -88,91 +85,89 @@ impl ProcessRow {
 /// When and how the process table was collected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CollectionInfo {
-    /// When it was begun to be read: nanoseconds of `CLOCK_MONOTONIC`. A table that grows old has
-    /// nobody who writes it.
+    /// Start of the reading: nanoseconds of `CLOCK_MONOTONIC`. An old table has no writer any more.
     pub started_ns: u64,
-    /// The same as nanoseconds since the Unix epoch.
+    /// Start of the reading: nanoseconds since the Unix epoch.
     pub unix_ns: i64,
-    /// How.
+    /// Collection method.
     pub method: CollectionMethod,
-    /// Ticks of [`Process::start`] in a second.
+    /// Ticks per second of [`ProcessRow::start`].
     pub ticks_per_second: u32,
 }
 
 /// The process table at one moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProcessTable {
-    /// When and how it was read.
+    /// When and how the table was collected.
     pub collection: CollectionInfo,
-    /// How many tables the writer has published, this one included.
+    /// Number of tables that the writer has published, including this one.
     pub generation: u64,
-    /// All processes, by ascending number.
+    /// All processes, sorted by PID.
     pub processes: Vec<ProcessRow>,
 }
 
 impl ProcessTable {
-    /// Reads the newest table out of a whole file's bytes, whatever they are.
+    /// Parses the newest table in the untrusted bytes of a file.
     pub fn parse(bytes: &[u8]) -> Result<ProcessTable> {
         reader::parse_bytes(bytes)
     }
 }
 
-/// Why there is no table.
+/// Error publishing or reading a process table.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The system refuses.
+    /// A system call failed.
     #[error("cannot {action} {}: {source}", path.display())]
     Io {
-        /// What was tried.
+        /// Failed operation.
         action: &'static str,
-        /// With what.
+        /// File or folder.
         path: PathBuf,
-        /// Why not.
+        /// Cause.
         source: io::Error,
     },
-    /// Memory files are not kept there.
-    #[error("{} is on no tmpfs: a disk could make who writes wait", path.display())]
+    /// The folder is not on tmpfs.
+    #[error("cannot publish in {}: not on tmpfs, writes could block on a disk", path.display())]
     NotTmpfs {
         /// The folder.
         path: PathBuf,
     },
-    /// There is a writer already.
-    #[error("another topdeck publishes {}", path.display())]
+    /// Another writer holds the lock.
+    #[error("cannot publish {}: another topdeck is publishing", path.display())]
     WriterExists {
         /// The table.
         path: PathBuf,
     },
-    /// More processes than a table has.
-    #[error("{found} processes are too many: a table has {PROCESSES_MAX}")]
+    /// The number of processes exceeds the limit.
+    #[error("too many processes: {found}, limit {PROCESSES_MAX}")]
     TooMany {
-        /// How many there are.
+        /// Their number.
         found: usize,
     },
-    /// The writer has not published yet. Try again.
-    #[error("the table has not been written yet")]
+    /// The writer has not published a table yet; retry.
+    #[error("process table not yet published")]
     Empty,
-    /// Each time that it was read, it was overwritten meanwhile: this process got too little
-    /// processor. Try again.
-    #[error("the table was overwritten while it was read, {tries} times")]
+    /// The table was overwritten during each attempt: this process got too little CPU time; retry.
+    #[error("process table overwritten during {tries} reads")]
     Overwritten {
-        /// How often it was tried.
+        /// Number of attempts.
         tries: u32,
     },
-    /// These are not the bytes of a table.
+    /// The file is not a process table.
     #[error("this is no process table: {field} is {found}")]
     Damaged {
-        /// Which field.
+        /// Invalid field.
         field: &'static str,
-        /// What it has.
+        /// Its value.
         found: u64,
     },
-    /// Shorter than it says it is.
-    #[error("the file has {have} bytes, needs {need}")]
+    /// The file is shorter than its header says.
+    #[error("file has {have} bytes, needs {need}")]
     Truncated {
-        /// How many bytes there are.
+        /// Size of the file in bytes.
         have: u64,
-        /// How many are needed.
+        /// Required size in bytes.
         need: u64,
     },
 }

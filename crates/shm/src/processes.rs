@@ -14,20 +14,20 @@ use crate::{attached_process, cleanup, folder, source};
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct MetricsFile {
-    /// Where it is, as we see it.
+    /// Path as seen from here.
     pub path: PathBuf,
-    /// Who wrote it.
+    /// Format of the file.
     pub format: MetricsFormat,
-    /// Which process's.
+    /// Process of the file.
     pub identity: ProcessIdentity,
-    /// What became of the process.
+    /// State of the process.
     pub state: ProcessState,
-    /// Where to open it, if it is another's format.
+    /// Location of a file of another format.
     pub(crate) foreign_file: Option<ForeignFile>,
 }
 
 impl MetricsFile {
-    /// Its process's id as we see it, or as it saw itself where we do not.
+    /// PID as seen from here, or in the process' own namespace if it is not visible from here.
     pub fn pid(&self) -> u32 {
         match self.state {
             ProcessState::Running { pid } => pid,
@@ -40,16 +40,16 @@ impl MetricsFile {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum MetricsFormat {
-    /// This crate.
+    /// topdeck's own format.
     Topdeck,
-    /// Performance Co-Pilot's library (MMV).
+    /// MMV of Performance Co-Pilot (PCP).
     Pcp,
-    /// A Java virtual machine (hsperfdata).
+    /// hsperfdata of a Java virtual machine.
     Jvm,
 }
 
 impl MetricsFormat {
-    /// The word for it.
+    /// Name of the format.
     pub fn name(self) -> &'static str {
         match self {
             MetricsFormat::Topdeck => "topdeck",
@@ -62,24 +62,24 @@ impl MetricsFormat {
 /// State of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProcessState {
-    /// It runs, as our process of this id.
+    /// The process runs.
     Running {
-        /// Its id as we see it.
+        /// PID as seen from here.
         pid: u32,
     },
-    /// It ended as it meant to.
+    /// The process exited regularly.
     Exited,
-    /// It was killed, or died.
+    /// The process was killed or crashed.
     Terminated,
-    /// It became another program, or made a later file.
+    /// The process called `exec`, or created a later file.
     Replaced,
-    /// It is in another namespace, of processes or of times, where we cannot see whether it runs;
-    /// or may not be looked at.
+    /// The process is in another PID or time namespace that is not visible from here, or access to
+    /// it is denied.
     Unknown,
 }
 
 impl ProcessState {
-    /// The word for it.
+    /// Name of the state.
     pub fn name(self) -> &'static str {
         match self {
             ProcessState::Running { .. } => "running",
@@ -90,14 +90,14 @@ impl ProcessState {
         }
     }
 
-    /// Whether it is known to write nothing more to its file.
+    /// Whether the process is known to write no more to its file.
     pub fn has_exited(self) -> bool {
         !matches!(self, ProcessState::Running { .. } | ProcessState::Unknown)
     }
 }
 
-/// All files of metrics of this host that may be read, the latest first; and what could not be
-/// looked at.
+/// All readable metrics files of this host, latest first; and the errors of those that could not be
+/// read.
 pub fn list_metrics_files() -> (Vec<MetricsFile>, Vec<crate::Error>) {
     let mut namespaces = Namespaces::scan();
     let (mut found, mut problems) = (Vec::new(), Vec::new());
@@ -106,11 +106,11 @@ pub fn list_metrics_files() -> (Vec<MetricsFile>, Vec<crate::Error>) {
     let folders = roots.iter().flat_map(|(root, _)| folder::metric_folders(root));
     for path in folders.flat_map(|folder| cleanup::metrics_files(&folder).collect::<Vec<_>>()) {
         let Ok(metadata) = fs::symlink_metadata(&path) else { continue };
-        // A folder may be the same in several namespaces.
+        // Several namespaces may share a folder.
         if !seen.insert((metadata.dev(), metadata.ino())) {
             continue;
         }
-        // Opening a device may do something, and nobody knows what.
+        // Opening a device may have side effects.
         if !metadata.is_file() {
             continue;
         }
@@ -118,16 +118,15 @@ pub fn list_metrics_files() -> (Vec<MetricsFile>, Vec<crate::Error>) {
             Ok(words) => {
                 let identity = ProcessIdentity::from_header(&words);
                 let fate = namespaces.process_state(&identity, &words);
-                // What a file says of its process anybody can write: it is believed of whoever owns
-                // the file, and of root.
+                // The identity in a file can be forged: it is trusted if the file belongs to the
+                // user of the process, or to root.
                 if let ProcessState::Running { pid } = fate
                     && metadata.uid() != 0
                     && fs::metadata(format!("/proc/{pid}"))
                         .is_ok_and(|process| process.uid() != metadata.uid())
                 {
                     let problem = format!(
-                        "it belongs to user {}, and process {pid}, which it says it is of, to \
-                         another",
+                        "file owner {} differs from the owner of process {pid} named in it",
                         metadata.uid()
                     );
                     problems.push(crate::Error::Damaged { path, reason: problem });
@@ -144,7 +143,7 @@ pub fn list_metrics_files() -> (Vec<MetricsFile>, Vec<crate::Error>) {
                     },
                 ));
             }
-            // It was removed meanwhile.
+            // The file was removed during the scan.
             Err(crate::Error::Io { cause, .. }) if cause.kind() == std::io::ErrorKind::NotFound => {
             }
             Err(problem) => problems.push(problem),
@@ -164,7 +163,7 @@ pub fn list_metrics_files() -> (Vec<MetricsFile>, Vec<crate::Error>) {
     (found, problems)
 }
 
-/// The file at a path, wherever that is: a copy, or that of a process with a folder of its own.
+/// The metrics file at any path: a copy, or the file of a process with another folder.
 pub fn metrics_file_at(path: &Path) -> crate::Result<MetricsFile> {
     let words = source::read_header_at(path)?;
     let identity = ProcessIdentity::from_header(&words);
@@ -178,13 +177,12 @@ pub fn metrics_file_at(path: &Path) -> crate::Result<MetricsFile> {
     })
 }
 
-/// The namespaces of this host's processes, as far as we may see them.
+/// Namespaces of the processes of this host that are visible from here.
 struct Namespaces {
     own: ProcessIdentity,
-    /// A process in each other mount namespace.
+    /// One process in each other mount namespace.
     mounts: HashMap<u64, u32>,
-    /// Processes in other namespaces of process ids, and their ids as they see them; read when
-    /// somebody asks.
+    /// Processes in other PID namespaces by namespace and PID inside it; read at first use.
     others: Option<HashMap<(u64, u32), u32>>,
     pids: Vec<u32>,
 }
@@ -209,7 +207,7 @@ impl Namespaces {
         Namespaces { own, mounts, others: None, pids }
     }
 
-    /// The roots of all mount namespaces, with a process in each of those that are not ours.
+    /// Roots of all mount namespaces, with one process in each of the other namespaces.
     fn roots(&self) -> Vec<(PathBuf, Option<u32>)> {
         let root_of =
             |pid: &u32| (Path::new("/proc").join(pid.to_string()).join("root"), Some(*pid));
@@ -228,7 +226,7 @@ impl Namespaces {
         let pid_namespace = representative
             .map_or(self.own.pid_namespace, |pid| identity::pid_namespace(&pid.to_string()));
         let jvms = files::find_jvm_files(root).unwrap_or_default();
-        // The variable is about our own root.
+        // The environment variable concerns only this process' own root.
         let variable = representative.is_none().then(|| std::env::var_os("PCP_TMP_DIR")).flatten();
         let mmvs = files::find_mmv_files(root, variable.as_deref()).unwrap_or_default();
         let jvms = jvms.into_iter().map(|jvm| (MetricsFormat::Jvm, Some(jvm.pid), jvm.file));
@@ -265,7 +263,7 @@ impl Namespaces {
         found
     }
 
-    /// The id that a process of any namespace has for us.
+    /// PID, as seen from here, of a process in any namespace.
     fn pid_of(&mut self, of: &ProcessIdentity) -> Option<u32> {
         if of.pid_namespace == self.own.pid_namespace {
             return Some(of.pid);
@@ -302,8 +300,8 @@ impl Namespaces {
     }
 }
 
-/// Whether a process can have written a file: it has the file's user, and began before the file
-/// did. Ids come again.
+/// Whether a process may have written a file: it has the file's user, and started before the file.
+/// PIDs are reused.
 fn may_have_written(pid: u32, start_ticks: u64, file: &fs::Metadata) -> bool {
     let is_theirs =
         fs::metadata(format!("/proc/{pid}")).is_ok_and(|process| process.uid() == file.uid());
@@ -311,7 +309,7 @@ fn may_have_written(pid: u32, start_ticks: u64, file: &fs::Metadata) -> bool {
     let boot = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
     let process_age = boot.tv_sec - (start_ticks / ticks_per_second) as i64;
     let file_age = file.modified().ok().and_then(|at| at.elapsed().ok()).unwrap_or_default();
-    // Both are told to the second, and clocks are set now and then.
+    // Both times have a resolution of a second, and the wall clock may be set.
     is_theirs && process_age + 2 >= file_age.as_secs() as i64
 }
 

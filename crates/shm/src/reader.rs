@@ -13,7 +13,7 @@ use crate::layout::{self, header};
 use crate::metric_snapshot::{MetricValue, ProcessMetric};
 use crate::source::{FileSource, ReadBudget};
 
-/// A process's file of metrics, opened.
+/// Open metrics file of a process.
 #[derive(Debug)]
 pub struct MetricsFileReader {
     source: FileSource,
@@ -24,33 +24,35 @@ pub struct MetricsFileReader {
 /// Process description in its metrics file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProcessInfo {
-    /// Which process it is.
+    /// Identity of the process.
     pub identity: ProcessIdentity,
-    /// Whose it is.
+    /// User id.
     pub uid: u32,
-    /// The file of its program.
+    /// Executable.
     pub program: String,
-    /// Its command line.
+    /// Command line.
     pub command: String,
-    /// When the file was made: nanoseconds since 1970.
+    /// Creation time of the file: nanoseconds since the Unix epoch.
     pub created_unix_ns: i64,
-    /// When the file was made: nanoseconds of `CLOCK_MONOTONIC`.
+    /// Creation time of the file: nanoseconds of `CLOCK_MONOTONIC`.
     pub created_ns: u64,
-    /// Whether it said goodbye.
+    /// Whether the process exited regularly.
     pub has_exited: bool,
-    /// When it ended, or was found dead: nanoseconds of `CLOCK_MONOTONIC`; 0 while nobody knows.
+    /// Time of exit, or when the process was found dead: nanoseconds of `CLOCK_MONOTONIC`; 0 if
+    /// unknown.
     pub ended_ns: u64,
-    /// How many series it has.
+    /// Number of series.
     pub series: usize,
-    /// How many threads have lanes, or had.
+    /// Number of lanes that have been used.
     pub lanes: usize,
-    /// How often a series found no room: it is missing, or is among `overflow="true"` of its name.
+    /// Series rejected for lack of space: missing, or counted under `overflow="true"` of their
+    /// name.
     pub rejected_series: u64,
-    /// Records that found no room: they are missing.
+    /// Records lost for lack of space.
     pub lost_records: u64,
     /// Threads that found no lane of their own.
     pub shared_lane_threads: u64,
-    /// Bytes of memory that the file takes.
+    /// Memory of the file in bytes.
     pub bytes: u64,
 }
 
@@ -60,8 +62,8 @@ impl MetricsFileReader {
         MetricsFileReader::open(path, false)
     }
 
-    /// Opens a file as if it were another user's: nothing is mapped, what is read is copied by
-    /// [`Self::refresh`].
+    /// Opens a file as if it belonged to another user: it is not mapped; [`Self::refresh`] copies
+    /// it.
     pub fn attach_copy(path: &Path) -> Result<MetricsFileReader> {
         MetricsFileReader::open(path, true)
     }
@@ -74,13 +76,12 @@ impl MetricsFileReader {
         Ok(MetricsFileReader { source, header, catalog })
     }
 
-    /// Where the file is.
+    /// Path of the file.
     pub fn path(&self) -> &Path {
         self.source.path()
     }
 
-    /// Takes note of what was registered since; and copies the values, where the file is somebody
-    /// else's.
+    /// Reads new registrations; and copies the values if the file is not mapped.
     pub fn refresh(&mut self) -> Result<()> {
         if let Some(now) = self.source.live_header()
             && now[header::LANES_USED] == self.header[header::LANES_USED]
@@ -89,12 +90,12 @@ impl MetricsFileReader {
             self.header = now;
             return Ok(());
         }
-        // What the process may have changed is believed only after it was checked.
+        // The process may have changed the header: it is checked again before use.
         self.header = self.source.refresh()?;
         self.catalog.extend(&self.source, &self.header)
     }
 
-    /// What the file says of its process.
+    /// Description of the process.
     pub fn process(&self) -> ProcessInfo {
         let word = |at: usize| self.header[at];
         let text = |at| {
@@ -119,32 +120,31 @@ impl MetricsFileReader {
         }
     }
 
-    /// How many series are known. There are more after [`Self::refresh`], never fewer, and they
-    /// keep their numbers.
+    /// Number of known series. [`Self::refresh`] only adds series; they keep their indexes.
     pub fn len(&self) -> usize {
         self.catalog.len()
     }
 
-    /// Whether there are none.
+    /// Whether there are no series.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// All that the process shows, now.
+    /// Current values of all series.
     pub fn metrics(&mut self) -> Result<Vec<ProcessMetric>> {
         self.refresh()?;
         let budget = self.source.budget();
         (0..self.len()).map(|at| self.metric_within(&budget, at)).collect()
     }
 
-    /// One series of the process, now.
+    /// Current value of one series, with its description.
     pub fn metric(&self, at: usize) -> Result<ProcessMetric> {
         self.metric_within(&self.source.budget(), at)
     }
 
     fn metric_within(&self, budget: &ReadBudget, at: usize) -> Result<ProcessMetric> {
         let entry = self.catalog.entry(at);
-        // That they are texts was checked when it was noted.
+        // The catalog checked that the texts are valid.
         let owned = |text: Option<&str>| text.unwrap_or_default().to_owned();
         let labels = entry.labels().unwrap_or_default().into_iter();
         Ok(ProcessMetric {
@@ -158,31 +158,31 @@ impl MetricsFileReader {
         })
     }
 
-    /// The series from a place on, now.
+    /// Current values of the series from an index on.
     pub fn metrics_from(&self, first: usize) -> Result<Vec<ProcessMetric>> {
         let budget = self.source.budget();
         (first..self.len()).map(|at| self.metric_within(&budget, at)).collect()
     }
 
-    /// The values of some series, now: together they may cost no more than all of them.
+    /// Current values of some series, within the read budget of one full read.
     pub fn values(&self, places: &[usize]) -> Result<Vec<MetricValue>> {
         let budget = self.source.budget();
         places.iter().map(|&at| self.value_within(&budget, at)).collect()
     }
 
-    /// The name of a series.
+    /// Name of a series.
     pub fn name(&self, at: usize) -> &str {
         self.catalog.entry(at).name().unwrap_or_default()
     }
 
-    /// The value of a series, now.
+    /// Current value of a series.
     pub fn value(&self, at: usize) -> Result<MetricValue> {
         self.value_within(&self.source.budget(), at)
     }
 
-    /// The counters and up-down gauges among the first `values.len()` series, each modulo 2^64; 0
-    /// for what is none of them. The fast way to see many: those that were registered one after the
-    /// other are read one after the other.
+    /// Counters and up-down counters among the first `values.len()` series, each modulo 2^64; 0 for
+    /// other kinds. The fast way to read many: series registered consecutively are read in one
+    /// pass.
     pub fn counts(&self, values: &mut [u64]) -> Result<()> {
         let lanes = (0..self.lanes()).filter(|&lane| lane > 0 || self.source.is_shared());
         let lanes: Vec<_> = lanes.map(|lane| (lane, self.source.small_reserved(lane))).collect();

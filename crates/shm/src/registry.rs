@@ -1,6 +1,7 @@
 //! Writer-side registry: append-only entries and texts.
 //!
-//! An entry's first word is written last. Who reads it sees the whole entry and its texts.
+//! The first word of an entry is written last. A reader that sees it sees the whole entry and its
+//! texts.
 
 use std::collections::HashMap;
 
@@ -14,10 +15,10 @@ use crate::map::Map;
 use crate::metric_snapshot::MetricRole;
 use crate::sync::{AtomicU64, Ordering};
 
-/// Series of one name at the most; what comes after them is counted together, as `overflow="true"`.
+/// Limit of series per name; further ones are counted together with the label `overflow="true"`.
 pub const SERIES_PER_NAME_MAX: usize = 1000;
 
-/// What tells a series from others: its name and its labels.
+/// Identity of a series: name and labels.
 type RegistryKey = (String, Vec<(String, String)>);
 
 /// Writer-side registry of series and texts.
@@ -25,10 +26,10 @@ type RegistryKey = (String, Vec<(String, String)>);
 pub(crate) struct Registry {
     texts: HashMap<Box<[u8]>, u64>,
     texts_used: usize,
-    /// The cells, kind and unit of each series.
+    /// Cells, kind and unit of each series.
     series: HashMap<RegistryKey, (u64, u64, String)>,
     series_per_name: HashMap<String, usize>,
-    /// Families whose series lie one behind the other: the first place, and how many.
+    /// Families of consecutive series: cells of the first, and number.
     families: HashMap<(String, String), (u64, u64, usize)>,
     numbers: HashMap<u64, u64>,
     count: usize,
@@ -41,12 +42,12 @@ impl Registry {
         Registry { large_used: layout::SMALL_BYTES, ..Registry::default() }
     }
 
-    /// Bytes of small cells that are given out.
+    /// Allocated bytes of small cells.
     pub(crate) fn small_used(&self) -> usize {
         self.small_used
     }
 
-    /// The cells of a series, which is added if it is new.
+    /// Cells of a series, which is added if it is new.
     pub(crate) fn find_or_add(
         &mut self,
         room: &mut FileSpace<'_>,
@@ -69,7 +70,7 @@ impl Registry {
         self.add(room, series)
     }
 
-    /// The cells of the first of a family's series, which lie one behind the other.
+    /// Cells of the first series of a family; the others follow consecutively.
     pub(crate) fn find_or_add_family(
         &mut self,
         room: &mut FileSpace<'_>,
@@ -94,7 +95,7 @@ impl Registry {
             })
             .collect();
         let (small, align, large) = sizes(series.kind).expect("BUG: an unknown kind");
-        // An attempt that found no room half-way is gone on with.
+        // Continues an attempt that ran out of space halfway.
         let held = |one: &SeriesDefinition| {
             let found = self.series.get(&(one.name.clone(), one.labels.clone()))?;
             (found.1 == series.kind).then_some(found.0)
@@ -113,7 +114,7 @@ impl Registry {
         if !follows || (first.is_none() && there > 0) {
             return Err(Error::Conflict { name: series.name.clone() });
         }
-        // All or none: a family with a part of its series would write to cells of others.
+        // All or none: a family with some of its series would write to cells of others.
         let fits = self.count + all.len() <= layout::ENTRIES_MAX
             && self.small_used + 64 + small * all.len() <= layout::SMALL_BYTES
             && self.large_used + large * all.len() <= layout::LANE_STRIDE
@@ -131,7 +132,7 @@ impl Registry {
         }
         let first = first.ok_or(Error::InvalidName {
             name: series.name.clone(),
-            reason: "a label without values makes no series",
+            reason: "label without values",
         })?;
         self.families.insert(key, (first, series.kind, values.len()));
         Ok(first)
@@ -194,7 +195,7 @@ impl Registry {
         Ok(cells)
     }
 
-    /// Remembers a series that is the next entry.
+    /// Inserts the series of the next entry.
     fn insert(&mut self, key: RegistryKey, kind: u64, unit: String, cells: u64) {
         *self.series_per_name.entry(key.0.clone()).or_default() += 1;
         self.series.insert(key, (cells, kind, unit));
@@ -202,7 +203,7 @@ impl Registry {
         self.count += 1;
     }
 
-    /// Where a text is, in words from where texts begin; 0 is the empty one.
+    /// Position of a text in words from the start of the texts; 0 is the empty text.
     pub(crate) fn intern(&mut self, room: &mut FileSpace<'_>, bytes: &[u8]) -> Result<u64> {
         if bytes.is_empty() {
             return Ok(0);
@@ -223,7 +224,8 @@ impl Registry {
         Ok((at / 8) as u64)
     }
 
-    /// What a forked process goes on with: texts and entries of its parent, at the same places.
+    /// Copies entries and texts of the parent to the same positions in the file of a forked
+    /// process.
     pub(crate) fn copy_from_parent(
         &mut self,
         room: &mut FileSpace<'_>,
@@ -234,7 +236,7 @@ impl Registry {
             let word: &AtomicU64 = from.at(offset).expect("BUG: outside the head");
             word.load(Ordering::Acquire)
         };
-        // The parent may go on adding: the texts of these entries are there.
+        // The parent may continue to add: the texts of the counted entries exist.
         let count = (word(header::REGISTRY_COUNT * 8) as usize).min(layout::ENTRIES_MAX);
         let texts_used = (word(header::TEXTS_USED * 8) as usize).min(layout::TEXTS_BYTES);
         let texts: Vec<u8> =
@@ -275,15 +277,15 @@ impl Registry {
 /// Metrics file with space reserved on demand.
 pub(crate) struct FileSpace<'a> {
     pub(crate) head: &'a Map,
-    /// Takes room in the file, from an offset on so many bytes.
+    /// Reserves space in the file: offset, bytes.
     pub(crate) reserve: &'a mut dyn FnMut(usize, usize) -> Result<()>,
-    /// Takes room for small cells of lane 0.
+    /// Reserves space for small cells of lane 0.
     pub(crate) reserve_small: &'a mut dyn FnMut(usize) -> Result<()>,
     pub(crate) registry_reserved: &'a mut usize,
     pub(crate) texts_reserved: &'a mut usize,
 }
 
-/// Room for entries and texts is taken by so much.
+/// Space for entries and texts is reserved in steps of this size.
 const RESERVE_STEP: usize = 16 << 10;
 
 impl FileSpace<'_> {
@@ -338,25 +340,23 @@ impl FileSpace<'_> {
 fn check_series(series: &SeriesDefinition) -> Result<()> {
     let problem = |problem| Err(Error::InvalidName { name: series.name.clone(), reason: problem });
     if series.name.is_empty() {
-        return problem("a metric needs a name");
+        return problem("metric name is empty");
     }
     let texts = [&series.name, &series.unit, &series.help];
     let labels = series.labels.iter().flat_map(|(name, value)| [name, value]);
     if texts.into_iter().chain(labels).any(|text| text.len() > layout::STRING_MAX)
         || encode_labels(&series.labels).len() > layout::STRING_MAX
     {
-        return problem(
-            "name, unit, help and all labels together have 4,096 bytes each at the most",
-        );
+        return problem("name, unit, help or labels exceed 4,096 bytes");
     }
     if series.labels.len() > LABELS_MAX {
-        return problem("a series has 64 labels at the most");
+        return problem("more than 64 labels");
     }
     if series.labels.iter().any(|(name, _)| name.is_empty()) {
-        return problem("a label needs a name");
+        return problem("label name is empty");
     }
     if series.labels.windows(2).any(|pair| pair[0].0 == pair[1].0) {
-        return problem("a label comes twice");
+        return problem("duplicate label");
     }
     if series.tags.len() > layout::TAGS_MAX
         || series
@@ -364,7 +364,7 @@ fn check_series(series: &SeriesDefinition) -> Result<()> {
             .iter()
             .any(|tag| tag.is_empty() || tag.contains('\0') || tag.len() > layout::STRING_MAX)
     {
-        return problem("operations have four tags at the most, whose names have 4,096 bytes each");
+        return problem("more than four tags, or a tag name above 4,096 bytes");
     }
     Ok(())
 }

@@ -28,40 +28,39 @@ enum SourceAccess {
     Copied {
         /// Header and table of lanes.
         head: Vec<u64>,
-        /// The small cells of each lane.
+        /// Small cells of each lane.
         lanes: Vec<Vec<u64>>,
-        /// Bytes of memory that the file takes.
+        /// Memory of the file in bytes.
         bytes: u64,
     },
 }
 
-/// Bytes of cells that a file may say it has beyond those that it takes: a copy may have left out
-/// pages of zeros.
+/// Tolerance between the claimed size of the cells and the memory of the file: a copy may have left
+/// out pages of zeros.
 const COPY_SLACK: u64 = 1 << 20;
 
-/// Read budget of one file. What it says of itself costs whoever wrote it nothing: that everything
-/// has to be read eight times, all of it out of holes; that all its operations have the longest
-/// tags.
+/// Read budget of one file. It bounds the cost of forged contents: cells that change during all
+/// eight read attempts, holes, or operations that all have the longest tags.
 #[derive(Debug)]
 pub(crate) struct ReadBudget {
-    /// Words that may be read of cells.
+    /// Words of cells that may be read.
     words: Cell<u64>,
-    /// Bytes that may be kept of what has no bound of its own.
+    /// Bytes of unbounded results that may be kept.
     bytes: Cell<usize>,
 }
 
-/// How many times what it takes is read of a file: a histogram that changes all the time needs some
-/// twelve.
+/// Budget as a multiple of the file's memory: a histogram that changes all the time needs about
+/// twelve reads.
 const READS_MAX: u64 = 32;
-/// So many words more: some pages may be missing in a copy.
+/// Additional words: a copy may lack some pages.
 const READS_SLACK: u64 = 1 << 20;
-/// A call costs as much as copying so many words.
+/// Cost of a system call in words.
 const CALL_WORDS: u64 = 16;
-/// Operations in flight of all tables together, with their texts.
+/// Limit of in-flight operations of all tables with their texts, in bytes.
 const RETAINED_BYTES_MAX: usize = 64 << 20;
 
 impl ReadBudget {
-    /// Whether so many bytes may be kept.
+    /// Charges the budget; returns whether the bytes may be kept.
     pub(crate) fn charge_bytes(&self, bytes: usize) -> bool {
         let left = self.bytes.get().checked_sub(bytes);
         left.is_some_and(|left| {
@@ -79,7 +78,7 @@ impl ReadBudget {
     }
 }
 
-/// The header of a file that is one of ours.
+/// Header of a file in topdeck's format.
 pub(crate) fn read_header_at(path: &Path) -> Result<[u64; header::WORDS]> {
     let (file, _) = open(path)?;
     read_header(path, &file)
@@ -91,7 +90,7 @@ fn open(path: &Path) -> Result<(File, Metadata)> {
     let file = file.map_err(Error::io("opening", path))?;
     let found = file.metadata().map_err(Error::io("looking at", path))?;
     if !found.is_file() {
-        return Err(damaged_error(path, "it is no regular file"));
+        return Err(damaged_error(path, "not a regular file"));
     }
     Ok((file, found))
 }
@@ -103,9 +102,7 @@ fn damaged_error(path: &Path, problem: impl Into<String>) -> Error {
 fn read(path: &Path, file: &File, offset: usize, bytes: &mut [u8]) -> Result<()> {
     let end = offset + bytes.len();
     file.read_exact_at(bytes, offset as u64).map_err(|cause| match cause.kind() {
-        std::io::ErrorKind::UnexpectedEof => {
-            damaged_error(path, format!("it ends before byte {end}"))
-        }
+        std::io::ErrorKind::UnexpectedEof => damaged_error(path, format!("ends before byte {end}")),
         _ => Error::Io { action: "reading", path: path.to_owned(), cause },
     })
 }
@@ -119,19 +116,19 @@ fn copy(path: &Path, file: &File, offset: usize, words: &mut [u64]) -> Result<()
     Ok(())
 }
 
-/// The header, checked: this topdeck knows the version, and everything lies where this version has
-/// it.
+/// Reads and checks the header: the version is supported, and all parts are at the offsets of this
+/// version.
 fn read_header(path: &Path, file: &File) -> Result<[u64; header::WORDS]> {
     let mut words = [0; header::WORDS];
     copy(path, file, 0, &mut words)?;
     let magic = words[header::MAGIC];
     if magic == layout::MAGIC.swap_bytes() {
-        return Err(damaged_error(path, "it was written by a machine of the other byte order"));
+        return Err(damaged_error(path, "written with another byte order"));
     }
     if magic != layout::MAGIC {
         return Err(damaged_error(
             path,
-            format!("it begins with {magic:#018x}, not with {:#018x}", layout::MAGIC),
+            format!("invalid magic {magic:#018x}, expected {:#018x}", layout::MAGIC),
         ));
     }
     let (found, features) = (words[header::VERSION], words[header::INCOMPATIBLE]);
@@ -153,12 +150,12 @@ fn read_header(path: &Path, file: &File) -> Result<[u64; header::WORDS]> {
         if words[at] != expected as u64 {
             return Err(damaged_error(
                 path,
-                format!("{name} is {}, which must be {expected}", words[at]),
+                format!("{name} is {}, expected {expected}", words[at]),
             ));
         }
     }
     if words[header::STATE] == state::BUILDING {
-        return Err(damaged_error(path, "it is being made just now: try again"));
+        return Err(damaged_error(path, "file is being created; try again"));
     }
     let most = [
         ("registry_count", header::REGISTRY_COUNT, layout::ENTRIES_MAX),
@@ -167,19 +164,19 @@ fn read_header(path: &Path, file: &File) -> Result<[u64; header::WORDS]> {
     ];
     for (name, at, most) in most {
         if words[at] > most as u64 {
-            return Err(damaged_error(path, format!("{name} is {}, more than {most}", words[at])));
+            return Err(damaged_error(path, format!("{name} is {}, limit {most}", words[at])));
         }
     }
     let length = file.metadata().map_err(Error::io("looking at", path))?.len();
     let needed = layout::LANES as u64 + words[header::LANES_USED] * layout::LANE_STRIDE as u64;
     if length < needed {
-        return Err(damaged_error(path, format!("it has {length} bytes, its lanes need {needed}")));
+        return Err(damaged_error(path, format!("file has {length} bytes, lanes need {needed}")));
     }
     Ok(words)
 }
 
 impl FileSource {
-    /// Opens a file; one of another user is copied, and one of our own if that is asked for.
+    /// Opens a file. It is copied if it belongs to another user, or on request.
     pub(crate) fn open(path: &Path, is_copied: bool) -> Result<FileSource> {
         let (file, found) = open(path)?;
         let how = if found.uid() == rustix::process::geteuid().as_raw() && !is_copied {
@@ -192,18 +189,17 @@ impl FileSource {
         Ok(FileSource { path: path.to_owned(), file, access: how })
     }
 
-    /// Where it is.
+    /// Path of the file.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Bytes of memory that the file takes.
+    /// Memory of the file in bytes.
     pub(crate) fn bytes(&self) -> u64 {
         self.file.metadata().map_or(0, |found| found.blocks() * 512)
     }
 
-    /// The header as it is at this very moment, unchecked and without a call; `None` where all is
-    /// copied.
+    /// Current header, unchecked and without a system call; `None` for a copied file.
     pub(crate) fn live_header(&self) -> Option<[u64; header::WORDS]> {
         let SourceAccess::Mapped { head, .. } = &self.access else { return None };
         let mut words = [0; header::WORDS];
@@ -211,7 +207,7 @@ impl FileSource {
         Some(words)
     }
 
-    /// Has at hand what the header speaks of, as it is now; the header, checked.
+    /// Maps or copies everything that the current header refers to; returns the checked header.
     pub(crate) fn refresh(&mut self) -> Result<[u64; header::WORDS]> {
         let words = read_header(&self.path, &self.file)?;
         let lanes_used = words[header::LANES_USED] as usize;
@@ -233,8 +229,7 @@ impl FileSource {
                     |lane| head[lane_word(lane)].min(layout::SMALL_BYTES as u64) as usize;
                 let claimed = (0..lanes_used).map(reserved).sum::<usize>() as u64;
                 if claimed > *bytes + COPY_SLACK {
-                    let problem =
-                        format!("its lanes say that they have {claimed} bytes, it has {bytes}");
+                    let problem = format!("lanes claim {claimed} bytes, file has {bytes}");
                     return Err(damaged_error(&self.path, problem));
                 }
                 lanes.resize_with(lanes_used, Vec::new);
@@ -247,7 +242,7 @@ impl FileSource {
         Ok(words)
     }
 
-    /// What one look may cost. Nobody else writes to what is mapped.
+    /// Budget of one read. A mapped file has no other writers and needs no bound.
     pub(crate) fn budget(&self) -> ReadBudget {
         let words = match &self.access {
             SourceAccess::Mapped { .. } => u64::MAX,
@@ -256,12 +251,12 @@ impl FileSource {
         ReadBudget { words: Cell::new(words), bytes: Cell::new(RETAINED_BYTES_MAX) }
     }
 
-    /// Bytes as they are now, of what never changes once it is there.
+    /// Reads bytes that never change once written.
     pub(crate) fn read(&self, offset: usize, bytes: &mut [u8]) -> Result<()> {
         read(&self.path, &self.file, offset, bytes)
     }
 
-    /// A word of the header as it is now.
+    /// Current value of a header word.
     pub(crate) fn word(&self, number: usize) -> Result<u64> {
         if let SourceAccess::Mapped { head, .. } = &self.access {
             return load_one(&self.path, head, number * 8);
@@ -271,17 +266,17 @@ impl FileSource {
         Ok(word[0])
     }
 
-    /// Bytes of small cells that have room in a lane.
+    /// Bytes of small cells with space in a lane.
     pub(crate) fn small_reserved(&self, lane: usize) -> usize {
         self.lane_entry(lane, 0).min(layout::SMALL_BYTES as u64) as usize
     }
 
-    /// Whether anybody counted in the shared lane.
+    /// Whether a thread recorded in the shared lane.
     pub(crate) fn is_shared(&self) -> bool {
         self.lane_entry(0, 2) != 0
     }
 
-    /// A word of an entry of the table of lanes; 0 for a lane that is not known.
+    /// Word of an entry of the table of lanes; 0 for an unknown lane.
     fn lane_entry(&self, lane: usize, word: usize) -> u64 {
         let at = lane_word(lane) + word;
         match &self.access {
@@ -290,7 +285,7 @@ impl FileSource {
         }
     }
 
-    /// Words of a lane as they are now.
+    /// Current words of a lane.
     pub(crate) fn lane(
         &self,
         budget: &ReadBudget,
@@ -299,7 +294,7 @@ impl FileSource {
         words: &mut [u64],
     ) -> Result<()> {
         if !budget.charge_words(words.len()) {
-            let problem = "reading all that it says it has was given up: it takes much less";
+            let problem = "read aborted: the file claims more data than it holds";
             return Err(damaged_error(&self.path, problem));
         }
         match &self.access {
@@ -310,13 +305,11 @@ impl FileSource {
             SourceAccess::Copied { .. } if offset + words.len() * 8 <= layout::LANE_STRIDE => {
                 copy(&self.path, &self.file, layout::lane_offset(lane) + offset, words)
             }
-            SourceAccess::Copied { .. } => {
-                Err(damaged_error(&self.path, "something points behind its lane"))
-            }
+            SourceAccess::Copied { .. } => Err(damaged_error(&self.path, "offset beyond its lane")),
         }
     }
 
-    /// Adds small cells of a lane that lie one behind the other to `sums`, or puts them there.
+    /// Adds consecutive small cells of a lane to `sums`, or stores them there.
     pub(crate) fn add_small(
         &self,
         lane: usize,
@@ -332,8 +325,7 @@ impl FileSource {
             return Ok(());
         };
         let cells = lanes.get(lane).and_then(|map| map.words(offset, sums.len()));
-        let cells =
-            cells.ok_or_else(|| damaged_error(&self.path, "something points behind its lane"))?;
+        let cells = cells.ok_or_else(|| damaged_error(&self.path, "offset beyond its lane"))?;
         if is_first {
             for (cell, sum) in cells.iter().zip(sums) {
                 *sum = cell.load(Ordering::Relaxed);
@@ -346,8 +338,7 @@ impl FileSource {
         Ok(())
     }
 
-    /// A small cell of a lane: as it is now, or as it was when it was copied; 0 where it has no
-    /// room.
+    /// Small cell of a lane: the current or copied value; 0 if it has no space.
     pub(crate) fn small(&self, lane: usize, offset: usize) -> Result<u64> {
         match &self.access {
             SourceAccess::Mapped { lanes, .. } => match lanes.get(lane) {
@@ -361,13 +352,13 @@ impl FileSource {
     }
 }
 
-/// Where in the header and what follows it the entry of a lane begins, in words.
+/// Index of the entry of a lane in header and lane table, in words.
 fn lane_word(lane: usize) -> usize {
     (layout::HEADER_BYTES + lane * layout::LANE_BYTES) / 8
 }
 
 fn lane_error(path: &Path, lane: usize) -> Error {
-    damaged_error(path, format!("there is no lane {lane} yet"))
+    damaged_error(path, format!("lane {lane} does not exist"))
 }
 
 fn load_one(path: &Path, map: &Map, offset: usize) -> Result<u64> {
@@ -379,7 +370,7 @@ fn load_one(path: &Path, map: &Map, offset: usize) -> Result<u64> {
 fn load(path: &Path, map: &Map, offset: usize, words: &mut [u64]) -> Result<()> {
     let cells = map
         .words(offset, words.len())
-        .ok_or_else(|| damaged_error(path, format!("nothing is at offset {offset}")))?;
+        .ok_or_else(|| damaged_error(path, format!("no cells at offset {offset}")))?;
     for (cell, word) in cells.iter().zip(words) {
         *word = cell.load(Ordering::Acquire);
     }

@@ -18,7 +18,7 @@ use crate::writer::MetricsFileWriter;
 
 /// Metric that another may refer to.
 pub trait LinkTarget: Sync {
-    /// Registers it if need be; its cells.
+    /// Registers the metric if needed and returns its cells.
     #[doc(hidden)]
     fn link_cells(&self) -> u64;
 }
@@ -56,8 +56,7 @@ impl StaticDescriptor {
     }
 }
 
-/// Registers at first use; where that fails for good, what is recorded goes nowhere, and the header
-/// counts it.
+/// Registers at first use; after a permanent failure records are dropped, and the header counts it.
 fn register_once(cells: &CellLocation, register: impl FnOnce(&MetricsFileWriter) -> Result<u64>) {
     if thread_lane::is_full() {
         return;
@@ -72,7 +71,7 @@ fn register_once(cells: &CellLocation, register: impl FnOnce(&MetricsFileWriter)
             thread_lane::extend_shared(writer);
             cells.set(found);
         }
-        // There may be room later.
+        // There may be space later.
         Err(error @ (Error::NoSpace { .. } | Error::Io { .. })) => {
             _ = thread_lane::record_failure::<()>(Err(error))
         }
@@ -90,8 +89,7 @@ macro_rules! declare {
     };
 }
 
-/// A metric that a program declares as a `static`: registered when it is used for the first time.
-/// [`crate::metrics!`] writes it.
+/// Metric declared as a `static` and registered at first use. [`crate::metrics!`] declares it.
 pub struct StaticMetric<M> {
     metric: M,
     descriptor: StaticDescriptor,
@@ -100,26 +98,26 @@ pub struct StaticMetric<M> {
 macro_rules! statics {
     ($($metric:ident),*) => {
         $(impl StaticMetric<$metric> {
-            /// A metric of a name.
+            /// A metric with a name.
             pub const fn new(name: &'static str) -> StaticMetric<$metric> {
                 let metric = $metric { cells: CellLocation::unknown() };
                 StaticMetric { metric, descriptor: StaticDescriptor::new(name) }
             }
 
             declare! {
-                /// What it is measured in, as UCUM writes it.
+                /// Unit in UCUM.
                 unit(unit: &'static str);
-                /// What it means.
+                /// Help text.
                 help(help: &'static str);
-                /// What it is to the program.
+                /// Role of the metric.
                 role(role: MetricRole);
-                /// Names of the tags of operations in flight.
+                /// Names of the tags of in-flight operations.
                 tags(tags: &'static [&'static str]);
-                /// How often a heartbeat means to come: nanoseconds.
+                /// Intended period of a heartbeat in nanoseconds.
                 every_ns(every_ns: u64);
             }
 
-            /// What its role refers to.
+            /// Related metric of the role.
             pub const fn link(mut self, to: &'static dyn LinkTarget) -> Self {
                 self.descriptor.related_metric = Some(to);
                 self
@@ -157,19 +155,19 @@ impl<M: MetricHandle + Sync> LinkTarget for StaticMetric<M> {
     }
 }
 
-/// Label with values known at compile time. [`crate::label!`] writes it.
+/// Label with values known at compile time. [`crate::label!`] declares it.
 pub trait LabelValues: Copy {
-    /// The label's name.
+    /// Name of the label.
     const NAME: &'static str;
-    /// Its values.
+    /// Values of the label.
     const VALUES: &'static [&'static str];
 
-    /// Which of the values it is: below their number.
+    /// Index of the value, below their number.
     fn index(self) -> usize;
 }
 
-/// Metrics of one name, one per label value, indexed by multiplication. [`crate::metrics!`] writes
-/// it.
+/// Metrics of one name, one per label value, indexed by multiplication. [`crate::metrics!`]
+/// declares them.
 pub struct LabelledMetrics<M, L> {
     first: CellLocation,
     descriptor: StaticDescriptor,
@@ -177,7 +175,7 @@ pub struct LabelledMetrics<M, L> {
 }
 
 impl<M: MetricHandle, L: LabelValues> LabelledMetrics<M, L> {
-    /// Metrics of a name.
+    /// Metrics with a name.
     pub const fn new(name: &'static str) -> LabelledMetrics<M, L> {
         let declaration = StaticDescriptor::new(name);
         LabelledMetrics {
@@ -188,17 +186,17 @@ impl<M: MetricHandle, L: LabelValues> LabelledMetrics<M, L> {
     }
 
     declare! {
-        /// What they are measured in, as UCUM writes it.
+        /// Unit in UCUM.
         unit(unit: &'static str);
-        /// What they mean.
+        /// Help text.
         help(help: &'static str);
-        /// What they are to the program.
+        /// Role of the metrics.
         role(role: MetricRole);
-        /// Names of the tags of operations in flight.
+        /// Names of the tags of in-flight operations.
         tags(tags: &'static [&'static str]);
     }
 
-    /// The metric of one value.
+    /// Metric of one value.
     #[inline(always)]
     pub fn with_label(&self, label: L) -> M {
         let mut first = self.first.get();
@@ -232,17 +230,17 @@ const fn cell_sizes<M: MetricHandle>() -> (usize, usize, usize) {
     }
 }
 
-/// Declares metrics as `static`s; what the comment says is their help.
+/// Declares metrics as `static`s; their doc comment is their help text.
 ///
 /// ```
 /// shm::label! {
-///     /// Where requests go.
+///     /// Target of requests.
 ///     pub enum Route as "route" { Home = "home", Search = "search" }
 /// }
 /// shm::metrics! {
-///     /// Requests that were answered.
+///     /// Answered requests.
 ///     pub static ANSWERED: shm::Counter = "answered_total";
-///     /// How long an answer took.
+///     /// Response time.
 ///     pub static TOOK: shm::Histogram[Route] = "answer_duration", unit "ns";
 /// }
 ///
@@ -267,7 +265,7 @@ macro_rules! metrics {
     };
 }
 
-/// Declares a label: an `enum` whose variants are its values.
+/// Declares a label: an `enum` with its values as variants.
 #[macro_export]
 macro_rules! label {
     ($(#[$meta:meta])* $vis:vis enum $name:ident as $label:literal { $($(#[$variant_meta:meta])* $variant:ident = $value:literal),+ $(,)? }) => {

@@ -1,4 +1,4 @@
-//! The atomics, which become loom's when the model is checked (`--cfg loom`).
+//! Atomics; loom's under `--cfg loom`.
 
 #[cfg(loom)]
 pub(crate) use loom::{

@@ -7,14 +7,14 @@ use crate::layout::{TEXT_BUFFERS, TEXT_MAX};
 use crate::metric::CellLocation;
 use crate::sync::Ordering;
 
-/// A text of up to 240 bytes.
+/// Text of up to 240 bytes.
 #[derive(Clone, Debug)]
 pub struct TextMetric {
     pub(crate) cells: CellLocation,
 }
 
 impl TextMetric {
-    /// Says this from now on, or as much of it as fits 240 bytes. Whether all of it did.
+    /// Sets the text, truncated to 240 bytes. Returns whether all of it fit.
     pub fn set(&self, text: &str) -> bool {
         let mut end = text.len().min(TEXT_MAX);
         while !text.is_char_boundary(end) {

@@ -1,12 +1,12 @@
 //! Thread lanes: from a metric to its cells, with thread and fork handling.
 //!
-//! A thread knows where its lane lies and up to where its small cells have room. A record asks
-//! whether its cells lie below that; if not, because the thread is new, the metric is, or the
-//! process was forked off, the slow way is taken, once.
+//! A thread has the address of its lane and the end of its usable small cells. A record checks that
+//! its cells are below that end; if not, because the thread or the metric is new or the process was
+//! forked, it takes the slow path once.
 //!
-//! A fork is noticed twice over. Handlers close the lane of the thread that forks, and what else
-//! leads to the parent's file past the slow way; and the slow way looks whether the writer was
-//! inherited (`Writer::is_inherited`), which is true before any handler ran.
+//! A fork is detected in two ways. `pthread_atfork` handlers close the lane of the forking thread
+//! and all other fast paths to the parent's file; and the slow path checks whether the writer was
+//! inherited (`MetricsFileWriter::is_inherited`), which is set before any handler runs.
 #![allow(unsafe_code, reason = "finds cells by address; each use carries its argument")]
 
 use std::cell::Cell;
@@ -21,20 +21,21 @@ use crate::layout;
 use crate::map::{CellLayout, cells_at};
 use crate::writer::MetricsFileWriter;
 
-/// The file of this process. A forked process has that of its parent until it needs its own; none
-/// is ever given up.
+/// Metrics file of this process. A forked process has that of its parent until it needs its own; a
+/// writer is never freed.
 static WRITER: AtomicPtr<MetricsFileWriter> = AtomicPtr::new(ptr::null_mut());
-/// How many forks lie between this process and the first.
+/// Number of forks between this process and the first.
 static FORKS: AtomicU32 = AtomicU32::new(0);
-/// The process that makes a file just now, or 0: a forked process may find its parent's here.
+/// PID of the process that is creating a file, or 0: a forked process may find its parent's PID
+/// here.
 static CREATOR_PID: AtomicU32 = AtomicU32::new(0);
-/// When another attempt is made after one that failed.
+/// Time of the next attempt after a failed one.
 static RETRY_NS: AtomicU64 = AtomicU64::new(0);
 const RETRY_AFTER_NS: u64 = 10_000_000_000;
 /// Why there is no file.
 static FAILED: Mutex<Option<String>> = Mutex::new(None);
 
-/// Lane 0, where what is set lies.
+/// Lane 0, which holds gauges.
 static SHARED: AtomicPtr<u8> = AtomicPtr::new(ptr::null_mut());
 static SHARED_END: AtomicUsize = AtomicUsize::new(0);
 
@@ -47,7 +48,7 @@ thread_local! {
 #[repr(C)]
 struct ThreadLane {
     base: Cell<*mut u8>,
-    /// Small cells below this have room; 0 where there is no lane.
+    /// End of the usable small cells; 0 if there is no lane.
     end: Cell<usize>,
 }
 
@@ -59,10 +60,10 @@ struct LaneLease {
 
 impl Drop for LaneLease {
     fn drop(&mut self) {
-        // What other thread-local values record while they are dropped goes to the shared lane.
+        // Destructors of other thread-locals record in the shared lane.
         THREAD_LANE.with(|here| here.end.set(0));
         let held = self.writer.replace(ptr::null());
-        // A lane of the parent's is not ours to give back.
+        // A forked process must not release a lane of its parent.
         if let Some(writer) = current().filter(|&current| ptr::eq(current, held)) {
             writer.release_lane(self.lane.get());
         }
@@ -76,15 +77,15 @@ pub(crate) struct Lane {
     number: Option<usize>,
 }
 
-/// This thread's lane, if the cells at this offset have room in it.
+/// Lane of this thread, if the cells at this offset have space in it.
 #[inline(always)]
 pub(crate) fn lane(small: usize) -> Option<Lane> {
     THREAD_LANE
         .with(|here| (small < here.end.get()).then(|| Lane { base: here.base.get(), number: None }))
 }
 
-/// Where `HERE` lies: a pointer to the lane's base, and behind it the end of its small cells. It is
-/// this thread's until it ends.
+/// Address of the thread-local lane block: a pointer to the lane's base, followed by the end of its
+/// small cells. Valid until the thread ends.
 pub(crate) fn lane_block() -> *const c_void {
     const {
         assert!(
@@ -95,26 +96,27 @@ pub(crate) fn lane_block() -> *const c_void {
 }
 
 impl Lane {
-    /// Small cells, which have room: `lane` or `enter` was asked for this very offset.
+    /// Small cells with space: the caller called `lane` or `enter` for this offset.
     #[inline(always)]
     pub(crate) fn small<T: CellLayout>(self, offset: usize) -> &'static T {
-        // SAFETY: `lane`, `enter` and `shared` give a lane only where small cells at this offset
-        // have room: they are given out aligned, and room is taken in pages. Those that may reach
-        // across two (texts, heartbeats: `entry::sizes`) are in lane 0 alone, where all that is
-        // registered has room. Lanes are never unmapped.
+        // SAFETY: `lane`, `enter` and `shared` return a lane only if small cells at this offset
+        // have space: they are allocated aligned, and space is reserved in pages. Cells that may
+        // span two pages (texts, heartbeats: `entry::sizes`) are in lane 0 only, where everything
+        // registered has space. Lanes are never unmapped.
         unsafe { cells_at(self.base, offset) }
     }
 
-    /// Large cells, which have room: the small cells say so.
+    /// Large cells with space according to the small cells.
     #[inline(always)]
     pub(crate) fn large<T: CellLayout>(self, offset: usize) -> &'static T {
         debug_assert!((layout::SMALL_BYTES..layout::LANE_STRIDE).contains(&offset));
-        // SAFETY: the offset is one that the registry gave out, within the lane; the caller saw in
-        // the small cells that there is room, or took it.
+        // SAFETY: the registry allocated the offset, inside the lane; the caller checked in the
+        // small cells that there is space, or reserved it.
         unsafe { cells_at(self.base, offset) }
     }
 
-    /// Takes room for large cells. Whether there was any; if not, a record is counted as lost.
+    /// Reserves space for large cells. Returns whether there was space; if not, the record is
+    /// counted as lost.
     pub(crate) fn reserve(self, offset: usize, bytes: usize) -> bool {
         let Some(writer) = current() else { return false };
         let number = self.number.unwrap_or_else(|| LEASE.with(|lease| lease.lane.get()));
@@ -127,7 +129,7 @@ impl Lane {
     }
 }
 
-/// While the file system is full, room is asked for once a second, not by each record.
+/// While the file system is full, space is requested once a second, not by each record.
 static FULL_UNTIL_NS: AtomicU64 = AtomicU64::new(0);
 const FULL_FOR_NS: u64 = 1_000_000_000;
 
@@ -144,13 +146,13 @@ pub(crate) fn record_failure<T>(result: Result<T>) -> Result<T> {
 
 /// Lane to record in after the fast path failed.
 pub(crate) enum SlowPathOutcome {
-    /// In the lane of this thread.
+    /// Lane of this thread.
     Own(Lane),
-    /// In the shared lane, with atomic instructions.
+    /// Shared lane, with atomic instructions.
     Shared(Lane),
 }
 
-/// The slow way to the cells at an offset; `None` where nothing can be recorded.
+/// Slow path to the cells at an offset; `None` if recording is impossible.
 #[cold]
 pub(crate) fn slow_path(small: usize) -> Option<SlowPathOutcome> {
     if small >= layout::SMALL_BYTES {
@@ -160,7 +162,7 @@ pub(crate) fn slow_path(small: usize) -> Option<SlowPathOutcome> {
     let own = if is_full() { Ok(None) } else { record_failure(own_lane(writer, small)) };
     match own {
         Ok(Some(lane)) => Some(SlowPathOutcome::Own(lane)),
-        // Small cells have room in the shared lane since they were registered.
+        // Small cells have space in the shared lane since their registration.
         Ok(None) | Err(_) => {
             let lane = shared(small);
             match lane {
@@ -190,27 +192,27 @@ fn own_lane(writer: &'static MetricsFileWriter, small: usize) -> Result<Option<L
             });
             Ok((small < end).then(|| Lane { base: map.base(), number: None }))
         })
-        // The thread is ending, and its lane is given back.
+        // The thread is ending and has released its lane.
         .unwrap_or(Ok(None))
 }
 
-/// The shared lane, if the cells at this offset have room in it.
+/// Shared lane, if the cells at this offset have space in it.
 #[inline]
 pub(crate) fn shared(small: usize) -> Option<Lane> {
     let end = SHARED_END.load(Ordering::Acquire);
     (small < end).then(|| Lane { base: SHARED.load(Ordering::Relaxed), number: Some(0) })
 }
 
-/// Has the shared lane's new end known.
+/// Publishes the new end of the shared lane.
 pub(crate) fn extend_shared(writer: &MetricsFileWriter) {
     if let (Some(map), Ok(end)) = (writer.lane(0), writer.reserve_small(0)) {
         SHARED.store(map.base(), Ordering::Relaxed);
-        // Whoever sees the end sees the base.
+        // A thread that sees the end sees the base.
         SHARED_END.fetch_max(end, Ordering::Release);
     }
 }
 
-/// The file of this process, if there is one.
+/// Metrics file of this process, if there is one.
 pub(crate) fn current() -> Option<&'static MetricsFileWriter> {
     let writer = current_or_inherited()?;
     if writer.is_inherited() {
@@ -220,20 +222,20 @@ pub(crate) fn current() -> Option<&'static MetricsFileWriter> {
     Some(writer)
 }
 
-/// The file of this process, or of the one that it was forked off.
+/// Metrics file of this process or of the process that it was forked from.
 fn current_or_inherited() -> Option<&'static MetricsFileWriter> {
-    // SAFETY: it is null, or a writer that is never freed (`make`), published with what it holds; a
-    // parent's is in this process's memory as well.
+    // SAFETY: null, or a writer that is never freed (`open`), published with its contents; the
+    // writer of a parent is in this process' memory too.
     unsafe { WRITER.load(Ordering::Acquire).as_ref() }
 }
 
-/// Tells this process from those that it was forked off.
+/// Number of forks, which distinguishes this process from its ancestors.
 #[inline]
 pub(crate) fn fork_generation() -> u32 {
     FORKS.load(Ordering::Relaxed)
 }
 
-/// The file of this process, which is made if need be. After a failure the next attempt is made ten
+/// Metrics file of this process, created if needed. After a failure the next attempt follows ten
 /// seconds later.
 pub(crate) fn open() -> Result<&'static MetricsFileWriter> {
     if let Some(writer) = current() {
@@ -242,7 +244,8 @@ pub(crate) fn open() -> Result<&'static MetricsFileWriter> {
     let refused = || {
         let failed = FAILED.try_lock().ok().and_then(|failed| failed.clone());
         Err(Error::Unavailable {
-            reason: failed.unwrap_or_else(|| "another thread is at it".to_owned()),
+            reason: failed
+                .unwrap_or_else(|| "another thread is creating the metrics file".to_owned()),
         })
     };
     let retry_ns = RETRY_NS.load(Ordering::Relaxed);
@@ -260,13 +263,13 @@ thread_local! {
     static IS_MAKER: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Exclusive right to create the metrics file. It is given back also where making it panics: others
-/// would wait for ever.
+/// Exclusive right to create the metrics file. It is released on panic too: other threads would
+/// wait for ever otherwise.
 struct CreateGuard;
 
 impl CreateGuard {
-    /// Waits for another thread that makes it, which is soon done. `None` on the thread that does
-    /// (an allocator that measures itself).
+    /// Waits until another thread has created the file, which takes little time. `None` on the
+    /// creating thread itself (an allocator that records).
     fn begin(pid: u32) -> Option<CreateGuard> {
         loop {
             let maker = CREATOR_PID.load(Ordering::Acquire);
@@ -305,7 +308,8 @@ fn create_file() -> Result<&'static MetricsFileWriter> {
         }
         Err(error) => {
             RETRY_NS.store(clock::now_unordered() + RETRY_AFTER_NS, Ordering::Relaxed);
-            // Held for the time of a copy; but for ever in a process that was forked off just then.
+            // Locked for the duration of a copy; but for ever in a process that was forked at that
+            // moment.
             if let Ok(mut failed) = FAILED.try_lock() {
                 *failed = Some(error.to_string());
             }
@@ -314,44 +318,44 @@ fn create_file() -> Result<&'static MetricsFileWriter> {
     }
 }
 
-/// Has this process's end and its forks noticed. Only who makes the file calls it.
+/// Installs the exit and fork handlers. Called only by the thread that creates the file.
 fn install_hooks() {
     static HAS_HOOKS: AtomicBool = AtomicBool::new(false);
     if HAS_HOOKS.load(Ordering::Relaxed) {
         return;
     }
-    // SAFETY: the functions are `extern "C"`, never unwind, and do nothing in a forked process but
-    // store to atomics and to thread-local cells that need no initialisation.
+    // SAFETY: the functions are `extern "C"`, never unwind, and in a forked process only store to
+    // atomics and to thread-local cells without initialisation.
     unsafe {
         libc::pthread_atfork(Some(before_fork), None, Some(after_fork));
         libc::atexit(at_exit);
     }
-    // Not before: a process that another thread forks off just now would never register them. Twice
-    // does no harm.
+    // Set after registration: a process forked by another thread in between would never register
+    // them. Registering twice is harmless.
     HAS_HOOKS.store(true, Ordering::Relaxed);
 }
 
-/// This thread forks. In the new process a handler that was registered before ours runs before
-/// ours: what it records must take the slow way. So does the next record here, once.
+/// Runs in the forking thread. In the new process a handler registered earlier runs before ours:
+/// its records must take the slow path. So does the next record in this thread, once.
 extern "C" fn before_fork() {
     THREAD_LANE.with(|here| here.end.set(0));
 }
 
-/// In a process that was forked off: what it records is its own.
+/// Runs in a forked process: its records go to a file of its own.
 extern "C" fn after_fork() {
     let Some(writer) = current_or_inherited() else {
         CREATOR_PID.store(0, Ordering::Relaxed);
         RETRY_NS.store(0, Ordering::Relaxed);
         return;
     };
-    // Else a handler before this one has recorded something, and made the file.
+    // Otherwise an earlier handler recorded something and created the file.
     if writer.is_inherited() || !writer.detects_fork() {
         CREATOR_PID.store(0, Ordering::Relaxed);
         mark_inherited(writer);
     }
 }
 
-/// What leads to the parent's file past the slow way is closed.
+/// Closes all fast paths to the parent's file.
 #[cold]
 fn mark_inherited(writer: &MetricsFileWriter) {
     if !writer.mark_forked() {

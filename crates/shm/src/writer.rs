@@ -28,8 +28,8 @@ pub(crate) struct MetricsFileWriter {
     pub(crate) lanes: LaneAllocator,
     maps: [OnceLock<Map>; layout::LANES_MAX],
     state: Mutex<WriterState>,
-    /// A page whose first word is 0 in a process that was forked off; `None` where the system has
-    /// no such pages.
+    /// Page whose first word is 0 in a forked process; `None` if the system does not support such
+    /// pages.
     fork_mark: Option<Map>,
     is_inherited: AtomicBool,
 }
@@ -40,14 +40,14 @@ struct WriterState {
     registry: Registry,
     registry_reserved: usize,
     texts_reserved: usize,
-    /// Room that small cells have, in each lane.
+    /// Reserved bytes of small cells, by lane.
     small_reserved: Box<[usize; layout::LANES_MAX]>,
     lanes_used: usize,
 }
 
 impl MetricsFileWriter {
-    /// Makes the file of this process. One that was forked off begins with what its parent had
-    /// registered.
+    /// Creates the file of this process. A forked process starts with the registrations of its
+    /// parent.
     pub(crate) fn create(parent: Option<&MetricsFileWriter>) -> Result<MetricsFileWriter> {
         let (folder_path, folder) = folder::open_own_folder()?;
         cleanup::remove_expired(&folder_path, cleanup::FileRetention::default());
@@ -67,7 +67,7 @@ impl MetricsFileWriter {
             Ok(writer)
         });
         if made.is_err() {
-            // It is of no use to anybody, and perhaps what filled the file system.
+            // An incomplete file is useless and may have filled the file system.
             let _ = rustix::fs::unlinkat(&folder, &temporary, rustix::fs::AtFlags::empty());
         }
         made
@@ -107,7 +107,7 @@ impl MetricsFileWriter {
         let mut inside = writer.lock_state();
         writer.open_lane(&mut inside, 0)?;
         if let Some(parent) = parent {
-            // Another thread of the parent may have had its lock when this process was forked off.
+            // Another thread of the parent may have held the lock at the time of the fork.
             let families = parent.state.try_lock();
             let empty = Registry::new();
             let of = families.as_deref().map_or(&empty, |inside| &inside.registry);
@@ -160,24 +160,24 @@ impl MetricsFileWriter {
         Ok(())
     }
 
-    /// Where it is.
+    /// Path of the file.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Whether another process made it, which this one was forked off.
+    /// Whether an ancestor created the file and this process was forked.
     pub(crate) fn is_inherited(&self) -> bool {
-        // Relaxed: a forked process begins with one thread.
+        // Relaxed: a forked process starts with one thread.
         self.is_inherited.load(Ordering::Relaxed)
             || self.fork_mark().is_some_and(|mark| mark.load(Ordering::Relaxed) == 0)
     }
 
-    /// Whether it notices forks by itself.
+    /// Whether the writer detects forks without handlers.
     pub(crate) fn detects_fork(&self) -> bool {
         self.fork_mark.is_some()
     }
 
-    /// It is inherited; whether that is news.
+    /// Marks the writer as inherited; returns whether it was not marked before.
     pub(crate) fn mark_forked(&self) -> bool {
         !self.is_inherited.swap(true, Ordering::Relaxed)
     }
@@ -186,22 +186,22 @@ impl MetricsFileWriter {
         self.fork_mark.as_ref()?.at(0)
     }
 
-    /// A word of the header.
+    /// Word of the header.
     pub(crate) fn word(&self, number: usize) -> &AtomicU64 {
         self.head.at(number * 8).expect("BUG: outside the header")
     }
 
-    /// A lane that was opened.
+    /// An open lane.
     pub(crate) fn lane(&self, lane: usize) -> Option<&Map> {
         self.maps[lane].get()
     }
 
-    /// The cells of a series, which is registered if it is new.
+    /// Cells of a series, which is registered if it is new.
     pub(crate) fn register(&self, series: &SeriesDefinition) -> Result<u64> {
         self.lock_state().with_space(self, |registry, room| registry.find_or_add(room, series))
     }
 
-    /// The cells of the first of a family of series, one for each value of a label.
+    /// Cells of the first series of a family, one for each value of a label.
     pub(crate) fn register_family(
         &self,
         series: &SeriesDefinition,
@@ -213,14 +213,15 @@ impl MetricsFileWriter {
         })
     }
 
-    /// The place of a text.
+    /// Position of a text.
     pub(crate) fn intern(&self, text: &str) -> Result<u64> {
         let text = text.as_bytes();
         let text = &text[..text.len().min(layout::STRING_MAX)];
         self.lock_state().with_space(self, |registry, room| registry.intern(room, text))
     }
 
-    /// A lane for this thread, if one is free, and how many bytes of small cells it has room for.
+    /// Allocates a free lane for this thread, if there is one; also returns its reserved bytes of
+    /// small cells.
     pub(crate) fn allocate_lane(&self) -> Result<Option<(usize, usize)>> {
         let Some(lane) = self.lanes.allocate() else {
             self.word(header::SHARING).fetch_add(1, Ordering::Relaxed);
@@ -241,13 +242,13 @@ impl MetricsFileWriter {
         Ok(Some((lane, inside.small_reserved[lane])))
     }
 
-    /// Gives a lane back: its counts stay, and the next thread goes on with them.
+    /// Releases a lane: its counts stay, and the next thread continues with them.
     pub(crate) fn release_lane(&self, lane: usize) {
         self.lane_entry(lane).0[1].store(0, Ordering::Relaxed);
         self.lanes.release(lane);
     }
 
-    /// Room for all small cells there are by now; how many bytes have it.
+    /// Reserves space for all registered small cells; returns the reserved bytes.
     pub(crate) fn reserve_small(&self, lane: usize) -> Result<usize> {
         let mut inside = self.lock_state();
         let end = inside.registry.small_used();
@@ -255,7 +256,7 @@ impl MetricsFileWriter {
         Ok(inside.small_reserved[lane])
     }
 
-    /// Room for large cells.
+    /// Reserves space for large cells.
     pub(crate) fn reserve_large(&self, lane: usize, offset: usize, bytes: usize) -> Result<()> {
         let (start, end) = (offset / PAGE * PAGE, (offset + bytes).next_multiple_of(PAGE));
         let end = end.min(layout::LANE_STRIDE);
@@ -266,17 +267,17 @@ impl MetricsFileWriter {
         Ok(())
     }
 
-    /// A record had to be dropped.
+    /// Counts a dropped record.
     pub(crate) fn count_lost_record(&self) {
         self.word(header::LOST).fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Somebody counts in the shared lane.
+    /// Marks the shared lane as used.
     pub(crate) fn mark_shared_lane_used(&self) {
         self.lane_entry(0).0[2].store(1, Ordering::Relaxed);
     }
 
-    /// The process ends as it means to.
+    /// Marks the process as exited regularly.
     pub(crate) fn mark_exited(&self) {
         self.word(header::ENDED).store(clock::now(), Ordering::Relaxed);
         self.word(header::STATE).store(state::ENDED, Ordering::Release);
@@ -292,7 +293,7 @@ impl MetricsFileWriter {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Makes the file reach so far, and maps the lane.
+    /// Extends the file and maps the lane.
     fn open_lane(&self, inside: &mut WriterState, lane: usize) -> Result<()> {
         if self.maps[lane].get().is_some() {
             return Ok(());
@@ -354,19 +355,18 @@ fn reserve_small_cells(
     Ok(())
 }
 
-/// Makes the file so long, which takes no memory. Beyond the limit of a file's size the system
-/// would end the process (SIGXFSZ).
+/// Extends the file, which allocates no memory. Beyond the file size limit the kernel would kill
+/// the process (SIGXFSZ).
 fn extend_file(path: &Path, file: &File, bytes: u64) -> Result<()> {
     let limit = rustix::process::getrlimit(rustix::process::Resource::Fsize).current;
     if limit.is_some_and(|limit| limit < bytes) {
         let cause = std::io::ErrorKind::FileTooLarge.into();
         return Err(Error::NoSpace { path: path.to_owned(), bytes: bytes as usize, cause });
     }
-    ftruncate(file, bytes).map_err(|cause| Error::io("making room in", path)(cause.into()))
+    ftruncate(file, bytes).map_err(|cause| Error::io("reserve space in", path)(cause.into()))
 }
 
-/// The file system gives the room now, or says that it has none: later it would kill the process
-/// (SIGBUS).
+/// The file system allocates the space now or fails: a later access would raise SIGBUS.
 fn reserve_space(path: &Path, file: &File, offset: usize, bytes: usize) -> Result<()> {
     loop {
         match fallocate(file, FallocateFlags::empty(), offset as u64, bytes as u64) {

@@ -1,7 +1,7 @@
 //! Cache of the series of one kind.
 //!
-//! Two bounds, those of shared memory: a name has 1,000 series, and what comes after is one,
-//! `overflow="true"`; all names together have 16,384, and what comes after is counted as refused.
+//! It has the limits of shared memory: 1,000 series per name, further ones are combined into one
+//! with `overflow="true"`; 16,384 of all names, records of further ones are counted as rejected.
 
 use std::collections::{BTreeMap, HashMap};
 use std::hash::{BuildHasherDefault, Hasher};
@@ -29,7 +29,7 @@ impl<T> MetricCache<T> {
         MetricCache { map: RwLock::new(MetricMap { series, count_by_name: BTreeMap::new() }) }
     }
 
-    /// The series of a key.
+    /// Series of a key.
     pub(super) fn find(&self, key: &Key) -> Arc<MetricSeries<T>> {
         let found = self.map.read().unwrap_or_else(PoisonError::into_inner).find(key);
         found.unwrap_or_else(|| self.add(key))
@@ -58,7 +58,7 @@ impl<T> MetricMap<T> {
         found.map(Arc::clone)
     }
 
-    /// The key that a new one is counted under.
+    /// Key under which a new series is counted.
     fn effective_key(&self, key: &Key) -> Key {
         match self.count_by_name.get(key.name()) {
             Some(&held) if held >= shm::SERIES_PER_NAME_MAX => {
@@ -83,7 +83,7 @@ impl Hasher for PrehashedHasher {
     }
 
     fn write(&mut self, bytes: &[u8]) {
-        // Not the way of a key, but as good as one.
+        // Not used by keys, but a valid hash.
         for byte in bytes {
             self.0 = (self.0 ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
         }

@@ -11,7 +11,7 @@ use super::unit;
 /// Counter with its last absolute value.
 pub(super) struct CounterState {
     counter: shm::Counter,
-    /// The greatest of the absolute values so far.
+    /// Largest absolute value so far.
     absolute: AtomicU64,
 }
 
@@ -30,16 +30,15 @@ impl CounterFn for MetricSeries<CounterState> {
         }
     }
 
-    /// What increments added stays apart: absolute values are held to each other only, because the
-    /// sum of all threads is known to readers alone.
+    /// Increments are separate: an absolute value is compared only with earlier absolute values,
+    /// because only readers know the sum of all threads.
     fn absolute(&self, value: u64) {
         if self.is_overflow {
-            // The counts of different series, of which none is known any more.
+            // Absolute values of different series cannot be combined.
             return self.rejected.count(ValueRejectReason::NoSeries);
         }
         if let Some(total) = self.metric() {
-            // Each step is taken by the one who made it, whatever the order in which threads come
-            // here.
+            // Each thread adds its own step, in whatever order threads arrive.
             let before = total.absolute.fetch_max(value, Ordering::Relaxed);
             total.counter.add(value.saturating_sub(before));
         }

@@ -1,5 +1,5 @@
-//! Gauges: any double may be set; what is added must be finite, or no value would ever come back
-//! from it.
+//! Gauges: any double may be set; an increment must be finite, because a gauge could never leave an
+//! infinite or NaN value.
 
 use metrics::{GaugeFn, Unit};
 

@@ -1,4 +1,4 @@
-//! Histograms: values become whole numbers of the unit that was settled.
+//! Histograms: values are converted to integers of the fixed unit.
 
 use metrics::{HistogramFn, Unit};
 

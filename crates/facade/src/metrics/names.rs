@@ -1,7 +1,7 @@
 //! Descriptions of metric names, fixed at the first value.
 //!
-//! With the first value of a name its unit is settled, for all its series and for good: values of
-//! two units would not add up.
+//! The first value of a name fixes its unit for all its series and for good: values of two units
+//! cannot be combined.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -11,7 +11,8 @@ use metrics::{KeyName, SharedString, Unit};
 use super::rejected::{RejectedValues, ValueRejectReason};
 use super::unit;
 
-/// Names that are remembered; what is described beyond is refused, and goes by its name alone.
+/// Limit of described names; further descriptions are rejected, and those names use their suffix
+/// only.
 const NAMES_MAX: usize = shm::layout::ENTRIES_MAX;
 
 static DESCRIPTIONS: Mutex<BTreeMap<KeyName, MetricDescription>> = Mutex::new(BTreeMap::new());
@@ -22,7 +23,7 @@ struct MetricDescription {
     is_fixed: bool,
 }
 
-/// Says what a name is. What the name ends with goes for the unit where none is said.
+/// Describes a name. Without a unit, the suffix of the name determines it.
 pub(super) fn describe(name: KeyName, unit: Option<Unit>, help: SharedString) {
     if let Err(reason) = add_description(&name, unit, help) {
         RejectedValues::new(name.as_str()).count(reason);
@@ -54,7 +55,7 @@ fn add_description(
     }
 }
 
-/// The unit and help of a name, from now on.
+/// Unit and help text of a name, fixed from now on.
 pub(super) fn fix_description(name: KeyName) -> (Option<Unit>, String) {
     let mut names = DESCRIPTIONS.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(said) = names.get_mut(&name) {

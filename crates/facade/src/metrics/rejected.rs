@@ -1,24 +1,24 @@
-//! What has no place, counted: `facade_rejected_total{metric,reason}`.
+//! Rejected values: `facade_rejected_total{metric,reason}`.
 
 use crate::lazy::LazyMetric;
 
 const NAME: &str = "facade_rejected_total";
-const HELP: &str = "Values that could not be recorded, and descriptions that came too late.";
-/// A metric's name is cut after so many bytes: what is refused may be the name.
+const HELP: &str = "Values and descriptions rejected, by metric and reason.";
+/// Metric names are truncated to this length: the name may be the reason of the rejection.
 const METRIC_BYTES_MAX: usize = 512;
 
-/// Why.
+/// Reason of a rejection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ValueRejectReason {
-    /// Histograms count from 0 on.
+    /// Negative; histograms start at 0.
     Negative,
-    /// It is not a number.
+    /// NaN.
     NotANumber,
-    /// The unit's whole numbers do not reach so far.
+    /// Exceeds the integers of the unit.
     TooLarge,
-    /// The name has another kind or cannot be one, or there are too many series.
+    /// The name has another kind or is invalid, or the limit of series is reached.
     NoSeries,
-    /// Values of this name were recorded before, in another unit or with another help.
+    /// Values of this name were recorded before, with another unit or help text.
     LateDescription,
 }
 

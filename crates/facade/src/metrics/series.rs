@@ -1,5 +1,4 @@
-//! A series: registered when it is recorded to for the first time, then a few instructions from its
-//! cells.
+//! Series: registered at the first record; after that a record takes a few instructions.
 
 use std::collections::BTreeMap;
 
@@ -11,14 +10,14 @@ use crate::lazy::{LazyMetric, RegistrationError};
 
 /// Shared-memory metric behind a series of the `metrics` crate.
 pub(super) trait BackingMetric: Sized {
-    /// Registers it; values come in this unit.
+    /// Registers the metric; values arrive in this unit.
     fn register(description: shm::MetricBuilder, unit: Option<Unit>) -> shm::Result<Self>;
 }
 
 pub(super) struct MetricSeries<T> {
     key: Key,
     metric: LazyMetric<T>,
-    /// Whether series that have no place of their own are counted here together.
+    /// Whether series beyond the limit are combined here.
     pub(super) is_overflow: bool,
     pub(super) rejected: RejectedValues,
 }
@@ -29,15 +28,15 @@ impl<T> MetricSeries<T> {
         MetricSeries { key, metric: LazyMetric::new(), is_overflow, rejected: refused }
     }
 
-    /// One too many: whatever is recorded is refused.
+    /// Series beyond the limit: all its records are rejected.
     pub(super) fn over_limit(key: Key) -> MetricSeries<T> {
         MetricSeries { metric: LazyMetric::unavailable(), ..MetricSeries::new(key, false) }
     }
 }
 
 impl<T: BackingMetric> MetricSeries<T> {
-    /// What it is in shared memory, if anything; what is recorded where there is none, and never
-    /// will be, counts as refused.
+    /// The shared-memory metric, if there is one. If there will never be one, the record counts as
+    /// rejected.
     #[inline(always)]
     pub(super) fn metric(&self) -> Option<&T> {
         match self.metric.get(|| self.register()) {
@@ -54,7 +53,7 @@ impl<T: BackingMetric> MetricSeries<T> {
     fn register(&self) -> shm::Result<T> {
         let (unit, help) = names::fix_description(self.key.name_shared());
         let description = shm::MetricBuilder::new(self.key.name()).help(help);
-        // Of labels that come twice the last one counts; shared memory would refuse them.
+        // Of duplicate labels the last one wins; shared memory would reject them.
         let labels: BTreeMap<_, _> =
             self.key.labels().map(|label| (label.key(), label.value())).collect();
         let labelled =

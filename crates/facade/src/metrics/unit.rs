@@ -4,7 +4,7 @@ use metrics::Unit;
 
 use super::rejected::ValueRejectReason;
 
-/// The unit that a name ends with, by Prometheus' convention. "_total" may follow.
+/// Unit suffix of a name, by Prometheus' convention. "_total" may follow.
 pub(super) fn unit_of_name(name: &str) -> Option<Unit> {
     let name = name.strip_suffix("_total").unwrap_or(name);
     Some(match name.rsplit_once(['_', '.'])?.1 {
@@ -17,7 +17,7 @@ pub(super) fn unit_of_name(name: &str) -> Option<Unit> {
     })
 }
 
-/// As UCUM writes it. A plain count has no unit, as elsewhere in topdeck.
+/// UCUM symbol. A plain count has no unit, as elsewhere in topdeck.
 pub(super) fn ucum_name(unit: Option<Unit>) -> &'static str {
     match unit {
         None | Some(Unit::Count) => "",
@@ -47,11 +47,11 @@ pub(super) struct IntegerScale {
     pub(super) unit: &'static str,
 }
 
-/// 2^63: below, a double becomes a whole number in one instruction.
+/// 2^63: below, a double is converted to an integer in one instruction.
 const END: f64 = 9_223_372_036_854_775_808.0;
 
 impl IntegerScale {
-    /// Of values in this unit.
+    /// Scale of values in this unit.
     pub(super) fn for_unit(unit: Option<Unit>) -> IntegerScale {
         let kibi = |power| 1024f64.powi(power);
         let (factor, unit) = match unit {
@@ -77,7 +77,7 @@ impl IntegerScale {
         IntegerScale { factor, unit }
     }
 
-    /// The whole number that is nearest to a value; of two, the greater.
+    /// Nearest integer; halves are rounded up.
     #[inline(always)]
     pub(super) fn round_to_integer(self, value: f64) -> Result<u64, ValueRejectReason> {
         let scaled = value * self.factor;
@@ -118,7 +118,7 @@ mod tests {
         check(Some(Unit::Count), 0.5, Ok(1));
         check(Some(Unit::Count), 0.499_999_999_999_999_94, Ok(0));
         check(Some(Unit::Count), -0.0, Ok(0));
-        // The odd ones are doubles as well: no half is added to them.
+        // Odd integers of this size are doubles too: no half is added to them.
         check(Some(Unit::Count), 9_007_199_254_740_991.0, Ok(9_007_199_254_740_991));
         check(Some(Unit::Count), 9_223_372_036_854_774_784.0, Ok((1 << 63) - 1024));
     }

@@ -1,22 +1,22 @@
 //! Callsite map: callsite to metrics, lock-free lookup.
 //!
-//! A place is known by the address of what describes it, which lives as long as the program. The
-//! table has a bound: what finds no room near its place is counted as `overflow`.
+//! A callsite is identified by the address of its metadata, which lives as long as the program. The
+//! table is bounded: callsites without a slot near their hash are counted as `overflow`.
 
 use std::ptr;
 use std::sync::OnceLock;
 
 use tracing_core::Metadata;
 
-/// Places at the most, a power of two. Large programs have some hundreds.
+/// Limit of callsites, a power of two. Large programs have some hundred.
 const CALLSITES_MAX: usize = 1 << CALLSITES_BITS;
 const CALLSITES_BITS: u32 = 12;
-/// Places that are looked at for one.
+/// Slots probed for a callsite.
 const PROBES_MAX: usize = 64;
 
 /// Shared-memory metrics of a `tracing` callsite.
 pub(super) trait CallsiteMetrics {
-    /// Of a place; of all that find no room where there is none.
+    /// Metrics of a callsite; of all callsites without a slot if `None`.
     fn new(metadata: Option<&'static Metadata<'static>>) -> Self;
 }
 
@@ -36,9 +36,9 @@ impl<T: CallsiteMetrics> CallsiteMap<T> {
         CallsiteMap { slots, overflow: T::new(None) }
     }
 
-    /// What a place has, which is made if it is new.
+    /// Metrics of a callsite, created if it is new.
     pub(super) fn find(&self, metadata: &'static Metadata<'static>) -> &T {
-        // Fibonacci hashing: addresses lie near each other, and their lowest bits are the same.
+        // Fibonacci hashing: addresses are close to each other, and their lowest bits are equal.
         let hash = (ptr::from_ref(metadata).addr() as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let first = (hash >> (64 - CALLSITES_BITS)) as usize;
         for at in first..first + PROBES_MAX {

@@ -7,7 +7,7 @@ use super::callsites::CallsiteMetrics;
 use crate::lazy::LazyMetric;
 
 shm::metrics! {
-    /// Spans that are open.
+    /// Open spans.
     static SPANS: shm::InFlight = "spans", tags &["span", "target"];
 }
 
@@ -31,7 +31,7 @@ impl CallsiteMetrics for SpanCallsite {
 }
 
 impl SpanCallsite {
-    /// No tags where there is no room for them.
+    /// No tags if there is no space for them.
     fn tags(&self) -> [Tag; 2] {
         let (span, target) = match self.metadata {
             Some(metadata) => (metadata.name(), metadata.target()),
@@ -47,12 +47,12 @@ impl SpanCallsite {
     }
 
     fn record(&self, took_ns: u64, busy_ns: Option<u64>) {
-        let help = "How long spans took, from their making until they were closed.";
+        let help = "Span duration, from creation to close.";
         if let Ok(duration) = self.duration.get(|| self.histogram("span_duration", help)) {
             duration.record(took_ns);
         }
         let Some(busy_ns) = busy_ns else { return };
-        let help = "For how long of their time somebody was inside spans.";
+        let help = "Time during which at least one thread was inside the span.";
         if let Ok(busy) = self.busy.get(|| self.histogram("span_busy_duration", help)) {
             busy.record(busy_ns);
         }
@@ -72,10 +72,10 @@ impl CallsiteMetrics for EventCallsite {
 }
 
 impl EventCallsite {
-    /// One more event.
+    /// Counts an event.
     pub(super) fn count(&self) {
         let made = self.counter.get(|| {
-            let help = "Events at the levels error and warn.";
+            let help = "Events at level error or warn.";
             let description = MetricBuilder::new("events_total").help(help).role(MetricRole::Error);
             let level = |metadata: &'static Metadata<'static>| {
                 ("level", if metadata.level().as_str() == "ERROR" { "error" } else { "warn" })
@@ -88,7 +88,7 @@ impl EventCallsite {
     }
 }
 
-/// With the labels of a place.
+/// Adds the labels of a callsite.
 fn add_labels(
     description: MetricBuilder,
     metadata: Option<&'static Metadata<'static>>,
@@ -99,8 +99,8 @@ fn add_labels(
     description.label(name, value).label("target", metadata.target())
 }
 
-/// Open span with its in-flight operation. It ends in the table when this is dropped, so also where
-/// its subscriber is given up.
+/// Open span with its in-flight operation. Drop ends the operation, also when the subscriber is
+/// dropped.
 pub(super) struct OpenSpan {
     callsite: &'static SpanCallsite,
     since_ns: u64,
@@ -144,10 +144,10 @@ impl OpenSpan {
         busy.active = busy.active.saturating_sub(1);
     }
 
-    /// The span is closed, now.
+    /// Closes the span now.
     pub(super) fn close(self) {
         let took_ns = clock::now().saturating_sub(self.since_ns);
-        // The clock is read less strictly for it: it may come out a little longer than the whole.
+        // The busy time uses a less strict clock: it may exceed the total slightly.
         let busy_ns = self.busy.as_ref().map(|busy| busy.total_ns.min(took_ns));
         self.callsite.record(took_ns, busy_ns);
     }
@@ -172,7 +172,7 @@ mod tests {
         open.exit(30);
         open.enter(100);
         open.exit(101);
-        // More often left than entered, as nobody should.
+        // Left more often than entered, which is a bug of the caller.
         open.exit(500);
         assert_eq!(open.busy.map(|busy| (busy.active, busy.total_ns)), Some((0, 21)));
     }

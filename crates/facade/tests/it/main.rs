@@ -1,5 +1,4 @@
-//! One binary for all of the crate's integration tests: what programs tell is what a reader of
-//! their memory sees.
+//! Integration tests in one binary: a reader of shared memory sees what programs record.
 
 mod metrics;
 #[path = "../../../shm/tests/it/room.rs"]
@@ -9,7 +8,7 @@ mod tracing;
 use shm::MetricsFileReader;
 use shm::snapshot::{MetricValue, NumericValue, ProcessMetric};
 
-/// The series of this process that has just these labels.
+/// Series of this process with exactly these labels.
 fn find(name: &str, labels: &[(&str, &str)]) -> Option<ProcessMetric> {
     let mut labels: Vec<_> =
         labels.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
@@ -25,7 +24,7 @@ fn series(name: &str, labels: &[(&str, &str)]) -> ProcessMetric {
     find(name, labels).unwrap_or_else(|| panic!("no series {name} {labels:?}"))
 }
 
-/// What was counted; 0 where there is no series.
+/// Value of a counter; 0 if there is no series.
 #[track_caller]
 fn count(name: &str, labels: &[(&str, &str)]) -> u64 {
     match find(name, labels).map(|metric| metric.value) {
@@ -43,7 +42,7 @@ fn histogram(name: &str, labels: &[(&str, &str)]) -> hist::Histogram {
     }
 }
 
-/// Count, sum, least and greatest.
+/// Count, sum, minimum and maximum.
 fn exact(histogram: &hist::Histogram) -> (u64, f64, f64, f64) {
     let side = |side: Option<f64>| side.expect("exact");
     let sum = histogram.tracked_sum().exact().map(|sum| sum.value());

@@ -13,7 +13,7 @@ use shm::snapshot::{MetricValue, NumericValue};
 use crate::room::has_space;
 use crate::{count, exact, find, series};
 
-/// The one line.
+/// Installs the recorder.
 fn install_once() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| facade::metrics::install().expect("the only recorder"));
@@ -81,7 +81,7 @@ fn a_description_may_come_after_the_handle() {
     let seen = series("m_described", &[("route", "a")]);
     assert_eq!((seen.unit.as_str(), seen.help.as_str()), ("ns", "How long it took."));
     assert_eq!(exact(&crate::histogram("m_described", &[("route", "a")])).1, 2_500_000.0);
-    // The same again is no news; another unit would not add up with what was recorded.
+    // An equal description is accepted; another unit could not be combined with earlier values.
     describe_histogram!("m_described", Unit::Milliseconds, "How long it took.");
     assert_eq!(rejected("m_described", "late_description"), 0);
     describe_histogram!("m_described", Unit::Seconds, "How long it took.");
@@ -117,7 +117,7 @@ fn absolute_values_only_raise() {
     handle.absolute(7);
     handle.absolute(3);
     assert_eq!(count("m_absolute", &[]), 7);
-    // Many threads tell of a count elsewhere, none in its order.
+    // Many threads report an external count, in no order.
     thread::scope(|scope| {
         for thread in 0..4u64 {
             scope.spawn(move || {
@@ -185,7 +185,7 @@ fn values_are_whole_numbers_of_their_unit() {
     describe_histogram!("m_u_used", Unit::Percent, "");
     check("m_u_used", 99.5, "10*-9.%", 99.5e9);
     check("m_u_share", 0.25, "10*-9", 250_000_000.0);
-    // Durations come as seconds, whatever the name says.
+    // Durations arrive as seconds, whatever the name says.
     histogram!("m_u_took").record(Duration::from_nanos(1_234));
     assert_eq!(exact(&crate::histogram("m_u_took", &[])), (1, 1_234.0, 1_234.0, 1_234.0));
 }
@@ -206,12 +206,12 @@ fn rejected_values_are_counted() {
     assert_eq!(rejected("m_refused_seconds", "negative"), 5);
     assert_eq!(rejected("m_refused_seconds", "nan"), 1);
     assert_eq!(rejected("m_refused_seconds", "too_large"), 2);
-    // A name is one thing only.
+    // A name has one kind only.
     counter!("m_twice").increment(1);
     gauge!("m_twice").set(1.0);
     gauge!("m_twice").increment(1.0);
     assert_eq!((count("m_twice", &[]), rejected("m_twice", "no_series")), (1, 2));
-    // What shared memory has no room for.
+    // Exceeds the limits of shared memory.
     let long = "n".repeat(5_000);
     counter!(long.clone()).increment(1);
     assert_eq!(rejected(&long[..512], "no_series"), 1);
@@ -228,7 +228,7 @@ fn labels_are_a_set() {
     counter!("m_labels", "a" => "1", "b" => "2").increment(1);
     counter!("m_labels", "b" => "2", "a" => "1").increment(1);
     assert_eq!(count("m_labels", &[("a", "1"), ("b", "2")]), 2);
-    // Of those that come twice the last one counts.
+    // Of duplicates the last one wins.
     counter!("m_labels", "a" => "1", "a" => "3").increment(1);
     assert_eq!(count("m_labels", &[("a", "3")]), 1);
 }
@@ -251,7 +251,7 @@ fn too_many_series_of_a_name_are_counted_together() {
     assert_eq!(rejected("m_many", "no_series"), 1);
 }
 
-/// Keys of other recorders' making, beside the installed one.
+/// Keys created by other recorders, in addition to the installed one.
 #[test]
 fn all_recorders_are_one() {
     if !has_space() {
@@ -265,7 +265,7 @@ fn all_recorders_are_one() {
     assert_eq!(count("m_recorders", &[("a", "b")]), 5);
 }
 
-/// Runs this binary again, for the one test, with shared memory switched off.
+/// Runs this binary again for one test, with shared memory disabled.
 #[test]
 fn a_program_runs_on_without_shared_memory() {
     const CHILD: &str = "FACADE_TEST_WITHOUT_SHARED_MEMORY";

@@ -15,7 +15,7 @@ use crate::{count, exact, find, histogram, series};
 
 const TARGET: &str = "it::tracing";
 
-/// What a program does that has spans.
+/// Runs a function under a subscriber with the layer.
 fn run_traced<T>(work: impl FnOnce() -> T) -> T {
     let layers = tracing_subscriber::registry().with(facade::tracing::layer());
     subscriber::with_default(layers, work)
@@ -31,7 +31,7 @@ fn spans(name: &str) -> (u64, u64) {
     (count("span_duration"), count("span_busy_duration"))
 }
 
-/// The open spans of a name.
+/// Open spans of a name.
 #[track_caller]
 fn open(name: &str) -> Vec<shm::snapshot::OperationSnapshot> {
     let MetricValue::InFlight(InFlightSnapshot { operations, .. }) = series("spans", &[]).value
@@ -108,7 +108,7 @@ fn spans_end_on_whichever_thread() {
         assert_eq!(open("t_elsewhere").len(), 50);
         thread::scope(|scope| {
             for span in &all {
-                // A clone is the same span, which two threads are in.
+                // A clone is the same span, entered by two threads.
                 let (one, other) = (span.clone(), span.clone());
                 scope.spawn(move || one.in_scope(|| thread::sleep(Duration::from_millis(1))));
                 scope.spawn(move || drop(other.entered()));
@@ -199,7 +199,7 @@ fn errors_are_counted_by_level_and_target() {
                 });
             }
         });
-        // Another place, the same series.
+        // Another callsite, the same series.
         tracing::error!(target: "t_events", "one more");
     });
     let of = |level| count("events_total", &[("level", level), ("target", "t_events")]);

@@ -1,7 +1,7 @@
-//! The header is what the crate is: `bindings/c/topdeck.h` is made here, out of comments and
+//! The header equals the crate: this test generates `bindings/c/topdeck.h` from comments and
 //! signatures in `handle.rs` and `abi.rs`, two pieces in C, and the layout of `shm`.
-//! `cargo xtask golden` writes it anew. (cbindgen would write the declarations, but not the table,
-//! nor the offsets that the fast way needs, and would be one more tool to have.)
+//! `cargo xtask golden` rewrites it. (cbindgen would write the declarations, but neither the table
+//! nor the offsets of the fast path, and would be an additional tool.)
 
 use expect_test::expect_file;
 use hist::Integers;
@@ -39,7 +39,7 @@ fn header() -> String {
     text + &fast()
 }
 
-/// What stands behind each attribute, up to an end, with the lines of its comment.
+/// Items after each attribute, up to an end, with the lines of their comment.
 fn items<'a>(
     source: &'a str,
     attribute: &str,
@@ -103,7 +103,7 @@ fn signature(item: &str) -> String {
     c_type(returns.unwrap_or("()"), &format!("{name}({arguments})"))
 }
 
-/// A declaration: type and name.
+/// A C declaration: type and name.
 fn c_type(of: &str, name: &str) -> String {
     if let Some(of) = of.strip_prefix("*const ") {
         return pointer(of, "const ", name);
@@ -135,7 +135,7 @@ fn c_type(of: &str, name: &str) -> String {
 
 fn pointer(of: &str, is_const: &str, name: &str) -> String {
     match of.starts_with('*') {
-        // What is const stands behind what it is said of: `const char *const *tags`.
+        // In C `const` follows what it qualifies: `const char *const *tags`.
         true => c_type(of, &format!("{is_const}*{name}")),
         false => format!("{is_const}{}", c_type(of, &format!("*{name}"))),
     }
@@ -159,8 +159,8 @@ fn fast() -> String {
         let row: Vec<String> = row.iter().map(|edge| format!("{edge:#018x}")).collect();
         format!("    {},\n", row.join(", "))
     });
-    // Buckets are counted from the exponent 0 of a double; place 0 is the bucket below that of the
-    // exponent of 1.
+    // Buckets are indexed by the exponent bits of a double; index 0 is the bucket below that of
+    // exponent 1.
     let bias = (1023 << layout::SCALE) - 1;
     let mut text = FAST
         .replace("@EDGES@", &rows.collect::<String>())
@@ -174,19 +174,19 @@ fn fast() -> String {
     text
 }
 
-/// The table that `hist` has, found anew from the places of whole numbers.
+/// The table of `hist`, recomputed from the buckets of integers.
 fn edges() -> Vec<u64> {
     const OCTAVE: u64 = 1 << 52;
     let first = Integers::<{ layout::SCALE }>::position(OCTAVE + 1);
-    // The bucket of a mantissa: whole numbers of this octave are doubles, and a bucket has its
-    // upper edge.
+    // Bucket of a mantissa: integers of this octave are doubles, and a bucket includes its upper
+    // edge.
     let bucket =
         |mantissa: u64| Integers::<{ layout::SCALE }>::position(OCTAVE + mantissa + 1) - first;
     (0..64u64)
         .map(|cell| {
             let (start, end) = (cell << 46, (cell + 1) << 46);
             let (low, high) = (bucket(start), bucket(end - 1));
-            // A cell has one edge at the most; it is the first mantissa of the higher bucket.
+            // A cell has at most one edge: the first mantissa of the higher bucket.
             let (mut below, mut at) = (start, end - 1);
             while below + 1 < at && low < high {
                 let middle = below + (at - below) / 2;

@@ -1,4 +1,4 @@
-//! The crate from outside: the header as C sees it, and programs in C.
+//! Tests from outside: the header as C sees it, and programs in C.
 
 #[path = "../../../shm/tests/it/folder.rs"]
 mod folder;

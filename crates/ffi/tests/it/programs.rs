@@ -1,5 +1,5 @@
-//! Programs in C and C++ record, linked to the library in all its forms; what they leave is read
-//! here.
+//! Programs in C and C++ record, linked to the library in all its forms; this test reads the
+//! results.
 
 use std::fs;
 use std::io::Write as _;
@@ -13,12 +13,12 @@ use shm::{MetricsFileReader, ProcessInfo};
 
 use crate::folder::TestFolder;
 
-/// How a program is made.
+/// Link mode of a program.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum BuildMode {
     C,
     Cpp,
-    /// With the library inside.
+    /// Statically linked.
     Static,
 }
 
@@ -27,14 +27,13 @@ fn sources() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../bindings/c")
 }
 
-/// Where cargo has put the library that it built for this test: beside the test.
+/// The library that cargo built for this test, in the folder of the test.
 fn library() -> PathBuf {
     let own = std::env::current_exe().expect("this test has a file");
     own.parent().expect("in a folder").to_owned()
 }
 
-/// Where programs are made: what cargo keeps for it, or a folder of this user's where that is
-/// closed to him.
+/// Folder for programs: cargo's, or one of this user if cargo's is not writable.
 fn scratch() -> PathBuf {
     let own = PathBuf::from(env!("CARGO_TARGET_TMPDIR"));
     if rustix::fs::access(&own, rustix::fs::Access::WRITE_OK).is_ok() {
@@ -46,7 +45,7 @@ fn scratch() -> PathBuf {
     own
 }
 
-/// A program of `bindings/c`, compiled without a warning; `None` where there is no compiler.
+/// A program of `bindings/c`, compiled without warnings; `None` if there is no compiler.
 fn compile(source: &str, how: BuildMode) -> Option<PathBuf> {
     let compiler = if how == BuildMode::Cpp { "c++" } else { "cc" };
     if Command::new(compiler).arg("--version").output().is_err() {
@@ -55,7 +54,7 @@ fn compile(source: &str, how: BuildMode) -> Option<PathBuf> {
     }
     let library = library();
     let program = scratch().join(format!("{source}-{how:?}"));
-    // Tests of another run may run the one that is there, or be about to make it too.
+    // Tests of another run may use the existing program, or build it at the same time.
     let made = program.with_extension(std::process::id().to_string());
     let mut command = Command::new(compiler);
     match how {
@@ -81,13 +80,13 @@ fn compile(source: &str, how: BuildMode) -> Option<PathBuf> {
     Some(program)
 }
 
-/// The test program, made once for each way.
+/// The test program, built once per link mode.
 fn test_program(how: BuildMode) -> Option<&'static Path> {
     static BUILT: [OnceLock<Option<PathBuf>>; 3] = [const { OnceLock::new() }; 3];
     BUILT[how as usize].get_or_init(|| compile("test", how)).as_deref()
 }
 
-/// The files of the processes that wrote to a folder, the first one first.
+/// Metrics files in a folder, earliest first.
 fn readers(folder: &TestFolder) -> Vec<MetricsFileReader> {
     let files = folder.files().into_iter();
     let mut readers: Vec<MetricsFileReader> =
@@ -96,7 +95,7 @@ fn readers(folder: &TestFolder) -> Vec<MetricsFileReader> {
     readers
 }
 
-/// What a process left.
+/// Output of a process.
 struct ProcessOutput {
     process: ProcessInfo,
     metrics: Vec<ProcessMetric>,
@@ -123,8 +122,8 @@ impl ProcessOutput {
     }
 }
 
-/// Runs a part of the test program; what came out, and what its processes left. `None` where there
-/// is no compiler, or no folder in memory.
+/// Runs a part of the test program; returns its output and the metrics of its processes. `None` if
+/// there is no compiler, or no tmpfs folder.
 #[track_caller]
 fn run(part: &str, how: BuildMode, input: &[u8]) -> Option<(Vec<u8>, Vec<ProcessOutput>)> {
     let program = test_program(how)?;
@@ -141,7 +140,7 @@ fn run(part: &str, how: BuildMode, input: &[u8]) -> Option<(Vec<u8>, Vec<Process
     let input = input.to_vec();
     let writer = std::thread::spawn(move || stdin.write_all(&input));
     let done = child.wait_with_output().expect("it ends");
-    // It need not read what it is given.
+    // The program need not read its input.
     let _ = writer.join();
     assert!(
         done.status.success(),
@@ -225,7 +224,7 @@ fn a_forked_process_counts_by_itself() {
         assert_eq!(child.value("library_total"), &MetricValue::Counter(NumericValue::Unsigned(0)));
         let seen = child.histogram("inline_took");
         assert_eq!(seen.tracked_sum().exact().map(|sum| sum.value()), Some(5_010.0));
-        // What the parent had begun is the parent's to end.
+        // Only the parent can end the operations of the parent.
         let MetricValue::InFlight(work) = parent.value("work") else { panic!("no table") };
         assert_eq!((work.started, work.ended, work.operations.len()), (1, 1, 0));
         let MetricValue::InFlight(work) = child.value("work") else { panic!("no table") };
@@ -233,11 +232,11 @@ fn a_forked_process_counts_by_itself() {
     }
 }
 
-/// Edges of all buckets and what lies beside them, ends of the numbers, and any numbers.
+/// Edges of all buckets and their neighbours, extreme values, and random values.
 fn values() -> Vec<u64> {
     let mut values = vec![0, 1, 2, 3, u64::MAX, u64::MAX - 1, 1 << 63, (1 << 63) - 1];
     let grid = Integers::<{ shm::layout::SCALE }>::POSITIONS;
-    // The least value of each bucket, by halving.
+    // Lower edge of each bucket, by bisection.
     for place in 0..grid {
         let (mut low, mut high) = (1u64, u64::MAX);
         while low < high {
@@ -268,7 +267,7 @@ fn a_value_has_the_same_bucket_in_c_and_in_rust() {
     for (value, place) in values.iter().zip(places) {
         let expected = match *value as i64 > 0 {
             true => Integers::<{ shm::layout::SCALE }>::position(*value) as u64,
-            // The library finds these.
+            // The library computes these.
             false => u64::MAX,
         };
         assert_eq!(place, expected, "value {value}");
@@ -343,7 +342,7 @@ fn without_a_file_calls_do_nothing() {
     assert!(String::from_utf8_lossy(&done.stdout).contains("TOPDECK_SHM=off"));
 }
 
-/// What the page shows to begin with.
+/// The example of the page.
 #[test]
 fn the_example_compiles() {
     let page = fs::read_to_string(sources().join("README.md")).expect("the page");

@@ -1,4 +1,4 @@
-//! The program on made-up requests: what counts, how often and where.
+//! Tests of the program on synthetic requests: which requests count, how often and where.
 
 use super::*;
 use crate::bpf::interpreter::BpfInterpreter;
@@ -57,7 +57,7 @@ fn complete(machine: &mut BpfInterpreter, request: BlockRequest) {
         REQUEST,
         &[
             (0, QUEUE),
-            // Flags above the operation are no part of it.
+            // Flags above the operation are ignored.
             (24, request.operation | 0x800),
             (28, request.flags),
             (44, request.left),
@@ -65,12 +65,12 @@ fn complete(machine: &mut BpfInterpreter, request: BlockRequest) {
             (112, request.io_start),
         ],
     );
-    // What is above an argument's own bits is not said.
+    // Bits above an argument's own width are undefined.
     let arguments = [REQUEST, request.error | 0xabcd << 32, request.bytes | 0x1234 << 32];
     machine.run(&program(&FIELDS, SLOTS, 3), &arguments);
 }
 
-/// As `name` has them, by their minor number.
+/// Reads all slots; `name` maps minor numbers to device names.
 fn read_as(
     machine: &BpfInterpreter,
     ledger: &mut BlockIoReader,
@@ -92,7 +92,7 @@ fn read(machine: &BpfInterpreter, ledger: &mut BlockIoReader) -> Vec<DeviceDelta
     read_as(machine, ledger, |_| None)
 }
 
-/// Device, operation, counts of total and device time, errors.
+/// Device, operation, number of total and device latencies, errors.
 type OperationLine = (String, &'static str, u64, u64, u64);
 
 fn lines(machine: &BpfInterpreter, ledger: &mut BlockIoReader) -> Vec<OperationLine> {
@@ -135,7 +135,8 @@ fn each_operation_has_its_own_counts() {
 fn a_request_counts_once() {
     let first_part = BlockRequest { left: 8192, ..READ };
     check(&[first_part, READ], &[("254:0", "read", 1, 1, 0)]);
-    // A write with a flush: its data, the flush request, and its end, in which all of it counts.
+    // A write with a flush: its data, the flush request, and the final completion, which counts the
+    // whole request.
     let write = BlockRequest { operation: 1, ..READ };
     let data = BlockRequest { flags: 1 << 1, ..write };
     let flush = BlockRequest { operation: 2, flags: 1 << 1, left: 0, bytes: 0, ..READ };
@@ -156,7 +157,7 @@ fn untimed_and_failed_requests_are_counted() {
 fn times_are_in_their_buckets() {
     let mut machine = machine();
     complete(&mut machine, READ);
-    // A clock that seems to run backwards makes no huge value.
+    // A clock that runs backwards does not record a huge value.
     complete(
         &mut machine,
         BlockRequest { operation: 1, start: NOW + 5, io_start: NOW + 5, ..READ },
@@ -225,7 +226,7 @@ fn reused_device_number_starts_from_zero() {
     };
     let of = |name: &str, times, errors| vec![(name.to_owned(), times, errors)];
     complete(&mut machine, failed);
-    // It has gone before it was looked at first, and is there again.
+    // The device is gone at the first reading and exists again at the second.
     assert_eq!(told(read_as(&machine, &mut ledger, |_| None)), of("254:0", 2, 1));
     assert_eq!(told(read_as(&machine, &mut ledger, |_| Some("a".into()))), of("a", 2, 0));
     ledger.commit();

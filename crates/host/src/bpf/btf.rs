@@ -1,11 +1,11 @@
 //! BTF parser: types and offsets of the running kernel (`/sys/kernel/btf/vmlinux`).
 //!
-//! Only what programs need is read: numbers of named types, byte offsets of members, values of
-//! enumerators. All that the bytes claim is checked against their length; walks through types are
+//! It reads only what the programs need: ids of named types, byte offsets of members, values of
+//! enumerators. All offsets and lengths are checked against the size of the file; type chains are
 //! bounded by [`DEPTH_MAX`]. Source: kernel, Documentation/bpf/btf.rst and
 //! include/uapi/linux/btf.h.
 
-/// How many types may be named after each other, or lie in each other, on the way to a member.
+/// Longest chain of referenced or nested types on the way to a member.
 const DEPTH_MAX: u32 = 16;
 const MAGIC: u16 = 0xeb9f;
 
@@ -25,7 +25,7 @@ const KIND_ENUM64: u32 = 19;
 pub(crate) struct Btf {
     bytes: Vec<u8>,
     strings: std::ops::Range<usize>,
-    /// Where each type begins; number 0 is `void` and nowhere.
+    /// Offset of each type; type 0 is `void` and has none.
     types: Vec<u32>,
 }
 
@@ -34,20 +34,20 @@ pub(crate) struct Btf {
 struct BtfType {
     name: u32,
     kind: u32,
-    /// How many members, enumerators or parameters.
+    /// Number of members, enumerators or parameters.
     count: usize,
-    /// Members have their size in bits beside their offset.
+    /// Members have their size in bits beside their offset (`kind_flag`).
     has_bit_fields: bool,
-    /// Where what belongs to the kind begins.
+    /// Offset of the kind-specific data.
     at: usize,
 }
 
 impl Btf {
-    /// Reads all types' places.
+    /// Parses the header and indexes all types.
     pub(crate) fn parse(bytes: Vec<u8>) -> Result<Btf, String> {
-        let short = || "the kernel's BTF ends too early".to_owned();
+        let short = || "kernel BTF is truncated".to_owned();
         if bytes.get(..2) != Some(&MAGIC.to_le_bytes()) {
-            return Err("the kernel's BTF does not begin as BTF does".to_owned());
+            return Err("kernel BTF has an invalid header".to_owned());
         }
         let header = |at: usize| word(&bytes, at).map(|n| n as usize).ok_or_else(short);
         let base = header(4)?;
@@ -64,9 +64,8 @@ impl Btf {
             places.push(u32::try_from(at).map_err(|_| short())?);
             let head = read_type(&bytes, at).ok_or_else(short)?;
             at = head.at
-                + type_tail_bytes(head.kind, head.count).ok_or_else(|| {
-                    format!("the kernel's BTF has a type of the unknown kind {}", head.kind)
-                })?;
+                + type_tail_bytes(head.kind, head.count)
+                    .ok_or_else(|| format!("kernel BTF has unknown type kind {}", head.kind))?;
         }
         Ok(Btf { strings, types: places, bytes })
     }
@@ -89,39 +88,39 @@ impl Btf {
         })
     }
 
-    /// The number of the type that a tracepoint's programs are attached by.
+    /// BTF id to attach a program to a tracepoint.
     pub(crate) fn tracepoint(&self, name: &str) -> Result<u32, String> {
         let wanted = format!("btf_trace_{name}");
         let found = self.find(&[KIND_TYPEDEF], &wanted);
-        found.ok_or_else(|| format!("the kernel has no tracepoint {name}"))
+        found.ok_or_else(|| format!("kernel has no tracepoint {name}"))
     }
 
-    /// The number of a function that programs are attached by.
+    /// BTF id to attach a program to a function.
     pub(crate) fn function(&self, name: &str) -> Result<u32, String> {
         let found = self.find(&[KIND_FUNC], name);
-        found.ok_or_else(|| format!("the kernel's BTF has no function {name}"))
+        found.ok_or_else(|| format!("kernel BTF has no function {name}"))
     }
 
-    /// Bytes of the struct `name`.
+    /// Size of the struct `name` in bytes.
     pub(crate) fn size(&self, name: &str) -> Result<u32, String> {
         let found = self.find(&[KIND_STRUCT], name).and_then(|id| self.get(id));
-        // Where other kinds name a type, structs have their size.
+        // Structs have their size in the field that holds the type id of other kinds.
         let size = found.and_then(|found| word(&self.bytes, found.at - 4));
-        size.ok_or_else(|| format!("the kernel's BTF has no struct {name}"))
+        size.ok_or_else(|| format!("kernel BTF has no struct {name}"))
     }
 
-    /// The number of a variable of which each processor has its own.
+    /// BTF id of a per-CPU variable.
     pub(crate) fn variable(&self, name: &str) -> Result<u32, String> {
         let found = self.find(&[KIND_VAR], name);
-        found.ok_or_else(|| format!("the kernel's BTF has no variable {name}"))
+        found.ok_or_else(|| format!("kernel BTF has no variable {name}"))
     }
 
-    /// The offset in bytes of `members` (each inside the one before it) in the struct `name`.
+    /// Offset in bytes of `members` (each nested in the previous one) in the struct `name`.
     pub(crate) fn offset(&self, name: &str, members: &str) -> Result<i16, String> {
-        let missing = || format!("the kernel's struct {name} has no member {members}");
+        let missing = || format!("kernel struct {name} has no member {members}");
         let mut id = self
             .find(&[KIND_STRUCT], name)
-            .ok_or_else(|| format!("the kernel's BTF has no struct {name}"))?;
+            .ok_or_else(|| format!("kernel BTF has no struct {name}"))?;
         let mut bits = 0u64;
         for member in members.split('.') {
             let (offset, inner) = self.member(id, member, DEPTH_MAX).ok_or_else(missing)?;
@@ -130,11 +129,11 @@ impl Btf {
         }
         let bytes =
             bits.is_multiple_of(8).then_some(bits / 8).and_then(|bytes| i16::try_from(bytes).ok());
-        bytes.ok_or_else(|| format!("{members} of the kernel's struct {name} is out of reach"))
+        bytes.ok_or_else(|| format!("offset of {members} in kernel struct {name} exceeds 16 bits"))
     }
 
-    /// The offset in bits of a member, and its type; members of unions and structs without name are
-    /// seen too.
+    /// Offset in bits of a member, and its type. Members of anonymous unions and structs are found
+    /// too.
     fn member(&self, id: u32, name: &str, depth: u32) -> Option<(u32, u32)> {
         let outer = self.get(self.resolve(id)?)?;
         if !matches!(outer.kind, KIND_STRUCT | KIND_UNION) || depth == 0 {
@@ -156,7 +155,7 @@ impl Btf {
         None
     }
 
-    /// What a name stands for.
+    /// Resolves typedefs and qualifiers.
     fn resolve(&self, mut id: u32) -> Option<u32> {
         for _ in 0..DEPTH_MAX {
             let found = self.get(id)?;
@@ -168,7 +167,7 @@ impl Btf {
         None
     }
 
-    /// The value of an enumerator, of whatever enumeration.
+    /// Value of an enumerator of any enumeration.
     pub(crate) fn enumerator(&self, name: &str) -> Option<u32> {
         (1..self.types.len() as u32).filter_map(|id| self.get(id)).find_map(|found| {
             if found.kind != KIND_ENUM {
@@ -199,15 +198,15 @@ fn read_type(bytes: &[u8], at: usize) -> Option<BtfType> {
     })
 }
 
-/// Bytes behind the part that all kinds have; `None` for an unknown kind.
+/// Bytes after the common part of a type record; `None` for an unknown kind.
 fn type_tail_bytes(kind: u32, count: usize) -> Option<usize> {
     Some(match kind {
-        // Integer, variable, tag of a declaration.
+        // Integer, variable, declaration tag.
         1 | KIND_VAR | 17 => 4,
         KIND_ARRAY => 12,
         KIND_STRUCT | KIND_UNION | KIND_DATASEC | KIND_ENUM64 => 12 * count,
         KIND_ENUM | KIND_FUNC_PROTO => 8 * count,
-        // Pointer, forward, typedef, volatile, const, restrict, function, float, tag of a type.
+        // Pointer, forward, typedef, volatile, const, restrict, function, float, type tag.
         2 | 7..=12 | 16 | 18 => 0,
         _ => return None,
     })

@@ -1,9 +1,9 @@
 //! Bucket grid of BPF programs, equal to `hist`'s integer grid.
 //!
-//! Below 32 ns a bucket is a nanosecond wide, above at most 1/32 of its lower edge, so a quantile
-//! is at most 1.54 % off at a bucket's middle. Values of 2^42 ns (73 min) and more are counted in
-//! the last bucket; sums are not cut. The numbers are those of `hist::Scheme::LogLinear2`
-//! (`the_buckets_are_those_of_hist`): nothing is converted.
+//! Buckets are 1 ns wide below 32 ns, and at most 1/32 of their lower edge above; a quantile at the
+//! middle of its bucket is off by at most 1.54 %. Values from 2^42 ns (73 min) on count in the last
+//! bucket; sums are not clamped. Bucket indexes are those of `hist::Scheme::LogLinear2`
+//! (`the_buckets_are_those_of_hist`), so no conversion is needed.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -12,9 +12,9 @@ use hist::{CompensatedSum, Histogram, HistogramParts, Scheme, TrackedValue};
 use super::instruction::Register::{R1, R2, R3, R4, R5, R7};
 use super::instruction::{Arithmetic, Assembler, JumpCondition};
 
-/// log2 of the buckets of an octave.
+/// log2 of the number of buckets per octave.
 const BITS: u32 = 5;
-/// log2 of the first value that has no bucket of its own.
+/// log2 of the first value above the grid.
 const TOP: u32 = 42;
 /// Buckets: 1,216.
 pub(crate) const BUCKETS: usize = ((TOP - BITS + 1) << BITS) as usize;
@@ -22,9 +22,9 @@ pub(crate) const BUCKETS: usize = ((TOP - BITS + 1) << BITS) as usize;
 /// Atomic or plain add.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AtomicMode {
-    /// Several processors count in the cell.
+    /// Several CPUs write the cell.
     Atomic,
-    /// One processor does, with interrupts off.
+    /// One CPU writes the cell, with interrupts off.
     Plain,
 }
 
@@ -100,17 +100,18 @@ impl Default for GridCounts {
 }
 
 impl GridCounts {
-    /// Adds what cells hold now. A record that is under way may be in the sum and in no bucket yet.
+    /// Adds the current values of the cells. A record in progress may be in the sum and not yet in
+    /// a bucket.
     pub(crate) fn add(&mut self, buckets: &[AtomicU64], sum: &AtomicU64) {
-        // Relaxed: cells stand for themselves; the sum is marked as an estimate for what lies
-        // between two loads.
+        // Relaxed: cells are independent; the sum is marked as an estimate because a record may
+        // fall between two loads.
         self.sum = self.sum.wrapping_add(sum.load(Ordering::Relaxed));
         for (count, cell) in self.buckets.iter_mut().zip(buckets) {
             *count += cell.load(Ordering::Relaxed);
         }
     }
 
-    /// What was counted since `before`; `None` if nothing was.
+    /// Counts since `before`; `None` if there are none.
     pub(crate) fn since(&self, before: &GridCounts) -> Option<Histogram> {
         let grid = Scheme::LogLinear2(hist::LogLinear2::integers(BITS).expect("BUG: five bits"));
         let mut parts = HistogramParts::new(grid);
@@ -134,7 +135,7 @@ mod tests {
     use super::super::interpreter::{BpfInterpreter, MAP};
     use super::*;
 
-    /// Counts a value by the program, and by `hist`.
+    /// Records a value by the program and by `hist`, and compares.
     #[track_caller]
     fn check(value: u64, adding: AtomicMode) {
         let mut code = Assembler::default();
@@ -151,7 +152,7 @@ mod tests {
         let mut expected = Histogram::new(found.scheme().clone());
         expected.record(value.min((1 << TOP) - 1) as f64);
         let buckets = |histogram: &Histogram| histogram.clone().into_parts().positive;
-        // `hist` has zero beside its buckets or in the first, as the scheme says.
+        // `hist` counts zero separately or in the first bucket, depending on the scheme.
         assert_eq!(buckets(&found), buckets(&expected), "value {value}");
         assert_eq!(machine.map()[1], value);
         assert_eq!(MAP % 8, 0);

@@ -5,19 +5,19 @@
 //! here have no loops. Source: kernel, Documentation/bpf/standardization/instruction-set.rst and
 //! include/uapi/linux/bpf.h.
 
-/// One instruction as the kernel takes it.
+/// One instruction in the kernel's encoding.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Instruction {
     pub(crate) code: u8,
-    /// Destination in the low half, source in the high half.
+    /// Destination in the low four bits, source in the high four bits.
     pub(crate) registers: u8,
     pub(crate) offset: i16,
     pub(crate) immediate: i32,
 }
 
-/// A register. `R0` holds results, `R1`–`R5` arguments and are lost in calls, `R6`–`R9` are kept;
-/// below the address in `R10` are 512 bytes for the program.
+/// A register. `R0` holds results; `R1` to `R5` hold arguments and are clobbered by calls; `R6` to
+/// `R9` are preserved. The program's stack is the 512 bytes below the address in `R10`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Register {
@@ -34,7 +34,7 @@ pub(crate) enum Register {
     R10,
 }
 
-/// Bytes of a load.
+/// Width of a load or store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Width {
@@ -42,7 +42,7 @@ pub(crate) enum Width {
     Eight = 0x18,
 }
 
-/// Arithmetic on 64 bits.
+/// 64-bit arithmetic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Arithmetic {
@@ -76,9 +76,9 @@ pub(crate) enum JumpCondition {
 pub(crate) enum HelperFunction {
     /// Nanoseconds on the monotonic clock.
     KtimeGetNs = 5,
-    /// Writes bytes to who reads the iterator.
+    /// Writes bytes to the reader of the iterator.
     SeqWrite = 127,
-    /// The address of this processor's own copy of a variable.
+    /// Address of this CPU's copy of a per-CPU variable.
     ThisCpuPtr = 154,
 }
 
@@ -98,10 +98,10 @@ pub(crate) const EXIT: u8 = CLASS_JMP | 0x90;
 pub(crate) const ATOMIC: u8 = CLASS_STX | MODE_ATOMIC | Width::Eight as u8;
 pub(crate) const ATOMIC_ADD: i32 = 0x00;
 pub(crate) const ATOMIC_COMPARE_EXCHANGE: i32 = 0xf1;
-/// In a wide load: the second word's immediate is an offset into the value of the map of this
+/// In a wide load: the second word's immediate is an offset into the value of the map with this
 /// descriptor.
 pub(crate) const PSEUDO_MAP_VALUE: u8 = 2;
-/// In a wide load: the immediate is the number of a kernel variable's type.
+/// In a wide load: the immediate is the BTF id of a kernel variable.
 pub(crate) const PSEUDO_BTF_ID: u8 = 3;
 
 /// Label of a jump.
@@ -112,9 +112,9 @@ pub(crate) struct JumpLabel(usize);
 #[derive(Debug, Default)]
 pub(crate) struct Assembler {
     code: Vec<Instruction>,
-    /// Where each label is.
+    /// Position of each label.
     label_offsets: Vec<Option<usize>>,
-    /// Jumps and where they lead.
+    /// Jumps and their targets.
     jumps: Vec<(usize, JumpLabel)>,
 }
 
@@ -143,22 +143,22 @@ impl Assembler {
         self.push(CLASS_ALU64 | SOURCE_REGISTER | what as u8, to, from as u8, 0, 0);
     }
 
-    /// `to = to ∘ immediate`, the immediate with its sign.
+    /// `to = to ∘ immediate`, the immediate sign-extended.
     pub(crate) fn immediate(&mut self, what: Arithmetic, to: Register, immediate: i32) {
         self.push(CLASS_ALU64 | what as u8, to, 0, 0, immediate);
     }
 
-    /// `to = value`, of 64 bits.
+    /// `to = value`, 64 bits.
     pub(crate) fn constant(&mut self, to: Register, value: u64) {
         self.wide(to, 0, value as u32 as i32, (value >> 32) as i32);
     }
 
-    /// `to = &map_value[offset]`, of the map's only value.
+    /// `to = &map_value[offset]` of the map's only value.
     pub(crate) fn map_value(&mut self, to: Register, map: i32, offset: i32) {
         self.wide(to, PSEUDO_MAP_VALUE, map, offset);
     }
 
-    /// `to = &variable`, a variable of the kernel by the number of its type.
+    /// `to = &variable`, a kernel variable by its BTF id.
     pub(crate) fn variable(&mut self, to: Register, btf_id: u32) {
         self.wide(to, PSEUDO_BTF_ID, btf_id as i32, 0);
     }
@@ -173,7 +173,7 @@ impl Assembler {
         self.push(ATOMIC, to, from as u8, offset, ATOMIC_ADD);
     }
 
-    /// `if *(u64 *)(to + offset) == r0 { it = from }`; `r0` is what was there.
+    /// `if *(u64 *)(to + offset) == r0 { it = from }`; `r0` is the previous value.
     pub(crate) fn compare_exchange(&mut self, to: Register, offset: i16, from: Register) {
         self.push(ATOMIC, to, from as u8, offset, ATOMIC_COMPARE_EXCHANGE);
     }
@@ -189,13 +189,13 @@ impl Assembler {
         self.push(EXIT, Register::R0, 0, 0, 0);
     }
 
-    /// A label that is somewhere further on.
+    /// Creates a label for a later position.
     pub(crate) fn label(&mut self) -> JumpLabel {
         self.label_offsets.push(None);
         JumpLabel(self.label_offsets.len() - 1)
     }
 
-    /// The label is here.
+    /// Binds the label to the current position.
     pub(crate) fn bind(&mut self, label: JumpLabel) {
         self.label_offsets[label.0] = Some(self.code.len());
     }
@@ -230,7 +230,7 @@ impl Assembler {
         self.push(CLASS_JMP, Register::R0, 0, 0, 0);
     }
 
-    /// The program.
+    /// Resolves the jumps and returns the program.
     pub(crate) fn finish(mut self) -> Vec<Instruction> {
         for &(at, label) in &self.jumps {
             let place = self.label_offsets[label.0].expect("BUG: a label that is nowhere");

@@ -1,35 +1,35 @@
 //! BPF interpreter for tests.
 //!
-//! Knows the instructions that [`super::instruction`] emits and no others.
+//! It supports only the instructions that [`super::instruction`] emits.
 
 use super::instruction::{
     ATOMIC, ATOMIC_ADD, ATOMIC_COMPARE_EXCHANGE, CALL, EXIT, HelperFunction, Instruction,
     LOAD_WIDE, PSEUDO_BTF_ID, PSEUDO_MAP_VALUE,
 };
 
-/// Where the map's value is.
+/// Address of the map's value.
 pub(crate) const MAP: u64 = 1 << 32;
-/// Where the arguments are.
+/// Address of the arguments.
 const CONTEXT: u64 = 2 << 32;
-/// Where the variable is, whatever its number.
+/// Address of every kernel variable, whatever its BTF id.
 pub(crate) const VARIABLE: u64 = 3 << 32;
 
-/// Where the program's own bytes are.
+/// Address of the stack.
 const STACK: u64 = 4 << 32;
 const STACK_BYTES: u64 = 512;
-/// Loads from below this give 0, as those of a kernel's program do that follow a null pointer.
+/// Loads below this address return 0, as loads through a null pointer do in the kernel.
 const NULL_PAGE_END: u64 = 1 << 16;
 
 /// BPF interpreter for tests.
 pub(crate) struct BpfInterpreter {
     regions: Vec<(u64, Vec<u8>)>,
     pub(crate) now: u64,
-    /// What the program wrote to its reader: each call's.
+    /// Bytes that the program wrote to its reader, by call.
     pub(crate) written: Vec<Vec<u8>>,
 }
 
 impl BpfInterpreter {
-    /// With a map whose value has `words` words, all zero.
+    /// Interpreter with a map whose value has `words` words, all zero.
     pub(crate) fn new(words: usize) -> BpfInterpreter {
         let stack = (STACK, vec![0xaa; STACK_BYTES as usize]);
         let regions = vec![(MAP, vec![0; 8 * words]), stack];
@@ -42,11 +42,11 @@ impl BpfInterpreter {
         words.map(|word| u64::from_le_bytes(word.try_into().unwrap())).collect()
     }
 
-    /// Puts an object somewhere, in the place of what was there.
+    /// Puts an object at an address and replaces the previous one.
     pub(crate) fn put(&mut self, at: u64, fields: &[(i16, u64)]) {
         let mut bytes = vec![0; 4096];
         for &(offset, value) in fields {
-            // Fields may be of four bytes: nothing behind one is written over.
+            // Fields may have four bytes: the bytes after the field are not overwritten.
             let width = if value <= u64::from(u32::MAX) { 4 } else { 8 };
             bytes[offset as usize..][..width].copy_from_slice(&value.to_le_bytes()[..width]);
         }
@@ -90,7 +90,7 @@ impl BpfInterpreter {
         }
     }
 
-    /// Runs one instruction and says where the next is.
+    /// Runs one instruction and returns the position of the next.
     fn step(&mut self, code: &[Instruction], at: usize, r: &mut [u64; 11]) -> usize {
         let Instruction { code: operation, registers, offset, immediate } = code[at];
         let (to, from) = (usize::from(registers & 15), usize::from(registers >> 4));

@@ -1,9 +1,10 @@
-//! The `bpf(2)` system call and the memory of its maps: the one file of this crate with `unsafe`.
+//! The `bpf(2)` system call and the memory of its maps: the only file of this crate with `unsafe`.
 //!
-//! Five commands: make a map, load a program, attach it in one of two ways, begin to iterate.
-//! Descriptors are owned: what is dropped is detached and unloaded by the kernel, also when the
-//! process is killed. A map's value is seen as atomics, read only, and never as bytes: the kernel
-//! writes to it at any time. Source: kernel, include/uapi/linux/bpf.h (`union bpf_attr`); bpf(2).
+//! Five commands: create a map, load a program, attach it to a tracepoint or an iterator, start an
+//! iteration. Descriptors are owned: the kernel detaches and unloads what is dropped, also when the
+//! process is killed. The value of a map is accessed as read-only atomics and never as bytes,
+//! because the kernel writes to it at any time. Source: kernel, include/uapi/linux/bpf.h
+//! (`union bpf_attr`); bpf(2).
 #![allow(unsafe_code, reason = "bpf(2) has no safe form; each use carries its argument")]
 
 use std::io;
@@ -26,23 +27,23 @@ const MAP_TYPE_ARRAY: u32 = 2;
 const MMAPABLE: u32 = 1 << 10;
 const PROG_TYPE_TRACING: u32 = 26;
 
-/// What a program is for.
+/// Type of a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub(crate) enum ProgramKind {
-    /// It runs at a tracepoint and gets its arguments as typed pointers (`BPF_TRACE_RAW_TP`).
+    /// Runs at a tracepoint and gets the arguments as typed pointers (`BPF_TRACE_RAW_TP`).
     Tracepoint = 23,
-    /// It runs for each object of a kind when somebody reads (`BPF_TRACE_ITER`).
+    /// Runs for each object when the iterator is read (`BPF_TRACE_ITER`).
     Iterator = 28,
 }
 
-/// Bytes of a map's word.
+/// Bytes of a map word.
 const WORD: usize = size_of::<AtomicU64>();
-/// Bytes of a name, the zero at the end included.
+/// Bytes of a name, including the terminating zero.
 const NAME_BYTES: usize = 16;
-/// Bytes of the verifier's log at the most.
+/// Largest verifier log in bytes.
 const LOG_BYTES: usize = 256 << 10;
-/// What the kernel asks for where kernel memory is read through typed pointers.
+/// The kernel requires a GPL-compatible license for reads through typed pointers.
 const LICENSE: &[u8] = b"Dual BSD/GPL\0";
 
 #[repr(C)]
@@ -109,19 +110,19 @@ struct IterCreate {
     flags: u32,
 }
 
-/// Attributes of a command: structs of whole numbers without padding.
+/// Calls `bpf(2)`. Attributes are structs of integers without padding.
 ///
 /// # Safety
 ///
-/// Every pointer in the attributes of a call is null or leads to memory that lives, and is of the
-/// length that stands beside it, for the whole call.
+/// Every pointer in the attributes must be null or valid for the length given beside it, for the
+/// whole call.
 unsafe fn bpf<A>(command: libc::c_int, attributes: &mut A) -> io::Result<OwnedFd> {
     // SAFETY: the kernel reads `size_of::<A>()` bytes of `attributes`, which are borrowed for the
-    // call; the caller answers for the pointers in them.
+    // call; the caller guarantees that the pointers in them are valid.
     let fd =
         unsafe { libc::syscall(libc::SYS_bpf, command, ptr::from_mut(attributes), size_of::<A>()) };
     match RawFd::try_from(fd) {
-        // SAFETY: all five commands return a new descriptor, which nobody else owns.
+        // SAFETY: all five commands return a new descriptor without another owner.
         Ok(fd) if fd >= 0 => Ok(unsafe { OwnedFd::from_raw_fd(fd) }),
         _ => Err(io::Error::last_os_error()),
     }
@@ -135,7 +136,7 @@ fn name_bytes(name: &str) -> [u8; NAME_BYTES] {
     bytes
 }
 
-/// Makes a map with one value, all zero.
+/// Creates a map with one value, all zero.
 pub(crate) fn create_map(name: &str, value_bytes: u32) -> io::Result<OwnedFd> {
     let mut attributes = MapCreate {
         map_type: MAP_TYPE_ARRAY,
@@ -150,8 +151,8 @@ pub(crate) fn create_map(name: &str, value_bytes: u32) -> io::Result<OwnedFd> {
     unsafe { bpf(MAP_CREATE, &mut attributes) }
 }
 
-/// Loads a program for the tracepoint or iterator of that type number. The error has what the
-/// verifier said.
+/// Loads a program for the tracepoint or iterator with that BTF id. The error contains the verifier
+/// log.
 pub(crate) fn load(
     name: &str,
     code: &[Instruction],
@@ -172,31 +173,30 @@ pub(crate) fn load(
             attach_btf_id: target,
             ..ProgLoad::default()
         };
-        // SAFETY: `insns` leads to `insn_cnt` instructions of `code`, `license` to a string that
-        // ends in zero, `log_buf` is null or leads to `log_size` bytes of `log`; all are borrowed
-        // for the call.
+        // SAFETY: `insns` points to `insn_cnt` instructions of `code`, `license` to a
+        // zero-terminated string, `log_buf` is null or points to `log_size` bytes of `log`; all are
+        // borrowed for the call.
         unsafe { bpf(PROG_LOAD, &mut attributes) }
     };
     attempt(&mut []).map_err(|error| {
         let mut log = vec![0; LOG_BYTES];
-        // The kernel says why only to whoever asks; that the second attempt fares better is no harm
-        // done.
+        // The second attempt requests the verifier log; it does no harm if that attempt succeeds.
         let _ = attempt(&mut log);
         let end = log.iter().position(|&byte| byte == 0).unwrap_or(log.len());
         (error, String::from_utf8_lossy(&log[..end]).into_owned())
     })
 }
 
-/// Attaches a program to the tracepoint that it was loaded for, until the link is dropped.
+/// Attaches a program to its tracepoint until the link is dropped.
 pub(crate) fn attach(program: &OwnedFd) -> io::Result<OwnedFd> {
     let prog_fd = program.as_raw_fd() as u32;
     let mut attributes = RawTracepointOpen { name: 0, prog_fd, reserved: 0 };
-    // SAFETY: the name is null: the program knows its tracepoint.
+    // SAFETY: the name is null: the program was loaded for its tracepoint.
     unsafe { bpf(RAW_TRACEPOINT_OPEN, &mut attributes) }
 }
 
-/// Attaches a program to the iterator that it was loaded for, until the link is dropped. It runs
-/// only when it is read.
+/// Attaches a program to its iterator until the link is dropped. The program runs only when the
+/// iterator is read.
 pub(crate) fn link(program: &OwnedFd) -> io::Result<OwnedFd> {
     let prog_fd = program.as_raw_fd() as u32;
     let attach_type = ProgramKind::Iterator as u32;
@@ -205,24 +205,24 @@ pub(crate) fn link(program: &OwnedFd) -> io::Result<OwnedFd> {
     unsafe { bpf(LINK_CREATE, &mut attributes) }
 }
 
-/// Begins to iterate: what is read from the descriptor is what the program writes of each object.
+/// Starts an iteration: reads of the descriptor return what the program writes for each object.
 pub(crate) fn iterate(link: &OwnedFd) -> io::Result<OwnedFd> {
     let mut attributes = IterCreate { link_fd: link.as_raw_fd() as u32, flags: 0 };
     // SAFETY: there are no pointers in the attributes.
     unsafe { bpf(ITER_CREATE, &mut attributes) }
 }
 
-/// Words of a map's value: `Deref` gives them. The kernel adds to them; here they are only loaded.
+/// Mapped words of a map's value, accessed by `Deref`. The kernel adds to them; this process only
+/// loads them.
 #[derive(Debug)]
 pub(crate) struct MapCells {
     base: NonNull<AtomicU64>,
-    /// Words that are mapped because pages begin where they do.
+    /// Words before the range, mapped because a mapping starts at a page.
     leading_words: usize,
     words: usize,
 }
 
-// SAFETY: all access goes through atomics, which any thread may use; the mapping lives as long as
-// `self`.
+// SAFETY: all access is atomic, which any thread may do; the mapping lives as long as `self`.
 unsafe impl Send for MapCells {}
 // SAFETY: as above.
 unsafe impl Sync for MapCells {}
@@ -233,8 +233,8 @@ impl MapCells {
         let before = range.start % (rustix::param::page_size() / WORD);
         let (start, words) = (range.start - before, before + range.len());
         let (offset, bytes) = ((WORD * start) as u64, WORD * words);
-        // SAFETY: a new mapping at an address of the kernel's choice touches no memory of ours. The
-        // kernel refuses one that is longer than the map's value, rounded up to pages.
+        // SAFETY: a new mapping at an address chosen by the kernel does not affect existing memory.
+        // The kernel refuses a mapping longer than the map's value, rounded up to pages.
         let base = unsafe {
             mmap(ptr::null_mut(), bytes, ProtFlags::READ, MapFlags::SHARED, map, offset)?
         };
@@ -247,10 +247,10 @@ impl Deref for MapCells {
     type Target = [AtomicU64];
 
     fn deref(&self) -> &[AtomicU64] {
-        // SAFETY: `map` saw the kernel accept a mapping of `words` words, aligned to a page, which
-        // `drop` alone undoes. They are only loaded, relaxed, which read-only memory allows for
-        // words (std::sync::atomic, "Atomic accesses to read-only memory"): no code of this crate
-        // stores to `Cells`, and a store would fault, not corrupt.
+        // SAFETY: in `map` the kernel accepted a mapping of `words` words, aligned to a page, which
+        // only `drop` unmaps. The words are only loaded, relaxed, which read-only memory permits
+        // for words (std::sync::atomic, "Atomic accesses to read-only memory"): no code of this
+        // crate stores to `Cells`, and a store would fault, not corrupt.
         let words = unsafe { std::slice::from_raw_parts(self.base.as_ptr(), self.words) };
         &words[self.leading_words..]
     }
@@ -258,8 +258,8 @@ impl Deref for MapCells {
 
 impl Drop for MapCells {
     fn drop(&mut self) {
-        // SAFETY: the mapping is ours and nothing borrows from it any more. That it fails is
-        // impossible for it.
+        // SAFETY: `self` owns the mapping and nothing borrows from it any more. munmap cannot fail
+        // for such a mapping.
         let _ = unsafe { munmap(self.base.as_ptr().cast(), WORD * self.words) };
     }
 }

@@ -1,4 +1,4 @@
-//! A table that was published is told, with what each process did since the one before.
+//! A published table is returned with the activity of each process since the previous one.
 
 use std::path::{Path, PathBuf};
 
@@ -8,7 +8,7 @@ use super::ProcessList;
 use role::{RouteError, RouteQuery};
 use serde_json::Value;
 
-/// A folder in memory, removed at the end.
+/// A folder in memory, removed on drop.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -77,7 +77,7 @@ fn cpu_usage_is_since_the_previous_table() {
     let first = ask(&[]).unwrap();
     assert_eq!(first["interval_seconds"], Value::Null);
     assert_eq!(first["processes"][0]["cpu_cores"], Value::Null);
-    // Two seconds later one had all of a processor, another one is new, and the third did nothing.
+    // Two seconds later: one process used a whole CPU, one is new, one was idle.
     let rows = [process(2, 0, 100), process(3, 3_000, 50), process(4, 100, 70)];
     writer.publish(&taken(12), &rows).unwrap();
     let told = ask(&[]).unwrap();

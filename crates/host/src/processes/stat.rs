@@ -1,23 +1,23 @@
-//! `/proc/PID/stat`: one line of a process. Source: proc_pid_stat(5).
+//! Parser of `/proc/PID/stat`. Source: proc_pid_stat(5).
 
 use std::sync::LazyLock;
 
 use rustix::param::page_size;
 use shm::process_table::ProcessRow;
 
-/// Ticks in a second.
+/// Ticks per second.
 pub(super) static TICKS: LazyLock<u64> =
     LazyLock::new(|| rustix::param::clock_ticks_per_second().max(1));
 const SECOND: u64 = 1_000_000_000;
 
-/// Nanoseconds of a tick.
+/// Nanoseconds per tick.
 pub(super) fn tick_ns() -> u64 {
     SECOND / *TICKS
 }
 
-/// Everything that the line has; `None` if it is none. The user does not stand there.
+/// Parses a line; `None` if it is malformed. The line does not contain the user.
 pub(super) fn parse(line: &[u8]) -> Option<ProcessRow> {
-    // There may be anything in the name, parentheses too.
+    // The name may contain any bytes, including parentheses.
     let open = line.iter().position(|&byte| byte == b'(')?;
     let close = line.iter().rposition(|&byte| byte == b')')?;
     let name = line.get(open + 1..close)?;
@@ -25,7 +25,7 @@ pub(super) fn parse(line: &[u8]) -> Option<ProcessRow> {
     let pid = text(&line[..open])?.trim().parse().ok()?;
     let mut words = text(&line[close + 1..])?.split_ascii_whitespace();
     let [state] = words.next()?.as_bytes() else { return None };
-    // The next word is the fourth of the line, as the manual counts.
+    // The next field is number 4 in the manual.
     let mut next = 4;
     let mut word = |number: usize| {
         let word = words.nth(number - next);
@@ -37,10 +37,10 @@ pub(super) fn parse(line: &[u8]) -> Option<ProcessRow> {
     let (minor_faults, major_faults) = (number(10)?, number(12)?);
     let (user, system) = (number(14)?, number(15)?);
     let (threads, start) = (number(20)?, number(22)?);
-    // Negative it is not, but for a race in the kernel.
+    // Negative only because of a race in the kernel.
     let rss = number(24).unwrap_or(0);
     let mut comm = [0; 16];
-    // The kernel shows more of the names of its own threads than they have.
+    // The kernel reports longer names for its own threads than `comm` holds.
     let kept = name.len().min(comm.len() - 1);
     comm[..kept].copy_from_slice(&name[..kept]);
     Some(ProcessRow {

@@ -1,8 +1,8 @@
 //! `/proc/PID/stat` reader with cached file descriptors.
 //!
-//! An open file is that process's for ever: when it has ended, reading fails, and whoever has its
-//! number then is another, whose file is opened. Files beyond a share of what this process may open
-//! are opened, read and closed.
+//! An open file belongs to one process for good: after the process exits, reads fail, and a process
+//! that reuses the PID needs a new file. Processes beyond a share of this process' file limit are
+//! opened, read and closed.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -16,16 +16,16 @@ use shm::process_table::ProcessRow;
 
 use super::stat;
 
-/// One in this many of the files that this process may open is a process's at the most.
+/// Cached files may use one in this many of the file descriptors that this process may open.
 const FILE_SHARE: u64 = 4;
-/// As many are a process's if there is no limit.
+/// Cached files if there is no descriptor limit.
 const FILES_MAX: u64 = 1 << 16;
-/// Bytes of a line at the most: 52 numbers of 20 digits and a name.
+/// Longest line: 52 numbers of 20 digits and a name.
 const LINE_BYTES: usize = 2_048;
-/// Bytes of names at once.
+/// Bytes of directory entries per read.
 const NAMES_BYTES: usize = 8 << 10;
-/// A process's user is asked for when it is new and then once in that many readings: it seldom
-/// becomes another's.
+/// Readings between two look-ups of a process' user, which seldom changes; new processes are looked
+/// up at once.
 const READINGS_PER_USER: u32 = 16;
 
 /// Cache of open `/proc/PID/stat` files.
@@ -34,7 +34,7 @@ pub(super) struct ProcStatCache {
     proc: Option<OwnedFd>,
     cached: HashMap<u32, CachedStat>,
     files_max: usize,
-    /// Of `known`, those that have a file.
+    /// Number of entries of `known` with an open file.
     files: usize,
     reading: u32,
     pids: Vec<u32>,
@@ -44,11 +44,11 @@ pub(super) struct ProcStatCache {
 /// Cached process.
 #[derive(Debug)]
 struct CachedStat {
-    /// None beyond the share.
+    /// `None` beyond the share of descriptors.
     file: Option<File>,
     start: u64,
     uid: u32,
-    /// The last reading that it was there.
+    /// Last reading in which the process existed.
     last_reading: u32,
 }
 
@@ -64,13 +64,13 @@ impl ProcStatCache {
         ProcStatCache { proc, cached: known, files_max, files: 0, reading: 0, pids, names }
     }
 
-    /// Reads all into `rows`.
+    /// Reads all processes into `rows`.
     pub(super) fn read(&mut self, rows: &mut Vec<ProcessRow>) -> io::Result<()> {
         rows.clear();
         self.list()?;
         self.reading = self.reading.wrapping_add(1);
         let pids = std::mem::take(&mut self.pids);
-        // One that has ended since it was listed is left out.
+        // A process that exited since it was listed is left out.
         rows.extend(pids.iter().filter_map(|&pid| self.process(pid)));
         self.pids = pids;
         let (reading, files) = (self.reading, &mut self.files);
@@ -83,7 +83,7 @@ impl ProcStatCache {
         Ok(())
     }
 
-    /// The numbers in `/proc`.
+    /// Lists the PIDs in `/proc`.
     fn list(&mut self) -> io::Result<()> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let proc = match self.proc.take() {
@@ -138,7 +138,7 @@ impl ProcStatCache {
     }
 }
 
-/// The effective user: the folder is his, also where the process's files are not.
+/// Effective user: the owner of the folder, even if the files in it have another owner.
 fn effective_uid(proc: &OwnedFd, pid: u32) -> Option<u32> {
     let about = rustix::fs::statat(proc, format!("{pid}"), rustix::fs::AtFlags::empty());
     about.ok().map(|about| about.st_uid)
@@ -149,7 +149,7 @@ fn read_stat(file: &File, pid: u32, line: &mut [u8; LINE_BYTES]) -> Option<Proce
     stat::parse(&line[..length]).filter(|process| process.pid == pid)
 }
 
-/// A name that is a number.
+/// Parses a folder name as a PID.
 fn parse_pid(name: &[u8]) -> Option<u32> {
     if !name.first()?.is_ascii_digit() {
         return None;

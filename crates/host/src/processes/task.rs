@@ -1,14 +1,14 @@
 //! Process table by a BPF task iterator.
 //!
-//! Of a task that leads its group it writes 120 bytes, of another thread the first 72. Counts of
-//! threads that have ended are those of the group's `signal_struct`, which the program adds to the
-//! leader's own; counts of living threads are added up here. So the program needs no map, and 5,000
-//! processes are some 20 reads of 32 KiB.
+//! The program writes 120 bytes for a thread group leader and the first 72 of them for another
+//! thread. Counts of exited threads are in the group's `signal_struct`; the program adds them to
+//! the leader's own. Counts of living threads are summed here. The program therefore needs no map,
+//! and 5,000 processes take about 20 reads of 32 KiB.
 //!
-//! Time on processors is what the scheduler measured; user and system share it as the ticks did
-//! that fell on either, as in `/proc/PID/stat` (kernel, kernel/sched/cputime.c, `cputime_adjust`).
-//! Resident memory is the sum of the common counters: what processors hold back (32 pages each or
-//! more, Linux 6.2 and later) is not in it.
+//! CPU time is the run time measured by the scheduler, split into user and system in the ratio of
+//! their ticks, as in `/proc/PID/stat` (kernel, kernel/sched/cputime.c, `cputime_adjust`). Resident
+//! memory is the sum of the global counters: it lacks the per-CPU parts (32 pages each or more,
+//! Linux 6.2 and later).
 
 use std::io::{self, Read};
 
@@ -22,9 +22,9 @@ use crate::bpf::instruction::{
     Arithmetic, Assembler, HelperFunction, Instruction, JumpCondition, Width,
 };
 
-/// The kernel's function that the iterator is known by.
+/// Kernel function that identifies the iterator.
 const FUNCTION: &str = "bpf_iter_task";
-/// Counts that a task has and its group has of those that ended: name in `task_struct`, name in
+/// Counts of a task, and of the exited threads of its group: name in `task_struct`, name in
 /// `signal_struct`.
 const COUNTS: [(&str, &str); 7] = [
     ("utime", "utime"),
@@ -35,10 +35,10 @@ const COUNTS: [(&str, &str); 7] = [
     ("min_flt", "min_flt"),
     ("maj_flt", "maj_flt"),
 ];
-/// Counters of resident pages and their numbers since Linux 4.5.
+/// Counters of resident pages and their indexes since Linux 4.5.
 const PAGES: [(&str, u32); 3] = [("MM_FILEPAGES", 0), ("MM_ANONPAGES", 1), ("MM_SHMEMPAGES", 3)];
 
-/// Where in a record what is; it begins with `tgid` and `pid`.
+/// Offsets in a record, which starts with `tgid` and `pid`.
 const TGID: i16 = 0;
 const PID: i16 = 4;
 const FIRST_COUNT: i16 = 8;
@@ -50,11 +50,11 @@ const PPID: i16 = 104;
 const UID: i16 = 108;
 const THREADS: i16 = 112;
 const STATE: i16 = 116;
-/// Bytes of a thread's record.
+/// Bytes of a thread record.
 const THREAD_BYTES: usize = 72;
-/// Bytes of a leader's.
+/// Bytes of a leader record.
 const LEADER_BYTES: usize = 120;
-/// As much as the kernel gives at once: its buffer has eight pages.
+/// Bytes per read: the kernel's buffer has eight pages.
 const READ_BYTES: usize = 32 << 10;
 
 /// Kernel struct offsets used by the task iterator.
@@ -64,13 +64,13 @@ struct TaskOffsets {
     signal: i16,
     tgid: i16,
     pid: i16,
-    /// Of the task and of its group.
+    /// Offsets in the task and in its group.
     counts: [(i16, i16); 7],
     run_delay: i16,
     start: i16,
     comm: i16,
     mm: i16,
-    /// Of the counters of pages in `mm_struct`.
+    /// Offsets of the page counters in `mm_struct`.
     pages: [i16; 3],
     parent: i16,
     cred: i16,
@@ -110,9 +110,9 @@ impl TaskOffsets {
     }
 }
 
-/// Where in `mm_struct` the counters of pages are.
+/// Offsets of the page counters in `mm_struct`.
 fn pages(btf: &Btf) -> Result<[i16; 3], String> {
-    // One number each until Linux 6.2, then one for each processor too and a common one.
+    // One number each until Linux 6.2, then a percpu_counter with one global count.
     let (first, step) = match btf.offset("mm_struct", "rss_stat.count") {
         Ok(first) => (first, 8),
         Err(_) => {
@@ -124,7 +124,7 @@ fn pages(btf: &Btf) -> Result<[i16; 3], String> {
     for (place, (name, number)) in places.iter_mut().zip(PAGES) {
         let number = btf.enumerator(name).unwrap_or(number);
         let offset = i64::from(number) * i64::from(step) + i64::from(first);
-        *place = i16::try_from(offset).map_err(|_| format!("{name} is out of reach"))?;
+        *place = i16::try_from(offset).map_err(|_| format!("offset of {name} exceeds 16 bits"))?;
     }
     Ok(places)
 }
@@ -219,14 +219,14 @@ pub(super) struct TaskIterator {
 }
 
 impl TaskIterator {
-    /// Loads and attaches it.
+    /// Loads and attaches the program.
     pub(super) fn start(btf: &Btf) -> Result<TaskIterator, String> {
         let code = program(&TaskOffsets::find(btf)?);
         let iterator = BpfIterator::start("topdeck_tasks", btf.function(FUNCTION)?, &code)?;
         Ok(TaskIterator { iterator, buffer: vec![0; READ_BYTES], totals: ThreadTotals::default() })
     }
 
-    /// One that cannot be read.
+    /// Iterator whose reads fail.
     #[cfg(test)]
     pub(super) fn failing() -> TaskIterator {
         TaskIterator {
@@ -245,7 +245,11 @@ impl TaskIterator {
         loop {
             let length = match tasks.read(&mut self.buffer[filled..]) {
                 Ok(0) if filled == 0 => break,
-                Ok(0) => return Err(io::Error::other(format!("{filled} bytes are no record"))),
+                Ok(0) => {
+                    return Err(io::Error::other(format!(
+                        "BPF iterator returned a truncated record ({filled} bytes)"
+                    )));
+                }
                 Ok(length) => filled + length,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 Err(error) => return Err(error),
@@ -262,13 +266,13 @@ impl TaskIterator {
 /// Sums thread records into process rows.
 #[derive(Debug, Default)]
 struct ThreadTotals {
-    /// What the scheduler measured, of each row.
+    /// Run time measured by the scheduler, by row.
     runtimes: Vec<u64>,
-    /// Threads that came before their leader, whose number is greater when numbers began anew.
+    /// Threads read before their leader, whose PID is greater if PIDs wrapped around.
     orphans: Vec<ThreadRecord>,
 }
 
-/// A thread's record.
+/// Record of a thread.
 #[derive(Clone, Copy, Debug)]
 struct ThreadRecord {
     tgid: u32,
@@ -282,7 +286,7 @@ impl ThreadTotals {
         self.orphans.clear();
     }
 
-    /// Takes all records that are whole. How many bytes they have.
+    /// Decodes all complete records and returns their size in bytes.
     fn consume(&mut self, bytes: &[u8], rows: &mut Vec<ProcessRow>) -> usize {
         let mut rest = bytes;
         while let Some(record) = rest.first_chunk::<THREAD_BYTES>() {
@@ -306,7 +310,7 @@ impl ThreadTotals {
     }
 
     fn add(&mut self, thread: &ThreadRecord, rows: &mut [ProcessRow]) {
-        // Mostly it comes right behind its leader. Rows stand by ascending number, as tasks do.
+        // A thread usually follows its leader. Rows are sorted by PID, as tasks are.
         let at = match rows.last() {
             Some(last) if last.pid == thread.tgid => Ok(rows.len() - 1),
             _ => rows.binary_search_by_key(&thread.tgid, |row| row.pid),
@@ -319,7 +323,7 @@ impl ThreadTotals {
 
     fn finish(&mut self, rows: &mut [ProcessRow]) {
         for thread in std::mem::take(&mut self.orphans) {
-            // Without its leader it has ended with it, meanwhile.
+            // A thread without a leader exited with it during the reading.
             if let Ok(at) = rows.binary_search_by_key(&thread.tgid, |row| row.pid) {
                 add(&thread, rows.get_mut(at), self.runtimes.get_mut(at));
             }
@@ -345,7 +349,7 @@ fn add(thread: &ThreadRecord, row: Option<&mut ProcessRow>, runtime: Option<&mut
     told(&mut row.run_delay_ns, thread.run_delay);
 }
 
-/// The row of a leader, without what counts.
+/// Decodes a leader's row without its counts.
 fn decode_leader(record: &[u8; LEADER_BYTES]) -> ProcessRow {
     let page = rustix::param::page_size() as u64;
     let mut comm = [0; 16];
@@ -373,13 +377,13 @@ fn u64_at(record: &[u8], at: i16) -> u64 {
     u64::from_le_bytes(*bytes.expect("BUG: a field outside its record"))
 }
 
-/// The letter of a state: kernel, include/linux/sched.h (`task_state_index`), fs/proc/array.c.
+/// State letter. Source: kernel, include/linux/sched.h (`task_state_index`), fs/proc/array.c.
 fn state_letter(state: u32) -> u8 {
     const REPORTED: u32 = 0x7f;
     const UNINTERRUPTIBLE: u32 = 0x02;
-    /// Sleeps so, but is no load.
+    /// Uninterruptible sleep that does not count as load (`TASK_IDLE`).
     const IDLE: u32 = 0x402;
-    /// Waits for a lock of a kernel for real time; frozen.
+    /// Waits for a lock of an RT kernel, or is frozen.
     const LIKE_UNINTERRUPTIBLE: u32 = 0x1000 | 0x8000;
     if state & IDLE == IDLE {
         return b'I';
@@ -389,14 +393,14 @@ fn state_letter(state: u32) -> u8 {
     b"RSDTtXZP"[index as usize]
 }
 
-/// Divides what the scheduler measured as the ticks fell.
+/// Splits the scheduler's run time in the ratio of the ticks.
 fn split_cpu_time(user: u64, system: u64, runtime: u64) -> (u64, u64) {
     if system == 0 {
         return (runtime, 0);
     }
     let ticks = u128::from(user) + u128::from(system);
     let system = u128::from(runtime) * u128::from(system) / ticks;
-    // A part of `runtime`, which is of 64 bits.
+    // A part of `runtime`, so it fits in 64 bits.
     let system = system as u64;
     (runtime - system, system)
 }
@@ -439,7 +443,7 @@ mod tests {
         exit_state: 1160,
     };
 
-    /// A task's fields; counts are `number`, twice that, and so on.
+    /// Fields of a task; counts are `number`, twice that, and so on.
     fn task(pid: u64, tgid: u64, mm: u64, number: u64) -> Vec<(i16, u64)> {
         let mut fields = vec![
             (FIELDS.signal, SIGNAL),
@@ -458,7 +462,7 @@ mod tests {
         fields
     }
 
-    /// What the program writes of a task.
+    /// Record that the program writes for a task.
     fn record(fields: &[(i16, u64)]) -> Vec<u8> {
         let mut machine = BpfInterpreter::new(1);
         machine.put(META, &[(FIELDS.seq, 77)]);
@@ -489,7 +493,7 @@ mod tests {
         let leader = record(&task(42, 42, MM, 1));
         let thread = record(&task(43, 42, MM, 1_000));
         assert_eq!((leader.len(), thread.len()), (LEADER_BYTES, THREAD_BYTES));
-        // Ticks are 1 to 2, runtime is 3 of each hundred thousand, thousand and one.
+        // The ratio of ticks is 1 to 2; run time is 3 times 100,000, 1,000 and 1.
         let runtime = 3 * 101_001;
         let expected = ProcessRow {
             pid: 42,
@@ -509,7 +513,7 @@ mod tests {
             run_delay_ns: Some(8 * 1_001),
         };
         assert_eq!(rows_of(&[&leader[..], &thread].concat()), [expected]);
-        // Numbers began anew: the thread's is less than its leader's.
+        // PIDs wrapped around: the thread's PID is less than its leader's.
         assert_eq!(rows_of(&[&thread[..], &leader].concat()), [expected]);
         assert_eq!(rows_of(&thread), [], "its leader has ended");
     }

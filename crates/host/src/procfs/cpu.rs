@@ -7,50 +7,42 @@
 use super::numbers;
 use crate::metric::{MetricDefinition, MetricSink, counter, gauge};
 
-/// Ticks of a second, in files of `/proc`.
+/// Ticks per second in files of `/proc`.
 const TICKS: f64 = 100.0;
-/// In the order of a line of `/proc/stat`.
+/// In the order of `/proc/stat`.
 const MODES: [&str; 10] =
     ["user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal", "guest", "guest_nice"];
 
 const CPU: MetricDefinition = counter(
     "host_cpu_seconds_total",
     "s",
-    "time of each processor by `cpu` and `mode`; modes add up to all time: `user` is without \
-     `guest`",
+    "CPU time by `cpu` and `mode`; modes add up to total time, `user` excludes `guest`",
 );
-const SWITCHES: MetricDefinition =
-    counter("host_context_switches_total", "", "switches between tasks");
+const SWITCHES: MetricDefinition = counter("host_context_switches_total", "", "context switches");
 const FORKS: MetricDefinition =
-    counter("host_forks_total", "", "processes and threads that were begun");
+    counter("host_forks_total", "", "processes and threads created (fork, clone)");
 const INTERRUPTS: MetricDefinition = counter("host_interrupts_total", "", "interrupts served");
-const SOFT_INTERRUPTS: MetricDefinition =
-    counter("host_softirqs_total", "", "soft interrupts served");
-const RUNNING: MetricDefinition = gauge("host_tasks_running", "", "tasks that run or could");
-const BLOCKED: MetricDefinition = gauge("host_tasks_blocked", "", "tasks that wait for I/O");
+const SOFT_INTERRUPTS: MetricDefinition = counter("host_softirqs_total", "", "softirqs served");
+const RUNNING: MetricDefinition =
+    gauge("host_tasks_running", "", "runnable tasks (`procs_running`)");
+const BLOCKED: MetricDefinition =
+    gauge("host_tasks_blocked", "", "tasks blocked on I/O (`procs_blocked`)");
 const BOOT: MetricDefinition =
-    gauge("host_boot_time_seconds", "s", "when the system was started, since the Unix epoch");
-const LOAD_AVERAGE: MetricDefinition = gauge(
-    "host_load_average",
-    "",
-    "tasks that run, could, or wait for the disk, averaged, by `minutes`: 1, 5, 15",
-);
+    gauge("host_boot_time_seconds", "s", "boot time, seconds since the Unix epoch");
+const LOAD_AVERAGE: MetricDefinition =
+    gauge("host_load_average", "", "load average by `minutes`: 1, 5, 15");
 const PRESSURE: MetricDefinition = counter(
     "host_pressure_seconds_total",
     "s",
-    "time in which tasks waited for a `resource` (cpu, io, memory), by `share`: `some` task or \
-     the `full` set",
+    "PSI stall time by `resource` (cpu, io, memory) and `type` (some, full)",
 );
 const WAIT: MetricDefinition = counter(
     "host_run_queue_wait_seconds_total",
     "s",
-    "time that tasks waited for the processor, by `cpu`; where the kernel has `/proc/schedstat`",
+    "time tasks waited on the run queue, by `cpu` (`/proc/schedstat`)",
 );
-const TIMESLICES: MetricDefinition = counter(
-    "host_run_queue_timeslices_total",
-    "",
-    "turns that tasks got, by `cpu`; where the kernel has `/proc/schedstat`",
-);
+const TIMESLICES: MetricDefinition =
+    counter("host_run_queue_timeslices_total", "", "timeslices run, by `cpu` (`/proc/schedstat`)");
 
 #[cfg(test)]
 pub(super) const METRICS: &[MetricDefinition] = &[
@@ -87,7 +79,7 @@ pub(super) fn stat(text: &str, take: &mut dyn MetricSink) {
                 continue;
             }
         };
-        // Of interrupts the first number is the total.
+        // The first number of `intr` and `softirq` is the total.
         if let Some(value) = numbers(rest).next() {
             take.record(metric, &[], value);
         }
@@ -99,7 +91,7 @@ fn modes(cpu: &str, rest: &str, take: &mut dyn MetricSink) {
     for (to, from) in ticks.iter_mut().zip(numbers(rest)) {
         *to = Some(from);
     }
-    // Guests' time is in that of `user` and `nice` too.
+    // `user` and `nice` include guest time.
     for (outer, guest) in [(0, 8), (1, 9)] {
         if let (Some(all), Some(guest)) = (ticks[outer], ticks[guest]) {
             ticks[outer] = Some((all - guest).max(0.0));

@@ -1,6 +1,6 @@
-//! Disk metrics. Sums, no distributions: those are counted in the kernel, see [`crate::block_io`].
+//! Disk metrics: sums. Distributions are measured by BPF, see [`crate::block_io`].
 //!
-//! A sector has 512 bytes here whatever the disk's own size is; times are in milliseconds.
+//! A sector has 512 bytes here whatever the sector size of the disk; times are in milliseconds.
 //! Source: kernel, Documentation/admin-guide/iostats.rst.
 
 use crate::metric::{MetricDefinition, MetricSink, counter, gauge};
@@ -10,42 +10,39 @@ const SECTOR: f64 = 512.0;
 const COMPLETED: MetricDefinition = counter(
     "host_disk_completed_total",
     "",
-    "requests that were completed, by `device` and `operation`: read, write, discard, flush",
+    "I/O requests completed, by `device` and `operation`: read, write, discard, flush",
 );
-const MERGES: MetricDefinition = counter(
-    "host_disk_merges_total",
-    "",
-    "requests that went along with another, by `device` and `operation`",
-);
+const MERGES: MetricDefinition =
+    counter("host_disk_merges_total", "", "I/O requests merged, by `device` and `operation`");
 const BYTES: MetricDefinition = counter(
     "host_disk_bytes_total",
     "B",
-    "what they were about, by `device` and `operation`; none for flush",
+    "bytes read, written or discarded, by `device` and `operation`",
 );
 const TIME: MetricDefinition = counter(
     "host_disk_time_seconds_total",
     "s",
-    "time of all requests added up, by `device` and `operation`; divided by \
-     `host_disk_completed_total` a mean only",
+    "total time of I/O requests, by `device` and `operation`; divided by \
+     `host_disk_completed_total` it is the mean latency",
 );
 const IN_FLIGHT: MetricDefinition =
-    gauge("host_disk_in_flight", "", "requests under way, by `device`");
+    gauge("host_disk_in_flight", "", "I/O requests in flight, by `device`");
 const IO_TIME: MetricDefinition = counter(
     "host_disk_io_time_seconds_total",
     "s",
-    "time in which any request was under way, by `device`",
+    "time with at least one request in flight (`io_ticks`), by `device`",
 );
 const WEIGHTED_IO_TIME: MetricDefinition = counter(
     "host_disk_weighted_io_time_seconds_total",
     "s",
-    "requests under way, integrated over time, by `device`: its rate is the mean queue",
+    "weighted I/O time (`time_in_queue`), by `device`; its rate is the mean queue length",
 );
 
 #[cfg(test)]
 pub(super) const METRICS: &[MetricDefinition] =
     &[COMPLETED, MERGES, BYTES, TIME, IN_FLIGHT, IO_TIME, WEIGHTED_IO_TIME];
 
-/// `/proc/diskstats`, of the devices that `is_disk` knows: partitions would count everything twice.
+/// `/proc/diskstats` of devices accepted by `is_disk`; partitions would count all I/O twice.
 pub(super) fn diskstats(
     text: &str,
     is_disk: &mut dyn FnMut(&str) -> bool,
@@ -87,9 +84,9 @@ fn disk(device: &str, fields: &[Option<f64>; 17], take: &mut dyn MetricSink) {
     }
 }
 
-/// Whether a device of that name is a whole disk that has something in it.
+/// Whether the device is a whole disk with a size above 0.
 pub(super) fn is_disk(name: &str) -> bool {
-    // The slash of names like `cciss/c0d0` is a mark in the file system.
+    // sysfs has `!` in place of the slash in names like `cciss/c0d0`.
     let path = format!("/sys/block/{}/size", name.replace('/', "!"));
     std::fs::read(path).is_ok_and(|size| size.trim_ascii() != b"0")
 }

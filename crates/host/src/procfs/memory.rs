@@ -5,71 +5,75 @@
 use super::numbers;
 use crate::metric::{MetricDefinition, MetricSink, counter, gauge};
 
-/// Fields of `/proc/meminfo`, there in units of 1,024 bytes.
+/// Fields of `/proc/meminfo`, in units of 1,024 bytes.
 const SIZES: [(&str, MetricDefinition); 21] = [
-    ("MemTotal", gauge("host_memory_total_bytes", "B", "memory that the kernel has to give")),
-    ("MemFree", gauge("host_memory_free_bytes", "B", "memory that nobody uses")),
+    ("MemTotal", gauge("host_memory_total_bytes", "B", "total memory (`MemTotal`)")),
+    ("MemFree", gauge("host_memory_free_bytes", "B", "free memory (`MemFree`)")),
     (
         "MemAvailable",
-        gauge("host_memory_available_bytes", "B", "memory to be had without swapping"),
+        gauge(
+            "host_memory_available_bytes",
+            "B",
+            "memory available without swapping (`MemAvailable`)",
+        ),
     ),
-    ("Buffers", gauge("host_memory_buffers_bytes", "B", "raw blocks of disks in memory")),
-    ("Cached", gauge("host_memory_cached_bytes", "B", "files in memory, shared memory among them")),
-    ("SwapCached", gauge("host_swap_cached_bytes", "B", "memory that is in swap too")),
-    ("SwapTotal", gauge("host_swap_total_bytes", "B", "swap")),
-    ("SwapFree", gauge("host_swap_free_bytes", "B", "swap that is free")),
-    ("Dirty", gauge("host_memory_dirty_bytes", "B", "what waits to be written to disks")),
-    ("Writeback", gauge("host_memory_writeback_bytes", "B", "what is being written to disks")),
+    ("Buffers", gauge("host_memory_buffers_bytes", "B", "block device buffers (`Buffers`)")),
     (
-        "AnonPages",
-        gauge("host_memory_anonymous_bytes", "B", "memory of programs that is of no file"),
+        "Cached",
+        gauge("host_memory_cached_bytes", "B", "page cache including shared memory (`Cached`)"),
     ),
-    ("Mapped", gauge("host_memory_mapped_bytes", "B", "files that programs have mapped")),
-    ("Shmem", gauge("host_memory_shared_bytes", "B", "shared memory and tmpfs")),
+    (
+        "SwapCached",
+        gauge("host_swap_cached_bytes", "B", "swapped memory also in RAM (`SwapCached`)"),
+    ),
+    ("SwapTotal", gauge("host_swap_total_bytes", "B", "swap")),
+    ("SwapFree", gauge("host_swap_free_bytes", "B", "free swap (`SwapFree`)")),
+    ("Dirty", gauge("host_memory_dirty_bytes", "B", "memory waiting for writeback (`Dirty`)")),
+    (
+        "Writeback",
+        gauge("host_memory_writeback_bytes", "B", "memory under writeback (`Writeback`)"),
+    ),
+    ("AnonPages", gauge("host_memory_anonymous_bytes", "B", "anonymous memory (`AnonPages`)")),
+    ("Mapped", gauge("host_memory_mapped_bytes", "B", "mapped files (`Mapped`)")),
+    ("Shmem", gauge("host_memory_shared_bytes", "B", "shared memory and tmpfs (`Shmem`)")),
     (
         "SReclaimable",
-        gauge("host_memory_slab_reclaimable_bytes", "B", "the kernel's own, to be had back"),
+        gauge("host_memory_slab_reclaimable_bytes", "B", "reclaimable slab (`SReclaimable`)"),
     ),
     (
         "SUnreclaim",
-        gauge("host_memory_slab_unreclaimable_bytes", "B", "the kernel's own, not to be had back"),
+        gauge("host_memory_slab_unreclaimable_bytes", "B", "unreclaimable slab (`SUnreclaim`)"),
     ),
-    ("KernelStack", gauge("host_memory_kernel_stacks_bytes", "B", "stacks of the kernel")),
-    ("PageTables", gauge("host_memory_page_tables_bytes", "B", "tables of pages")),
-    (
-        "Mlocked",
-        gauge("host_memory_locked_bytes", "B", "memory that programs keep from being swapped"),
-    ),
+    ("KernelStack", gauge("host_memory_kernel_stacks_bytes", "B", "kernel stacks (`KernelStack`)")),
+    ("PageTables", gauge("host_memory_page_tables_bytes", "B", "page tables (`PageTables`)")),
+    ("Mlocked", gauge("host_memory_locked_bytes", "B", "memory locked by mlock (`Mlocked`)")),
     (
         "Committed_AS",
-        gauge("host_memory_committed_bytes", "B", "memory that programs were promised"),
+        gauge("host_memory_committed_bytes", "B", "committed memory (`Committed_AS`)"),
     ),
-    ("CommitLimit", gauge("host_memory_commit_limit_bytes", "B", "memory that may be promised")),
+    ("CommitLimit", gauge("host_memory_commit_limit_bytes", "B", "commit limit (`CommitLimit`)")),
     (
         "AnonHugePages",
         gauge(
             "host_memory_anonymous_huge_bytes",
             "B",
-            "of the anonymous memory that in huge pages",
+            "anonymous memory in huge pages (`AnonHugePages`)",
         ),
     ),
 ];
 
-/// Fields of `/proc/vmstat` that count events.
+/// Event counters of `/proc/vmstat`.
 const EVENTS: [(&str, MetricDefinition); 10] = [
-    ("pgfault", counter("host_page_faults_total", "", "faults of pages, minor and major")),
-    (
-        "pgmajfault",
-        counter("host_major_page_faults_total", "", "faults of pages that had to be read"),
-    ),
-    ("pswpin", counter("host_swap_in_pages_total", "", "pages read from swap")),
-    ("pswpout", counter("host_swap_out_pages_total", "", "pages written to swap")),
+    ("pgfault", counter("host_page_faults_total", "", "page faults, minor and major (`pgfault`)")),
+    ("pgmajfault", counter("host_major_page_faults_total", "", "major page faults (`pgmajfault`)")),
+    ("pswpin", counter("host_swap_in_pages_total", "", "pages swapped in (`pswpin`)")),
+    ("pswpout", counter("host_swap_out_pages_total", "", "pages swapped out (`pswpout`)")),
     (
         "pgscan_kswapd",
         counter(
             "host_reclaim_scanned_kswapd_pages_total",
             "",
-            "pages looked at in the background, to have memory back",
+            "pages scanned by kswapd (`pgscan_kswapd`)",
         ),
     ),
     (
@@ -77,44 +81,44 @@ const EVENTS: [(&str, MetricDefinition); 10] = [
         counter(
             "host_reclaim_scanned_direct_pages_total",
             "",
-            "pages that programs had to look at to get memory: they waited",
+            "pages scanned by direct reclaim (`pgscan_direct`)",
         ),
     ),
     (
         "pgsteal_kswapd",
-        counter("host_reclaim_stolen_kswapd_pages_total", "", "pages taken back in the background"),
+        counter(
+            "host_reclaim_stolen_kswapd_pages_total",
+            "",
+            "pages reclaimed by kswapd (`pgsteal_kswapd`)",
+        ),
     ),
     (
         "pgsteal_direct",
         counter(
             "host_reclaim_stolen_direct_pages_total",
             "",
-            "pages taken back while programs waited",
+            "pages reclaimed by direct reclaim (`pgsteal_direct`)",
         ),
     ),
     (
         "compact_stall",
-        counter(
-            "host_compaction_stalls_total",
-            "",
-            "times that a program waited for memory to be moved together",
-        ),
+        counter("host_compaction_stalls_total", "", "compaction stalls (`compact_stall`)"),
     ),
-    ("oom_kill", counter("host_oom_kills_total", "", "processes killed for want of memory")),
+    (
+        "oom_kill",
+        counter("host_oom_kills_total", "", "processes killed by the OOM killer (`oom_kill`)"),
+    ),
 ];
-/// Times that memory had to be found while a program waited: one counter a zone, added up here.
-const STALLS: MetricDefinition = counter(
-    "host_allocation_stalls_total",
-    "",
-    "times that a program waited for memory to be taken back",
-);
+/// Sum of `allocstall_*`, which the kernel counts per zone.
+const STALLS: MetricDefinition =
+    counter("host_allocation_stalls_total", "", "direct reclaim stalls (`allocstall_*`)");
 /// In units of 1,024 bytes.
 const PAGE_IN: MetricDefinition =
-    counter("host_page_in_bytes_total", "B", "read from disks into memory");
+    counter("host_page_in_bytes_total", "B", "bytes paged in from disk (`pgpgin`)");
 const PAGE_OUT: MetricDefinition =
-    counter("host_page_out_bytes_total", "B", "written from memory to disks");
+    counter("host_page_out_bytes_total", "B", "bytes paged out to disk (`pgpgout`)");
 
-/// All metrics of this file, for the page that lists them.
+/// All metrics of this file, compared with docs/host.md.
 #[cfg(test)]
 pub(super) fn metrics() -> impl Iterator<Item = MetricDefinition> {
     let rest = [STALLS, PAGE_IN, PAGE_OUT];

@@ -1,7 +1,7 @@
-//! Network metrics.
+//! Network metrics of the network namespace that topdeck runs in.
 //!
-//! Of the network namespace that topdeck runs in. Source: kernel, net/core/net-procfs.c,
-//! net/ipv4/proc.c, Documentation/networking/snmp_counter.rst.
+//! Source: kernel, net/core/net-procfs.c, net/ipv4/proc.c,
+//! Documentation/networking/snmp_counter.rst.
 
 use super::numbers;
 use crate::metric::{MetricDefinition, MetricSink, counter, gauge};
@@ -9,97 +9,142 @@ use crate::metric::{MetricDefinition, MetricSink, counter, gauge};
 const BYTES: MetricDefinition = counter(
     "host_network_bytes_total",
     "B",
-    "bytes by `interface` and `direction`: receive, transmit",
+    "network bytes by `interface` and `direction`: receive, transmit",
 );
 const PACKETS: MetricDefinition =
-    counter("host_network_packets_total", "", "packets by `interface` and `direction`");
+    counter("host_network_packets_total", "", "network packets by `interface` and `direction`");
 const ERRORS: MetricDefinition =
-    counter("host_network_errors_total", "", "packets with errors by `interface` and `direction`");
+    counter("host_network_errors_total", "", "packets with errors, by `interface` and `direction`");
 const DROPS: MetricDefinition = counter(
     "host_network_drops_total",
     "",
-    "packets dropped for want of room by `interface` and `direction`",
+    "packets dropped for lack of buffers, by `interface` and `direction`",
 );
-const SOCKETS: MetricDefinition = gauge("host_sockets", "", "sockets of all kinds");
-const TCP_SOCKETS: MetricDefinition = gauge(
-    "host_tcp_sockets",
-    "",
-    "sockets of TCP by `state`: inuse, orphan, tw (waiting for the last packets), alloc",
-);
-const UDP_SOCKETS: MetricDefinition = gauge("host_udp_sockets", "", "sockets of UDP in use");
+const SOCKETS: MetricDefinition = gauge("host_sockets", "", "sockets in use (`sockets: used`)");
+const TCP_SOCKETS: MetricDefinition =
+    gauge("host_tcp_sockets", "", "TCP sockets by `state`: inuse, orphan, tw (TIME_WAIT), alloc");
+const UDP_SOCKETS: MetricDefinition = gauge("host_udp_sockets", "", "UDP sockets in use");
 const TCP_MEMORY: MetricDefinition =
-    gauge("host_tcp_memory_pages", "", "pages of memory in buffers of TCP");
+    gauge("host_tcp_memory_pages", "", "TCP buffer memory in pages (`mem` of /proc/net/sockstat)");
 
 /// Fields of `/proc/net/snmp` and `/proc/net/netstat`: group, field.
 const FIELDS: [(&str, &str, MetricDefinition); 29] = [
-    ("Ip", "InReceives", counter("host_ip_received_total", "", "packets that came")),
+    (
+        "Ip",
+        "InReceives",
+        counter("host_ip_received_total", "", "IP packets received (`Ip.InReceives`)"),
+    ),
     (
         "Ip",
         "InDiscards",
         counter(
             "host_ip_in_discards_total",
             "",
-            "sound packets that came and were dropped, for want of room",
+            "valid IP packets received and discarded (`Ip.InDiscards`)",
         ),
     ),
-    ("Ip", "OutRequests", counter("host_ip_sent_total", "", "packets to be sent")),
+    ("Ip", "OutRequests", counter("host_ip_sent_total", "", "IP packets sent (`Ip.OutRequests`)")),
     (
         "Ip",
         "OutDiscards",
         counter(
             "host_ip_out_discards_total",
             "",
-            "sound packets that were not sent, for want of room",
+            "valid IP packets not sent for lack of buffers (`Ip.OutDiscards`)",
         ),
     ),
     (
         "Tcp",
         "ActiveOpens",
-        counter("host_tcp_active_opens_total", "", "connections begun from here"),
+        counter("host_tcp_active_opens_total", "", "TCP active opens (`Tcp.ActiveOpens`)"),
     ),
     (
         "Tcp",
         "PassiveOpens",
-        counter("host_tcp_passive_opens_total", "", "connections begun from elsewhere"),
+        counter("host_tcp_passive_opens_total", "", "TCP passive opens (`Tcp.PassiveOpens`)"),
     ),
     (
         "Tcp",
         "AttemptFails",
-        counter("host_tcp_failed_opens_total", "", "connections that did not come about"),
+        counter(
+            "host_tcp_failed_opens_total",
+            "",
+            "TCP connection attempts that failed (`Tcp.AttemptFails`)",
+        ),
     ),
     (
         "Tcp",
         "EstabResets",
-        counter("host_tcp_established_resets_total", "", "connections that were reset"),
+        counter(
+            "host_tcp_established_resets_total",
+            "",
+            "established TCP connections reset (`Tcp.EstabResets`)",
+        ),
     ),
-    ("Tcp", "CurrEstab", gauge("host_tcp_established", "", "connections there are")),
-    ("Tcp", "InSegs", counter("host_tcp_segments_received_total", "", "segments that came")),
+    (
+        "Tcp",
+        "CurrEstab",
+        gauge("host_tcp_established", "", "established TCP connections (`Tcp.CurrEstab`)"),
+    ),
+    (
+        "Tcp",
+        "InSegs",
+        counter("host_tcp_segments_received_total", "", "TCP segments received (`Tcp.InSegs`)"),
+    ),
     (
         "Tcp",
         "OutSegs",
         counter(
             "host_tcp_segments_sent_total",
             "",
-            "segments that were sent, without those sent again",
+            "TCP segments sent, retransmissions excluded (`Tcp.OutSegs`)",
         ),
     ),
     (
         "Tcp",
         "RetransSegs",
-        counter("host_tcp_segments_retransmitted_total", "", "segments that were sent again"),
+        counter(
+            "host_tcp_segments_retransmitted_total",
+            "",
+            "TCP segments retransmitted (`Tcp.RetransSegs`)",
+        ),
     ),
-    ("Tcp", "InErrs", counter("host_tcp_in_errors_total", "", "segments that came damaged")),
-    ("Tcp", "OutRsts", counter("host_tcp_resets_sent_total", "", "resets that were sent")),
-    ("Udp", "InDatagrams", counter("host_udp_received_total", "", "datagrams that came")),
-    ("Udp", "OutDatagrams", counter("host_udp_sent_total", "", "datagrams that were sent")),
-    ("Udp", "NoPorts", counter("host_udp_no_port_total", "", "datagrams that nobody waited for")),
+    (
+        "Tcp",
+        "InErrs",
+        counter("host_tcp_in_errors_total", "", "TCP segments received with errors (`Tcp.InErrs`)"),
+    ),
+    (
+        "Tcp",
+        "OutRsts",
+        counter("host_tcp_resets_sent_total", "", "TCP resets sent (`Tcp.OutRsts`)"),
+    ),
+    (
+        "Udp",
+        "InDatagrams",
+        counter("host_udp_received_total", "", "UDP datagrams received (`Udp.InDatagrams`)"),
+    ),
+    (
+        "Udp",
+        "OutDatagrams",
+        counter("host_udp_sent_total", "", "UDP datagrams sent (`Udp.OutDatagrams`)"),
+    ),
+    (
+        "Udp",
+        "NoPorts",
+        counter(
+            "host_udp_no_port_total",
+            "",
+            "UDP datagrams to a port without a listener (`Udp.NoPorts`)",
+        ),
+    ),
     (
         "Udp",
         "InErrors",
         counter(
             "host_udp_in_errors_total",
             "",
-            "datagrams that came and could not be given to anybody",
+            "UDP datagrams received with errors (`Udp.InErrors`)",
         ),
     ),
     (
@@ -108,7 +153,7 @@ const FIELDS: [(&str, &str, MetricDefinition); 29] = [
         counter(
             "host_udp_receive_buffer_full_total",
             "",
-            "datagrams dropped because their socket's buffer was full",
+            "UDP datagrams dropped: receive buffer full (`Udp.RcvbufErrors`)",
         ),
     ),
     (
@@ -117,7 +162,7 @@ const FIELDS: [(&str, &str, MetricDefinition); 29] = [
         counter(
             "host_udp_send_buffer_full_total",
             "",
-            "datagrams not sent because a buffer was full",
+            "UDP datagrams not sent: send buffer full (`Udp.SndbufErrors`)",
         ),
     ),
     (
@@ -126,18 +171,22 @@ const FIELDS: [(&str, &str, MetricDefinition); 29] = [
         counter(
             "host_tcp_listen_overflows_total",
             "",
-            "connections dropped because a queue of new ones was full",
+            "TCP accept queue overflows (`ListenOverflows`)",
         ),
     ),
     (
         "TcpExt",
         "ListenDrops",
-        counter("host_tcp_listen_drops_total", "", "new connections dropped, for whatever reason"),
+        counter(
+            "host_tcp_listen_drops_total",
+            "",
+            "TCP connections dropped in LISTEN (`ListenDrops`)",
+        ),
     ),
     (
         "TcpExt",
         "TCPTimeouts",
-        counter("host_tcp_timeouts_total", "", "times that nothing was heard and was sent again"),
+        counter("host_tcp_timeouts_total", "", "TCP retransmission timeouts (`TCPTimeouts`)"),
     ),
     (
         "TcpExt",
@@ -145,7 +194,7 @@ const FIELDS: [(&str, &str, MetricDefinition); 29] = [
         counter(
             "host_tcp_syn_retransmitted_total",
             "",
-            "first segments of connections that were sent again",
+            "TCP SYN retransmissions (`TCPSynRetrans`)",
         ),
     ),
     (
@@ -154,7 +203,7 @@ const FIELDS: [(&str, &str, MetricDefinition); 29] = [
         counter(
             "host_tcp_retransmissions_lost_total",
             "",
-            "segments sent again that were lost again",
+            "TCP retransmitted segments lost again (`TCPLostRetransmit`)",
         ),
     ),
     (
@@ -163,7 +212,7 @@ const FIELDS: [(&str, &str, MetricDefinition); 29] = [
         counter(
             "host_tcp_backlog_drops_total",
             "",
-            "segments dropped because a socket was busy and its backlog full",
+            "TCP segments dropped: socket backlog full (`TCPBacklogDrop`)",
         ),
     ),
     (
@@ -172,22 +221,26 @@ const FIELDS: [(&str, &str, MetricDefinition); 29] = [
         counter(
             "host_tcp_receive_queue_drops_total",
             "",
-            "segments dropped because a socket's buffer was full",
+            "TCP segments dropped: receive queue full (`TCPRcvQDrop`)",
         ),
     ),
     (
         "TcpExt",
         "PruneCalled",
-        counter("host_tcp_prunes_total", "", "times that a socket's buffer was searched for room"),
+        counter("host_tcp_prunes_total", "", "TCP receive queue prunes (`PruneCalled`)"),
     ),
     (
         "TcpExt",
         "TCPAbortOnMemory",
-        counter("host_tcp_aborts_on_memory_total", "", "connections ended for want of memory"),
+        counter(
+            "host_tcp_aborts_on_memory_total",
+            "",
+            "TCP connections aborted for lack of memory (`TCPAbortOnMemory`)",
+        ),
     ),
 ];
 
-/// All metrics of this file, for the page that lists them.
+/// All metrics of this file, compared with docs/host.md.
 #[cfg(test)]
 pub(super) fn metrics() -> impl Iterator<Item = MetricDefinition> {
     let own = [BYTES, PACKETS, ERRORS, DROPS, SOCKETS, TCP_SOCKETS, UDP_SOCKETS, TCP_MEMORY];

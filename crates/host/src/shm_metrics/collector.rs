@@ -14,51 +14,50 @@ use crate::metrics;
 use crate::shm_metrics::rows::{LastReported, MetricName, SeriesContext, ShmRowWriter};
 use crate::shm_metrics::tracked_process::TrackedProcess;
 
-/// Files of metrics that are read at the most; the latest.
+/// Limit of metrics files; the latest are read.
 const PROCESSES_MAX: usize = 1_000;
-/// Looking for processes costs some microseconds for each process of the host: it is done each
-/// time, but as rarely as is needed to take at most this part of the time; yet before the file of a
-/// process that ended is removed, which is after a minute.
+/// A scan for processes costs some microseconds per process of the host. It runs at every reading,
+/// but at most for this part of the time; yet often enough to find the file of an exited process
+/// before it is removed after a minute.
 const SCAN_SHARE: u32 = 100;
 const SCAN_INTERVAL_MAX: Duration = Duration::from_secs(20);
-/// How often files are removed of processes that are long gone.
+/// Interval of the cleanup of files of exited processes.
 const CLEANUP_INTERVAL: Duration = Duration::from_secs(30);
-/// Files about which it is said that they cannot be read, at the most; once each.
+/// Limit of files reported as unreadable, once each.
 const WARNINGS_MAX: usize = 100;
 
 /// Collector of metrics in shared memory.
 #[derive(Debug)]
 pub(crate) struct ShmCollector {
     own: ProcessIdentity,
-    /// By the device and inode of the file.
+    /// By device and inode of the file.
     processes: HashMap<(u64, u64), TrackedProcess>,
     next_scan: Instant,
     has_scanned: bool,
     last_cleanup: Option<Instant>,
     warned: HashSet<String>,
-    /// Not told yet.
+    /// Warnings not reported yet.
     pending_warnings: Vec<String>,
     open: Arc<AtomicUsize>,
     read_errors: Counter,
     dropped: [Counter; 4],
 }
 
-/// Why something is left out, as the label has it.
+/// Values of the label `reason` of dropped readings.
 const DROP_REASONS: [&str; 4] = ["processes", "series", "rejected", "unknown"];
 
 impl ShmCollector {
     pub(crate) fn new(meter: &Meter) -> ShmCollector {
         let open = Arc::new(AtomicUsize::new(0));
         let seen = Arc::clone(&open);
-        let about = "files of metrics of processes that are read";
-        // Relaxed: a number to look at.
+        let about = "metrics files read";
+        // Relaxed: the number publishes no other data.
         meter.gauge("topdeck_shm_files", about, &[], move || seen.load(Ordering::Relaxed) as f64);
-        let about = "readings of what was left out: files beyond the limit of processes, rows \
-                     beyond the limit of series, rows that cannot be stored, values that nobody \
-                     knows";
+        let about = "readings dropped by `reason`: processes (file limit), series (row limit), \
+                     rejected (invalid rows), unknown (unsupported values)";
         let left_out = DROP_REASONS
             .map(|reason| meter.counter("topdeck_shm_dropped_total", about, &[("reason", reason)]));
-        let about = "readings of files of metrics that failed";
+        let about = "failed reads of metrics files";
         ShmCollector {
             own: ProcessIdentity::current(),
             processes: HashMap::new(),
@@ -73,12 +72,12 @@ impl ShmCollector {
         }
     }
 
-    /// The next reading looks for processes, however long that takes.
+    /// Makes the next reading scan for processes, whatever the last scan cost.
     pub(crate) fn rescan_now(&mut self) {
         self.next_scan = Instant::now();
     }
 
-    /// Tells all there is.
+    /// Reports all metrics of all processes.
     pub(crate) fn read(&mut self, out: &mut ShmRowWriter<'_>) {
         if Instant::now() >= self.next_scan {
             let began = Instant::now();
@@ -109,28 +108,28 @@ impl ShmCollector {
         self.open.store(open, Ordering::Relaxed);
     }
 
-    /// What was told is safe.
+    /// Commits the last reading: it is durable.
     pub(crate) fn commit(&mut self) {
         self.processes.values_mut().for_each(TrackedProcess::commit);
         self.pending_warnings.clear();
     }
 
-    /// What was told was not taken.
+    /// Reverts the last reading: it was not accepted.
     pub(crate) fn rollback(&mut self) {
         self.processes.values_mut().for_each(TrackedProcess::rollback);
     }
 
-    /// Looks who is there.
+    /// Scans for processes.
     fn scan(&mut self, now: i64) {
         let (found, problems) = shm::list_metrics_files();
         problems.iter().for_each(|problem| self.record_read_error(problem));
         let mut seen = HashSet::new();
         let mut folders = HashSet::new();
-        // The earliest first, so that of two files of one process the earlier is over before the
-        // later begins.
+        // Earliest first, so that the earlier of two files of one process ends before the later
+        // starts.
         for one in found.into_iter().rev() {
             folders.extend(one.path.parent().map(PathBuf::from));
-            // What we measure of ourselves is told as such.
+            // This process' own metrics are stored without the collector.
             if one.identity == self.own {
                 continue;
             }
@@ -141,8 +140,7 @@ impl ShmCollector {
                 Some(known) if is_same_process(&known.identity, &one.identity) => {
                     known.update_state(one.state, now)
                 }
-                // A file that was removed, whose number another one has got: its last values are
-                // told first.
+                // The file was removed and its inode reused: its last values are reported first.
                 Some(known) if known.is_open() => _ = known.report_exit(now.saturating_sub(1)),
                 _ => self.add(key, one, now),
             }
@@ -172,8 +170,8 @@ impl ShmCollector {
             Ok(process) => process,
             Err(error) => return self.record_read_error(&error),
         };
-        // An earlier file of what has the same labels is over when this one begins, and this one
-        // begins when that is over: so its first reading counts whole.
+        // An earlier file with the same labels ends where this one starts, so the first reading of
+        // this one counts whole.
         for earlier in self.processes.values_mut().filter(|it| it.labels == process.labels) {
             let by = process.start.unwrap_or(now).min(now.saturating_sub(1));
             let over = earlier.report_exit(by);
@@ -181,7 +179,7 @@ impl ShmCollector {
         }
         process.update_state(fate, now);
         if !self.has_scanned && fate.has_exited() && process.is_topdeck() {
-            // One that ran before us told itself what it measured.
+            // An earlier topdeck stored its own metrics itself.
             process.skip();
         }
         self.processes.insert(key, process);
@@ -191,18 +189,18 @@ impl ShmCollector {
         self.read_errors.add(1);
         let text = error.to_string();
         if self.warned.len() < WARNINGS_MAX && self.warned.insert(text.clone()) {
-            self.pending_warnings.push(format!("a file of metrics is left out: {text}"));
+            self.pending_warnings.push(format!("metrics file skipped: {text}"));
         }
     }
 }
 
-/// Whether a file is still of the process that it was of. Files of other formats do not say when
-/// theirs began: that is known as long as it runs.
+/// Whether a file still belongs to the same process. Files of other formats do not contain a start
+/// time: it is known only while the process runs.
 fn is_same_process(known: &ProcessIdentity, now: &ProcessIdentity) -> bool {
     *known == *now || *now == ProcessIdentity { start_ticks: 0, ..*known }
 }
 
-/// Whether the folder belongs to us: others remove their own.
+/// Whether the folder belongs to this user; other users remove their own files.
 fn is_own_folder(folder: &std::path::Path) -> bool {
     let owner = std::fs::symlink_metadata(folder).map(|found| found.uid());
     owner.is_ok_and(|owner| owner == rustix::process::geteuid().as_raw())

@@ -4,30 +4,29 @@ use std::collections::BTreeMap;
 
 use shm::snapshot::InFlightSnapshot;
 
-/// Ages, as the label has them, and where each ends.
+/// Values of the label `age` and their upper bounds.
 pub(crate) const AGE_BUCKETS: [(&str, u64); 4] = [
     ("below 1s", 1_000_000_000),
     ("1s to 10s", 10_000_000_000),
     ("10s to 60s", 60_000_000_000),
     ("60s and more", u64::MAX),
 ];
-/// Of what found no room in the table it is not known when it began.
+/// Age of operations that had no slot in the table.
 pub(crate) const UNKNOWN_AGE: &str = "unknown";
-/// Combinations of tags of a table that are told apart; all others are one, whose tags are
-/// [`OTHERS`].
+/// Limit of tag combinations per table; all others are combined under [`OTHERS`].
 const TAGS_MAX: usize = 64;
 const OTHERS: &str = "others";
 
 type TagPairs = Vec<(String, String)>;
 
-/// In-flight operations of one table by tags and age. What was there once stays, with a nought, for
-/// otherwise nobody would know that it ended.
+/// In-flight operations of one table by tags and age. A combination that was seen once stays with
+/// 0, so that its end is reported.
 #[derive(Debug, Default)]
 pub(crate) struct InFlightByAge(BTreeMap<TagPairs, [Option<u64>; AGE_BUCKETS.len() + 1]>);
 
 impl InFlightByAge {
-    /// Counts what there is now: by tags and age. How old the oldest is, in nanoseconds; 0 if there
-    /// is none.
+    /// Counts current operations by tags and age. Returns the age of the oldest in nanoseconds; 0
+    /// if there is none.
     pub(crate) fn count(&mut self, found: &InFlightSnapshot, now_ns: u64) -> u64 {
         for count in self.0.values_mut().flatten().flatten() {
             *count = 0;
@@ -54,7 +53,7 @@ impl InFlightByAge {
         *count = Some(count.unwrap_or(0) + more);
     }
 
-    /// Tags, age, how many.
+    /// Tags, age, count.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&TagPairs, &'static str, u64)> {
         let names = AGE_BUCKETS.iter().map(|&(name, _)| name).chain([UNKNOWN_AGE]);
         self.0.iter().flat_map(move |(tags, counts)| {

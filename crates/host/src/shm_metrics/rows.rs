@@ -8,22 +8,21 @@ use hist::codec::header::Temporality;
 use intake::{IngestWriter, Intake, Producer, Receipt, SeriesKeyEncoding};
 use model::{Gap, Sample, SampleValue, Series, SeriesKind};
 
-/// Bytes of a batch at which another one is begun, so that little memory is needed.
+/// Bytes after which the next batch starts, to bound memory.
 const BATCH_BYTES: usize = 256 << 10;
-/// Rows of a reading at the most. What is beyond is left out, and counted.
+/// Limit of rows per reading. Further rows are dropped and counted.
 pub(crate) const ROWS_MAX: usize = 50_000;
 
-/// What was told of a process: of each series its last value, as far as is needed to see that it
-/// changed, and when.
+/// Last reported state of a process' series: a value or hash to detect changes, and its time.
 pub(crate) type LastReported = HashMap<u64, (u64, i64)>;
 
 /// Labels, time range and last reported values of a process' series.
 pub(crate) struct SeriesContext<'a> {
-    /// Labels beside `host`.
+    /// Labels in addition to `host`.
     pub(crate) labels: &'a [(String, String)],
-    /// Since when is counted, or the same as `end` if that is not known.
+    /// Start of counters, equal to `end` if unknown.
     pub(crate) start: i64,
-    /// When it was read.
+    /// Time of the reading.
     pub(crate) end: i64,
     pub(crate) reported: &'a mut LastReported,
 }
@@ -33,20 +32,20 @@ pub(crate) struct ShmRowWriter<'a> {
     intake: &'a Intake,
     producer: &'a Producer,
     host: &'a str,
-    /// When the reading is.
+    /// Time of the reading.
     pub(crate) end: i64,
-    /// What did not change is told again after so long, in nanoseconds.
+    /// Unchanged series are reported again after this time, in nanoseconds.
     refresh_interval: i64,
     writer: IngestWriter,
     receipt: Option<Receipt>,
     failed: Option<intake::Error>,
     key: Vec<u8>,
     rows: usize,
-    /// Numbers that are as they are: what is missing when the reading is not taken.
+    /// Number of gauges, which are lost if the reading is not accepted.
     pub(crate) gauges: u64,
     /// Rows beyond [`ROWS_MAX`].
     pub(crate) dropped: u64,
-    /// Rows that cannot be: names that are too long, too many labels.
+    /// Invalid rows: names too long, too many labels.
     pub(crate) rejected: u64,
 }
 
@@ -75,15 +74,15 @@ impl<'a> ShmRowWriter<'a> {
         }
     }
 
-    /// Gauges that earlier readings had and nobody took.
+    /// Reports a gap for gauges of earlier readings that were not accepted.
     pub(crate) fn gap(&mut self, start: i64, lost: u64) {
-        let reason = "there was no room for readings of programs; only what adds up came later";
+        let reason = "deferred under backpressure: gauges lost, counters reported later";
         let (start, reason) = (start.min(self.end), reason.to_owned());
         let (producer, lost) = (Some(self.producer.id()), Some(lost));
         self.writer.gap(Gap { start, end: self.end, producer, lost, reason });
     }
 
-    /// What was counted since the start.
+    /// Reports a counter since its start.
     pub(crate) fn count(
         &mut self,
         whose: &mut SeriesContext<'_>,
@@ -94,7 +93,7 @@ impl<'a> ShmRowWriter<'a> {
         self.row(whose, kind, metric, value.to_bits(), SampleValue::Number(value));
     }
 
-    /// A number as it is.
+    /// Reports a gauge.
     pub(crate) fn gauge(
         &mut self,
         whose: &mut SeriesContext<'_>,
@@ -104,7 +103,7 @@ impl<'a> ShmRowWriter<'a> {
         self.row(whose, SeriesKind::Gauge, metric, value.to_bits(), SampleValue::Number(value));
     }
 
-    /// A text.
+    /// Reports a text.
     pub(crate) fn text(
         &mut self,
         whose: &mut SeriesContext<'_>,
@@ -116,7 +115,7 @@ impl<'a> ShmRowWriter<'a> {
         self.row(whose, SeriesKind::Text, metric, hasher.finish(), SampleValue::Text(text));
     }
 
-    /// All that was recorded since the start.
+    /// Reports a distribution since its start.
     pub(crate) fn distribution(
         &mut self,
         whose: &mut SeriesContext<'_>,
@@ -127,7 +126,7 @@ impl<'a> ShmRowWriter<'a> {
         self.row(whose, kind, metric, histogram.count(), SampleValue::Histogram(histogram));
     }
 
-    /// Takes what is left. The receipt is that of the last batch, which is durable after all
+    /// Flushes the last batch and returns its receipt. The last batch becomes durable after all
     /// others.
     pub(crate) fn finish(mut self) -> intake::Result<Option<Receipt>> {
         if !self.writer.is_empty() {
@@ -208,8 +207,8 @@ pub(crate) struct MetricName<'a> {
 
 type LabelPair<'a> = (std::borrow::Cow<'a, str>, &'a str);
 
-/// All labels: ours, then the metric's. One of theirs that has our name, or comes twice, is called
-/// as Prometheus calls such labels.
+/// All labels: the collector's, then the metric's. A metric's label that has the name of another
+/// one gets the prefix `exported_`, as in Prometheus.
 fn labels<'a>(
     host: &'a str,
     whose: &'a [(String, String)],

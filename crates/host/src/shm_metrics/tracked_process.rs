@@ -8,7 +8,7 @@ use shm::{AttachedProcess, MetricsFile, ProcessIdentity, ProcessState};
 use crate::shm_metrics::in_flight_by_age::InFlightByAge;
 use crate::shm_metrics::rows::{LastReported, MetricName, SeriesContext, ShmRowWriter};
 
-/// What is said of processes beside their own metrics; `docs/host.md` lists them.
+/// Series about processes in addition to their own metrics; `docs/host.md` lists them.
 const UP: &str = "process_up";
 const END: &str = "process_exit_info";
 const IN_FLIGHT: &str = "process_in_flight";
@@ -21,25 +21,25 @@ const BEAT_AGE: &str = "process_heartbeat_age_seconds";
 /// Process whose metrics are collected.
 #[derive(Debug)]
 pub(crate) struct TrackedProcess {
-    /// `None` once all was told.
+    /// `None` after everything was reported.
     attached: Option<AttachedProcess>,
     pub(crate) identity: ProcessIdentity,
     state: ProcessState,
-    /// Say whose rows they are.
+    /// Labels that identify the process.
     pub(crate) labels: Vec<(String, String)>,
-    /// Since when its metrics count; `None` if nobody knows.
+    /// Start of its counters; `None` if unknown.
     pub(crate) start: Option<i64>,
-    /// The end of the last reading.
+    /// End of the last reading.
     pub(crate) last_end: i64,
-    /// When it was over: what it has then is told once more, and nothing after it.
+    /// Time of exit: a final reading follows and none after it.
     exited_at: Option<i64>,
     reported: LastReported,
-    /// By labels, the table's name among them.
+    /// By labels, including the table's name.
     in_flight_tables: HashMap<Vec<(String, String)>, InFlightByAge>,
 }
 
 impl TrackedProcess {
-    /// Opens the file of a process. `own` is who we are.
+    /// Opens the metrics file of a process. `own` is this process.
     pub(crate) fn new(
         found: MetricsFile,
         own: &ProcessIdentity,
@@ -48,12 +48,13 @@ impl TrackedProcess {
         let (identity, fate) = (found.identity, found.state);
         let made = std::fs::metadata(&found.path).and_then(|file| file.created());
         let format = found.format.name();
-        // Whoever writes to a file may cut it off, and that must not end us.
+        // Copied, not mapped: a writer may truncate its file, which would raise SIGBUS here.
         let attached = AttachedProcess::open_copied(found)?;
         let label = |name: &str, value: String| (name.to_owned(), value);
         let mut labels = vec![
             label("process", attached.program().to_owned()),
-            // As it sees itself: what we see depends on whether it still runs.
+            // PID in the process' own namespace: the PID seen from here is known only while it
+            // runs.
             label("pid", identity.pid.to_string()),
         ];
         if identity.pid_namespace != own.pid_namespace && identity.pid_namespace != 0 {
@@ -70,8 +71,8 @@ impl TrackedProcess {
                 i64::try_from(since.as_nanos()).ok()
             }),
         };
-        // Between the boundary and now, or before the clock was set back: what there is, is of
-        // before.
+        // The start may lie between the boundary and now, or after a clock that was set back:
+        // values read now were recorded before now.
         let start = start.map(|start| start.min(now.saturating_sub(1)));
         Ok(TrackedProcess {
             attached: Some(attached),
@@ -86,27 +87,27 @@ impl TrackedProcess {
         })
     }
 
-    /// Whether there is more to tell.
+    /// Whether there is more to report.
     pub(crate) fn is_open(&self) -> bool {
         self.attached.is_some()
     }
 
-    /// What has become of it.
+    /// Updates the state of the process.
     pub(crate) fn update_state(&mut self, fate: ProcessState, now: i64) {
         self.state = fate;
-        // One that was replaced ends when its successor begins, which `Collector::add` knows.
+        // A replaced file ends where its successor starts; `ShmCollector` sets that.
         if fate.has_exited() && fate != ProcessState::Replaced {
             self.report_exit(now);
         }
     }
 
-    /// Whether another file of the same process goes on.
+    /// Whether another file of the same process replaced this one.
     pub(crate) fn is_replaced(&self) -> bool {
         self.state == ProcessState::Replaced
     }
 
-    /// It was over by then: what it has is told once more, and nothing after it. When exactly, if
-    /// that was not told already, and not before anything that was.
+    /// Marks the process as exited by that time; a final reading follows. Returns the time of exit:
+    /// the first one reported, but not before the last reading.
     pub(crate) fn report_exit(&mut self, by: i64) -> i64 {
         if let Some(over) = self.exited_at {
             return over;
@@ -123,7 +124,7 @@ impl TrackedProcess {
         *self.exited_at.insert(at.max(self.last_end).max(first))
     }
 
-    /// All was told as of its end: the file is let go.
+    /// After the final reading: closes the file.
     pub(crate) fn commit(&mut self) {
         if self.exited_at.is_some() {
             self.attached = None;
@@ -131,33 +132,33 @@ impl TrackedProcess {
         }
     }
 
-    /// What was told is told again.
+    /// Makes the next reading report everything again.
     pub(crate) fn rollback(&mut self) {
         self.reported.clear();
     }
 
-    /// Whether it is one like us: what topdeck measures of itself begins with its name.
+    /// Whether the process is a topdeck: metrics of topdeck start with its name.
     pub(crate) fn is_topdeck(&mut self) -> bool {
         let metrics = self.attached.as_mut().and_then(|attached| attached.metrics().ok());
         metrics.unwrap_or_default().iter().any(|metric| metric.name.starts_with("topdeck_"))
     }
 
-    /// Nothing of it is told.
+    /// Reports nothing of the process.
     pub(crate) fn skip(&mut self) {
         self.attached = None;
     }
 
-    /// Tells all that it shows now. How many metrics have a value that nobody knows.
+    /// Reports all current metrics. Returns how many have an unsupported value.
     pub(crate) fn read(&mut self, out: &mut ShmRowWriter<'_>) -> shm::Result<u64> {
         let Some(attached) = &mut self.attached else { return Ok(0) };
         let end = self.exited_at.unwrap_or(out.end);
-        // The clock was set back: a count that is told twice for one time would be taken for a new
-        // one.
+        // The clock was set back: a counter reported twice for one time would look like a new
+        // counter.
         if end <= self.last_end && self.exited_at.is_none() {
             return Ok(0);
         }
         let metrics = attached.metrics()?;
-        // After the values, so that no age is below nought.
+        // Taken after the values, so that no age is negative.
         let now_ns = clock::now();
         let start = self.start.unwrap_or(end);
         let mut whose =
@@ -201,7 +202,7 @@ impl TrackedProcess {
         match (self.exited_at, self.state) {
             (Some(_), _) => out.gauge(&mut whose, named(UP), 0.0),
             (None, ProcessState::Running { .. }) => out.gauge(&mut whose, named(UP), 1.0),
-            // It is in a namespace that we cannot look into.
+            // The process is in a PID namespace that is not visible from here.
             _ => {}
         }
         if let Some(end) = exit_message(self.state, in_flight, oldest) {
@@ -228,13 +229,13 @@ fn report_in_flight(
     out.gauge(whose, MetricName { name: OLDEST, unit: "s", labels }, oldest_ns as f64 / 1e9);
 }
 
-/// Labels with one more, which comes first: of two of a name the later is renamed.
+/// Labels with one more at the front; of two labels with one name the later is renamed.
 fn prepend_label(labels: &[(String, String)], name: &str, value: &str) -> Vec<(String, String)> {
     let first = (name.to_owned(), value.to_owned());
     std::iter::once(first).chain(labels.iter().cloned()).collect()
 }
 
-/// What is said when it is over.
+/// Text of `process_exit_info`.
 fn exit_message(fate: ProcessState, in_flight: u64, oldest_ns: u64) -> Option<String> {
     let how = match fate {
         ProcessState::Exited | ProcessState::Terminated => fate.name(),
@@ -243,9 +244,9 @@ fn exit_message(fate: ProcessState, in_flight: u64, oldest_ns: u64) -> Option<St
     };
     Some(match in_flight {
         0 => how.to_owned(),
-        1 => format!("{how} with 1 operation in flight, for {:.3} s", oldest_ns as f64 / 1e9),
+        1 => format!("{how} with 1 operation in flight for {:.3} s", oldest_ns as f64 / 1e9),
         many => format!(
-            "{how} with {many} operations in flight, the oldest for {:.3} s",
+            "{how} with {many} operations in flight, oldest {:.3} s",
             oldest_ns as f64 / 1e9
         ),
     })

@@ -1,4 +1,4 @@
-//! Interleavings of a record, a slot, a text, an entry with a reader; under loom all of them.
+//! Interleavings of a record, a slot, a text and an entry with a reader; under loom all of them.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ impl HistogramCells {
 
     fn cell(&self, offset: usize) -> u64 {
         let HistogramCells { begun, zero, sum_low, sum_high, not_min, max, touched, .. } = self;
-        // Those of loom are larger than words.
+        // Atomics of loom are larger than words.
         let cells = [
             (offset_of!(HistogramCells, begun), begun),
             (offset_of!(HistogramCells, zero), zero),
@@ -31,7 +31,7 @@ fn words<const N: usize>() -> [AtomicU64; N] {
     std::array::from_fn(|_| AtomicU64::new(0))
 }
 
-/// A histogram's cells, and two buckets: of values up to 9, and above.
+/// Cells of a histogram, and two buckets: values up to 9, and above.
 struct TestHistogram {
     cells: HistogramCells,
     buckets: [AtomicU64; 2],
@@ -50,7 +50,7 @@ impl TestHistogram {
         self.cells.record::<A>(bucket, value);
     }
 
-    /// Counts of the buckets, and the rest.
+    /// Counts of the buckets, and the summary.
     fn read(&self) -> ([u64; 2], HistogramSummary) {
         let mut counts = [0; 2];
         let side = read_distribution(
@@ -64,8 +64,8 @@ impl TestHistogram {
     }
 }
 
-/// What is said to be exact must be what these counts allow: some of the values in the order in
-/// which they were recorded.
+/// An exact summary must match the counts: some of the values in the order in which they were
+/// recorded.
 fn check_read(cells: &TestHistogram, values: &[u64]) {
     let (counts, side) = cells.read();
     if !side.is_exact {
@@ -135,7 +135,7 @@ fn miri_last_text_is_read() {
     }
 }
 
-/// A text of two words, which are the same.
+/// A text of two equal words.
 fn write_words(current: &AtomicU64, buffers: &[[AtomicU64; 2]; 2], text: u64) {
     write_text(current, |buffer| {
         buffers[buffer].iter().for_each(|word| word.store(text, Ordering::Relaxed));
@@ -224,7 +224,7 @@ mod loom_tests {
             let text = Arc::new((AtomicU64::new(0), [words::<2>(), words::<2>()]));
             let writer = {
                 let text = Arc::clone(&text);
-                // The second one goes where the reader may be.
+                // The second text goes to the buffer that the reader may be reading.
                 thread::spawn(move || (1..3).for_each(|n| write_words(&text.0, &text.1, n)))
             };
             if let Some([first, second]) = read_words(&text.0, &text.1) {

@@ -1,4 +1,4 @@
-//! Folders with what belongs there and what does not.
+//! Discovery in folders with valid and invalid entries.
 
 use std::fs::{self, create_dir_all};
 use std::os::unix::fs::symlink;
@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::*;
 
-/// A folder that is gone at the end.
+/// A folder that is removed on drop.
 struct TestRoot(PathBuf);
 
 impl TestRoot {
@@ -31,7 +31,7 @@ impl TestRoot {
         symlink(target, path).unwrap();
     }
 
-    /// Paths below the root, by one space.
+    /// Paths below the root, separated by a space.
     fn mmvs(&self, tmp: Option<&str>) -> String {
         let found = find_mmv_files(&self.0, tmp.map(OsStr::new)).unwrap();
         let paths =
@@ -82,17 +82,17 @@ fn nothing_leads_out_of_a_root() {
     assert!(find_jvm_files(&root.0).unwrap().is_empty());
     assert_eq!(root.mmvs(Some("../../../../../../../../tmp")), "");
     assert_eq!(root.mmvs(Some(out)), "");
-    // What is a link inside of the root is where it says, as seen from inside.
+    // A symbolic link inside the root resolves inside it.
     let root = TestRoot::new();
     root.file("private/hsperfdata_x/1", "inside");
     root.link("tmp", "/private");
     assert_eq!(find_jvm_files(&root.0).unwrap().len(), 1);
-    // A user's folder may not be a link.
+    // The folder of a user must not be a symbolic link.
     root.link("private/hsperfdata_y", "hsperfdata_x");
     assert_eq!(find_jvm_files(&root.0).unwrap().len(), 1);
 }
 
-/// As on systems without `openat2`: what is a link is not there.
+/// On systems without `openat2` symbolic links are ignored.
 #[test]
 fn links_are_not_followed_without_openat2() {
     let root = TestRoot::new();
@@ -118,7 +118,7 @@ fn pcp_conf_names_the_folder() {
     assert_eq!(root.mmvs(None), "elsewhere/mmv/c var/lib/pcp/tmp/mmv/a var/tmp/mmv/b");
     root.file("own/mmv/d", "");
     assert!(root.mmvs(Some("/own")).starts_with("own/mmv/d elsewhere/mmv/c "));
-    // One folder by two names is one folder.
+    // One folder by two names is searched once.
     root.link("same", "var/tmp");
     assert!(root.mmvs(Some("/same")).ends_with(" var/lib/pcp/tmp/mmv/a"));
     assert!(!root.mmvs(Some("own")).contains("own"), "nobody knows where a relative path begins");

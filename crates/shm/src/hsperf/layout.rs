@@ -3,7 +3,7 @@
 
 use crate::endian::{EndianField, record_size};
 
-/// The same bytes in either order.
+/// The same bytes in both byte orders.
 pub(super) const MAGIC: [u8; 4] = [0xca, 0xfe, 0xc0, 0xc0];
 
 pub(super) const PROLOGUE: [EndianField; 10] = [

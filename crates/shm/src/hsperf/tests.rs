@@ -1,4 +1,4 @@
-//! Performance data made here byte by byte, in both byte orders, and hostile ones. A JVM's own:
+//! Synthetic and hostile performance data in both byte orders. Data of a real JVM:
 //! `tests/it/jvm.rs`.
 
 use std::fmt::Write;
@@ -11,7 +11,7 @@ use crate::endian::page;
 
 const PAGE: &str = include_str!("../../../../docs/formats/hsperfdata.md");
 
-/// A file by its entries, laid out as `docs/formats/hsperfdata.md` says.
+/// Builds a file of entries with the layout of `docs/formats/hsperfdata.md`.
 struct HsperfBuilder {
     big: bool,
     entries: Vec<Vec<u8>>,
@@ -68,7 +68,7 @@ impl HsperfBuilder {
             file.extend(self.number(number.to_le_bytes()));
         }
         file.extend(entries);
-        // The rest of the page is not used.
+        // The rest of the page is unused.
         file.resize(file.len() + 100, 0);
         file
     }
@@ -178,16 +178,8 @@ fn errors_name_the_value_found() {
         false,
         expect!["performance data version 2.1 is not known, 2.0 is"],
     );
-    check_error(
-        |bytes| bytes[7] = 0,
-        true,
-        expect!["the JVM is not ready to be read yet: try again"],
-    );
-    check_error(
-        |bytes| bytes.fill(0),
-        true,
-        expect!["the JVM is not ready to be read yet: try again"],
-    );
+    check_error(|bytes| bytes[7] = 0, true, expect!["the JVM is not ready; try again"]);
+    check_error(|bytes| bytes.fill(0), true, expect!["the JVM is not ready; try again"]);
     check_error(
         |bytes| bytes.truncate(0),
         true,
@@ -215,7 +207,7 @@ fn errors_name_the_value_found() {
     );
 }
 
-/// Three entries, of which the second is changed.
+/// Three entries; the second one is modified.
 fn three(change: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
     let mut builder = HsperfBuilder::new(false)
         .long("first", 1, 1, 1)
@@ -230,7 +222,7 @@ fn check_second(change: impl FnOnce(&mut Vec<u8>), expected: Expect) {
     check(&three(change), expected);
 }
 
-/// The second entry is refused, and why; the others are shown.
+/// The second entry is rejected with this error; the others are read.
 #[track_caller]
 fn check_rejected(change: impl FnOnce(&mut Vec<u8>), expected: Expect) {
     let shown = parse(&three(change)).unwrap();
@@ -308,8 +300,7 @@ fn an_entry_that_is_not_filled_in_yet_ends_the_list() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2000))]
 
-    /// Whatever is changed in a file, nothing breaks, and each entry is shown, refused or both
-    /// known by name.
+    /// Whatever bytes change, the parser does not panic, and each entry is read or rejected.
     #[test]
     fn mutated_files_do_not_panic(
         big in any::<bool>(),

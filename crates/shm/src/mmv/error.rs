@@ -2,108 +2,106 @@
 
 use super::{COUNT_MAX, LABELS_MAX, SECTIONS_MAX, TEXT_MAX};
 
-/// What is wrong with a file, or with one of its values.
+/// Error of a file, or of one of its values.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// Another kind of file.
-    #[error("begins with {found:02x?}, not with \"MMV\\0\": no file of Memory Mapped Values")]
+    /// Another file format.
+    #[error("not an MMV file: starts with {found:02x?}, expected \"MMV\\0\"")]
     Magic {
-        /// The first bytes.
+        /// First bytes.
         found: Vec<u8>,
     },
-    /// A version that is not read.
-    #[error("MMV version {found} is not known, 1 to 3 are")]
+    /// Unsupported version.
+    #[error("unsupported MMV version {found}: expected 1 to 3")]
     Version {
-        /// As the file says.
+        /// Value in the file.
         found: u32,
     },
-    /// The program is about to write the file.
-    #[error(
-        "the file is being written (generation {first} at its beginning, then {second}): try again"
-    )]
+    /// The program is rewriting the structure of the file.
+    #[error("file is being written (generations {first} and {second}); try again")]
     BeingWritten {
-        /// Set when writing begins.
+        /// First generation field, set when the rewrite starts.
         first: u64,
-        /// Set to the same when it ends.
+        /// Second generation field, set to the same value when it ends.
         second: u64,
     },
-    /// Shorter than it says it is.
+    /// The file is shorter than its header says.
     #[error("the file has {have} bytes, its {part} would end at {need}: try again")]
     Truncated {
-        /// What does not fit.
+        /// Part that does not fit.
         part: &'static str,
-        /// Bytes that there are.
+        /// Size of the file in bytes.
         have: u64,
-        /// Bytes that would be needed.
+        /// Required size in bytes.
         need: u64,
     },
-    /// A section with more entries than are read.
+    /// The number of entries of a section exceeds the limit.
     #[error("{found} {part}, at most {COUNT_MAX} are read")]
     Count {
-        /// What there are too many of.
+        /// Kind of entries.
         part: &'static str,
-        /// How many.
+        /// Their number.
         found: u64,
     },
-    /// A table of sections that is too long, or negative.
-    #[error("{found} sections, at most {SECTIONS_MAX} are read")]
+    /// The number of sections exceeds the limit or is negative.
+    #[error("{found} sections, limit {SECTIONS_MAX}")]
     Sections {
-        /// As the file says.
+        /// Value in the file.
         found: u32,
     },
-    /// A section that is there twice.
+    /// Duplicate section.
     #[error("two sections of {part}")]
     DuplicateSection {
-        /// Which.
+        /// Kind of section.
         part: &'static str,
     },
-    /// A section without which there is nothing to show.
+    /// A required section is missing.
     #[error("no section of {part}")]
     MissingSection {
-        /// Which.
+        /// Kind of section.
         part: &'static str,
     },
-    /// A reference that leads to no entry.
+    /// A reference does not point to an entry.
     #[error("value {index} refers to byte {offset}, where no {part} begins")]
     Reference {
-        /// Number of the value, from 0.
+        /// Index of the value, from 0.
         index: u64,
-        /// What it should be.
+        /// Expected kind of entry.
         part: &'static str,
-        /// Where it leads.
+        /// Offset in the reference.
         offset: u64,
     },
-    /// A name that is not there, empty, no UTF-8, or with control characters.
+    /// A name is missing, empty, not UTF-8, or has control characters.
     #[error("value {index} has no {part} that can be shown")]
     Name {
-        /// Number of the value, from 0.
+        /// Index of the value, from 0.
         index: u64,
-        /// Name of what.
+        /// Kind of name.
         part: &'static str,
     },
-    /// A label of version 3 that cannot be read, or one too many.
-    #[error("label {index} is no JSON object of a known kind, or one of more than {LABELS_MAX}")]
+    /// A label of version 3 is malformed, or exceeds the limit.
+    #[error("label {index} is not a supported JSON object, or exceeds {LABELS_MAX} labels")]
     Label {
-        /// Number of the label, from 0.
+        /// Index of the label, from 0.
         index: u64,
     },
-    /// Values that have name and labels in common with one before them.
-    #[error("{count} values have name and labels in common with another")]
+    /// Values with the name and labels of an earlier one.
+    #[error("{count} values with duplicate name and labels")]
     Duplicates {
-        /// How many.
+        /// Their number.
         count: u64,
     },
-    /// Texts beyond what is kept.
-    #[error("names, labels and texts from value {index} on are beyond {TEXT_MAX} bytes")]
+    /// Texts exceed the limit.
+    #[error("names, labels and texts from value {index} on exceed {TEXT_MAX} bytes")]
     Text {
-        /// Number of the first value that is not shown, from 0.
+        /// Index of the first rejected value, from 0.
         index: u64,
     },
 }
 
 impl Error {
-    /// Whether the same file may be read well a moment later.
+    /// Whether a retry a moment later may succeed.
     pub fn is_transient(&self) -> bool {
         matches!(self, Error::BeingWritten { .. } | Error::Truncated { .. })
     }

@@ -1,24 +1,24 @@
-//! Labels of version 3: a JSON object in at most 244 bytes, read into names and values.
+//! Labels of version 3: a JSON object of at most 244 bytes, parsed into names and values.
 //!
-//! A label of PCP has a name of letters, digits and `_`. An object inside is a name of several
-//! parts, joined with `.` as PCP does; an array stays the text that it is; a label that is `null`
-//! or empty is none. Of two of one name in one object the later holds. Where they belong, and which
-//! wins, is in `Labels::of`.
+//! A PCP label name consists of letters, digits and `_`. Names in a nested object are joined with
+//! `.`, as in PCP; an array stays text; a label that is `null` or empty is ignored. If a name
+//! occurs twice in one object, the later value wins. `MmvLabels::for_value` defines scopes and
+//! precedence.
 
 use std::collections::{BTreeMap, HashMap};
 
 use super::LABELS_MAX;
 
-/// Depth of objects and arrays; 244 bytes could hold more.
+/// Limit of nesting; 244 bytes could hold more.
 const DEPTH_MAX: usize = 8;
 
-/// What labels belong to, the least particular first: each wins over those before it, as in PCP's
+/// Label scopes, least specific first: each overrides those before it, as in PCP's
 /// pmLookupLabels(3).
 const INDOM: u32 = 1 << 2;
 const CLUSTER: u32 = 1 << 3;
 const ITEM: u32 = 1 << 4;
 const INSTANCES: u32 = 1 << 5;
-/// Says that a label is not part of the identity.
+/// Flag: the label is not part of the identity.
 const OPTIONAL: u32 = 1 << 7;
 
 type LabelGroup = BTreeMap<String, String>;
@@ -30,13 +30,13 @@ pub(super) struct MmvLabels {
 }
 
 impl MmvLabels {
-    /// Takes a record in. `false` if it is none that can be read, or one too many.
+    /// Adds a record. Returns `false` if it is malformed or exceeds the limit.
     pub(super) fn add(&mut self, flags: u32, identity: u32, internal: i32, json: &[u8]) -> bool {
         if flags & OPTIONAL != 0 {
             return true;
         }
         let key = match flags {
-            // A file is a cluster, whichever number it is given in the end.
+            // A file is a cluster, whatever number it gets.
             CLUSTER => (CLUSTER, 0, 0),
             INDOM | ITEM => (flags, identity, 0),
             INSTANCES => (INSTANCES, identity, internal),
@@ -55,7 +55,7 @@ impl MmvLabels {
         true
     }
 
-    /// The groups that a value has labels of, each to be overruled by the next.
+    /// Label groups of a value; each overrides those before it.
     pub(super) fn for_value(
         &self,
         item: u32,
@@ -71,7 +71,7 @@ impl MmvLabels {
     }
 }
 
-/// Names and values of a JSON object that is all of the text.
+/// Parses a text that is one JSON object into names and values.
 fn parse_object(text: &str) -> Option<Vec<(String, String)>> {
     let mut labels = Vec::new();
     let mut reader = LabelJsonReader { text, at: 0 };
@@ -97,7 +97,7 @@ impl<'a> LabelJsonReader<'a> {
         }
     }
 
-    /// Goes over this byte and space behind it, if it is the next.
+    /// Skips this byte and following white space, if it is the next byte.
     fn consume(&mut self, byte: u8) -> bool {
         let found = self.peek() == Some(byte);
         if found {
@@ -107,7 +107,7 @@ impl<'a> LabelJsonReader<'a> {
         found
     }
 
-    /// An object, whose names go below `prefix`.
+    /// Parses an object; its names get the prefix `prefix`.
     fn members(
         &mut self,
         prefix: &str,
@@ -146,7 +146,7 @@ impl<'a> LabelJsonReader<'a> {
         }
     }
 
-    /// A value as the text of a label: none for `null`, an array as it is written.
+    /// A value as label text: none for `null`, an array as written.
     fn value(&mut self, depth: usize) -> Option<String> {
         let start = self.at;
         match self.peek()? {

@@ -54,9 +54,9 @@ pub(super) const VALUE: [EndianField; 4] =
 pub(super) const LABEL: [EndianField; 4] =
     [("flags", 0, 4), ("identity", 4, 4), ("internal", 8, 4), ("payload", 12, 244)];
 
-/// How long a string is with the zero that ends it.
+/// Length of a string including the terminating zero.
 pub(super) const STRING_BYTES: u64 = 256;
-/// How long a name or an instance in version 1 is.
+/// Length of a metric or instance name in version 1.
 pub(super) const NAME_BYTES: u64 = 64;
 
 pub(super) const HEADER_BYTES: u64 = record_size(&HEADER);

@@ -1,4 +1,4 @@
-//! Sections, entries and values of a file whose header has been read.
+//! Sections, entries and values of a file with a valid header.
 
 use std::collections::BTreeMap;
 
@@ -8,10 +8,10 @@ use super::{COUNT_MAX, Error, MmvSnapshot, SECTIONS_MAX, units};
 use crate::endian::{self, EndianBytes, EndianField, field_offset, record_size};
 use crate::metric_snapshot::{MetricRole, MetricValue, NumericValue, ProcessMetric};
 
-/// `pmInDom`s that say that a metric has no instances.
+/// `pmInDom` values of metrics without instances.
 const NO_INDOM: [u32; 2] = [0, u32::MAX];
 
-/// Entries of one kind, all of them inside the file.
+/// Entries of one kind, all inside the file.
 #[derive(Clone, Copy, Default)]
 pub(super) struct MmvSection {
     start: u64,
@@ -20,12 +20,12 @@ pub(super) struct MmvSection {
 }
 
 impl MmvSection {
-    /// Where entry `index` begins; the caller has seen that it is below `count`.
+    /// Offset of entry `index`; the caller checked that it is below `count`.
     fn entry(&self, index: u64) -> u64 {
         self.start + index * self.entry_bytes
     }
 
-    /// Whether an entry begins here.
+    /// Whether an entry starts at this offset.
     fn has(&self, offset: u64) -> bool {
         let Some(inside) = offset.checked_sub(self.start) else { return false };
         inside % self.entry_bytes.max(1) == 0 && inside / self.entry_bytes.max(1) < self.count
@@ -40,8 +40,8 @@ pub(super) struct MmvSections {
     pub(super) labels: MmvSection,
 }
 
-/// What a section holds: number, name, size of an entry in version 1 and after it. Sets of
-/// instances and strings are found by the references to them.
+/// Kinds of sections: number, name, size of an entry in version 1 and in later versions. Instance
+/// domains and strings are found by references to them.
 const KINDS: [(u32, &str, u64, u64); 4] = [
     (2, "instances", record_size(&INSTANCE_1), record_size(&INSTANCE_2)),
     (3, "metrics", record_size(&METRIC_1), record_size(&METRIC_2)),
@@ -51,15 +51,15 @@ const KINDS: [(u32, &str, u64, u64); 4] = [
 
 pub(super) struct MmvReader<'a> {
     pub(super) file: EndianBytes<'a>,
-    /// Version 1: names stand in place.
+    /// Version 1: names are stored inline.
     pub(super) is_version_1: bool,
-    /// Values of certain bits have not been set.
+    /// Values with a certain bit pattern are unset.
     pub(super) sentinel: bool,
-    /// The time of day, microseconds since 1970.
+    /// Wall clock, microseconds since the Unix epoch.
     pub(super) wall_us: i64,
 }
 
-/// A metric's own entry, of either layout.
+/// Entry of a metric, of either layout.
 struct MmvMetric {
     item: u32,
     kind: i32,
@@ -133,7 +133,8 @@ impl<'a> MmvReader<'a> {
         labels
     }
 
-    /// The value of this number with its metric; takes from `text_left` what it needs.
+    /// Decodes the value with this index and its metric; subtracts the size of its texts from
+    /// `text_left`.
     pub(super) fn metric(
         &self,
         index: u64,
@@ -167,11 +168,11 @@ impl<'a> MmvReader<'a> {
         let mut text = name.len();
         let identity = instance.map(|(internal, _)| (entry.indom, internal));
         for group in labels.for_value(entry.item, identity) {
-            // What is overruled costs too: it has been looked at.
+            // Overridden labels count too, because they were read.
             text += group.iter().map(|(name, value)| name.len() + value.len() + 16).sum::<usize>();
             merged.extend(group.iter().map(|(name, value)| (&**name, &**value)));
         }
-        // What tells values of one metric apart wins over whatever a label says.
+        // The instance name overrides any label with the same name.
         merged.extend(instance.map(|(_, name)| ("instance", name)));
         let help = self.help(&entry);
         let value = self.value(start, &entry);
@@ -196,7 +197,7 @@ impl<'a> MmvReader<'a> {
     }
 
     fn entry(&self, start: u64) -> Option<MmvMetric> {
-        // The fields behind the name are the same in both, at another distance.
+        // Fields after the name are the same in both layouts, at different offsets.
         let rest = start + if self.is_version_1 { ITEM_1 } else { ITEM_2 };
         const fn offset_after_name(name: &str) -> u64 {
             field_offset(&METRIC_2, name) - ITEM_2
@@ -212,7 +213,7 @@ impl<'a> MmvReader<'a> {
         })
     }
 
-    /// A name in place (version 1) or where the place says.
+    /// A name stored inline (version 1) or by reference.
     fn name(&self, place: u64) -> Option<&'a str> {
         let bytes = match self.is_version_1 {
             true => self.file.text(place, NAME_BYTES),
@@ -225,7 +226,7 @@ impl<'a> MmvReader<'a> {
         if offset == 0 { None } else { self.file.text(offset, STRING_BYTES) }
     }
 
-    /// The long text, else the short one, else none.
+    /// Long help text, else the short one, else empty.
     fn help(&self, entry: &MmvMetric) -> String {
         let mut texts =
             [entry.long, entry.short].into_iter().filter_map(|offset| self.string(offset));
@@ -234,8 +235,7 @@ impl<'a> MmvReader<'a> {
     }
 
     fn value(&self, start: u64, entry: &MmvMetric) -> MetricValue {
-        self.number_or_text(start, entry)
-            .unwrap_or(MetricValue::Unknown("its text lies outside the file"))
+        self.number_or_text(start, entry).unwrap_or(MetricValue::Unknown("text outside the file"))
     }
 
     fn number_or_text(&self, start: u64, entry: &MmvMetric) -> Option<MetricValue> {
@@ -255,7 +255,7 @@ impl<'a> MmvReader<'a> {
             }
             ELAPSED if self.sentinel && all_ones => return Some(UNSET),
             ELAPSED => {
-                // Inside a section, `extra` is the moment when it began, negative.
+                // In a timed section in progress, `extra` is its start time, negated.
                 let inside = if extra < 0 { self.wall_us.saturating_add(extra).max(0) } else { 0 };
                 return Some(MetricValue::Counter(NumericValue::Signed(
                     self.file.i64(place)?.saturating_add(inside),
@@ -277,7 +277,7 @@ impl<'a> MmvReader<'a> {
             return Some(UNSET);
         }
         Some(match entry.semantics {
-            // 0 is not defined; PCP's own reader takes it for a counter.
+            // 0 is undefined; PCP's own reader treats it as a counter.
             0 | 1 => MetricValue::Counter(number),
             _ => MetricValue::Gauge(number),
         })
@@ -292,7 +292,7 @@ const ITEM_1: u64 = field_offset(&METRIC_1, "item");
 const ITEM_2: u64 = field_offset(&METRIC_2, "item");
 const EXTERNAL: u64 = field_offset(&INSTANCE_1, "external");
 
-/// What the layouts have in common, on which the above relies.
+/// Properties shared by both layouts, which the code above relies on.
 const _: () = {
     const fn is_same_layout(one: &[EndianField], two: &[EndianField], shift: u64) {
         let mut index = 1;

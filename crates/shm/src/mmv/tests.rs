@@ -1,5 +1,4 @@
-//! Files of Memory Mapped Values: those that PCP's library wrote, those made here byte by byte, and
-//! hostile ones.
+//! MMV files written by PCP's library, synthetic ones and hostile ones.
 
 use std::fmt::Write;
 
@@ -17,7 +16,7 @@ const FILES: [&[u8]; 3] = [
     include_bytes!("../../../../testdata/mmv/v3.mmv"),
 ];
 
-/// One line a metric: name{labels} value unit # help.
+/// One line per metric: name{labels} value unit # help.
 fn lines(shown: &MmvSnapshot) -> String {
     let mut text = String::new();
     for metric in &shown.metrics {
@@ -35,7 +34,7 @@ fn check(bytes: &[u8], expected: Expect) {
     expected.assert_eq(&lines(&parse(bytes, 0).unwrap()));
 }
 
-/// A file by its parts, laid out as `docs/formats/mmv.md` says, in either byte order.
+/// Builds a file with the layout of `docs/formats/mmv.md`, in either byte order.
 struct MmvBuilder {
     big: bool,
     version: u32,
@@ -56,7 +55,7 @@ impl MmvBuilder {
         bytes
     }
 
-    /// Numbers with their sizes, and text filled up with zeros.
+    /// Numbers with their sizes, and text padded with zeros.
     fn record(&self, fields: &[(u64, usize)]) -> Vec<u8> {
         fields.iter().flat_map(|(number, size)| self.number(*number, *size)).collect()
     }
@@ -65,7 +64,7 @@ impl MmvBuilder {
         self.sections.push((kind, count, bytes));
     }
 
-    /// Where the sections begin; their sizes are known to the tests.
+    /// Offset of the first section; tests know the sizes.
     fn start(sections: u64) -> u64 {
         40 + 16 * sections
     }
@@ -109,7 +108,7 @@ fn one_value(big: bool, flags: u32, kind: u32, semantics: u32, atom: u64, extra:
     ]));
     metric.extend(builder.record(&[(0, 8), (0, 8)]));
     let start = MmvBuilder::start(2);
-    // A number of four bytes stands at the beginning of the eight.
+    // A four-byte number is at the start of the eight bytes.
     let mut value = match kind {
         0 | 1 | 4 if atom != u64::MAX => [builder.number(atom, 4), vec![0; 4]].concat(),
         _ => builder.number(atom, 8),
@@ -208,7 +207,7 @@ fn every_type_in_both_byte_orders() {
     check_value(0, 9, 3, 2500, MetricValue::Counter(Signed(2500)));
     check_value(0, -1i32 as u32, 1, 0, MetricValue::Unknown("not supported by the program"));
     check_value(0, 7, 1, 0, MetricValue::Unknown("of a type that MMV does not have"));
-    check_value(0, 6, 1, 0, MetricValue::Unknown("its text lies outside the file"));
+    check_value(0, 6, 1, 0, MetricValue::Unknown("text outside the file"));
 }
 
 #[test]
@@ -312,15 +311,15 @@ fn bad_value_is_skipped() {
         |bytes| bytes[value + 16..value + 24].fill(0xff),
         expect!["value 0 refers to byte 18446744073709551615, where no metric begins"],
     );
-    // A metric with instances, a value without.
+    // The metric has instances, the value has none.
     check_rejected(
         |bytes| bytes[72 + 80] = 7,
         expect!["value 0 refers to byte 0, where no instance begins"],
     );
 }
 
-/// Version 3 with one metric and as many values, labels and strings as there are: what refers to
-/// what is the same for all, which no writer does.
+/// Version 3 with one metric and that many values, labels and strings; all references are equal,
+/// which no writer does.
 fn hostile(values: u32, labels: u32, label_of: impl Fn(u32) -> String) -> Vec<u8> {
     let mut builder = MmvBuilder::new(3);
     let start = MmvBuilder::start(4);
@@ -356,7 +355,7 @@ fn many_values_that_share_one_text_are_cut_off() {
         format!("{{\"l{number}\":\"{}\"}}", "y".repeat(200))
     });
     let shown = parse(&bytes, 0).unwrap();
-    // All have one identity, so one is left; the text was at its limit before.
+    // All have one identity, so one remains; the text limit was reached before.
     assert_eq!(shown.metrics.len(), 1);
     assert!(
         matches!(shown.first_error, Some(Error::Text { index: 1.. })),
@@ -384,7 +383,7 @@ fn unreadable_labels_are_counted() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2000))]
 
-    /// Whatever is changed in a file, nothing breaks, and what is shown can be told apart.
+    /// Whatever bytes change, the parser does not panic, and metrics have distinct identities.
     #[test]
     fn mutated_files_do_not_panic(
         file in 0usize..3,
@@ -395,7 +394,7 @@ proptest! {
     ) {
         let mut bytes = FILES[file].to_vec();
         for (place, byte) in changes {
-            // Half of them where the numbers are that lead elsewhere.
+            // Half of the changes hit the offsets.
             let end = if byte % 2 == 0 { bytes.len() } else { 300 };
             let place = place.index(end);
             bytes[place] = byte;

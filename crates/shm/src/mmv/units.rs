@@ -1,18 +1,18 @@
-//! PCP's units as UCUM writes them.
+//! PCP units in UCUM.
 //!
-//! A `pmUnits` is 32 bits: from the top four bits each of the dimensions space, time and count
+//! A `pmUnits` has 32 bits: from the top four bits each for the dimensions space, time and count
 //! (signed), then their scales (space and time unsigned, count a signed power of ten), then eight
-//! that mean nothing. A plain count has no unit, as elsewhere in topdeck.
+//! unused bits. A plain count has no unit, as elsewhere in topdeck.
 
 use std::fmt::Write;
 
 const SPACE: [&str; 9] = ["By", "KiBy", "MiBy", "GiBy", "TiBy", "PiBy", "EiBy", "ZiBy", "YiBy"];
 const TIME: [&str; 6] = ["ns", "us", "ms", "s", "min", "h"];
 
-/// Microseconds: the unit of elapsed times, whatever their metric says.
+/// Microseconds: the unit of elapsed times, whatever unit the metric has.
 pub(super) const ELAPSED: &str = "us";
 
-/// The unit; empty for a plain count and for scales that PCP does not have.
+/// The unit; empty for a plain count and for scales unknown to PCP.
 pub(super) fn unit(dimension: u32) -> String {
     let signed = |shift: u32| ((dimension << (28 - shift)) as i32) >> 28;
     let scale = |shift: u32| (dimension >> shift & 15) as usize;
@@ -44,7 +44,8 @@ pub(super) fn unit(dimension: u32) -> String {
     unit
 }
 
-/// A power of ten or an annotation takes no digit behind it: UCUM would read another number.
+/// A power of ten or an annotation must not be followed by a digit: UCUM would parse another
+/// number.
 fn exponent(name: &str, power: i32) -> String {
     match power {
         1 => String::new(),
@@ -59,7 +60,7 @@ fn exponent(name: &str, power: i32) -> String {
 mod tests {
     use super::unit;
 
-    /// As `MMV_UNITS(space, time, count, scale of space, of time, of count)` lays it out.
+    /// Arguments as in `MMV_UNITS(space, time, count, scale of space, of time, of count)`.
     #[track_caller]
     fn check(units: [i32; 6], expected: &str) {
         let packed = units.iter().fold(0u32, |bits, unit| bits << 4 | (*unit as u32 & 15)) << 8;
@@ -88,7 +89,7 @@ mod tests {
     fn scales_that_pcp_does_not_have_give_no_unit() {
         check([1, 0, 0, 9, 0, 0], "");
         check([0, 1, 0, 0, 6, 0], "");
-        // Of a dimension that is not there, the scale means nothing.
+        // The scale of an absent dimension is ignored.
         check([1, 0, 0, 0, 15, 0], "By");
     }
 }

@@ -5,31 +5,31 @@
 //! 4096              buffer of even generations: head, rows
 //! 4096 + capacity   buffer of odd generations
 //! ```
-//! Generations count from 1. A buffer is whole if its words `before` and `after` are equal: who
-//! writes it stores `before`, everything else, `after`, and the header's `generation`, in this
-//! order; who reads it loads them in the opposite order.
+//! Generations count from 1. A buffer is consistent if its words `before` and `after` are equal:
+//! the writer stores `before`, everything else, `after`, and the header's `generation`, in this
+//! order; a reader loads them in the opposite order.
 
 use super::{CollectionInfo, CollectionMethod, Error, ProcessRow, Result};
 
 /// Name, offset and size of a field.
 pub type Field = (&'static str, usize, usize);
 
-/// What a file begins with.
+/// First bytes of a file.
 pub const MAGIC: [u8; 8] = *b"tdProces";
 /// The only version; readers refuse any other.
 pub const VERSION: u32 = 1;
 /// Bytes of the header.
 pub const HEADER_BYTES: usize = 64;
-/// Where the first buffer is: on a page of its own.
+/// Offset of the first buffer: a page of its own.
 pub const FIRST_BUFFER: u64 = 4_096;
 /// Bytes of a buffer before its rows.
 pub const BUFFER_HEAD_BYTES: usize = 64;
 /// Bytes of a row.
 pub const ROW_BYTES: usize = 112;
-/// Processes at the most: as many as a kernel can number (`PID_MAX_LIMIT`).
+/// Limit of processes: the kernel's limit (`PID_MAX_LIMIT`).
 pub const PROCESSES_MAX: usize = 1 << 22;
 
-/// The header.
+/// Header.
 pub const HEADER_FIELDS: [Field; 7] = [
     ("magic", 0, 8),
     ("version", 8, 4),
@@ -39,7 +39,7 @@ pub const HEADER_FIELDS: [Field; 7] = [
     ("ticks_per_second", 32, 4),
     ("reserved", 36, 28),
 ];
-/// The head of a buffer.
+/// Head of a buffer.
 pub const BUFFER_FIELDS: [Field; 7] = [
     ("before", 0, 8),
     ("after", 8, 8),
@@ -49,7 +49,7 @@ pub const BUFFER_FIELDS: [Field; 7] = [
     ("count", 36, 4),
     ("reserved", 40, 24),
 ];
-/// A row.
+/// Row.
 pub const ROW_FIELDS: [Field; 16] = [
     ("pid", 0, 4),
     ("ppid", 4, 4),
@@ -69,20 +69,20 @@ pub const ROW_FIELDS: [Field; 16] = [
     ("run_delay", 104, 8),
 ];
 
-/// Where in the header the number of the newest table is.
+/// Offset in the header of the newest generation.
 pub(super) const GENERATION: u64 = HEADER_FIELDS[4].1 as u64;
-/// Where in a buffer the word is that is stored last.
+/// Offset in a buffer of the word that is stored last.
 pub(super) const AFTER: u64 = BUFFER_FIELDS[1].1 as u64;
-/// Where in a buffer what is stored between the two words begins.
+/// Offset in a buffer of the part that is stored between the two words.
 pub(super) const MIDDLE: u64 = BUFFER_FIELDS[2].1 as u64;
-/// A number that is not told.
+/// Encoding of an unknown number.
 const NOT_REPORTED: u64 = u64::MAX;
 
 const _: () = assert!(are_contiguous(&HEADER_FIELDS, HEADER_BYTES));
 const _: () = assert!(are_contiguous(&BUFFER_FIELDS, BUFFER_HEAD_BYTES));
 const _: () = assert!(are_contiguous(&ROW_FIELDS, ROW_BYTES));
 
-/// Whether fields follow each other without room between them, to the end.
+/// Whether the fields are contiguous up to `end`.
 const fn are_contiguous(fields: &[Field], end: usize) -> bool {
     let (mut at, mut i) = (0, 0);
     while i < fields.len() {
@@ -98,7 +98,7 @@ const fn are_contiguous(fields: &[Field], end: usize) -> bool {
 /// Header without the newest generation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct TableHeader {
-    /// Bytes of a buffer.
+    /// Size of a buffer in bytes.
     pub(super) capacity: u64,
     pub(super) ticks_per_second: u32,
 }
@@ -116,7 +116,7 @@ impl TableHeader {
         bytes
     }
 
-    /// With the newest generation.
+    /// Parses the header; also returns the newest generation.
     pub(super) fn parse(bytes: &[u8; HEADER_BYTES]) -> Result<(TableHeader, u64)> {
         let mut from = FieldDecoder(bytes);
         let damaged = |what, found| Err(Error::Damaged { field: what, found });
@@ -145,18 +145,18 @@ impl TableHeader {
         Ok((TableHeader { capacity, ticks_per_second }, generation))
     }
 
-    /// Where the buffer of a generation is.
+    /// Offset of the buffer of a generation.
     pub(super) fn buffer(&self, generation: u64) -> u64 {
         FIRST_BUFFER + generation % 2 * self.capacity
     }
 
-    /// How long the file is.
+    /// Size of the file in bytes.
     pub(super) fn file_bytes(&self) -> u64 {
         FIRST_BUFFER + 2 * self.capacity
     }
 }
 
-/// The head of a buffer.
+/// Head of a buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct TableBufferHeader {
     pub(super) before: u64,
@@ -217,7 +217,7 @@ impl TableBufferHeader {
     }
 }
 
-/// Puts a row behind others.
+/// Appends a row.
 pub(super) fn put_row(process: &ProcessRow, rows: &mut Vec<u8>) {
     let told = |number: Option<u64>| number.unwrap_or(NOT_REPORTED).to_le_bytes();
     let mut bytes = [0; ROW_BYTES];
@@ -267,8 +267,7 @@ pub(super) fn decode_row(bytes: &[u8; ROW_BYTES]) -> ProcessRow {
     }
 }
 
-/// Writes fixed-size fields. What is put into it is of fixed size: the assertions above see that it
-/// fits.
+/// Writes fixed-size fields. The assertions above ensure that they fit.
 struct FieldEncoder<'a>(&'a mut [u8]);
 
 impl FieldEncoder<'_> {
@@ -279,7 +278,7 @@ impl FieldEncoder<'_> {
     }
 }
 
-/// Reads fixed-size fields. As with [`Out`], sizes are fixed.
+/// Reads fixed-size fields. As with [`FieldEncoder`], sizes are fixed.
 struct FieldDecoder<'a>(&'a [u8]);
 
 impl FieldDecoder<'_> {
@@ -302,7 +301,7 @@ impl FieldDecoder<'_> {
 mod tests {
     use super::*;
 
-    /// Reads a field by its name.
+    /// Value of a field by its name.
     #[track_caller]
     fn check(bytes: &[u8], fields: &[Field], name: &str, expected: u64) {
         let (_, offset, size) = fields.iter().find(|field| field.0 == name).unwrap();

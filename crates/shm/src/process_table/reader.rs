@@ -1,6 +1,6 @@
 //! Process table reader: never blocks on the writer, bounded retries.
 //!
-//! The file may be anybody's: nothing in it is believed that was not held to its length.
+//! The file is untrusted: every offset is checked against its length.
 
 use std::fs::File;
 use std::io;
@@ -15,22 +15,21 @@ use super::layout::{
 };
 use super::{CollectionInfo, Error, ProcessTable, Result};
 
-/// How often a table is tried: one that is overwritten meanwhile has a newer one beside it.
+/// Read attempts: when a table is overwritten during the read, a newer one is beside it.
 const ATTEMPTS: u32 = 4;
-/// Rows that are read at once.
+/// Rows per read.
 const ROWS_AT_ONCE: usize = 512;
 
-/// How bytes are come by: fills a buffer from a place in the file.
+/// Fills a buffer from an offset of the file.
 type ReadAt<'a> = &'a mut dyn FnMut(&mut [u8], u64) -> io::Result<()>;
 
-/// Reads the newest table that is published as this file.
+/// Reads the newest table of a file.
 pub fn read(path: &Path) -> Result<ProcessTable> {
     with_open_file(path, newest)
 }
 
-/// Reads the newest table that is published as this file, and the one before it, by which it is
-/// seen what each process did meanwhile; `None` where there was none, or it was overwritten each
-/// time.
+/// Reads the newest table of a file and the one before it, from which the activity of each process
+/// follows; `None` if there was none, or it was overwritten during each attempt.
 pub fn read_newest_two(path: &Path) -> Result<(ProcessTable, Option<ProcessTable>)> {
     with_open_file(path, newest_two)
 }
@@ -41,7 +40,7 @@ fn with_open_file<T>(
 ) -> Result<T> {
     let failed =
         |doing, source: io::Error| Error::Io { action: doing, path: path.to_owned(), source };
-    // A pipe in the file's place must not make anybody wait.
+    // A pipe in place of the file must not block the reader.
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let file = open(path, flags, Mode::empty()).map_err(|error| failed("open", error.into()))?;
     let file = File::from(file);
@@ -68,7 +67,7 @@ pub(super) fn parse_bytes(bytes: &[u8]) -> Result<ProcessTable> {
     })
 }
 
-/// Why not.
+/// Reason of a failed attempt.
 enum TableReadError {
     Table(Error),
     Io(io::Error),
@@ -101,7 +100,7 @@ fn newest_two(
             0..=1 => return Ok((table, None)),
             generation => attempt(read_at, &header, generation - 1)?,
         };
-        // Its buffer is the one that is written next: a second later it is whole again.
+        // Its buffer is the next to be written: it is consistent again a second later.
         if before.is_some() || tries == ATTEMPTS {
             return Ok((table, before));
         }
@@ -134,7 +133,7 @@ fn with_header(
     Err(Error::Overwritten { tries: ATTEMPTS }.into())
 }
 
-/// One table; `None` if it was overwritten meanwhile.
+/// Reads one table; `None` if it was overwritten during the read.
 fn attempt(
     read_at: ReadAt<'_>,
     header: &TableHeader,
@@ -160,7 +159,7 @@ fn attempt(
         at += bytes.len() as u64;
         processes.extend(bytes.as_chunks::<ROW_BYTES>().0.iter().map(decode_row));
     }
-    // Whoever overwrites it begins with this word.
+    // A writer that overwrites the buffer stores this word first.
     let mut before = [0; 8];
     read_at(&mut before, base)?;
     if u64::from_le_bytes(before) != generation {
@@ -189,7 +188,7 @@ mod tests {
     const HEADER: TableHeader = TableHeader { capacity: 8_192, ticks_per_second: 100 };
     const ROWS: usize = 60;
 
-    /// The stores that publish a table all of whose rows say its generation.
+    /// Stores that publish a table with this generation in all rows.
     fn stores(generation: u64) -> Vec<(u64, Vec<u8>)> {
         let taken = CollectionInfo {
             started_ns: generation,
@@ -201,7 +200,7 @@ mod tests {
         let mut stores = Vec::new();
         let head = TableBufferHeader::new(generation, &taken, ROWS as u32);
         store_table(&HEADER, &head, &rows, &mut Vec::new(), &mut |bytes, at| {
-            // Cut in two, as a reader may see it.
+            // Split in two, as a reader may see it.
             let (left, right) = bytes.split_at(bytes.len() / 16 * 8);
             stores.push((at, left.to_vec()));
             stores.push((at + left.len() as u64, right.to_vec()));
@@ -217,7 +216,7 @@ mod tests {
         file
     }
 
-    /// What is read while, before each load, the writer does some of its stores.
+    /// Reads while the writer does some of its stores before each load.
     fn race(first: usize, each: usize) -> Result<ProcessTable, TableReadError> {
         let file = RefCell::new(file());
         let mut todo = (1..40).flat_map(stores);
@@ -262,7 +261,7 @@ mod tests {
     #[test]
     fn slow_writer_does_not_block_readers() {
         let one = stores(1).len();
-        // It is in the midst of the third table: the second is read.
+        // The writer is in the middle of the third table: the second is read.
         for extra in 0..one {
             let Ok(table) = race(2 * one + extra, 0) else { panic!("after {extra} stores") };
             assert_eq!(table.generation, 2, "after {extra} stores");
@@ -286,7 +285,7 @@ mod tests {
             let expected = generations.checked_sub(1).filter(|&before| before > 0);
             assert_eq!(before, expected.map(|before| (before, before)));
         }
-        // The writer is in the midst of the next one: there is none before.
+        // The writer is in the middle of the next table: there is none before.
         let one = stores(1).len();
         let file = RefCell::new(file());
         for (at, bytes) in (1..=3).flat_map(stores).take(2 * one + 2) {

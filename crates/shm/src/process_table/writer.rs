@@ -19,38 +19,38 @@ use super::layout::{
 use super::{CollectionInfo, Error, ProcessRow, Result};
 use crate::folder::TMPFS;
 
-/// The file's name in its folder.
+/// Name of the file in its folder.
 pub const FILE_NAME: &str = "processes.tdp";
-/// The file that a writer has locked, so that there is one.
+/// Lock file that ensures a single writer.
 pub const LOCK_NAME: &str = "processes.lock";
-/// The file while it is made.
+/// Name of the file while it is created.
 const NEW_NAME: &str = "processes.tdp.new";
 
-/// Rows that there is room for at least.
+/// Minimum capacity in rows.
 const ROWS_MIN: usize = 512;
-/// Rows that are written at once.
+/// Rows per write.
 const ROWS_AT_ONCE: usize = 256;
-/// Sizes are multiples of this.
+/// Sizes are multiples of a page.
 const PAGE: usize = 4_096;
 
-/// Publisher of the process table. Dropped, it takes the file away; killed, it leaves the last
-/// table, which says when it was taken.
+/// Publisher of the process table. Drop removes the file; after a kill the last table stays, with
+/// its time.
 #[derive(Debug)]
 pub struct TableWriter {
     path: PathBuf,
     folder: OwnedFd,
-    /// Held as long as this is.
+    /// Lock, held while the writer exists.
     _lock: OwnedFd,
     file: Option<(File, TableHeader)>,
     generation: u64,
-    /// There is a file that others see.
+    /// The file is visible to readers.
     is_published: bool,
     rows: Vec<u8>,
 }
 
 impl TableWriter {
-    /// Becomes the one that publishes into [`FILE_NAME`] of a folder, which must be on a tmpfs. The
-    /// file is made with the first table.
+    /// Becomes the publisher of [`FILE_NAME`] in a folder, which must be on tmpfs. The first table
+    /// creates the file.
     pub fn new(folder: &Path) -> Result<TableWriter> {
         let failed = |doing, path: &Path| {
             let path = path.to_owned();
@@ -62,7 +62,7 @@ impl TableWriter {
         if kind as i64 != TMPFS {
             return Err(Error::NotTmpfs { path: folder.to_owned() });
         }
-        // Only its owner may open it: whoever could would also be able to lock it.
+        // Only the owner may open it: other users could lock it otherwise.
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let lock_path = folder.join(LOCK_NAME);
         let lock = openat(&at, LOCK_NAME, flags, Mode::RUSR | Mode::WUSR);
@@ -84,12 +84,12 @@ impl TableWriter {
         })
     }
 
-    /// Where it publishes.
+    /// Path of the published file.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Publishes a table; its processes stand by ascending number.
+    /// Publishes a table; processes must be sorted by PID.
     pub fn publish(&mut self, taken: &CollectionInfo, processes: &[ProcessRow]) -> Result<()> {
         let too_many = || Error::TooMany { found: processes.len() };
         let count = u32::try_from(processes.len()).map_err(|_| too_many())?;
@@ -115,7 +115,7 @@ impl TableWriter {
         self.file = Some((file, header));
         written.map_err(|source| Error::Io { action: "write", path: self.path.clone(), source })?;
         if generation == 1 {
-            // Only now is there something to read in it.
+            // Renamed after the first table is complete.
             renameat(&self.folder, NEW_NAME, &self.folder, FILE_NAME)
                 .map_err(|error| self.io_error("rename", NEW_NAME, error))?;
         }
@@ -123,13 +123,13 @@ impl TableWriter {
         Ok(())
     }
 
-    /// Makes a file for that many processes and some more, all of its memory reserved: what is
-    /// written to it later cannot fail for want of room.
+    /// Creates a file with capacity for that many processes and some more. All memory is reserved,
+    /// so that later writes cannot fail for lack of space.
     fn create(&self, processes: usize, ticks_per_second: u32) -> Result<(File, TableHeader)> {
         let rows = (processes + processes / 4).clamp(ROWS_MIN, PROCESSES_MAX.max(processes));
         let capacity = (BUFFER_HEAD_BYTES + rows * ROW_BYTES).next_multiple_of(PAGE) as u64;
         let header = TableHeader { capacity, ticks_per_second };
-        // Left by one who was killed; nobody else has the lock.
+        // Left by a killed process; this process holds the lock.
         let _ = unlinkat(&self.folder, NEW_NAME, AtFlags::empty());
         let flags =
             OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -139,7 +139,7 @@ impl TableWriter {
         let made = made.map_err(|error| self.io_error("reserve memory for", NEW_NAME, error));
         let file = File::from(file);
         made.and_then(|()| {
-            // Whatever the mask of this process says: it is there to be read.
+            // Independent of the umask: all users may read the table.
             fchmod(&file, Mode::RUSR | Mode::WUSR | Mode::RGRP | Mode::ROTH)
                 .map_err(|error| self.io_error("open for all", NEW_NAME, error))?;
             file.write_all_at(&header.encode(), 0).map_err(|source| {
@@ -166,7 +166,7 @@ impl Drop for TableWriter {
     }
 }
 
-/// Stores a table in the order in which readers rely on it.
+/// Stores a table in the order that readers rely on.
 pub(super) fn store_table(
     header: &TableHeader,
     head: &TableBufferHeader,

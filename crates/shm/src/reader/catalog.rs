@@ -10,26 +10,26 @@ use crate::source::FileSource;
 /// Series in the order of their entries.
 #[derive(Debug, Default)]
 pub(crate) struct Catalog {
-    /// As the file has them, from where texts begin.
+    /// Copy of the texts of the file.
     texts: Vec<u8>,
     series: Vec<SeriesEntry>,
     runs: Vec<ContiguousCounters>,
-    /// Entries that were looked at; some may make no series.
+    /// Number of entries read; some may not be series.
     scanned: usize,
-    /// Bytes that the names, labels and help texts of all series take, each told whole.
+    /// Decoded size of the names, labels and help texts of all series.
     text_bytes: usize,
-    /// Where the cells of the last one end.
+    /// End of the cells of the last series.
     small_end: usize,
     large_end: usize,
 }
 
-/// A file may let all its entries have one long text; no process does.
+/// Limit against a forged file in which all entries refer to one long text.
 const TEXT_BYTES_MAX: usize = 64 << 20;
 
 /// Registry entry of a series.
 #[derive(Debug)]
 struct SeriesEntry {
-    /// Its number in the registry.
+    /// Number of the entry in the registry.
     number: u64,
     words: [u64; 8],
 }
@@ -49,13 +49,13 @@ impl ContiguousCounters {
 }
 
 impl Catalog {
-    /// Whether this header speaks of entries or texts that were not read yet.
+    /// Whether the header refers to entries or texts that were not read yet.
     pub(crate) fn is_stale_for(&self, words: &[u64; header::WORDS]) -> bool {
         let texts = (words[header::TEXTS_USED] as usize).next_multiple_of(8);
         words[header::REGISTRY_COUNT] as usize != self.scanned || texts != self.texts.len()
     }
 
-    /// Takes note of what was registered since.
+    /// Reads new entries and texts.
     pub(crate) fn extend(
         &mut self,
         source: &FileSource,
@@ -67,7 +67,7 @@ impl Catalog {
         let count = (words[header::REGISTRY_COUNT] as usize).min(layout::ENTRIES_MAX);
         let mut entries = vec![0; count.saturating_sub(self.scanned) * layout::ENTRY_BYTES];
         source.read(layout::REGISTRY + self.scanned * layout::ENTRY_BYTES, &mut entries)?;
-        // Only now: the texts of an entry stand there before it does.
+        // After the entries: the texts of an entry are written before the entry.
         self.read_texts(source)?;
         let (entries, _) = entries.as_chunks::<{ layout::ENTRY_BYTES }>();
         self.series.reserve(entries.len());
@@ -94,7 +94,7 @@ impl Catalog {
         Ok(())
     }
 
-    /// The next entry.
+    /// Adds the next entry.
     fn add_entry(&mut self, words: [u64; 8], path: &Path) -> Result<()> {
         let damaged = |problem| Err(Error::Damaged { path: path.to_owned(), reason: problem });
         let number = self.scanned as u64;
@@ -106,14 +106,14 @@ impl Catalog {
             return Ok(());
         };
         let (small, large) = entry.cells();
-        // Cells are given out one after the other: nothing is read twice for two entries.
+        // Cells are allocated consecutively: no cell belongs to two entries.
         if small < self.small_end || large < self.large_end {
-            return damaged(format!("the cells of entry {number} lie over others"));
+            return damaged(format!("cells of entry {number} overlap others"));
         }
         (self.small_end, self.large_end) = (small + small_bytes, large + large_bytes);
         self.text_bytes += text_bytes;
         if self.text_bytes > TEXT_BYTES_MAX {
-            return damaged("its names and labels have more than 64 MiB together".to_owned());
+            return damaged("names and labels exceed 64 MiB".to_owned());
         }
         if matches!(entry.kind(), kind::COUNTER | kind::UP_DOWN) {
             let at = self.series.len();
@@ -126,27 +126,27 @@ impl Catalog {
         Ok(())
     }
 
-    /// How many series there are.
+    /// Number of series.
     pub(crate) fn len(&self) -> usize {
         self.series.len()
     }
 
-    /// A series.
+    /// Entry of a series.
     pub(crate) fn entry(&self, at: usize) -> RegistryEntry<'_> {
         RegistryEntry { words: &self.series[at].words, texts: &self.texts }
     }
 
-    /// The series of an entry.
+    /// Index of the series of an entry.
     pub(crate) fn index_of(&self, number: u64) -> Option<usize> {
         self.series.binary_search_by_key(&number, |one| one.number).ok()
     }
 
-    /// Counters and up-down gauges.
+    /// Runs of counters and up-down counters.
     pub(crate) fn runs(&self) -> &[ContiguousCounters] {
         &self.runs
     }
 
-    /// A text, if it was there when we last looked.
+    /// A text, if it existed at the last read.
     pub(crate) fn text(&self, at: u64) -> Option<&[u8]> {
         text_at(&self.texts, at)
     }

@@ -1,4 +1,4 @@
-//! Reads values out of the cells of all lanes, kind by kind.
+//! Reads values from the cells of all lanes, by kind.
 
 use hist::{CompensatedSum, Histogram, HistogramParts, Integers, Scheme, TrackedValue};
 
@@ -12,7 +12,7 @@ use crate::metric_snapshot::{
 };
 use crate::source::ReadBudget;
 
-/// Operations of a table that are shown; the rest counts as not listed.
+/// Limit of listed operations per table; the rest counts as unlisted.
 const OPERATIONS_MAX: usize = 65_536;
 
 impl MetricsFileReader {
@@ -33,7 +33,7 @@ impl MetricsFileReader {
             kind::TEXT => self.text_value(budget, small)?,
             kind::HISTOGRAM => match self.histogram(budget, entry)? {
                 Some(histogram) => MetricValue::Histogram(Box::new(histogram)),
-                None => MetricValue::Unknown("its buckets make no histogram"),
+                None => MetricValue::Unknown("invalid histogram buckets"),
             },
             kind::IN_FLIGHT => MetricValue::InFlight(self.in_flight(budget, entry)?),
             kind::HEARTBEAT => MetricValue::Heartbeat(HeartbeatSnapshot {
@@ -41,18 +41,18 @@ impl MetricsFileReader {
                 last_ns: self.read_shared(small + 8)?,
                 every_ns: entry.parameter(),
             }),
-            _ => MetricValue::Unknown("a kind that this topdeck does not know"),
+            _ => MetricValue::Unknown("unsupported metric kind"),
         })
     }
 
-    /// Lanes in which small cells have room.
+    /// Lanes in which the small cells have space.
     fn lanes_with(&self, small: usize, bytes: usize) -> impl Iterator<Item = usize> {
         (0..self.lanes())
             .filter(move |&lane| small.saturating_add(bytes) <= self.source.small_reserved(lane))
     }
 
-    /// How many values a histogram has, records that are under way among them: a word of each lane
-    /// instead of all its buckets. `None` of what is no histogram.
+    /// Number of values of a histogram, including records in progress: one word per lane instead of
+    /// all buckets. `None` for other kinds.
     pub fn histogram_count(&self, at: usize) -> Result<Option<u64>> {
         let entry = self.catalog.entry(at);
         if entry.kind() != kind::HISTOGRAM {
@@ -99,7 +99,7 @@ impl MetricsFileReader {
                 let bytes: Vec<u8> = text.iter().flat_map(|word| word.to_le_bytes()).collect();
                 MetricValue::Text(String::from_utf8_lossy(&bytes[..length]).into_owned())
             }
-            None => MetricValue::Unknown("it changes faster than it can be read"),
+            None => MetricValue::Unknown("changes faster than it can be read"),
         })
     }
 
@@ -121,7 +121,7 @@ impl MetricsFileReader {
         let mut of_lane = vec![0u64; BUCKETS];
         let (mut zero, mut sum, mut min, mut max, mut is_exact) = (0u64, 0u128, u64::MAX, 0, true);
         for lane in self.lanes_with(small, 64) {
-            // In most lanes nothing ever began.
+            // In most lanes no operation ever started.
             if self.source.small(lane, small)? == 0 {
                 continue;
             }
@@ -181,7 +181,7 @@ impl MetricsFileReader {
                 continue;
             }
             let mut words = [0; 4];
-            // What ended is read first: more may begin meanwhile, and no number is below zero.
+            // `ended` is read first: operations may start in between, and no count is negative.
             self.source.lane(budget, lane, small + 8, &mut words[1..])?;
             self.source.lane(budget, lane, small, &mut words[..1])?;
             found.started = found.started.wrapping_add(words[0]);
@@ -213,13 +213,14 @@ impl MetricsFileReader {
         let (first, second) = (first.as_chunks::<4>().0, second.as_chunks::<4>().0);
         for (slot, again) in first.iter().zip(second) {
             let [start_ns, number, tags_1, tags_2] = *slot;
-            // It was the same all the time between the two looks, or it ended, or began just now.
+            // The slot did not change between the two reads; otherwise the operation ended or
+            // started just now.
             if start_ns <= layout::FILLING || slot != again {
                 continue;
             }
             let tags = [tags_1 as u32, (tags_1 >> 32) as u32, tags_2 as u32, (tags_2 >> 32) as u32];
             let tags = names.iter().zip(tags).filter(|(_, tag)| *tag != 0);
-            // A text that is not known was made after we last looked, and the operation began after
+            // An unknown text was interned after the last refresh, and the operation started after
             // that.
             let tags = tags.map(|(name, tag)| Some((*name, self.catalog.text(tag.into())?)));
             let Some(tags) = tags.collect::<Option<Vec<_>>>() else { continue };
@@ -237,12 +238,12 @@ impl MetricsFileReader {
     }
 }
 
-/// What an operation takes beside its texts, and each of its tags.
+/// Memory of an operation without its texts, and of each tag.
 const OPERATION_BYTES: usize = size_of::<OperationSnapshot>();
 const TAG_BYTES: usize = size_of::<(String, String)>();
 
-/// Groups of buckets that have room, those that follow each other together: from, to. The last
-/// bucket goes with the first group.
+/// Ranges of bucket groups with space, consecutive groups joined: from, to. The last bucket belongs
+/// to the first group.
 fn touched_groups(touched: u64) -> impl Iterator<Item = (usize, usize)> {
     let mut at = 0;
     let groups = std::iter::from_fn(move || {

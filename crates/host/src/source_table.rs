@@ -1,0 +1,45 @@
+//! The table of all sources of host metrics.
+
+use role::settings::{Document, Problems};
+
+use crate::block_io::BlockIoSettings;
+use crate::error::Result;
+use crate::hiccup::HiccupSettings;
+use crate::process_table::ProcessTableSettings;
+use crate::procfs::ProcfsSettings;
+use crate::run_queue::RunQueueSettings;
+use crate::shm_metrics::ShmMetricsSettings;
+use crate::source::{AnySource, SourceSettings, TABLE};
+
+/// All sources, in the order in which they are opened and read. Hiccups come first: their first row
+/// begins when the sources are opened, and loading BPF programs takes time. `procfs` follows block
+/// I/O because it reports the sums of `/proc/diskstats` if block I/O has no distributions.
+pub(crate) const SOURCES: &[SourceRow] = &[
+    row::<HiccupSettings>(),
+    row::<BlockIoSettings>(),
+    row::<RunQueueSettings>(),
+    row::<ProcfsSettings>(),
+    row::<ProcessTableSettings>(),
+    row::<ShmMetricsSettings>(),
+];
+
+/// A source in the table.
+pub(crate) struct SourceRow {
+    pub(crate) keys: &'static [&'static str],
+    /// Settings without keys.
+    pub(crate) default: fn() -> AnySource,
+    /// Settings with the keys of a settings file.
+    pub(crate) read: fn(&Document<'_>) -> Result<AnySource, Problems>,
+}
+
+const fn row<S: SourceSettings>() -> SourceRow {
+    SourceRow { keys: S::KEYS, default: default::<S>, read: read::<S> }
+}
+
+fn default<S: SourceSettings>() -> AnySource {
+    AnySource::new(S::default())
+}
+
+fn read<S: SourceSettings>(document: &Document<'_>) -> Result<AnySource, Problems> {
+    Ok(AnySource::new(document.read_table::<S>(TABLE, S::KEYS)?))
+}
