@@ -184,7 +184,7 @@ fn run(program: &Path, seed: u64) -> Vec<String> {
             1 => {
                 deck.stop();
                 let store = deck.folder.path("data/store");
-                command(&["store", "seal", store.to_str().expect("it is UTF-8")]);
+                command(&["store", "flush", store.to_str().expect("it is UTF-8")]);
                 deck.start();
             }
             _ => {}

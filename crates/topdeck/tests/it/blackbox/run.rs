@@ -185,7 +185,7 @@ impl BlackboxRun {
         self.server.stop();
         let store = self.server.folder.path("data/store");
         let store = store.to_str().expect("it is UTF-8").to_owned();
-        command(&["store", "seal", &store]);
+        command(&["store", "flush", &store]);
         action(self, &store);
         self.check_commands(&store);
         self.server.start();
@@ -404,7 +404,7 @@ impl BlackboxRun {
         self.steps.push(format!("keep {}", rules.join(", ")));
         self.with_store(|run, store| {
             let rules = rules.iter().map(String::as_str);
-            command(&["store", "keep", store].into_iter().chain(rules.clone()).collect::<Vec<_>>());
+            command(&["store", "retention", store].into_iter().chain(rules.clone()).collect::<Vec<_>>());
             command(&["store", "maintain", store]);
             if rules.clone().any(|rule| rule.starts_with("base")) {
                 run.dropped = run.dropped.max(now - hours * 60 * MINUTE);
