@@ -1,6 +1,6 @@
 /**
  * Measurements for docs/benchmarks.md, printed and never asserted: `npm --prefix web run bench`.
- * `TOPDECK_BENCH_SECONDS` is how long the live picture runs: 20 by default, 600 for the heap.
+ * `TOPDECK_BENCH_SECONDS` is the duration of the live heatmap: default 20, 600 for the heap.
  */
 
 import { chromium, type Browser } from "playwright-core";
@@ -88,7 +88,7 @@ test("a week of 10 s intervals, from the click to the picture", async () => {
   const server = await Server.start(false);
   const end = Math.floor(Date.now() / 60e3) * 60e3;
   await server.send("latency", traffic({ end, hours: 168, interval: 10e3, requests: 4 }));
-  // Rolled up as it would be after a night; the first question reads the journal.
+  // Downsampled as after a night; the first query reads the journal.
   await server.ask("/v1/histogram", { selector: "latency", from: "-1w", to: "now" });
   const page = await browser.newPage({ viewport: { width: 1360, height: 900 } });
   const selector = encodeURIComponent("latency");
@@ -108,7 +108,7 @@ test("a week of 10 s intervals, from the click to the picture", async () => {
         const began = performance.now();
         button.click();
         await new Promise<void>((done) => {
-          // A week has 168 times as many as the hour before; less is the hour as it moved on.
+          // A week has 168 times the values of the last hour; fewer, as the last hour moves on.
           const look = () =>
             Number(host.dataset["drawn"]) > 100 * Number(before)
               ? done()

@@ -370,7 +370,7 @@ test("names, labels and values are suggested", async () => {
 });
 
 test.each([
-  ["no such metric", { selector: "nothing_of_that_name" }, /No series match|picks no series/],
+  ["no such metric", { selector: "nothing_of_that_name" }, /No series match|matches no series/],
   [
     "no data in the range",
     { selector: "latency", from: "2020-01-01T00:00:00Z", to: "2020-01-01T01:00:00Z" },

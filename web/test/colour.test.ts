@@ -65,7 +65,7 @@ test.each(
   seen
     .slice(1)
     .forEach((next, at) => expect((next - seen[at]!) * way, `step ${at}`).toBeGreaterThan(-0.002));
-  // From end to end there is room for many shades.
+  // The range of lightness allows many shades.
   expect(Math.abs(seen[STEPS - 1]! - seen[0]!)).toBeGreaterThan(0.5);
 });
 

@@ -35,7 +35,7 @@ test("the last column is replaced, and others are appended", () => {
   expect(found.appended.map((one) => one.start)).toEqual([30]);
 });
 
-test("an equal heatmap needs no change, another one is drawn anew", () => {
+test("an equal heatmap needs no change, another one is redrawn", () => {
   const current = heatmap([column(0), column(1), column(2)]);
   expect(diffColumns(current, { ...current })).toEqual({ replaced: [], appended: [] });
   expect(diffColumns(current, heatmap([column(0), column(1), column(2)]))).toBeNull();
@@ -51,7 +51,7 @@ test("without new columns the heatmap stays the same", () => {
   expect(advanceHeatmap(current, [], Distribution.EMPTY)).toBe(current);
 });
 
-test("another selector or unit is drawn anew, though the times are equal", () => {
+test("another selector or unit is redrawn, though the times are equal", () => {
   const current = heatmap([column(0), column(1)]);
   expect(diffColumns(current, { ...heatmap([column(0), column(1)]), unit: "B" })).toBeNull();
   expect(diffColumns(current, { ...heatmap([column(0), column(1)]), selector: "b" })).toBeNull();

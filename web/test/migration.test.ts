@@ -15,7 +15,7 @@ const pairs = old
 
 test("every query of the fixtures is tested", () => expect(pairs).toHaveLength(20));
 
-test.each(pairs)("a query gets today's names: $text", ({ text, language, expected }) => {
+test.each(pairs)("a query is migrated: $text", ({ text, language, expected }) => {
   expect(migrateQuery(text, language === "promql")).toBe(expected);
   expect(migrateQuery(expected, language === "promql")).toBe(expected);
 });

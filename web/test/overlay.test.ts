@@ -5,7 +5,7 @@ import { Distribution } from "../src/lib/distribution";
 import { spreadPositions, Overlay } from "../src/lib/overlay";
 import { Scale } from "../src/lib/scale";
 
-/** Remembers what was filled. */
+/** Records filled rectangles. */
 class Canvas {
   fillStyle = "";
   font = "";

@@ -25,14 +25,14 @@ test.each([
   const rows = new Float64Array(300);
   for (const scale of [Scale.around([[1, 1e3]]), Scale.around([[-1e6, 1e9]])]) {
     binRows(distribution, scale, rows);
-    // Counts are whole; what a sum of parts is rounded by is far below one.
+    // Counts are whole; the rounding error of a sum of parts is far below one.
     expect(sum(rows) / distribution.count).toBeCloseTo(1, 7);
     expect(Math.round(sum(rows))).toBe(distribution.count);
     expect(Math.min(...rows)).toBeGreaterThanOrEqual(0);
   }
 });
 
-test("a cell stands in the rows that it covers", () => {
+test("a cell is in the rows that it covers", () => {
   const scale = new Scale(1, 1e3, 1);
   const rows = new Float64Array(3);
   binRows(new Distribution([cell(1, 10, 4), cell(10, 1000, 8)]), scale, rows);

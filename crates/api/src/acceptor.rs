@@ -240,7 +240,7 @@ fn track_response(
         return (response, (held, is_own));
     }
     let refusal = gate.response_buffers_full(is_grpc);
-    let held = unread.reserve(0).expect("BUG: a tiny answer is always given");
+    let held = unread.reserve(0).expect("BUG: a tiny response is always admitted");
     (refusal, (held, true))
 }
 

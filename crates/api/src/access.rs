@@ -68,7 +68,7 @@ pub(crate) fn require_scope<S: Clone + Send + Sync + 'static>(
 async fn admit(mut request: Request, next: Next, scope: Scope) -> Response {
     let extensions = request.extensions();
     let found = extensions.get::<Arc<AccessPolicy>>().zip(extensions.get::<Peer>());
-    let (policy, peer) = found.expect("BUG: a request that came through no server");
+    let (policy, peer) = found.expect("BUG: the request did not pass the server");
     match policy.authenticate(peer, &request, scope) {
         Ok(client) => {
             request.extensions_mut().insert(client);
@@ -94,9 +94,7 @@ impl AccessPolicy {
         let tokens = Arc::clone(&self.tokens.read().unwrap_or_else(PoisonError::into_inner));
         let token = match &secret.bytes {
             Some(bytes) => Some(tokens.find_by_secret(bytes).ok_or_else(|| {
-                unauthorized(
-                    "the token that was sent is not known; `topdeck token list` shows which are",
-                )
+                unauthorized("unknown token; list tokens with `topdeck token DIR list`")
             })?),
             None => (trap_secret(request.uri()).and_then(|secret| tokens.find_by_secret(secret)))
                 .or_else(|| tokens.find_by_certificate(&peer.certificate)),
@@ -104,8 +102,8 @@ impl AccessPolicy {
         let Some(token) = token else {
             if self.is_required || !is_loopback(peer.local.ip()) {
                 return Err(unauthorized(&format!(
-                    "a token with the scope {scope} is needed: send `Authorization: Bearer TOKEN`; \
-                     `topdeck token DIR add NAME {scope}` makes one"
+                    "token with scope {scope} required: send `Authorization: Bearer TOKEN`; create \
+                     one with `topdeck token DIR add NAME {scope}`"
                 )));
             }
             self.check_host(request.uri(), headers)?;
@@ -113,8 +111,7 @@ impl AccessPolicy {
         };
         if !token.scopes.contains(&scope) {
             let name = &token.name;
-            let what =
-                format!("the token {name} does not have the scope {scope}, which is needed here");
+            let what = format!("token {name} lacks scope {scope}");
             return Err(ErrorResponse::new(StatusCode::FORBIDDEN, what));
         }
         Ok(Principal { name: Some(token.name.clone()) })
@@ -131,8 +128,8 @@ impl AccessPolicy {
         Err(ErrorResponse::new(
             StatusCode::FORBIDDEN,
             format!(
-                "without a token only localhost, 127.0.0.1 and [::1] may be asked for, not \
-                 {name:?}: use one of these, or a token, or name the host in the settings"
+                "host {name:?} is not allowed without a token: use localhost, 127.0.0.1 or [::1], \
+                 send a token, or add the host to `allowed_hosts` in [http] of the settings"
             ),
         ))
     }
@@ -166,7 +163,8 @@ fn request_secret(headers: &HeaderMap) -> Result<RequestSecret, ErrorResponse> {
         return Ok(RequestSecret { bytes: Some(text[colon + 1..].to_vec()), is_bearer: false });
     }
     Err(unauthorized(
-        "the header Authorization is neither `Bearer TOKEN` nor `Basic` with the token as password",
+        "invalid header Authorization: expected `Bearer TOKEN`, or `Basic` with the token as \
+         password",
     ))
 }
 
@@ -218,7 +216,7 @@ fn check_same_site(method: &Method, headers: &HeaderMap) -> Result<(), ErrorResp
     }
     Err(ErrorResponse::new(
         StatusCode::FORBIDDEN,
-        "a page of another site may not ask here: ask from a program, or with a bearer token",
+        "cross-site request rejected: send it from a program, or with a bearer token",
     ))
 }
 
@@ -236,7 +234,8 @@ fn check_same_origin(method: &Method, uri: &Uri, headers: &HeaderMap) -> Result<
     Err(ErrorResponse::new(
         StatusCode::FORBIDDEN,
         format!(
-            "a page of {origin:?} may not write here: send from a program, or with a bearer token"
+            "cross-origin write from {origin:?} rejected: send it from a program, or with a bearer \
+             token"
         ),
     ))
 }
@@ -302,15 +301,15 @@ mod tests {
         }
         check(&[("host", "[::1]:7717")], Ok(None));
         check(&[("host", "proxy.example")], Ok(None));
-        check(&[("host", "evil.example:7717")], Err((403, "not \"evil.example\"")));
-        check(&[("host", "127.0.0.1.evil.example")], Err((403, "may be asked for")));
+        check(&[("host", "evil.example:7717")], Err((403, "host \"evil.example\" is not allowed")));
+        check(&[("host", "127.0.0.1.evil.example")], Err((403, "is not allowed without a token")));
     }
 
     #[test]
     fn cross_origin_writes_are_rejected() {
         check(&[HOST, ("origin", "http://localhost:7717")], Ok(None));
-        check(&[HOST, ("origin", "http://localhost:3000")], Err((403, "may not write here")));
-        check(&[HOST, ("origin", "null")], Err((403, "may not write here")));
+        check(&[HOST, ("origin", "http://localhost:3000")], Err((403, "cross-origin write from")));
+        check(&[HOST, ("origin", "null")], Err((403, "cross-origin write from")));
         check(&[HOST, ("origin", "null"), ("authorization", "Bearer s")], Ok(Some("t")));
         check(&[HOST, ("origin", "null"), ("authorization", "Basic dTpz")], Err((403, "write")));
         let get = ("GET", Scope::Read);
@@ -323,7 +322,7 @@ mod tests {
             let headers = [&[HOST, ("sec-fetch-site", site)][..], more].concat();
             check_at(("127.0.0.1:1", false, ""), ("GET", Scope::Read), &headers, expected);
         };
-        let refused = Err((403, "a page of another site may not ask here"));
+        let refused = Err((403, "cross-site request rejected"));
         let link = [("sec-fetch-mode", "navigate"), ("sec-fetch-dest", "document")];
         let frame = [("sec-fetch-mode", "navigate"), ("sec-fetch-dest", "iframe")];
         for site in ["cross-site", "same-site"] {
@@ -347,23 +346,18 @@ mod tests {
     fn invalid_token_is_rejected_even_where_none_is_needed() {
         check(&[("authorization", "Bearer s")], Ok(Some("t")));
         check(&[("authorization", "Basic dTpz")], Ok(Some("t")));
-        check(&[HOST, ("authorization", "Bearer x")], Err((401, "is not known")));
-        check(&[HOST, ("authorization", "Digest x")], Err((401, "neither")));
+        check(&[HOST, ("authorization", "Bearer x")], Err((401, "unknown token")));
+        check(&[HOST, ("authorization", "Digest x")], Err((401, "invalid header Authorization")));
         let read = ("GET", Scope::Read);
         let here = ("127.0.0.1:7717", false, "");
-        check_at(
-            here,
-            read,
-            &[("authorization", "Bearer s")],
-            Err((403, "does not have the scope read")),
-        );
+        check_at(here, read, &[("authorization", "Bearer s")], Err((403, "lacks scope read")));
     }
 
     #[test]
     fn remote_requests_need_a_token_or_certificate() {
         let ingest = ("POST", Scope::Ingest);
         let read = ("GET", Scope::Read);
-        let needed = Err((401, "a token with the scope ingest is needed"));
+        let needed = Err((401, "token with scope ingest required"));
         check_at(("10.0.0.1:7717", false, ""), ingest, &[HOST], needed);
         check_at(("[::ffff:10.0.0.1]:7717", false, ""), ingest, &[HOST], needed);
         check_at(("127.0.0.1:7717", true, ""), ingest, &[HOST], needed);
@@ -374,12 +368,7 @@ mod tests {
             Ok(Some("t")),
         );
         check_at(("10.0.0.1:7717", false, "c"), read, &[("host", "any")], Ok(Some("k")));
-        check_at(
-            ("10.0.0.1:7717", false, "c"),
-            ingest,
-            &[],
-            Err((403, "the token k does not have")),
-        );
+        check_at(("10.0.0.1:7717", false, "c"), ingest, &[], Err((403, "token k lacks scope")));
         check_at(("[::ffff:127.0.0.1]:7717", false, ""), ingest, &[HOST], Ok(None));
     }
 }

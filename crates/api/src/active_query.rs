@@ -41,14 +41,14 @@ impl QueryServiceShared {
                     read(admission.running_and_queued(lane)) as f64
                 });
             };
-            of("topdeck_queries_running", "queries worked on", |counts| counts.0);
-            of("topdeck_queries_queued", "queries that wait for their turn", |counts| counts.1);
+            of("topdeck_queries_running", "Queries that are running", |counts| counts.0);
+            of("topdeck_queries_queued", "Queries queued for a permit", |counts| counts.1);
         }
         let memory = Arc::clone(&self.memory);
-        let about = "bytes of memory held by queries";
+        let about = "Memory reserved by queries in bytes";
         meter.gauge("topdeck_query_memory_bytes", about, &[], move || memory.used() as f64);
         let memory = Arc::clone(&self.memory);
-        let about = "queries that wait for memory";
+        let about = "Queries waiting for memory";
         meter.gauge("topdeck_queries_waiting_for_memory", about, &[], move || {
             memory.waiting() as f64
         });
@@ -66,7 +66,7 @@ pub(crate) struct QueryRejectCounters {
 impl QueryRejectCounters {
     pub(crate) fn new(meter: &Meter) -> QueryRejectCounters {
         let of = |reason| {
-            let about = "queries refused, by the limit that they reached";
+            let about = "Queries rejected, by the limit reached";
             meter.counter("topdeck_queries_rejected_total", about, &[("reason", reason)])
         };
         QueryRejectCounters {
@@ -127,9 +127,9 @@ impl ActiveQuery {
                 self.service.max_queued_queries,
             );
             let what = format!(
-                "cannot take the query: {working} {} queries are worked on \
-                 (max_concurrent_queries in [http.limits] of the settings) and {waiting} wait, \
-                 which is as many as may; ask again later",
+                "cannot queue the query: queue limit reached: {working} {} queries running \
+                 (max_concurrent_queries in [http.limits] of the settings), {waiting} queued; \
+                 retry later",
                 lane.name()
             );
             ApiError::TooManyRequests { message: what, retry_after: RETRY_AFTER_BUSY }
@@ -142,8 +142,7 @@ impl ActiveQuery {
             () = self.disconnected.notified() => Err(ApiError::from_query_error(query::Error::Timeout, "")),
             () = tokio::time::sleep(left) => {
                 self.service.cancelled.add(1);
-                let why = "the question waited for its turn longer than it may; ask again later, \
-                           or less at once";
+                let why = "query timed out in the queue; retry later, or send fewer queries";
                 Err(ApiError::Timeout(why.to_owned()))
             }
         }
@@ -259,10 +258,9 @@ impl ActiveQuery {
             Denial::TooLarge { max } => {
                 self.service.rejected.memory_max.add(1);
                 ApiError::Unprocessable(format!(
-                    "cannot answer the query: it needs more than {max} bytes of memory \
-                     (max_query_memory in [http.limits] of the settings, less the share of light \
-                     queries); ask for longer steps, a shorter time or fewer series, or raise \
-                     max_query_memory"
+                    "cannot execute the query: memory limit {max} bytes exceeded (max_query_memory \
+                     in [http.limits] of the settings, less the share of light queries); use a \
+                     longer step, a shorter range or fewer series, or raise max_query_memory"
                 ))
             }
             Denial::Busy { .. } | Denial::NotLight => {
@@ -272,9 +270,9 @@ impl ActiveQuery {
                     _ => (self.service.memory.used(), 0),
                 };
                 let what = format!(
-                    "cannot get more memory for the query: queries hold {used} of {max} bytes \
+                    "cannot reserve memory for the query: queries use {used} of {max} bytes \
                      (max_query_memory in [http.limits] of the settings, less the share of light \
-                     queries); ask again later, or for less"
+                     queries); retry later, or query less data"
                 );
                 ApiError::TooManyRequests { message: what, retry_after: RETRY_AFTER_BUSY }
             }
@@ -332,7 +330,7 @@ pub(crate) async fn run_blocking<T: Send + 'static>(
 ) -> Result<T, ApiError> {
     let supervisor = asking.service.supervisor.clone();
     let done = blocking(&supervisor, move || {
-        asking.service.supervisor.fault_point("work on a query");
+        asking.service.supervisor.fault_point("query execution");
         let outcome = work(&asking);
         asking.release_permit();
         // The stored error is more precise than the returned one.

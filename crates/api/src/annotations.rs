@@ -77,9 +77,9 @@ struct Annotation {
 
 impl Annotation {
     fn parse(body: &[u8], now: i64) -> Result<Annotation, ApiError> {
-        let bad = |what: String| ApiError::BadRequest(format!("the annotation: {what}"));
+        let bad = |what: String| ApiError::BadRequest(format!("invalid annotation: {what}"));
         let read: Read =
-            serde_json::from_slice(body).map_err(|error| bad(format!("is no JSON: {error}")))?;
+            serde_json::from_slice(body).map_err(|error| bad(format!("invalid JSON: {error}")))?;
         let Read::Object(fields) = read else {
             return Err(bad("expected an object such as {\"text\":\"deployed 1.2\"}".to_owned()));
         };
@@ -104,7 +104,7 @@ impl Annotation {
                 ("tags", Read::Object(tags)) => {
                     for (tag, value) in tags {
                         let Read::String(value) = value else {
-                            let expected = "tags: an object of texts";
+                            let expected = "tags: an object of strings";
                             return Err(ApiError::invalid_parameter(
                                 tag,
                                 &value.to_string(),
@@ -118,21 +118,21 @@ impl Annotation {
                     return Err(ApiError::invalid_parameter(
                         "text",
                         &other.to_string(),
-                        "a text in quotes",
+                        "a string",
                     ));
                 }
                 ("tags", other) => {
-                    let expected = "tags: an object of texts";
+                    let expected = "tags: an object of strings";
                     return Err(ApiError::invalid_parameter("tags", &other.to_string(), expected));
                 }
                 _ => {
                     let known = "time, from, to, text, tags";
-                    return Err(bad(format!("{name:?} is not known here; there are: {known}")));
+                    return Err(bad(format!("unknown field {name:?}; allowed: {known}")));
                 }
             }
         }
         if annotation.text.is_empty() {
-            return Err(bad("text is missing, expected what is to be seen".to_owned()));
+            return Err(bad("text is missing".to_owned()));
         }
         (annotation.start, annotation.end) = match (time, from, to) {
             (None, None, None) => (now, now),
@@ -177,7 +177,10 @@ async fn add(
     body: axum::body::Body,
 ) -> Result<(StatusCode, JsonBody), ErrorResponse> {
     let body = axum::body::to_bytes(body, BYTES_MAX).await.map_err(|error| {
-        let what = format!("the annotation cannot be read: {error}; it may have {BYTES_MAX} bytes");
+        let what = format!(
+            "cannot read the annotation: {error}; the size limit is {BYTES_MAX} \
+                            bytes"
+        );
         ErrorResponse::new(StatusCode::PAYLOAD_TOO_LARGE, what)
     })?;
     let annotation = Annotation::parse(&body, context.intake.now())?;

@@ -76,7 +76,7 @@ async fn handle_batches(
         return Err(too_large());
     }
     let body = read_body(body).await?;
-    let turn = turns.acquire().await.expect("BUG: nobody closes it");
+    let turn = turns.acquire().await.expect("BUG: the semaphore is never closed");
     // Producer numbers are scoped by token: the same journal with another token is another
     // producer.
     let client = parts.extensions.get::<Principal>().and_then(|client| client.name.clone());
@@ -86,7 +86,7 @@ async fn handle_batches(
     // A prefix distinguishes agents from other producers.
     let agent = if agent.is_empty() { String::new() } else { format!("agent {agent}") };
     let bound =
-        parts.extensions.get::<Arc<BodyLimits>>().expect("BUG: a body without bounds").clone();
+        parts.extensions.get::<Arc<BodyLimits>>().expect("BUG: a body without limits").clone();
     // Decompression uses CPU time, and the append may wait for the disk.
     let work = move || {
         let parcel = if packed { decompress(&body, &bound)?.into() } else { body };
@@ -123,7 +123,7 @@ impl RequestSignature {
             || Some(RequestSignature { key: from_hex(key)?, signature: from_hex(signature)? });
         seal().map(Some).ok_or_else(|| {
             ErrorResponse::bad_request(format!(
-                "cannot read the headers {KEY_HEADER} and {SIGNATURE_HEADER}: expected 64 and 128 \
+                "invalid headers {KEY_HEADER} and {SIGNATURE_HEADER}: expected 64 and 128 \
                  hexadecimal digits; send both, or neither"
             ))
         })
@@ -136,16 +136,15 @@ fn is_compressed(headers: &HeaderMap) -> Result<bool, ErrorResponse> {
         Some(b"zstd") => Ok(true),
         Some(other) => {
             let other = String::from_utf8_lossy(other).into_owned();
-            let what = format!("content-encoding {other:?} is not known here; send zstd or none");
+            let what = format!("unsupported content-encoding {other:?}; send zstd or none");
             Err(ErrorResponse::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, what))
         }
     }
 }
 
 fn too_large() -> ErrorResponse {
-    let what = format!(
-        "a parcel may have {FORWARD_REQUEST_BYTES_MAX} bytes, this one has more; send less"
-    );
+    let what =
+        format!("size limit ({FORWARD_REQUEST_BYTES_MAX} bytes) exceeded; send smaller requests");
     ErrorResponse::new(StatusCode::PAYLOAD_TOO_LARGE, what)
 }
 
@@ -154,7 +153,7 @@ async fn read_body(body: Body) -> Result<Bytes, ErrorResponse> {
     let body = axum::body::to_bytes(body, FORWARD_REQUEST_BYTES_MAX).await;
     // Aborted, or longer than its Content-Length.
     body.map_err(|error| {
-        ErrorResponse::bad_request(format!("the parcel did not come whole: {error}"))
+        ErrorResponse::bad_request(format!("cannot read the request body: {error}"))
     })
 }
 
@@ -190,7 +189,7 @@ fn append_batches(
     bytes: &[u8],
 ) -> Result<ForwardOutcome, ErrorResponse> {
     let parcel = ForwardRequest::decode(bytes)
-        .map_err(|error| ErrorResponse::bad_request(format!("parcel: {error}")))?;
+        .map_err(|error| ErrorResponse::bad_request(format!("invalid forward request: {error}")))?;
     let (producer, boot) = parcel.producer_and_epoch();
     // Keys of version 0.1.0 are stored under its producer numbers, and batches accepted under these
     // numbers are duplicates.
@@ -198,7 +197,7 @@ fn append_batches(
     let producer = scoped_producer(PRODUCERS, client.unwrap_or_default(), producer, None);
     if seal.is_some_and(|seal| !verify_signature(bytes, &seal.key, &seal.signature)) {
         let what =
-            "cannot take the parcel: its signature is not of its bytes and its key; send it again";
+            "cannot accept the request: the signature does not match body and key; send it again";
         return Err(ErrorResponse::new(StatusCode::FORBIDDEN, what));
     }
     intake.check_key(producer, earlier, agent, seal.map(|seal| &seal.key))?;

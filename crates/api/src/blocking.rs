@@ -16,9 +16,9 @@ pub(crate) async fn blocking<T: Send + 'static>(
         Err(error) => match error.try_into_panic() {
             Ok(panic) => {
                 supervised.record_caught_panic(&*panic);
-                Err("BUG: the work on this request panicked; see the log".to_owned())
+                Err("BUG: handling this request panicked; see the log".to_owned())
             }
-            Err(error) => Err(format!("cannot work on this request: {error}")),
+            Err(error) => Err(format!("cannot handle this request: {error}")),
         },
     }
 }

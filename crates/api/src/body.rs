@@ -97,15 +97,18 @@ fn limit_error(why: RejectReason, bytes_max: usize, time_max: Duration) -> Error
     match why {
         RejectReason::BodyBytes => ErrorResponse::new(
             StatusCode::PAYLOAD_TOO_LARGE,
-            format!("a body may have {bytes_max} bytes, unpacked too: send less at once"),
+            format!(
+                "body size limit ({bytes_max} bytes, compressed and decompressed) exceeded; \
+                     split the request"
+            ),
         ),
         RejectReason::BodyReadTimeout => ErrorResponse::new(
             StatusCode::REQUEST_TIMEOUT,
-            format!("the body took more than {} s to come", time_max.as_secs_f64()),
+            format!("body not received within {} s (body_read_timeout)", time_max.as_secs_f64()),
         ),
         _ => ErrorResponse {
             status: StatusCode::TOO_MANY_REQUESTS,
-            message: "there is no room for more bodies now; try again in 1 s".to_owned(),
+            message: "body memory limit reached (max_buffered_body_bytes); retry in 1 s".to_owned(),
             retry_after: Some(RETRY_AFTER_FULL),
         },
     }
@@ -188,7 +191,7 @@ where
                 },
                 Some(Err(problem)) => {
                     let problem =
-                        ErrorResponse::bad_request(format!("the body broke off: {problem}"));
+                        ErrorResponse::bad_request(format!("cannot read the body: {problem}"));
                     return Poll::Ready(Some(Err(problem)));
                 }
                 None => self.phase = Reading::Over,

@@ -30,9 +30,8 @@ impl BoundedBuffer {
     pub(crate) fn into_error(self) -> ApiError {
         self.error.unwrap_or_else(|| {
             ApiError::Unprocessable(format!(
-                "the answer has more than {} bytes, which is as many as it may \
-                 (max_buffered_response_bytes in [http.limits] of the settings); ask for longer \
-                 steps, a shorter time or fewer series",
+                "response size limit ({} bytes) exceeded (max_buffered_response_bytes in \
+                 [http.limits] of the settings); use a longer step, a shorter range or fewer series",
                 self.max
             ))
         })

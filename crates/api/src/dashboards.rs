@@ -43,7 +43,7 @@ pub(crate) const ROUTES: &[ApiRoute] = &[
     ApiRoute::get("/v1/dashboards", "Lists the dashboards.", &[], || routing::get(list)),
     ApiRoute::get(
         "/v1/dashboards/{name}",
-        "A dashboard, as it was stored; one of schema 1 with the names of schema 2.",
+        "Returns a dashboard; one of schema 1 is migrated to schema 2.",
         BY_NAME,
         || routing::get(read),
     ),
@@ -74,7 +74,7 @@ pub(crate) const ROUTES: &[ApiRoute] = &[
 ];
 
 fn dashboards_dir(context: &Context) -> Result<PathBuf, ApiError> {
-    let none = "boards are not kept here: no folder is set for them";
+    let none = "dashboards are disabled: no folder is configured";
     context
         .queries
         .settings
@@ -127,7 +127,7 @@ fn read_dashboard(folder: &Path, name: &str) -> Result<Option<String>, ApiError>
 }
 
 fn not_found(name: &str) -> ApiError {
-    ApiError::NotFound(format!("there is no dashboard {name:?}"))
+    ApiError::NotFound(format!("dashboard {name:?} does not exist"))
 }
 
 /// Rejects a write if the dashboard has changed since the client read it: another user's change

@@ -35,14 +35,14 @@ pub(crate) fn is_grpc(headers: &HeaderMap) -> bool {
 pub(crate) fn parse_message(mut body: Bytes) -> Result<(Bytes, bool), ErrorResponse> {
     if body.len() < PREFIX_BYTES {
         return Err(ErrorResponse::bad_request(format!(
-            "a message has 5 bytes before it, found {}",
+            "expected a message prefix of 5 bytes, found {}",
             body.len()
         )));
     }
     let (flag, length) = (body.get_u8(), body.get_u32());
     if flag > 1 {
         return Err(ErrorResponse::bad_request(format!(
-            "expected 0 or 1 before a message, found {flag}"
+            "expected the compressed flag 0 or 1, found {flag}"
         )));
     }
     if body.len() as u64 != u64::from(length) {
@@ -59,7 +59,7 @@ pub(crate) fn message_response(message: &[u8]) -> Response {
     let mut framed = Vec::with_capacity(PREFIX_BYTES + message.len());
     framed.push(0);
     framed.extend_from_slice(
-        &u32::try_from(message.len()).expect("BUG: answers are short").to_be_bytes(),
+        &u32::try_from(message.len()).expect("BUG: the response is too long").to_be_bytes(),
     );
     framed.extend_from_slice(message);
     let mut trailers = HeaderMap::new();
@@ -136,8 +136,8 @@ mod tests {
     fn body_must_hold_one_message() {
         check(b"\0\0\0\0\0", Ok((b"", false)));
         check(b"\x01\0\0\0\x02ab", Ok((b"ab", true)));
-        check(b"\0\0\0\0", Err("a message has 5 bytes before it, found 4"));
-        check(b"\x02\0\0\0\0", Err("expected 0 or 1 before a message, found 2"));
+        check(b"\0\0\0\0", Err("expected a message prefix of 5 bytes, found 4"));
+        check(b"\x02\0\0\0\0", Err("expected the compressed flag 0 or 1, found 2"));
         check(b"\0\xff\xff\xff\xffab", Err("expected one message of 4294967295 bytes, found 2"));
         check(b"\0\0\0\0\0\0\0\0\0\0", Err("expected one message of 0 bytes, found 5"));
     }

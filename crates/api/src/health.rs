@@ -42,7 +42,7 @@ async fn health(context: Context) -> Result<String, ErrorResponse> {
 fn check_health(intake: &Intake) -> Result<String, String> {
     let stat = intake.target().journal().stat().map_err(|error| error.to_string())?;
     if stat.is_failed {
-        let what = "writing to the journal failed; see /v1/status and start topdeck anew";
+        let what = "cannot write to the journal; see /v1/status and restart topdeck";
         return Err(what.to_owned());
     }
     let supervisor = intake.supervisor();

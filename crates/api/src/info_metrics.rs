@@ -35,7 +35,7 @@ const INFO_METRICS: &[Parameter] = &[
 
 pub(crate) const ROUTES: &[ApiRoute] = &[ApiRoute::get(
     "/v1/info_metrics",
-    "Latest text of each text series in a range.",
+    "Latest value of each info metric in a range.",
     INFO_METRICS,
     || routing::get(info_metrics),
 )];
@@ -48,7 +48,7 @@ async fn info_metrics(context: Context, parameters: Parameters) -> Result<JsonBo
     let (timeout, limit) = (parameters.timeout()?, parameters.count("limit", LIMIT, LIMIT_MAX)?);
     let desk = context.queries.clone();
     let work = move |view: &ReadView, asking: &ActiveQuery| {
-        let expected = "a selector of series of texts, such as process_exit_info{host=\"a\"}";
+        let expected = "a selector of info metrics, such as process_exit_info{host=\"a\"}";
         parameters.required("selector", expected)?;
         let own = parameters.selector("selector")?.unwrap_or(Selector::All);
         let wanted = Selector::and(vec![Selector::label_equals(selector::KIND, "text"), own]);

@@ -110,7 +110,7 @@ pub(crate) struct RejectCounters([Counter; RejectReason::ALL.len()]);
 impl RejectCounters {
     pub(crate) fn new(meter: &Meter) -> RejectCounters {
         RejectCounters(RejectReason::ALL.map(|(_, reason)| {
-            let about = "requests and connections that were refused, by the bound they came to";
+            let about = "Requests and connections rejected, by reason";
             meter.counter("topdeck_http_rejected_total", about, &[("reason", reason)])
         }))
     }

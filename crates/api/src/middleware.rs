@@ -55,7 +55,7 @@ impl RequestMiddleware {
             response_buffers: ResponseBuffers::new(limits.max_buffered_response_bytes),
             token_file_errors: meter.counter(
                 "topdeck_http_token_file_errors_total",
-                "times that the file of tokens could not be read; those before go on counting",
+                "Failed reads of the token file (the previous tokens stay valid)",
                 &[],
             ),
             decode_permits: DecodePermits::new(limits.max_concurrent_decodes),
@@ -105,9 +105,9 @@ impl RequestMiddleware {
         let problem = ErrorResponse {
             status: StatusCode::TOO_MANY_REQUESTS,
             message: format!(
-                "cannot hold the answer: {bytes} bytes of answers wait for clients that do not \
-                 read them, of {max} (max_buffered_response_bytes in [http.limits] of the \
-                 settings); try again in 1 s, or ask for less"
+                "cannot buffer the response: limit reached: {bytes} of {max} bytes not read by \
+                 clients (max_buffered_response_bytes in [http.limits] of the settings); retry in \
+                 1 s, or query less data"
             ),
             retry_after: Some(RETRY_AFTER_FULL),
         };
@@ -152,7 +152,7 @@ impl RequestMiddleware {
             Err(_) => {
                 self.reject_counters.count(RejectReason::RequestTimeout);
                 let what = format!(
-                    "there is no answer after {} s; what was sent may have been taken",
+                    "request timed out after {} s; the sent data may have been accepted",
                     self.limits.request_timeout.as_secs_f64()
                 );
                 return ErrorResponse::new(StatusCode::SERVICE_UNAVAILABLE, what).into_response();
@@ -177,12 +177,12 @@ impl RequestMiddleware {
 fn host_error<B>(request: &Request<B>) -> Option<&'static str> {
     let mut hosts = request.headers().get_all(HOST).iter();
     match (hosts.next(), hosts.next()) {
-        (_, Some(_)) => Some("cannot take the request: there are two headers Host; send one"),
+        (_, Some(_)) => Some("cannot accept the request: duplicate header Host; send one"),
         (Some(host), None) if !is_host(host) => {
-            Some("cannot take the request: the header Host is no host; send HOST or HOST:PORT")
+            Some("cannot accept the request: invalid header Host; send HOST or HOST:PORT")
         }
         (None, None) if request.version() == Version::HTTP_11 => {
-            Some("cannot take the request: the header Host is missing; send one")
+            Some("cannot accept the request: header Host is missing; send one")
         }
         _ => None,
     }
@@ -220,7 +220,7 @@ impl RequestMetrics {
             let class = format!("{}xx", key.1);
             let timer = self.meter.histogram(
                 "topdeck_http_request_duration",
-                "how long requests took until their answer began",
+                "Time from a request to the start of its response",
                 &[("route", route), ("status", &class)],
             );
             let mut known = self.histograms.write().unwrap_or_else(PoisonError::into_inner);

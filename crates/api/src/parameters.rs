@@ -38,13 +38,11 @@ impl<S: Sync> FromRequest<S> for Parameters {
             let body = axum::body::to_bytes(request.into_body(), FORM_BYTES_MAX).await;
             let body = body.map_err(|error| {
                 ApiError::BadRequest(format!(
-                    "the form in the body cannot be read: {error}; it may have {FORM_BYTES_MAX} \
-                     bytes"
+                    "cannot read the form: {error}; the size limit is {FORM_BYTES_MAX} bytes"
                 ))
             })?;
-            let text = std::str::from_utf8(&body).map_err(|_| {
-                ApiError::BadRequest("the form in the body is not UTF-8".to_owned())
-            })?;
+            let text = std::str::from_utf8(&body)
+                .map_err(|_| ApiError::BadRequest("the form is not UTF-8".to_owned()))?;
             parameters.parse(text.trim_end())?;
         }
         Ok(parameters)
@@ -56,7 +54,7 @@ impl Parameters {
         for pair in text.split('&').filter(|pair| !pair.is_empty()) {
             if self.0.len() >= PARAMETERS_MAX {
                 return Err(ApiError::BadRequest(format!(
-                    "there are more than {PARAMETERS_MAX} parameters; ask for less at once"
+                    "parameters limit ({PARAMETERS_MAX}) exceeded; send fewer"
                 )));
             }
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
@@ -76,9 +74,7 @@ impl Parameters {
             Some((name, _)) => {
                 let known: Vec<&str> = known.iter().map(|known| known.name).collect();
                 let known = known.join(", ");
-                Err(ApiError::BadRequest(format!(
-                    "parameter {name:?} is not known here; there are: {known}"
-                )))
+                Err(ApiError::BadRequest(format!("unknown parameter {name:?}; allowed: {known}")))
             }
         }
     }
@@ -105,7 +101,7 @@ impl Parameters {
     /// A required value.
     pub(crate) fn required(&self, name: &str, expected: &str) -> Result<&str, ApiError> {
         self.get(name).ok_or_else(|| {
-            ApiError::BadRequest(format!("parameter {name}: is missing, expected {expected}"))
+            ApiError::BadRequest(format!("parameter {name} is missing, expected {expected}"))
         })
     }
 
@@ -185,8 +181,8 @@ pub(crate) fn parse_all<'a>(
         regexes += one.regex_count();
         if regexes > regexes_max {
             return Err(ApiError::BadRequest(format!(
-                "parameter {name}: found more than {regexes_max} regexes in all its values, \
-                 expected no more; ask for less at once"
+                "parameter {name}: regexes limit ({regexes_max}) exceeded by all values together; \
+                 use fewer"
             )));
         }
         all.push(one);
@@ -256,8 +252,7 @@ mod tests {
         assert_eq!(asked(4, 8).unwrap().regex_count(), REGEXES_MAX);
         check(
             asked(3, 11),
-            "parameter selector: found more than 32 regexes in all its values, expected no more; \
-             ask for less at once",
+            "parameter selector: regexes limit (32) exceeded by all values together; use fewer",
         );
         assert_eq!(parse("selector=&a=b").unwrap().selectors("selector"), Ok(Selector::All));
     }
@@ -278,15 +273,15 @@ mod tests {
         );
         check(
             found.duration("step"),
-            r#"parameter step: found "x", expected a length of time such as 30s, 5m, 1h30m or 250ms, or seconds"#,
+            r#"parameter step: found "x", expected a duration such as 30s, 5m, 1h30m or 250ms, or seconds"#,
         );
         check(
             found.required("query", "an expression"),
-            "parameter query: is missing, expected an expression",
+            "parameter query is missing, expected an expression",
         );
         check(
             found.clone().reject_unknown(&[route::FROM, route::TO]),
-            r#"parameter "limit" is not known here; there are: from, to"#,
+            r#"unknown parameter "limit"; allowed: from, to"#,
         );
         assert!(
             found.selector("selector").unwrap_err().message().starts_with(
@@ -294,6 +289,6 @@ mod tests {
             )
         );
         let many = "a=1&".repeat(1001);
-        check(parse(&many), "there are more than 1000 parameters; ask for less at once");
+        check(parse(&many), "parameters limit (1000) exceeded; send fewer");
     }
 }

@@ -220,7 +220,7 @@ impl IntoResponse for PrometheusError {
             ApiError::Internal(_) => "internal",
         };
         let mut body = format!("{{\"status\":\"error\",\"errorType\":\"{kind}\",\"error\":");
-        write_text(&mut body, self.0.message()).expect("a String takes all");
+        write_text(&mut body, self.0.message()).expect("BUG: writing to a String failed");
         body.push('}');
         let mut response = (self.0.status(), JsonBody(body)).into_response();
         if let ApiError::TooManyRequests { retry_after: after, .. } = self.0 {

@@ -114,8 +114,8 @@ const BREAKDOWN: &[Parameter] = &[
     Parameter::text("up_to", "upper bound of the selection, inclusive; default: none"),
     Parameter::text("from", "start of the selection; default: that of the baseline"),
     Parameter::text("to", "end of the selection; default: that of the baseline"),
-    Parameter::text("baseline_from", "start of the baseline; default: the first row"),
-    Parameter::text("baseline_to", "end of the baseline; default: the last row"),
+    Parameter::text("baseline_from", "start of the baseline; default: the first point"),
+    Parameter::text("baseline_to", "end of the baseline; default: the last point"),
     TIMEOUT,
     MAX_SERIES,
 ];
@@ -238,7 +238,7 @@ impl QueryParams {
         let end = parameters.time("to", now)?.unwrap_or(now);
         let from = parameters.time("from", now)?;
         let step = parameters.duration("step")?;
-        let needs = "a time such as -1h: a step, or CAQL, is over a stretch of time";
+        let needs = "a time such as -1h: a step, or CAQL, needs a range";
         let start = match from {
             None if step.is_some() || language == Language::Caql => {
                 parameters.required("from", needs)?;
@@ -247,7 +247,7 @@ impl QueryParams {
             from => from.unwrap_or(end),
         };
         if start > end {
-            let expected = "a time that is not after to";
+            let expected = "a time not after `to`";
             return Err(ApiError::invalid_parameter(
                 "from",
                 parameters.get("from").unwrap_or(""),
@@ -377,8 +377,8 @@ impl ResponseBudget<'_> {
     fn reserve(&mut self, bytes: usize) -> Result<(), ApiError> {
         let left = self.remaining.checked_sub(bytes).ok_or_else(|| {
             ApiError::Unprocessable(format!(
-                "the answer and its maxima take more than {} bytes; ask for longer steps, a \
-                 shorter time or fewer series, or set maxima=false",
+                "size limit ({} bytes) of the response with maxima exceeded; use a longer step, a \
+                 shorter range or fewer series, or set maxima=false",
                 self.max
             ))
         })?;

@@ -268,7 +268,7 @@ mod tests {
                 .iter_mut()
                 .enumerate()
                 .find_map(|(at, (_, waiting))| Some((at, try_permit(waiting)?.unwrap())));
-            let (at, next) = ready.expect("a place is free");
+            let (at, next) = ready.expect("a permit is free");
             order.push(waiting.remove(at).0);
             place = next;
         }

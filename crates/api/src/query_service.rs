@@ -153,7 +153,7 @@ impl QueryService {
             rejected: QueryRejectCounters::new(intake.meter()),
             cancelled: intake.meter().counter(
                 "topdeck_queries_cancelled_total",
-                "questions that were given up because their time was up or the client was gone",
+                "Queries cancelled by timeout or client disconnect",
                 &[],
             ),
             supervisor: intake.supervisor().clone(),
@@ -213,7 +213,7 @@ impl QueryService {
 
     /// The store.
     pub(crate) fn store(&self) -> Result<Arc<Store>, ApiError> {
-        let none = "an agent keeps nothing to ask about; ask a site that it forwards to";
+        let none = "an agent stores no data; query a remote that it forwards to";
         self.intake
             .target()
             .store()
@@ -320,7 +320,7 @@ impl QueryService {
     fn duration_histogram(&self, what: &'static str) -> LatencyHistogram {
         self.intake.meter().histogram(
             "topdeck_query_duration",
-            "how long questions take, from when they came to when the answer was ready",
+            "Time from receiving a query to its response",
             &[("kind", what)],
         )
     }

@@ -30,8 +30,8 @@ pub struct ApiRoute {
 }
 
 pub(crate) const FROM: Parameter =
-    Parameter::text("from", "start of the range; default: the first row");
-pub(crate) const TO: Parameter = Parameter::text("to", "end of the range; default: the last row");
+    Parameter::text("from", "start of the range; default: the first point");
+pub(crate) const TO: Parameter = Parameter::text("to", "end of the range; default: the last point");
 pub(crate) const SELECTOR: Parameter = Parameter::text(
     "selector",
     "series selector, such as latency, latency{host=\"a\"} or and(host:web-*)",

@@ -89,9 +89,8 @@ pub enum ServerError {
     },
     /// Another process uses the address.
     #[error(
-        "cannot listen on {address}: the port is in use by another program, or is a connection's \
-         own; `ss -tanp 'sport = :{port}'` says whose, and [http] listen = [\"ADDRESS:PORT\"] \
-         chooses another",
+        "cannot listen on {address}: port in use by another process or a connection; find it with \
+         `ss -tanp 'sport = :{port}'`, or set [http] listen = [\"ADDRESS:PORT\"]",
         port = address.port()
     )]
     AddressInUse {
@@ -100,9 +99,8 @@ pub enum ServerError {
     },
     /// The address is not loopback, and there are no tokens.
     #[error(
-        "will not listen on {address} without tokens, because whoever reaches it could read and \
-         write: name a file of tokens with at least one in it (`topdeck token DIR add NAME \
-         read`), or listen on 127.0.0.1"
+        "cannot listen on {address} without tokens: every client could read and write; add a token \
+         (`topdeck token DIR add NAME read`), or listen on 127.0.0.1"
     )]
     AuthRequired {
         /// The address.
@@ -110,14 +108,15 @@ pub enum ServerError {
     },
     /// Tokens are required and there are none.
     #[error(
-        "tokens are required, and there is none: make one with `topdeck token DIR add NAME admin`"
+        "cannot start: tokens are required, but none exists; create one with `topdeck token DIR \
+         add NAME admin`"
     )]
     NoTokens,
     /// The token file cannot be read.
     #[error(transparent)]
     Tokens(#[from] TokenError),
     /// The certificates are invalid.
-    #[error("TLS on {address}: {source}")]
+    #[error("cannot set up TLS on {address}: {source}")]
     Tls {
         /// The address.
         address: SocketAddr,
@@ -202,14 +201,14 @@ impl Server {
     fn register_metrics(&self, meter: &intake::Meter) {
         let max = self.connections_max;
         let connections = Arc::clone(&self.permits);
-        meter.gauge("topdeck_http_connections", "connections that are open", &[], move || {
+        meter.gauge("topdeck_http_connections", "Open connections", &[], move || {
             max.saturating_sub(connections.available_permits()) as f64
         });
         let room = Arc::clone(&self.middleware.body_budget);
-        let about = "bytes of bodies that are being read or worked on";
+        let about = "Size of request bodies being read or handled, in bytes";
         meter.gauge("topdeck_http_body_buffer_bytes", about, &[], move || room.used() as f64);
         let unread = Arc::clone(&self.middleware.response_buffers);
-        let about = "bytes of answers that clients have not read yet";
+        let about = "Size of responses not yet read by clients, in bytes";
         meter
             .gauge("topdeck_http_response_buffer_bytes", about, &[], move || unread.bytes() as f64);
     }
@@ -296,16 +295,15 @@ fn not_found(uri: &Uri) -> ErrorResponse {
         | "/v1/logs"
         | "/opentelemetry.proto.collector.trace.v1.TraceService/Export"
         | "/opentelemetry.proto.collector.logs.v1.LogsService/Export" => {
-            "topdeck takes metrics, neither traces nor logs: leave them out of the exporter"
-                .to_owned()
+            "topdeck accepts metrics, not traces or logs; disable them in the exporter".to_owned()
         }
-        path => format!("there is nothing at {path}; /v1/openapi.json has all there is"),
+        path => format!("no route {path}; see /v1/openapi.json"),
     };
     ErrorResponse::new(StatusCode::NOT_FOUND, what)
 }
 
 async fn method_not_allowed(method: Method, uri: Uri) -> ErrorResponse {
-    let what = format!("{method} is not for {}; the header Allow says what is", uri.path());
+    let what = format!("method {method} is not allowed for {}; see the header Allow", uri.path());
     ErrorResponse::new(StatusCode::METHOD_NOT_ALLOWED, what)
 }
 
@@ -396,8 +394,7 @@ impl Restartable for TokenFileWatcher {
                     // Retried soon, even if the file does not change.
                     Err(error) => {
                         gate.token_file_errors.add(1);
-                        let why =
-                            format!("{error}; the tokens that were read before go on counting");
+                        let why = format!("{error}; the previous tokens stay valid");
                         desk.add_status_section("tokens_error", move || Json::Text(why.clone()));
                     }
                 }

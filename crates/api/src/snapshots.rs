@@ -24,11 +24,11 @@ use crate::token::Scope;
 
 /// Description of valid names.
 const NAME_SYNTAX: &str =
-    "a name of up to 64 letters, digits, '-', '_' and '.', that begins with none of these";
+    "a name of up to 64 letters, digits, '-', '_' and '.', that begins with a letter or digit";
 /// A folder without a manifest is an incomplete snapshot that a crash left.
 const MANIFESTS: [&str; 2] = ["manifest", "manifest.copy"];
 
-const CREATE: &[Parameter] = &[Parameter::text("name", "name; default: the time")];
+const CREATE: &[Parameter] = &[Parameter::text("name", "name; default: the current time")];
 const REMOVE: &[Parameter] = &[Parameter::text("name", "name")];
 
 pub(crate) const ROUTES: &[ApiRoute] = &[
@@ -53,7 +53,7 @@ pub(crate) const ROUTES: &[ApiRoute] = &[
 ];
 
 fn snapshots_dir(context: &Context) -> Result<PathBuf, ApiError> {
-    let none = "snapshots are not made here: no folder is set for them";
+    let none = "snapshots are disabled: no folder is configured";
     context
         .queries
         .settings
@@ -88,9 +88,7 @@ async fn create(
         std::fs::create_dir_all(&folder).map_err(|error| io_error(&folder, &error))?;
         let path = folder.join(&name);
         if is_complete(&path) {
-            return Err(ApiError::BadRequest(format!(
-                "parameter name: there is a snapshot {name:?} already"
-            )));
+            return Err(ApiError::BadRequest(format!("parameter name: snapshot {name:?} exists")));
         }
         let disk: Arc<dyn Disk> = Arc::new(OsDisk);
         let made = store.snapshot(&disk, &path)?;
@@ -141,7 +139,7 @@ async fn remove(context: Context, Named(name): Named<String>) -> Result<JsonBody
                 desk.json_response(&Object(vec![("schema", integer(2)), ("deleted", Text(name))]))
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                Err(ApiError::NotFound(format!("there is no snapshot {name:?}")))
+                Err(ApiError::NotFound(format!("snapshot {name:?} does not exist")))
             }
             Err(error) => Err(io_error(&path, &error)),
         }

@@ -35,7 +35,7 @@ const STREAM: &[Parameter] = &[SELECTOR.many()];
 
 pub(crate) const ROUTES: &[ApiRoute] = &[ApiRoute::get(
     "/v1/stream",
-    "Live stream of new rows: events row, gap and lagged.",
+    "Live stream of new points: events row, gap and lagged.",
     STREAM,
     || routing::get(stream),
 )

@@ -16,8 +16,7 @@ use jiff::{Timestamp, tz::TimeZone};
 pub(crate) const TIME_SYNTAX: &str = "a time such as 2026-11-09T12:30:00Z, Unix seconds, \
                                       nanoseconds as 1794225600000000000ns, now or -2h";
 /// Duration syntax of request parameters.
-pub(crate) const DURATION_SYNTAX: &str =
-    "a length of time such as 30s, 5m, 1h30m or 250ms, or seconds";
+pub(crate) const DURATION_SYNTAX: &str = "a duration such as 30s, 5m, 1h30m or 250ms, or seconds";
 
 const SECOND: f64 = 1e9;
 

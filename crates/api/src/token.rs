@@ -81,7 +81,7 @@ pub struct Token {
 #[non_exhaustive]
 pub enum TokenError {
     /// The file cannot be read or written.
-    #[error("cannot {action} the tokens in {}: {source}", path.display())]
+    #[error("cannot {action} the token file {}: {source}", path.display())]
     File {
         /// The failed action.
         action: &'static str,
@@ -127,7 +127,7 @@ impl TokenFile {
             Err(missing) if missing.kind() == io::ErrorKind::NotFound => String::new(),
             Err(other) => return Err(error(other)),
             Ok(found) if found.len() > FILE_BYTES_MAX => {
-                return Err(error(io::Error::other("it has more than 1 MiB")));
+                return Err(error(io::Error::other("size limit (1 MiB) exceeded")));
             }
             Ok(_) => std::fs::read_to_string(path).map_err(error)?,
         };
@@ -221,7 +221,7 @@ impl TokenFile {
         check_token(&token).map_err(TokenError::Invalid)?;
         if self.tokens.iter().any(|known| known.name == token.name) {
             let name = token.name;
-            return Err(TokenError::Invalid(format!("there is a token with the name {name}")));
+            return Err(TokenError::Invalid(format!("token {name} exists")));
         }
         self.tokens.push(token);
         Ok(())
@@ -251,7 +251,7 @@ impl TokenFile {
 
     /// Replaces the file durably and atomically; only its owner can read the new one.
     fn write(&self, folder: &File) -> io::Result<()> {
-        let mut text = "# name scopes what since\n".to_owned();
+        let mut text = "# name scopes credential created\n".to_owned();
         self.tokens.iter().for_each(|token| text.push_str(&format!("{token}\n")));
         let mut new = self.path.clone().into_os_string();
         new.push(format!(".{:032x}", journal::random_id()));
@@ -313,7 +313,10 @@ impl fmt::Display for Token {
 fn parse_line(line: &str) -> Result<Token, String> {
     let fields: Vec<&str> = line.split_ascii_whitespace().collect();
     let [name, scopes, proof, since] = fields[..] else {
-        return Err(format!("expected name, scopes, what, since; found {} fields", fields.len()));
+        return Err(format!(
+            "expected name, scopes, credential, created; found {} fields",
+            fields.len()
+        ));
     };
     let scope = |text: &str| {
         Scope::parse(text).ok_or_else(|| format!("expected ingest, read or admin, found {text:?}"))
@@ -336,16 +339,16 @@ fn check_token(token: &Token) -> Result<(), String> {
     let name = &token.name;
     if name.is_empty() || name.len() > NAME_BYTES_MAX || !name.bytes().all(is_letter) {
         return Err(format!(
-            "{name:?} is no name for a token: 1 to {NAME_BYTES_MAX} letters, digits, \".\", \
+            "invalid token name {name:?}: expected 1 to {NAME_BYTES_MAX} letters, digits, \".\", \
              \"_\", \"-\""
         ));
     }
     if token.scopes.is_empty() {
-        return Err("a token needs a scope: ingest, read or admin".to_owned());
+        return Err("a token requires a scope: ingest, read or admin".to_owned());
     }
     match &token.credential {
         Credential::Certificate(name) if name.is_empty() || name.contains(char::is_whitespace) => {
-            Err(format!("{name:?} is no name of a certificate that can be written here"))
+            Err(format!("invalid certificate name {name:?}"))
         }
         _ => Ok(()),
     }
@@ -368,14 +371,16 @@ mod tests {
         let line = format!("a ingest,read blake3:{hash} 5");
         check_line(&line, Ok(&line));
         check_line("e.1 admin certificate:edge-1 7", Ok("e.1 admin certificate:edge-1 7"));
-        check_line("a b", Err("expected name, scopes, what, since; found 2 fields"));
+        check_line("a b", Err("expected name, scopes, credential, created; found 2 fields"));
         check_line("a b c 1", Err("expected blake3:… or certificate:…, found \"c\""));
         check_line("a b certificate:x 1", Err("expected ingest, read or admin, found \"b\""));
         check_line("a read blake3:00 1", Err("expected 64 hex digits after blake3:"));
         check_line("a read certificate:x y", Err("expected seconds, found \"y\""));
         check_line(
             "a/b read certificate:x 1",
-            Err("\"a/b\" is no name for a token: 1 to 64 letters, digits, \".\", \"_\", \"-\""),
+            Err(
+                "invalid token name \"a/b\": expected 1 to 64 letters, digits, \".\", \"_\", \"-\"",
+            ),
         );
     }
 
@@ -404,7 +409,7 @@ mod tests {
         std::fs::write(&path, "# nothing\n\nweb read\n").unwrap();
         let error = TokenFile::open(&path).unwrap_err().to_string();
         assert!(
-            error.ends_with("line 3: expected name, scopes, what, since; found 2 fields"),
+            error.ends_with("line 3: expected name, scopes, credential, created; found 2 fields"),
             "{error}"
         );
         std::fs::remove_dir_all(dir).unwrap();
@@ -432,7 +437,7 @@ mod tests {
             }
         });
         assert_eq!(TokenFile::open(&path).unwrap().tokens().len(), 8 * 7);
-        assert_eq!(std::fs::read_dir(&dir).unwrap().count(), 1, "nothing is left beside the file");
+        assert_eq!(std::fs::read_dir(&dir).unwrap().count(), 1, "a temporary file is left");
         std::fs::remove_dir_all(dir).unwrap();
     }
 

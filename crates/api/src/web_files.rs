@@ -33,7 +33,7 @@ pub(crate) fn file_response(path: &str, headers: &HeaderMap) -> Option<Response>
 fn serve_file(file: &Asset, headers: &HeaderMap) -> Response {
     let tag = format!("\"{}\"", file.etag);
     let is_known = etag::matches_header(headers, &IF_NONE_MATCH, Some(&tag)) == Some(true);
-    let tag = HeaderValue::try_from(tag).expect("BUG: a tag is hexadecimal");
+    let tag = HeaderValue::try_from(tag).expect("BUG: an ETag is not hexadecimal");
     let is_packed = accepts_gzip(headers);
     let body = match (is_known, is_packed) {
         (true, _) => Body::empty(),

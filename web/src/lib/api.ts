@@ -186,7 +186,7 @@ export function isAborted(error: unknown): boolean {
 
 const NS_IN_MS = 1e6;
 
-/** A bound: null where there is none; answers to queries spell an infinity as a text. */
+/** A bound: null where there is none; query responses have infinities as strings. */
 export type BoundJson = number | string | null;
 
 export interface BracketJson {

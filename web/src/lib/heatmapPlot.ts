@@ -77,7 +77,7 @@ export class HeatmapPlot {
     this.placeGrip();
   }
 
-  /** Draws a heatmap anew. */
+  /** Draws a heatmap from scratch. */
   show(heatmap: Heatmap, overlays: readonly string[], style: HeatmapStyle): void {
     this.columns = heatmap.columns;
     [this.start, this.end, this.unit] = [heatmap.start, heatmap.end, heatmap.unit];
@@ -93,7 +93,7 @@ export class HeatmapPlot {
 
   /**
    * Replaces columns at the right and appends others. Returns false if they do not fit the scale:
-   * then the heatmap has to be drawn anew.
+   * then the heatmap has to be redrawn.
    */
   follow(
     heatmap: Heatmap,

@@ -1,6 +1,6 @@
 /**
- * The URL fragment holds the whole view, so that a link is a view. It follows `#`: the server never
- * sees it.
+ * The URL fragment holds the whole view, so that a link is a view. It follows `#`: it is not
+ * sent to the server.
  */
 
 import { migrateSetting, migrateView } from "./migration";
@@ -17,7 +17,7 @@ export const VIEWS = [
 export type ViewName = (typeof VIEWS)[number];
 
 /**
- * Marks links with today's names. A link without it is of an earlier version, or was typed: its
+ * Marks links with current names. A link without it is of an earlier version, or was typed: its
  * names are migrated. A name that was typed into a field is never changed.
  */
 const VERSION = ["v", "2"] as const;

@@ -29,7 +29,7 @@ export interface ColumnChanges {
   appended: HeatmapColumn[];
 }
 
-/** What turns a chart of `current` into one of `next`; null if it has to be drawn anew. */
+/** Changes from a chart of `current` to one of `next`; null if it has to be redrawn. */
 export function diffColumns(current: Heatmap, next: Heatmap): ColumnChanges | null {
   if (next.step !== current.step || next.columns.length !== current.columns.length) return null;
   // Another selector or unit has another axis.
@@ -38,7 +38,7 @@ export function diffColumns(current: Heatmap, next: Heatmap): ColumnChanges | nu
   const fresh = next.columns.findIndex((column) => !before.has(column));
   if (fresh < 0)
     return next.columns[0] === current.columns[0] ? { replaced: [], appended: [] } : null;
-  // If nothing stays, the axis is computed anew, so that a link shows the same.
+  // If nothing stays, the axis is recomputed, so that a link shows the same.
   if (fresh === 0) return null;
   const lastStart = current.columns[current.columns.length - 1]?.start ?? Infinity;
   const appends = next.columns.filter((column) => column.start > lastStart).length;

@@ -1,9 +1,9 @@
 /**
- * Links of earlier versions are migrated when they are read: their queries get today's names.
+ * Links of earlier versions are migrated on read: their queries get the current names.
  *
- * The table is the server's, which migrates stored dashboards with it by the same rules
- * (`crates/api/src/dashboards/migration.rs`). What is renamed: metrics and functions as whole words
- * and whole strings, and labels of these metrics within `{…}` and in groupings.
+ * The server migrates stored dashboards with the same table and rules
+ * (`crates/api/src/dashboards/migration.rs`). Renamed are metrics and functions as whole words and
+ * whole strings, and labels of these metrics within `{…}` and in groupings.
  */
 
 import renames from "../../../crates/api/src/dashboards/renames.json";
@@ -21,7 +21,7 @@ const LABELS: readonly LabelRename[] = renames.labels as LabelRename[];
 const VIEWS: ReadonlyMap<string, string> = new Map(Object.entries(renames.views));
 const SETTINGS: ReadonlyMap<string, string> = new Map(Object.entries(renames.settings));
 
-/** Part of a query, as it is written: a word, a string with its quotes, or another character. */
+/** Token of a query, as written: a word, a string with its quotes, or another character. */
 interface Token {
   kind: "word" | "string" | "other";
   text: string;
@@ -34,7 +34,7 @@ export function migrateView(path: string): string {
   return VIEWS.get(path) ?? path;
 }
 
-/** A setting of a link with today's name and value. */
+/** Migrates name and value of a link's setting. */
 export function migrateSetting(
   name: string,
   value: string,
@@ -44,7 +44,7 @@ export function migrateSetting(
   return [SETTINGS.get(name) ?? name, isQuery ? migrateQuery(value, hasTime) : value];
 }
 
-/** A query with today's names. `hasTime` says whether the language has `time()`. */
+/** Migrates a query. `hasTime` says whether the language has `time()`. */
 export function migrateQuery(text: string, hasTime: boolean): string {
   const tokens = [...text.matchAll(TOKEN)].map(([text, word, string]): Token => ({
     kind: word !== undefined ? "word" : string !== undefined ? "string" : "other",
@@ -77,7 +77,7 @@ const contentOf = (string: string) => string.slice(1, -1);
 const inQuotes = (string: string, content: string) => string[0]! + content + string[0]!;
 const isBlank = (token: Token) => /^\s$/.test(token.text);
 
-/** Today's name of what may be a metric. */
+/** The current name of a token that may be a metric. */
 function metricName(token: Token | undefined): string | null {
   if (!token || token.kind === "other") return null;
   return rename(token.kind === "word" ? token.text : contentOf(token.text));
@@ -91,7 +91,7 @@ function skipBlanks(tokens: readonly Token[], at: number): number {
 const isOperator = (tokens: readonly Token[], at: number) =>
   /^[=!]$/.test(tokens[skipBlanks(tokens, at)]?.text ?? "");
 
-/** Where the selector ends whose metric is at `at`; null if it is a range. */
+/** End of the selector whose metric is at `at`; null for a range selector. */
 function instantSelectorEnd(tokens: readonly Token[], at: number): number | null {
   let end = at + 1;
   if (tokens[skipBlanks(tokens, end)]?.text === "{") {
@@ -115,7 +115,7 @@ function migrateGrouping(tokens: readonly Token[], at: number): [string, number]
   return [out, tokens.length];
 }
 
-/** `{…}`: labels of the metric that stands before it, or is its `__name__`. */
+/** `{…}`: labels of the metric before it, or of its `__name__`. */
 function migrateMatchers(tokens: readonly Token[], open: number): [string, number] {
   const close = tokens.findIndex(({ text }, index) => index > open && text === "}");
   const end = close < 0 ? tokens.length : close;
@@ -157,7 +157,7 @@ function renamedLabel(metric: string | null, label: string): string | null {
   return labelRenames(metric, label).find(({ name }) => name !== undefined)?.name ?? null;
 }
 
-/** Each alternative of a regex, or the one value. */
+/** Renames each alternative of a regex, or the single value. */
 function renamedValue(metric: string | null, label: string, value: string): string {
   const known = labelRenames(metric, label).flatMap(({ values }) => Object.entries(values ?? {}));
   const renamed = new Map(known);

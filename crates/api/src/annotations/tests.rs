@@ -74,21 +74,21 @@ fn latest_annotations_use_bounded_memory() {
 async fn invalid_annotations_are_rejected() {
     let trial = TestServer::new();
     for (body, expected) in [
-        ("", "the annotation: is no JSON: "),
-        ("[]", "the annotation: expected an object such as"),
-        ("{}", "the annotation: text is missing"),
-        (r#"{"text":7}"#, "parameter text: found \\\"7\\\", expected a text in quotes"),
+        ("", "invalid annotation: invalid JSON: "),
+        ("[]", "invalid annotation: expected an object such as"),
+        ("{}", "invalid annotation: text is missing"),
+        (r#"{"text":7}"#, "parameter text: found \\\"7\\\", expected a string"),
         (
             r#"{"text":"a","time":"noon"}"#,
             "parameter time: found \\\"noon\\\", expected a time such as",
         ),
-        (r#"{"text":"a","from":1}"#, "the annotation: expected time, or from and to"),
-        (r#"{"text":"a","from":2,"to":1}"#, "the annotation: to is before from"),
+        (r#"{"text":"a","from":1}"#, "invalid annotation: expected time, or from and to"),
+        (r#"{"text":"a","from":2,"to":1}"#, "invalid annotation: to is before from"),
         (
             r#"{"text":"a","tags":{"b":1}}"#,
-            "parameter b: found \\\"1\\\", expected tags: an object of texts",
+            "parameter b: found \\\"1\\\", expected tags: an object of strings",
         ),
-        (r#"{"text":"a","colour":"red"}"#, "\\\"colour\\\" is not known here"),
+        (r#"{"text":"a","colour":"red"}"#, "unknown field \\\"colour\\\""),
         (r#"{"text":"a","tags":{"":"x"}}"#, "label name"),
     ] {
         let (status, text) = add(&trial, body).await;

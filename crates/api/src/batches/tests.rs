@@ -329,7 +329,7 @@ async fn forged_sequence_does_not_block_an_agent() {
         &test_signer(),
         &test_signer().sign(&forward_body(&[text_batch(1)])),
     );
-    check_forbidden(&submit(&here, stolen).await, "its signature is not of its bytes");
+    check_forbidden(&submit(&here, stolen).await, "the signature does not match");
     assert_eq!(
         submit(&here, signed_request(&[text_batch(2)], &test_signer())).await.1,
         Some(2),

@@ -15,7 +15,7 @@ use serde_json::Value;
 const SCHEMA: u64 = 2;
 
 static RENAMES: LazyLock<Value> = LazyLock::new(|| {
-    serde_json::from_str(include_str!("renames.json")).expect("BUG: the table is JSON")
+    serde_json::from_str(include_str!("renames.json")).expect("BUG: the table is not valid JSON")
 });
 
 /// Migrates a dashboard. One of schema 2, and text that is not a dashboard, is unchanged.

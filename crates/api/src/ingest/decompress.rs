@@ -38,14 +38,14 @@ impl ContentEncoding {
             "gzip" | "x-gzip" => Ok(ContentEncoding::Gzip),
             "zstd" => Ok(ContentEncoding::Zstd),
             "snappy" => Ok(ContentEncoding::Snappy),
-            _ => Err(unsupported(text, "gzip, zstd, snappy or nothing")),
+            _ => Err(unsupported(text, "gzip, zstd, snappy or none")),
         }
     }
 }
 
 /// An unsupported encoding.
 pub(crate) fn unsupported(found: &str, expected: &str) -> ErrorResponse {
-    let what = format!("the body is packed as {found:?}: expected {expected}");
+    let what = format!("unsupported content encoding {found:?}: expected {expected}");
     ErrorResponse::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, what)
 }
 
@@ -61,7 +61,7 @@ pub(crate) fn decompress<'a>(
         ContentEncoding::Zstd => unpack_zstd(body, ZSTD_WINDOW_LOG_MAX, bound).map(Cow::from),
         ContentEncoding::Snappy => {
             let wrong = |error: &dyn fmt::Display| {
-                ErrorResponse::bad_request(format!("cannot unpack snappy: {error}"))
+                ErrorResponse::bad_request(format!("cannot decompress snappy: {error}"))
             };
             let length = snap::raw::decompress_len(body).map_err(|error| wrong(&error))?;
             bound.reserve_decompressed(length, length)?;
@@ -77,8 +77,9 @@ fn unpack_gzip(body: &[u8], bound: &BodyLimits) -> Result<Vec<u8>, ErrorResponse
     let (mut out, mut step) = (Vec::new(), vec![0; CHUNK_BYTES]);
     loop {
         let more = decoder.read(&mut step);
-        let more = more
-            .map_err(|error| ErrorResponse::bad_request(format!("cannot unpack gzip: {error}")))?;
+        let more = more.map_err(|error| {
+            ErrorResponse::bad_request(format!("cannot decompress gzip: {error}"))
+        })?;
         if more == 0 {
             return Ok(out);
         }
@@ -92,10 +93,11 @@ pub(crate) fn unpack_zstd(
     window_log_max: u32,
     bound: &BodyLimits,
 ) -> Result<Vec<u8>, ErrorResponse> {
-    let wrong = |error: &str| ErrorResponse::bad_request(format!("cannot unpack zstd: {error}"));
+    let wrong =
+        |error: &str| ErrorResponse::bad_request(format!("cannot decompress zstd: {error}"));
     let known = |code| wrong(get_error_name(code));
     let mut decoding = DecompressorMemory::new(bound, CHUNK_BYTES)?;
-    let mut context = DCtx::try_create().ok_or_else(|| wrong("there is no memory for it"))?;
+    let mut context = DCtx::try_create().ok_or_else(|| wrong("out of memory"))?;
     context.set_parameter(DParameter::WindowLogMax(window_log_max)).map_err(known)?;
     let (mut input, mut out, mut step) = (InBuffer::around(body), Vec::new(), vec![0; CHUNK_BYTES]);
     let mut is_whole = body.is_empty();
@@ -109,7 +111,7 @@ pub(crate) fn unpack_zstd(
         let is_read = input.pos() == body.len();
         is_whole = is_read && wanted == 0;
         if is_read && !is_whole && more < CHUNK_BYTES {
-            return Err(wrong("the last frame is not whole"));
+            return Err(wrong("the last frame is truncated"));
         }
     }
     Ok(out)
@@ -200,28 +202,55 @@ mod tests {
         // The decoder's memory fits too.
         check(&gzip(&fits), ContentEncoding::Gzip, 1_200_000, Ok(1_000_000));
         check(&zstd(&fits), ContentEncoding::Zstd, 4_000_000, Ok(1_000_000));
-        check(&gzip(&large), ContentEncoding::Gzip, 9_000_000, Err((413, "unpacked too")));
-        check(&zstd(&large), ContentEncoding::Zstd, 9_000_000, Err((413, "unpacked too")));
+        check(
+            &gzip(&large),
+            ContentEncoding::Gzip,
+            9_000_000,
+            Err((
+                413,
+                "compressed and \
+                                                                          decompressed",
+            )),
+        );
+        check(
+            &zstd(&large),
+            ContentEncoding::Zstd,
+            9_000_000,
+            Err((
+                413,
+                "compressed and \
+                                                                          decompressed",
+            )),
+        );
         check(&gzip(&fits), ContentEncoding::Gzip, 999_999, Err((429, "no room")));
         check(&zstd(&fits), ContentEncoding::Zstd, 1_000_000, Err((429, "no room")));
         check(
             &gzip(&fits)[..900],
             ContentEncoding::Gzip,
             1_200_000,
-            Err((400, "cannot unpack gzip")),
+            Err((400, "cannot decompress gzip")),
         );
-        check(b"abc", ContentEncoding::Zstd, 4_000_000, Err((400, "cannot unpack zstd")));
+        check(b"abc", ContentEncoding::Zstd, 4_000_000, Err((400, "cannot decompress zstd")));
         let cut = zstd(&fits);
         let cut = &cut[..cut.len() - 1];
-        check(cut, ContentEncoding::Zstd, 4_000_000, Err((400, "the last frame is not whole")));
+        check(cut, ContentEncoding::Zstd, 4_000_000, Err((400, "the last frame is truncated")));
         check(b"", ContentEncoding::Zstd, 4_000_000, Ok(0));
         let frames = [zstd(b"a"), zstd(&fits[..CHUNK_BYTES]), zstd(b"b")].concat();
         check(&frames, ContentEncoding::Zstd, 4_000_000, Ok(CHUNK_BYTES + 2));
         let snappy = snap::raw::Encoder::new().compress_vec(&fits).unwrap();
         check(&snappy, ContentEncoding::Snappy, 1_000_000, Ok(1_000_000));
         check(&snappy, ContentEncoding::Snappy, 999_999, Err((429, "no room")));
-        check(b"\xff\xff\xff\x7f", ContentEncoding::Snappy, 1_000_000, Err((413, "unpacked too")));
-        check(b"", ContentEncoding::Snappy, 1_000_000, Err((400, "cannot unpack snappy")));
+        check(
+            b"\xff\xff\xff\x7f",
+            ContentEncoding::Snappy,
+            1_000_000,
+            Err((
+                413,
+                "compressed and \
+                                                                                  decompressed",
+            )),
+        );
+        check(b"", ContentEncoding::Snappy, 1_000_000, Err((400, "cannot decompress snappy")));
         let two = [gzip(b"a"), gzip(b"b")].concat();
         check(&two, ContentEncoding::Gzip, 1_000_000, Ok(2));
     }

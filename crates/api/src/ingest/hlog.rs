@@ -43,7 +43,7 @@ impl IngestFormat for HlogFormat {
         request.reject_unknown_parameters(PARAMETERS)?;
         if request.parameter("metric").is_none_or(str::is_empty) {
             return Err(ErrorResponse::bad_request(
-                "what was measured? name it: /v1/hlog?metric=NAME",
+                "parameter metric is missing: use /v1/hlog?metric=NAME",
             ));
         }
         let start = start_parameter(request)?;
@@ -79,7 +79,7 @@ pub(crate) fn start_parameter(request: &IngestRequest) -> Result<Option<i64>, Er
     let seconds = text.parse::<f64>().ok().filter(|seconds| (0.0..9e9).contains(seconds));
     let seconds = seconds.ok_or_else(|| {
         ErrorResponse::bad_request(format!(
-            "start={text}: expected seconds since 1970, as in 1794906565.5"
+            "start={text}: expected seconds since the Unix epoch, as in 1794906565.5"
         ))
     })?;
     Ok(Some((seconds * 1e6).round() as i64 * 1000))
@@ -95,7 +95,7 @@ pub(crate) fn read_log(
     let SampleDefaults { metric, labels, .. } = samples;
     let rules = MappingDefaults { metric: metric.as_deref(), labels, unit: None, time: None };
     let mut sink = RelativeTimeSink { sink: RowMapper::new(rules, rows), start };
-    collect::hlog::read(&mut &body[..], &mut sink).expect("BUG: memory does not fail to be read");
+    collect::hlog::read(&mut &body[..], &mut sink).expect("BUG: reading from memory failed");
     sink.sink.finish()
 }
 
@@ -114,8 +114,8 @@ impl<S: SampleSink> SampleSink for RelativeTimeSink<S> {
         if !collect::hlog::make_absolute(&mut reading, self.start) {
             let trouble = InputError {
                 position: InputPosition::Line(1),
-                expected: "times since 1970, or ?start= to say when the log began".into(),
-                actual: "times that count from the log's beginning".to_owned(),
+                expected: "absolute times, or ?start= with the start of the log".into(),
+                actual: "times relative to the start of the log".to_owned(),
                 is_semantic: false,
             };
             let _ = self.sink.error(trouble);

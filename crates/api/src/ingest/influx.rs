@@ -19,7 +19,7 @@ use crate::route::{ApiRoute, Parameter};
 const PARAMETERS: &[Parameter] =
     &[Parameter::text("precision", "unit of timestamps: ns, us, ms, s, m or h; default: ns")];
 
-const LINES: (&str, &str) = ("text/plain", "Influx line protocol");
+const LINES: (&str, &str) = ("text/plain", "InfluxDB line protocol");
 const RESPONSE: &str = "stored durably";
 
 /// A line protocol request.

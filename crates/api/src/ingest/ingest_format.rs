@@ -88,7 +88,7 @@ fn router<F: IngestFormat>() -> Router<Context> {
         let filter = match method {
             "put" => MethodFilter::PUT,
             "post" => MethodFilter::POST,
-            other => unreachable!("BUG: {path} takes {other}: measurements are put or posted"),
+            other => unreachable!("BUG: {path} has method {other}, expected PUT or POST"),
         };
         router.route(path, on(filter, handle::<F>))
     })

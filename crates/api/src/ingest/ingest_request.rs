@@ -80,9 +80,9 @@ impl FromRequest<Context> for IngestRequest {
     ) -> Result<IngestRequest, ErrorResponse> {
         let (mut parts, body) = request.into_parts();
         let path_parameters = path_parameters(&mut parts).await?;
-        let permits = parts.extensions.get::<DecodePermits>().expect("BUG: no bound of decoders");
-        let bound = parts.extensions.get::<Arc<BodyLimits>>().expect("BUG: a body without bounds");
-        let client = parts.extensions.get::<Principal>().expect("BUG: nobody was let in");
+        let permits = parts.extensions.get::<DecodePermits>().expect("BUG: no decode permits");
+        let bound = parts.extensions.get::<Arc<BodyLimits>>().expect("BUG: a body without limits");
+        let client = parts.extensions.get::<Principal>().expect("BUG: no principal");
         let encoding = header_text(&parts.headers, header::CONTENT_ENCODING.as_str())?;
         let packing = ContentEncoding::parse(encoding.unwrap_or_default())?;
         let secret = secret(&parts.headers)?;
@@ -90,7 +90,7 @@ impl FromRequest<Context> for IngestRequest {
         let identity =
             identity.map(|text| self::parse_identity(text, secret, client)).transpose()?;
         let Query(parameters) = Query::try_from_uri(&parts.uri).map_err(|error| {
-            ErrorResponse::bad_request(format!("the query of the address: {error}"))
+            ErrorResponse::bad_request(format!("cannot parse the query string: {error}"))
         })?;
         let body = axum::body::to_bytes(body, bound.bytes_max()).await;
         // The middleware reports exceeded limits.
@@ -124,7 +124,7 @@ async fn path_parameters(parts: &mut Parts) -> Result<Vec<(String, String)>, Err
 
 fn header_text<'a>(headers: &'a HeaderMap, name: &str) -> Result<Option<&'a str>, ErrorResponse> {
     let text = |value: &'a HeaderValue| value.to_str();
-    let wrong = |_| ErrorResponse::bad_request(format!("the header {name} is no printable text"));
+    let wrong = |_| ErrorResponse::bad_request(format!("header {name} is not printable text"));
     headers.get(name).map(text).transpose().map_err(wrong)
 }
 
@@ -144,8 +144,8 @@ fn secret(headers: &HeaderMap) -> Result<Option<&str>, ErrorResponse> {
     match secret.map(str::len) {
         Some(length) if !SECRET_BYTES.contains(&length) => {
             Err(ErrorResponse::bad_request(format!(
-                "cannot use the header {BATCH_SECRET}: it has {length} characters; send {} to {}, \
-             chosen at random",
+                "invalid header {BATCH_SECRET}: {length} characters; send {} to {} random \
+                 characters",
                 SECRET_BYTES.start(),
                 SECRET_BYTES.end()
             )))
@@ -169,8 +169,8 @@ fn parse_identity(
     };
     let (producer, boot, sequence) = read().ok_or_else(|| {
         ErrorResponse::bad_request(format!(
-            "expected {BATCH_HEADER}: PRODUCER/EPOCH/SEQUENCE, the producer in hex and the \
-             sequence from 1, found {text:?}"
+            "invalid header {BATCH_HEADER}: expected PRODUCER/EPOCH/SEQUENCE, the producer in hex \
+             and the sequence from 1, found {text:?}"
         ))
     })?;
     let client = client.name.as_deref().unwrap_or_default();
@@ -267,7 +267,7 @@ impl IngestRequest {
                 let known: Vec<&str> = known.iter().map(|known| known.name).collect();
                 let known = known.join(", ");
                 Err(ErrorResponse::bad_request(format!(
-                    "{name:?} is no parameter here: there are {known}"
+                    "unknown parameter {name:?}; allowed: {known}"
                 )))
             }
         }
@@ -394,7 +394,7 @@ mod tests {
         let different: std::collections::HashSet<u64> = all.into_iter().collect();
         assert_eq!(different.len(), 3);
         let origins = all.map(journal::producer_origin);
-        assert_eq!(origins, [origins[0]; 3], "secrets are no way to have more origins");
+        assert_eq!(origins, [origins[0]; 3], "secrets do not add origins");
     }
 
     #[test]

@@ -20,7 +20,7 @@ use crate::route::ApiRoute;
 
 const SERVICE: &str = "/opentelemetry.proto.collector.metrics.v1.MetricsService/Export";
 
-const MISSING_ENCODING: &str = "the message is packed, and no grpc-encoding says how";
+const MISSING_ENCODING: &str = "the message is compressed, but grpc-encoding is missing";
 
 const KINDS: &str = "application/x-protobuf, application/json";
 
@@ -55,8 +55,8 @@ impl IngestFormat for OtlpFormat {
             other => Err(ErrorResponse::new(
                 StatusCode::UNSUPPORTED_MEDIA_TYPE,
                 format!(
-                    "expected content of the type application/x-protobuf or application/json, \
-                     found {other:?}"
+                    "unsupported content type {other:?}: expected application/x-protobuf or \
+                     application/json"
                 ),
             )),
         }
@@ -72,9 +72,7 @@ impl IngestFormat for OtlpFormat {
             OtlpFormat::Protobuf | OtlpFormat::Grpc => otlp::read_protobuf(body, now, rows),
             OtlpFormat::Json => otlp::read_json(body, now, rows),
         };
-        read.map_err(|error| {
-            ErrorResponse::bad_request(format!("this is no request of OTLP: {error}"))
-        })
+        read.map_err(|error| ErrorResponse::bad_request(format!("invalid OTLP request: {error}")))
     }
 
     fn response(&self, outcome: IngestOutcome<OtlpSummary>) -> Response {
@@ -127,8 +125,8 @@ fn protobuf_response(mut response: Response, message: &ProtobufWriter) -> Respon
 /// Removes the gRPC frame from the message.
 fn unpack_grpc(request: &mut IngestRequest) -> Result<OtlpFormat, ErrorResponse> {
     if !grpc::is_grpc(&request.headers) {
-        let what =
-            "expected content of the type application/grpc; over HTTP the address is /v1/metrics";
+        let what = "unsupported content type: expected application/grpc; for OTLP over HTTP use \
+             /v1/metrics";
         return Err(ErrorResponse::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, what));
     }
     let (message, is_packed) = grpc::parse_message(std::mem::take(&mut request.body))?;

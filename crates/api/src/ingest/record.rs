@@ -39,7 +39,7 @@ impl IngestFormat for RecordFormat {
         request.reject_unknown_parameters(PARAMETERS)?;
         if request.parameter("metric").is_none_or(str::is_empty) {
             return Err(ErrorResponse::bad_request(
-                "what was measured? name it: /v1/record?metric=NAME&unit=ms",
+                "parameter metric is missing: use /v1/record?metric=NAME&unit=ms",
             ));
         }
         Ok(RecordFormat { samples: SampleDefaults::from_request(request)? })
@@ -98,7 +98,7 @@ impl SampleDefaults {
         };
         let mut sink = RowMapper::new(rules, rows);
         collect::read(format, &mut &body[..], unit, &mut sink)
-            .expect("BUG: memory does not fail to be read");
+            .expect("BUG: reading from memory failed");
         sink.finish()
     }
 }

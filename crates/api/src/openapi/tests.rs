@@ -81,7 +81,7 @@ async fn a_route_of_a_role_is_answered_and_described() {
             "/v1/doors?limit=10",
             "parameter limit: found \\\"10\\\", expected a whole number up to 9",
         ),
-        ("/v1/doors?colour=red", "parameter \\\"colour\\\" is not known here; there are: limit"),
+        ("/v1/doors?colour=red", "unknown parameter \\\"colour\\\"; allowed: limit"),
     ] {
         let (status, text) = trial.get(wrong).await;
         assert_eq!(status, StatusCode::BAD_REQUEST);

@@ -75,7 +75,7 @@ pub(super) async fn range_query(
             return Err(ApiError::invalid_parameter(
                 "step",
                 found,
-                "a length of a millisecond or more",
+                "a duration of at least one millisecond",
             )
             .into());
         }

@@ -27,8 +27,8 @@ pub(super) async fn compare(
     parameters.required("a", SELECTOR_SYNTAX)?;
     let has = |name| parameters.get(name).is_some();
     if !has("b") && !has("from_b") && !has("to_b") {
-        let what = "parameter b: is missing, expected a second selector, or another time in \
-                    from_b and to_b";
+        let what = "parameter b is missing, expected a second selector, or another range in from_b \
+                    and to_b";
         return Err(ApiError::BadRequest(what.to_owned()));
     }
     let limits = super::parse_limits(&parameters, desk.settings.limits)?;

@@ -150,7 +150,7 @@ impl ColumnWidth {
             _ => (length as u64).div_ceil(step as u64),
         };
         if columns > COLUMNS_MAX {
-            let expected = format!("a length that the time has no more than {COLUMNS_MAX} of");
+            let expected = format!("a duration that gives at most {COLUMNS_MAX} columns");
             return Err(ApiError::invalid_parameter("step", &format!("{step}ns"), &expected));
         }
         let equal = TimeGrid { start: range.start, step, columns: columns - 1 };

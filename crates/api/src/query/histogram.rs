@@ -32,7 +32,7 @@ pub(super) async fn histogram(
         let (start, end) = (picked.range.start, picked.range.end);
         let grid = TimeGrid { start, step: end - start, columns: 1 };
         let mut columns = view.histograms(&picked.series, grid)?;
-        let mut column = columns.next().expect("BUG: a grid of one column has one")?;
+        let mut column = columns.next().expect("BUG: a grid of one column is empty")?;
         // Without an explicit `to`, gaps after the last point are included.
         column.gaps.extend(view.gaps(&picked.requested));
         column.gaps.sort();
@@ -74,7 +74,7 @@ pub(super) fn estimate_rows(
 fn quantiles(parameters: &Parameters) -> Result<Vec<f64>, ApiError> {
     let shares = selection::parse_many(parameters, "q", |text| {
         let share = text.parse().ok().filter(|share| (0.0..=1.0).contains(share));
-        share.ok_or_else(|| ApiError::invalid_parameter("q", text, "a share from 0 to 1"))
+        share.ok_or_else(|| ApiError::invalid_parameter("q", text, "a quantile from 0 to 1"))
     })?;
     Ok(if shares.is_empty() { DEFAULT_QUANTILES.to_vec() } else { shares })
 }

@@ -38,8 +38,8 @@ pub(crate) fn find_histograms(
     let picked = view.each_series(selector, &mut |_| ControlFlow::Break(()));
     if picked as u64 > series_max {
         return Err(ApiError::Unprocessable(format!(
-            "{selector} picks {picked} series, more than {series_max} (max_series); select fewer, \
-             or raise max_series"
+            "series limit ({series_max}, max_series) exceeded: {selector} matches {picked} series; \
+             select fewer, or raise max_series"
         )));
     }
     let mut found = view.select(selector);
@@ -48,7 +48,7 @@ pub(crate) fn find_histograms(
         (false, _) => Ok(found),
         (true, 0) => Err(ApiError::NotFound(no_match_message(view, selector))),
         (true, picked) => Err(ApiError::NotFound(format!(
-            "{selector} picks no histograms, but {picked} series of other kinds"
+            "{selector} matches no histograms, but {picked} series of other kinds"
         ))),
     }
 }
@@ -75,14 +75,14 @@ fn no_match_message(view: &ReadView, selector: &Selector) -> String {
     });
     let missing = match view.gaps(&(i64::MIN..i64::MAX)).is_empty() {
         true => "",
-        false => "; it may be of what is known to be missing",
+        false => "; its data may be in a gap",
     };
     if n == 0 {
-        return format!("{selector} picks no series: there is nothing in the store yet{missing}");
+        return format!("{selector} matches no series: the store is empty{missing}");
     }
     let more = if names.len() > NAMES_LISTED { "; /v1/metric_names lists all" } else { "" };
     let names: Vec<String> = names.into_iter().take(NAMES_LISTED).map(|(_, name)| name).collect();
-    format!("{selector} picks no series; there are: {}{more}{missing}", names.join(", "))
+    format!("{selector} matches no series; existing metrics: {}{more}{missing}", names.join(", "))
 }
 
 /// The common unit of the series.
@@ -99,7 +99,7 @@ pub(crate) fn common_unit(
             Ok(Some(Unit::parse(first).filter(|unit| unit.name() == first).unwrap_or_else(other)))
         }
         Some(other) => Err(ApiError::Unprocessable(format!(
-            "{selector}: these series have different units ({}, {}): choose, as in \
+            "{selector}: the series have different units ({}, {}); select one, as in \
              'and(__unit:ns)'",
             named(first),
             named(other.series.unit())
@@ -121,8 +121,7 @@ pub(crate) fn parse_many<T>(
     for text in written.filter(|text| !text.is_empty()) {
         if all.len() == PARAMETER_VALUES_MAX {
             return Err(ApiError::BadRequest(format!(
-                "parameter {name}: found more than {PARAMETER_VALUES_MAX} of them, expected no \
-                 more; ask for less at once"
+                "parameter {name}: values limit ({PARAMETER_VALUES_MAX}) exceeded; use fewer"
             )));
         }
         all.push(read(text)?);
@@ -181,7 +180,7 @@ pub(crate) fn resolve_range(
         (start, end) => {
             let extent = view.complete_range(found)?;
             let Some(extent) = extent else {
-                let why = "these series have no rows yet";
+                let why = "the series have no data yet";
                 return Err(ApiError::NotFound(why.to_owned()));
             };
             start.unwrap_or(extent.start)..end.unwrap_or(extent.end)
@@ -191,8 +190,8 @@ pub(crate) fn resolve_range(
     match range.start < range.end && range.end.checked_sub(range.start).is_some() {
         true => Ok(range),
         false => Err(ApiError::BadRequest(format!(
-            "parameters {} and {}: from {} to {} there is no time; to is excluded, and the first \
-             or last row counts where one is not said",
+            "parameters {} and {}: empty range from {} to {}; the end is exclusive; default: the \
+             range of the data",
             from.0,
             to.0,
             shown(range.start).unwrap_or_default(),

@@ -91,7 +91,7 @@ impl EntryBudget<'_> {
     pub(crate) fn set_count(&mut self, many: usize) -> Result<(), ApiError> {
         if many > ENTRIES_MAX {
             return Err(ApiError::Unprocessable(format!(
-                "there are more than {ENTRIES_MAX} different ones; select fewer series"
+                "distinct values limit ({ENTRIES_MAX}) exceeded; select fewer series"
             )));
         }
         if many > self.accounted {

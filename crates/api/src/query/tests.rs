@@ -216,7 +216,7 @@ async fn compare_and_breakdown() {
 #[tokio::test]
 async fn invalid_queries_name_the_error() {
     check("/v1/query", expect![[r#"
-        400 Bad Request {"error":"parameter query: is missing, expected an expression of PromQL or CAQL"}
+        400 Bad Request {"error":"parameter query is missing, expected an expression of PromQL or CAQL"}
     "#]]).await;
     check(
         "/v1/query?query=sum(",
@@ -226,7 +226,7 @@ async fn invalid_queries_name_the_error() {
     )
     .await;
     check("/v1/query?query=1&step=1m", expect![[r#"
-        400 Bad Request {"error":"parameter from: is missing, expected a time such as -1h: a step, or CAQL, is over a stretch of time"}
+        400 Bad Request {"error":"parameter from is missing, expected a time such as -1h: a step, or CAQL, needs a range"}
     "#]]).await;
     check(
         "/v1/query?query=1&language=sql",
@@ -242,12 +242,12 @@ async fn invalid_queries_name_the_error() {
         503 Service Unavailable {"error":"the query took longer than it may; ask for less, or raise timeout"}
     "#]]).await;
     check("/v1/histogram?selector=nothing", expect![[r#"
-        404 Not Found {"error":"and(__name:nothing) picks no series; there are: depth, latency, requests_total"}
+        404 Not Found {"error":"and(__name:nothing) matches no series; existing metrics: depth, latency, requests_total"}
     "#]]).await;
     check(
         "/v1/histogram?selector=depth",
         expect![[r#"
-        404 Not Found {"error":"and(__name:depth) picks no histograms, but 1 series of other kinds"}
+        404 Not Found {"error":"and(__name:depth) matches no histograms, but 1 series of other kinds"}
     "#]],
     )
     .await;
@@ -257,7 +257,7 @@ async fn invalid_queries_name_the_error() {
     check(
         "/v1/histogram?selector=latency&q=2",
         expect![[r#"
-        400 Bad Request {"error":"parameter q: found \"2\", expected a share from 0 to 1"}
+        400 Bad Request {"error":"parameter q: found \"2\", expected a quantile from 0 to 1"}
     "#]],
     )
     .await;
@@ -275,7 +275,7 @@ async fn invalid_queries_name_the_error() {
     )
     .await;
     check("/v1/compare?a=latency", expect![[r#"
-        400 Bad Request {"error":"parameter b: is missing, expected a second selector, or another time in from_b and to_b"}
+        400 Bad Request {"error":"parameter b is missing, expected a second selector, or another range in from_b and to_b"}
     "#]]).await;
     check("/v1/breakdown?selector=latency&above=1&up_to=0", expect![[r#"
         422 Unprocessable Entity {"error":"the rectangle has no height: its lower value is not below its upper one"}
@@ -291,10 +291,10 @@ async fn response_size_is_limited() {
         (!status.is_success()).then_some(text)
     };
     let long = "/v1/query?query=1&from=-1h&step=1s";
-    let whole = "the answer and its maxima take more than 100000 bytes";
+    let whole = "size limit (100000 bytes) of the response with maxima exceeded";
     assert!(refused(100_000, long).await.unwrap().contains(whole));
     // The document in memory is larger than the response.
-    assert!(refused(400_000, long).await.unwrap().contains("take more than 400000 bytes"));
+    assert!(refused(400_000, long).await.unwrap().contains("size limit (400000 bytes)"));
     assert_eq!(refused(1_000_000, long).await, None);
     // The size of the response itself.
     let prometheus = "/api/v1/query_range?query=1&start=1600000000&end=1600000100&step=1";
@@ -332,7 +332,7 @@ async fn thresholds_and_quantiles_are_limited() {
         assert!(TestServer::new().get(&many(name, 100)).await.0.is_success());
         let (status, text) = TestServer::new().get(&many(name, 101)).await;
         assert_eq!(status, StatusCode::BAD_REQUEST);
-        assert!(text.contains("found more than 100 of them"), "{text}");
+        assert!(text.contains("values limit (100) exceeded"), "{text}");
     }
 }
 

@@ -44,7 +44,9 @@ async fn running_and_queued_queries_are_limited() {
     // The second query waits until its timeout.
     let second = context.run_heavy("test", Some(Duration::from_millis(50)), |_| Ok(2));
     let (second, third) = tokio::join!(second, context.run_heavy("test", None, |_| Ok(3)));
-    assert!(matches!(second, Err(ApiError::Timeout(why)) if why.contains("waited for its turn")));
+    assert!(
+        matches!(second, Err(ApiError::Timeout(why)) if why.contains("timed out in the queue"))
+    );
     assert!(
         matches!(third, Err(ApiError::TooManyRequests { message, .. }) if message.contains("max_concurrent_queries in [http.limits]"))
     );
@@ -275,7 +277,7 @@ async fn queries_share_one_memory_budget() {
     let second =
         |bytes| context.run_heavy("test", None, move |asking: &ActiveQuery| asking.reserve(bytes));
     assert_eq!(second(10 << 20).await, Ok(()));
-    let expected = "cannot get more memory for the query: queries hold 41943040 of 58720256 bytes \
+    let expected = "cannot reserve memory for the query: queries use 41943040 of 58720256 bytes \
                     (max_query_memory in [http.limits]";
     let busy = second(20 << 20).await.unwrap_err();
     assert!(

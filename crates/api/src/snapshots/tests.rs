@@ -40,7 +40,7 @@ async fn snapshots_are_created_and_deleted() {
     assert_eq!(status, StatusCode::CREATED, "{text}");
     let (status, text) = send(&trial, "POST", "/v1/snapshots?name=before-1.2").await;
     assert_eq!(status, StatusCode::BAD_REQUEST);
-    assert!(text.contains("there is a snapshot"), "{text}");
+    assert!(text.contains("exists"), "{text}");
     let (status, text) = send(&trial, "POST", "/v1/snapshots").await;
     assert!(
         status == StatusCode::CREATED && text.contains("\"name\":\"20200913T133000.000Z\""),

@@ -42,7 +42,7 @@ pub(super) fn journal_gap(gap: &journal::RecordGap) -> String {
         Some(time) => (Integer((*time.start()).into()), Integer((*time.end()).into())),
         None => (Null, Null),
     };
-    let reason = format!("{} batches of the journal: {}", gap.records(), gap.reason);
+    let reason = format!("{} journal batches: {}", gap.records(), gap.reason);
     let fields = vec![
         ("start_ns", start),
         ("end_ns", end),

@@ -56,12 +56,12 @@ impl StreamHub {
         let count = Arc::new(AtomicU64::new(0));
         let meter = intake.meter();
         let read = Arc::clone(&count);
-        meter.gauge("topdeck_stream_clients", "clients of the live stream", &[], move || {
+        meter.gauge("topdeck_stream_clients", "Clients of the live stream", &[], move || {
             read.load(Ordering::Relaxed) as f64
         });
         let missed = meter.counter(
             "topdeck_stream_dropped_events_total",
-            "events that clients of the live stream were too slow for",
+            "Events dropped because a client of the live stream was too slow",
             &[],
         );
         StreamHub { clients_max, state: Mutex::default(), count, dropped_events: missed, intake }
@@ -77,13 +77,10 @@ impl StreamHub {
         let mut state = self.state();
         self.remove_disconnected(&mut state);
         if state.is_stopped {
-            return Err(ApiError::Internal("topdeck is stopping".to_owned()));
+            return Err(ApiError::Internal("topdeck is shutting down".to_owned()));
         }
         if state.clients.len() >= self.clients_max {
-            let what = format!(
-                "{} clients listen already, which is as many as may; try again later",
-                self.clients_max
-            );
+            let what = format!("stream clients limit ({}) reached; retry later", self.clients_max);
             return Err(ApiError::TooManyRequests { message: what, retry_after: RETRY_AFTER_FULL });
         }
         if !state.is_running {
@@ -99,7 +96,7 @@ impl StreamHub {
                 if let Err(panic) = catch_unwind(AssertUnwindSafe(|| feed::run_feed(&hub, reader)))
                 {
                     supervised.record_caught_panic(&*panic);
-                    hub.on_thread_exit("a defect of topdeck; listen again");
+                    hub.on_thread_exit("bug in topdeck; reconnect");
                 }
             };
             let thread = std::thread::Builder::new().name("stream".to_owned());

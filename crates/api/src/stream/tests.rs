@@ -118,7 +118,7 @@ async fn stream_clients_are_limited_and_end_with_the_server() {
     let mut one = SseClient::new(&trial, "/v1/stream").await;
     let (status, text) = trial.get("/v1/stream").await;
     assert_eq!(status, StatusCode::TOO_MANY_REQUESTS);
-    assert!(text.contains("1 clients listen already"), "{text}");
+    assert!(text.contains("stream clients limit (1) reached"), "{text}");
     drop(std::mem::replace(&mut one, SseClient(Body::empty())));
     let mut other = SseClient::new(&trial, "/v1/stream").await;
     let context = trial.context.clone();

@@ -126,10 +126,10 @@ fn errors_are_grpc_statuses() {
         assert!(status.code() == code && status.message().contains(part), "{status:?}");
     };
     let message = request("seen", 1);
-    check(EXPORT, None, &message, Code::Unauthenticated, "a token with the scope ingest");
+    check(EXPORT, None, &message, Code::Unauthenticated, "token with scope ingest");
     check(EXPORT, read, &message, Code::PermissionDenied, "the token out does not have");
-    check(EXPORT, ingest, b"\xff", Code::InvalidArgument, "this is no request of OTLP");
-    check(EXPORT, ingest, &[0; 201], Code::ResourceExhausted, "a body may have 200 bytes");
+    check(EXPORT, ingest, b"\xff", Code::InvalidArgument, "invalid OTLP request");
+    check(EXPORT, ingest, &[0; 201], Code::ResourceExhausted, "body size limit (200 bytes");
     let traces = "/opentelemetry.proto.collector.trace.v1.TraceService/Export";
     check(traces, ingest, &message, Code::Unimplemented, "topdeck takes metrics");
     check("/other.Service/Call", ingest, &message, Code::Unimplemented, "nothing at");

@@ -117,5 +117,5 @@ fn its_errors_are_answered() {
     check("/v1/laps", "first;1\nsecond", no_semicolon);
     check("/v1/laps", "first;1\nsecond;x", "cannot read line 2: no number after the semicolon");
     check("/v1/laps", "first;1\n;2", "cannot store line 2: ");
-    check("/v1/laps?prefx=a", "first;1", "is no parameter here: there are prefix");
+    check("/v1/laps?prefx=a", "first;1", "; allowed: prefix");
 }

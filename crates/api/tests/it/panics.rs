@@ -114,7 +114,7 @@ fn panic_in_the_stream_thread_ends_streams_with_a_reason() {
     };
     let mut first = listen();
     assert_eq!(fixture.post("/v1/record?metric=a", "", "1").status, 200);
-    until(&mut first, "a defect of topdeck; listen again");
+    until(&mut first, "bug in topdeck; reconnect");
     assert_eq!(supervisor.restarts("stream"), 1);
     let mut second = listen();
     assert_eq!(fixture.post("/v1/record?metric=b", "", "2").status, 200);
