@@ -178,19 +178,19 @@ pub fn max_queries_caql(text: &str) -> Vec<MaxQuery> {
 }
 
 /// The maximum expression for a percentile call.
-fn caql_max_expression(text: &str, expr: &caql::Expr) -> Option<String> {
+fn caql_max_expression(text: &str, expr: &caql::CaqlExpr) -> Option<String> {
     let caql::CaqlExprKind::Call(call) = &expr.kind else { return None };
     let maximum = match call.name.as_str() {
         "histogram:percentile" | "histogram:quantile" | "histogram:median" => "histogram:max",
         "stats:percentile" => "stats:max",
         _ => return None,
     };
-    let of = |source: &caql::Expr| text.get(source.span.start..source.span.end);
+    let of = |source: &caql::CaqlExpr| text.get(source.span.start..source.span.end);
     let sources: Vec<&str> = call.sources.iter().map(of).collect::<Option<_>>()?;
     Some(format!("{maximum}(){{{}}}", sources.join(", ")))
 }
 
-fn collect_caql_max_queries(text: &str, expr: &caql::Expr, questions: &mut Vec<String>) {
+fn collect_caql_max_queries(text: &str, expr: &caql::CaqlExpr, questions: &mut Vec<String>) {
     if let Some(question) = caql_max_expression(text, expr) {
         if !questions.contains(&question) {
             questions.push(question);

@@ -65,7 +65,7 @@ mod tests;
 
 pub use arguments::{ArgumentValue, Arguments, CaqlContext};
 pub use ast::{
-    Argument, Body, CallExpr, CaqlExprKind, CaqlQuery, Constant, Directives, Expr, Literal,
+    Argument, Body, CallExpr, CaqlExpr, CaqlExprKind, CaqlQuery, Constant, Directives, Literal,
     Operator,
 };
 pub use bind::{BoundExpr, BoundKind, REGEXES_MAX, StreamKind, bind};

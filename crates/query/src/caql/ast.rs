@@ -18,7 +18,7 @@ pub struct CaqlQuery {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Body {
     /// CAQL.
-    Caql(Expr),
+    Caql(CaqlExpr),
     /// PromQL, by `#lang="promql"`.
     Promql {
         /// The expression, as written.
@@ -43,7 +43,7 @@ pub struct Directives {
 
 /// A node, and where it stands.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Expr {
+pub struct CaqlExpr {
     /// What it is.
     pub kind: CaqlExprKind,
     /// From its first byte, brackets around it included, to its last. What was piped into a call
@@ -64,7 +64,7 @@ pub enum CaqlExprKind {
         /// Which.
         operator: Operator,
         /// Its operands.
-        operands: Vec<Expr>,
+        operands: Vec<CaqlExpr>,
     },
 }
 
@@ -78,7 +78,7 @@ pub struct CallExpr {
     /// Those without a name first.
     pub arguments: Vec<Argument>,
     /// What was piped in, then what stands between the braces.
-    pub sources: Vec<Expr>,
+    pub sources: Vec<CaqlExpr>,
 }
 
 /// An argument of a call.

@@ -7,7 +7,7 @@ use model::Selector;
 use model::selector::Pattern;
 
 use super::arguments::{ArgumentValue, Arguments, CaqlContext, arguments, constant_stream};
-use super::ast::{CallExpr, CaqlExprKind, Expr, Operator};
+use super::ast::{CallExpr, CaqlExpr, CaqlExprKind, Operator};
 use super::signature::{InputKind, OutputKind, Signature, Stability};
 use crate::error::{Error, Result, SourceSpan};
 use crate::query_warnings::QueryWarnings;
@@ -63,7 +63,11 @@ pub enum StreamKind {
 }
 
 /// Binds a tree. What could be better about it is noted.
-pub fn bind(expr: &Expr, context: &CaqlContext, notes: &mut QueryWarnings) -> Result<BoundExpr> {
+pub fn bind(
+    expr: &CaqlExpr,
+    context: &CaqlContext,
+    notes: &mut QueryWarnings,
+) -> Result<BoundExpr> {
     Binder { context, warnings: notes, regexes: 0 }.bind(expr)
 }
 
@@ -75,7 +79,7 @@ struct Binder<'a> {
 
 impl Binder<'_> {
     /// Recursive; the parser has seen to the depth.
-    fn bind(&mut self, expr: &Expr) -> Result<BoundExpr> {
+    fn bind(&mut self, expr: &CaqlExpr) -> Result<BoundExpr> {
         let place = expr.span;
         match &expr.kind {
             CaqlExprKind::Literal(literal) => {
@@ -88,7 +92,7 @@ impl Binder<'_> {
                 })
             }
             CaqlExprKind::Operation { operator, operands } => {
-                let operands = self.all(operands)?;
+                let operands = self.bind_all(operands)?;
                 for operand in &operands {
                     check_input_kind(
                         operand,
@@ -103,7 +107,7 @@ impl Binder<'_> {
         }
     }
 
-    fn all(&mut self, exprs: &[Expr]) -> Result<Vec<BoundExpr>> {
+    fn bind_all(&mut self, exprs: &[CaqlExpr]) -> Result<Vec<BoundExpr>> {
         exprs.iter().map(|expr| self.bind(expr)).collect()
     }
 
@@ -133,7 +137,7 @@ impl Binder<'_> {
             }
             _ => {}
         }
-        let sources = self.all(&call.sources)?;
+        let sources = self.bind_all(&call.sources)?;
         for source in &sources {
             check_input_kind(source, function.inputs_kind, name)?;
         }

@@ -14,17 +14,17 @@ use crate::value::StepValue;
 /// Adds the functions of this package.
 pub(super) fn add_functions(table: &mut FunctionTable) {
     let with_number: [(&str, Kernel); 11] = [
-        ("add", Kernel::slotwise(|work| each(work, "add"))),
-        ("sub", Kernel::slotwise(|work| each(work, "sub"))),
-        ("mul", Kernel::slotwise(|work| each(work, "mul"))),
-        ("div", Kernel::slotwise(|work| each(work, "div"))),
-        ("mod", Kernel::slotwise(|work| each(work, "mod"))),
-        ("exp", Kernel::slotwise(|work| each(work, "exp"))),
-        ("eq", Kernel::slotwise(|work| each(work, "eq"))),
-        ("geq", Kernel::slotwise(|work| each(work, "geq"))),
-        ("gt", Kernel::slotwise(|work| each(work, "gt"))),
-        ("leq", Kernel::slotwise(|work| each(work, "leq"))),
-        ("lt", Kernel::slotwise(|work| each(work, "lt"))),
+        ("add", Kernel::slotwise(|work| map_with_number(work, "add"))),
+        ("sub", Kernel::slotwise(|work| map_with_number(work, "sub"))),
+        ("mul", Kernel::slotwise(|work| map_with_number(work, "mul"))),
+        ("div", Kernel::slotwise(|work| map_with_number(work, "div"))),
+        ("mod", Kernel::slotwise(|work| map_with_number(work, "mod"))),
+        ("exp", Kernel::slotwise(|work| map_with_number(work, "exp"))),
+        ("eq", Kernel::slotwise(|work| map_with_number(work, "eq"))),
+        ("geq", Kernel::slotwise(|work| map_with_number(work, "geq"))),
+        ("gt", Kernel::slotwise(|work| map_with_number(work, "gt"))),
+        ("leq", Kernel::slotwise(|work| map_with_number(work, "leq"))),
+        ("lt", Kernel::slotwise(|work| map_with_number(work, "lt"))),
     ];
     for (name, kernel) in with_number {
         let keeps_unit = matches!(name, "add" | "sub");
@@ -45,7 +45,7 @@ pub(super) fn add_functions(table: &mut FunctionTable) {
     table.add_removed("each:neq", "each:eq(x) | op:not()");
 }
 
-fn each(work: KernelInput<'_>, word: &str) -> Result<Vec<Stream>> {
+fn map_with_number(work: KernelInput<'_>, word: &str) -> Result<Vec<Stream>> {
     let KernelInput { mut inputs, arguments, .. } = work;
     let x = arguments.number("x").unwrap_or(f64::NAN);
     for held in inputs.iter_mut().flat_map(|stream| &mut stream.points) {

@@ -6,7 +6,7 @@
 use std::fmt::{Display, Formatter, Result, Write};
 
 use super::ast::{
-    Argument, Body, CallExpr, CaqlExprKind, CaqlQuery, Directives, Expr, Literal, Operator,
+    Argument, Body, CallExpr, CaqlExpr, CaqlExprKind, CaqlQuery, Directives, Literal, Operator,
 };
 use super::lexer::UNITS;
 
@@ -39,7 +39,7 @@ impl Display for Directives {
     }
 }
 
-impl Display for Expr {
+impl Display for CaqlExpr {
     fn fmt(&self, f: &mut Formatter<'_>) -> Result {
         match &self.kind {
             CaqlExprKind::Literal(literal) => write!(f, "{literal}"),
@@ -65,7 +65,7 @@ impl Display for Expr {
 }
 
 /// An operand, in brackets if it would be read as something else without.
-fn write_operand(f: &mut Formatter<'_>, operator: Operator, operand: &Expr) -> Result {
+fn write_operand(f: &mut Formatter<'_>, operator: Operator, operand: &CaqlExpr) -> Result {
     let is_bare = match &operand.kind {
         CaqlExprKind::Operation { operator: inner, .. } => {
             matches!(inner, Operator::Not | Operator::Negate) || *inner > operator

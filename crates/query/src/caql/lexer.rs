@@ -9,12 +9,12 @@ use crate::error::{Error, Result, SourceSpan};
 /// A token, and where it stands.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct CaqlToken<'a> {
-    pub(super) kind: TokenKind<'a>,
+    pub(super) kind: CaqlTokenKind<'a>,
     pub(super) span: SourceSpan,
 }
 
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum TokenKind<'a> {
+pub(super) enum CaqlTokenKind<'a> {
     /// With its colons, as written; words for operators and constants too.
     Name(&'a str),
     Number(f64),
@@ -62,32 +62,32 @@ fn unit_ns(word: &str) -> Option<i64> {
     })
 }
 
-pub(super) struct Lexer<'a> {
+pub(super) struct CaqlLexer<'a> {
     text: &'a str,
     at: usize,
 }
 
-impl<'a> Lexer<'a> {
+impl<'a> CaqlLexer<'a> {
     /// From a byte of a text on, which is a character's first.
-    pub(super) fn new(text: &'a str, at: usize) -> Lexer<'a> {
-        Lexer { text, at }
+    pub(super) fn new(text: &'a str, at: usize) -> CaqlLexer<'a> {
+        CaqlLexer { text, at }
     }
 
     pub(super) fn next(&mut self) -> Result<CaqlToken<'a>> {
         self.skip_blanks_and_comments();
         let start = self.at;
         let Some(first) = self.peek() else {
-            return Ok(CaqlToken { kind: TokenKind::End, span: SourceSpan::new(start, start) });
+            return Ok(CaqlToken { kind: CaqlTokenKind::End, span: SourceSpan::new(start, start) });
         };
         let kind = match first {
             '0'..='9' => self.number_or_duration()?,
             'p' if self.rest()[1..].starts_with(is_quote) => {
                 self.at += 1;
-                TokenKind::Text(self.decoded_text(start)?)
+                CaqlTokenKind::Text(self.decoded_text(start)?)
             }
-            c if is_quote(c) => TokenKind::Text(self.text_in_quotes()?.to_owned()),
-            'a'..='z' | 'A'..='Z' | '_' => TokenKind::Name(self.name()?),
-            _ => TokenKind::Symbol(self.symbol()?),
+            c if is_quote(c) => CaqlTokenKind::Text(self.text_in_quotes()?.to_owned()),
+            'a'..='z' | 'A'..='Z' | '_' => CaqlTokenKind::Name(self.name()?),
+            _ => CaqlTokenKind::Symbol(self.symbol()?),
         };
         Ok(CaqlToken { kind, span: SourceSpan::new(start, self.at) })
     }
@@ -99,8 +99,8 @@ impl<'a> Lexer<'a> {
     }
 
     /// The same text from another byte on.
-    pub(super) fn at_byte(&self, at: usize) -> Lexer<'a> {
-        Lexer { text: self.text, at }
+    pub(super) fn at_byte(&self, at: usize) -> CaqlLexer<'a> {
+        CaqlLexer { text: self.text, at }
     }
 
     pub(super) fn skip_blanks_and_comments(&mut self) {
@@ -175,7 +175,7 @@ impl<'a> Lexer<'a> {
 
     // Numbers.
 
-    fn number_or_duration(&mut self) -> Result<TokenKind<'a>> {
+    fn number_or_duration(&mut self) -> Result<CaqlTokenKind<'a>> {
         let start = self.at;
         let Some(mut total) = self.element()? else {
             let written = &self.text[start..self.at];
@@ -183,7 +183,7 @@ impl<'a> Lexer<'a> {
             if !number.is_finite() {
                 return Err(self.error(start, self.at, "this number is too large for a double"));
             }
-            return Ok(TokenKind::Number(number));
+            return Ok(CaqlTokenKind::Number(number));
         };
         loop {
             let end = self.at;
@@ -195,7 +195,7 @@ impl<'a> Lexer<'a> {
             };
             let Some(next) = next else {
                 self.at = end;
-                return Ok(TokenKind::Duration(total));
+                return Ok(CaqlTokenKind::Duration(total));
             };
             total = total.checked_add(next).ok_or_else(|| self.too_long(start))?;
         }
@@ -351,18 +351,18 @@ mod tests {
     /// The tokens, as they are; what is refused, as the message and what it points at.
     #[track_caller]
     fn check(text: &str, expected: &str) {
-        let mut lexer = Lexer::new(text, 0);
+        let mut lexer = CaqlLexer::new(text, 0);
         let mut found = Vec::new();
         loop {
             match lexer.next() {
-                Ok(CaqlToken { kind: TokenKind::End, .. }) => break,
+                Ok(CaqlToken { kind: CaqlTokenKind::End, .. }) => break,
                 Ok(CaqlToken { kind, .. }) => found.push(match kind {
-                    TokenKind::Name(name) => name.to_owned(),
-                    TokenKind::Number(number) => number.to_string(),
-                    TokenKind::Duration(ns) => format!("{}s", ns as f64 / 1e9),
-                    TokenKind::Text(text) => format!("<{text}>"),
-                    TokenKind::Symbol(symbol) => symbol.to_owned(),
-                    TokenKind::End => String::new(),
+                    CaqlTokenKind::Name(name) => name.to_owned(),
+                    CaqlTokenKind::Number(number) => number.to_string(),
+                    CaqlTokenKind::Duration(ns) => format!("{}s", ns as f64 / 1e9),
+                    CaqlTokenKind::Text(text) => format!("<{text}>"),
+                    CaqlTokenKind::Symbol(symbol) => symbol.to_owned(),
+                    CaqlTokenKind::End => String::new(),
                 }),
                 Err(error) => {
                     let place = error.span().unwrap();

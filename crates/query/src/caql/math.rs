@@ -63,14 +63,22 @@ pub(super) fn add_functions(table: &mut FunctionTable) {
         .add_map(
             "math:log",
             Numbers,
-            Kernel::slotwise(|work| with(work, "base", |x, base| x.log(base))),
+            Kernel::slotwise(|work| map_with_argument(work, "base", |x, base| x.log(base))),
         )
         .optional("base", Number, DefaultValue::Number(10.0));
     table
-        .add_map("math:pow", Numbers, Kernel::slotwise(|work| with(work, "exponent", f64::powf)))
+        .add_map(
+            "math:pow",
+            Numbers,
+            Kernel::slotwise(|work| map_with_argument(work, "exponent", f64::powf)),
+        )
         .required("exponent", Number);
     table
-        .add_map("math:roundx", Numbers, Kernel::slotwise(|work| with(work, "step", nearest)))
+        .add_map(
+            "math:roundx",
+            Numbers,
+            Kernel::slotwise(|work| map_with_argument(work, "step", nearest)),
+        )
         .optional("step", Number, DefaultValue::Number(1.0))
         .unit(Sources)
         .quantiles(QuantileRule::Kept);
@@ -86,7 +94,11 @@ fn plain(work: KernelInput<'_>, f: fn(f64) -> f64) -> Result<Vec<Stream>> {
     Ok(map(work.inputs, f))
 }
 
-fn with(work: KernelInput<'_>, argument: &str, f: fn(f64, f64) -> f64) -> Result<Vec<Stream>> {
+fn map_with_argument(
+    work: KernelInput<'_>,
+    argument: &str,
+    f: fn(f64, f64) -> f64,
+) -> Result<Vec<Stream>> {
     let given = work.arguments.number(argument).unwrap_or(f64::NAN);
     Ok(map(work.inputs, |x| f(x, given)))
 }

@@ -30,12 +30,17 @@ pub(super) fn add_functions(table: &mut FunctionTable) {
     let not = Kernel::slotwise(|work| Ok(map(work.inputs, |x| bool_to_number(x == 0.0))));
     table.add_map("op:not", Numbers, not);
     let arithmetic: [(&str, Kernel); 4] = [
-        ("sum", Kernel::slotwise(|work| all(work, |row| row.iter().sum::<f64>() + 0.0))),
-        ("sub", Kernel::slotwise(|work| all(work, |row| fold(row, |left, right| left - right)))),
-        ("prod", Kernel::slotwise(|work| all(work, |row| row.iter().product()))),
+        ("sum", Kernel::slotwise(|work| fold_rows(work, |row| row.iter().sum::<f64>() + 0.0))),
+        (
+            "sub",
+            Kernel::slotwise(|work| fold_rows(work, |row| fold(row, |left, right| left - right))),
+        ),
+        ("prod", Kernel::slotwise(|work| fold_rows(work, |row| row.iter().product()))),
         (
             "div",
-            Kernel::slotwise(|work| all(work, |row| row[0] / row[1..].iter().product::<f64>())),
+            Kernel::slotwise(|work| {
+                fold_rows(work, |row| row[0] / row[1..].iter().product::<f64>())
+            }),
         ),
     ];
     for (name, kernel) in arithmetic {
@@ -47,14 +52,29 @@ pub(super) fn add_functions(table: &mut FunctionTable) {
             .quantiles(QuantileRule::KeptWithConstants);
     }
     let pairwise: [(&str, Kernel); 8] = [
-        ("div2", Kernel::slotwise(|work| all(work, |row| fold(row, |l, r| pair("div", l, r))))),
-        ("mod", Kernel::slotwise(|work| all(work, |row| fold(row, |l, r| pair("mod", l, r))))),
-        ("exp", Kernel::slotwise(|work| all(work, |row| fold(row, |l, r| pair("exp", l, r))))),
-        ("eq", Kernel::slotwise(|work| all(work, |row| fold(row, |l, r| pair("eq", l, r))))),
-        ("geq", Kernel::slotwise(|work| all(work, |row| fold(row, |l, r| pair("geq", l, r))))),
-        ("gt", Kernel::slotwise(|work| all(work, |row| fold(row, |l, r| pair("gt", l, r))))),
-        ("leq", Kernel::slotwise(|work| all(work, |row| fold(row, |l, r| pair("leq", l, r))))),
-        ("lt", Kernel::slotwise(|work| all(work, |row| fold(row, |l, r| pair("lt", l, r))))),
+        (
+            "div2",
+            Kernel::slotwise(|work| fold_rows(work, |row| fold(row, |l, r| pair("div", l, r)))),
+        ),
+        (
+            "mod",
+            Kernel::slotwise(|work| fold_rows(work, |row| fold(row, |l, r| pair("mod", l, r)))),
+        ),
+        (
+            "exp",
+            Kernel::slotwise(|work| fold_rows(work, |row| fold(row, |l, r| pair("exp", l, r)))),
+        ),
+        ("eq", Kernel::slotwise(|work| fold_rows(work, |row| fold(row, |l, r| pair("eq", l, r))))),
+        (
+            "geq",
+            Kernel::slotwise(|work| fold_rows(work, |row| fold(row, |l, r| pair("geq", l, r)))),
+        ),
+        ("gt", Kernel::slotwise(|work| fold_rows(work, |row| fold(row, |l, r| pair("gt", l, r))))),
+        (
+            "leq",
+            Kernel::slotwise(|work| fold_rows(work, |row| fold(row, |l, r| pair("leq", l, r)))),
+        ),
+        ("lt", Kernel::slotwise(|work| fold_rows(work, |row| fold(row, |l, r| pair("lt", l, r))))),
     ];
     for (name, kernel) in pairwise {
         let row = table
@@ -66,11 +86,11 @@ pub(super) fn add_functions(table: &mut FunctionTable) {
         }
     }
     let or = Kernel::slotwise(|work| {
-        all(work, |row| bool_to_number(row.iter().any(|number| *number != 0.0)))
+        fold_rows(work, |row| bool_to_number(row.iter().any(|number| *number != 0.0)))
     });
     table.add_fold("op:or", Numbers, or);
     let and = Kernel::slotwise(|work| {
-        all(work, |row| bool_to_number(row.iter().all(|number| *number != 0.0)))
+        fold_rows(work, |row| bool_to_number(row.iter().all(|number| *number != 0.0)))
     });
     table.add_fold("op:and", Numbers, and);
     table.add_alias("op:add", "op:sum").deprecated("op:sum");
@@ -108,7 +128,7 @@ fn fold(row: &[f64], of: fn(f64, f64) -> f64) -> f64 {
     row[1..].iter().fold(row[0], |left, right| of(left, *right))
 }
 
-fn all(work: KernelInput<'_>, of: fn(&[f64]) -> f64) -> Result<Vec<Stream>> {
+fn fold_rows(work: KernelInput<'_>, of: fn(&[f64]) -> f64) -> Result<Vec<Stream>> {
     let KernelInput { name, inputs, arguments, steps, .. } = work;
     let mut points = Vec::with_capacity(steps.count);
     let mut present = Vec::with_capacity(inputs.len() + 1);

@@ -14,10 +14,10 @@
 //! everywhere else. `not` takes everything up to the next pipe, comma or bracket.
 
 use super::ast::{
-    Argument, Body, CallExpr, CaqlExprKind, CaqlQuery, Constant, Directives, Expr, Literal,
+    Argument, Body, CallExpr, CaqlExpr, CaqlExprKind, CaqlQuery, Constant, Directives, Literal,
     Operator,
 };
-use super::lexer::{CaqlToken, Lexer, TokenKind, is_quote};
+use super::lexer::{CaqlLexer, CaqlToken, CaqlTokenKind, is_quote};
 use super::{ARGUMENTS_MAX, DEPTH_MAX, EXPRESSION_BYTES_MAX, SOURCES_MAX};
 use crate::error::{Error, Result, SourceSpan};
 
@@ -26,7 +26,7 @@ pub fn parse(text: &str) -> Result<CaqlQuery> {
     if text.len() > EXPRESSION_BYTES_MAX {
         return Err(limit_error("bytes", text.len(), EXPRESSION_BYTES_MAX, "ask for less at once"));
     }
-    let mut lexer = Lexer::new(text, 0);
+    let mut lexer = CaqlLexer::new(text, 0);
     let (directives, is_promql) = head(&mut lexer)?;
     if is_promql {
         let offset = lexer.at();
@@ -34,14 +34,14 @@ pub fn parse(text: &str) -> Result<CaqlQuery> {
         return Ok(CaqlQuery { directives, body: Body::Promql { text, offset } });
     }
     let token = lexer.next()?;
-    if token.kind == TokenKind::End {
+    if token.kind == CaqlTokenKind::End {
         let message = "there is no expression: write one, such as find(\"name\")";
         return Err(Error::Parse { span: token.span, message: message.to_owned() });
     }
-    let mut parser = Parser { lexer, token, end: 0, level: 0 };
+    let mut parser = CaqlParser { lexer, token, end: 0, level: 0 };
     let node = parser.pipe()?;
     match parser.token.kind {
-        TokenKind::End => Ok(CaqlQuery { directives, body: Body::Caql(node.expr) }),
+        CaqlTokenKind::End => Ok(CaqlQuery { directives, body: Body::Caql(node.expr) }),
         _ => Err(parser.expected("an operator, | or the end")),
     }
 }
@@ -52,7 +52,7 @@ const DIRECTIVES: &str =
     "#preview, #serial, #min_period=10s, #lang=\"promql\", #lookback_window=5m";
 
 /// Reads directives, and says whether PromQL follows them.
-fn head(lexer: &mut Lexer<'_>) -> Result<(Directives, bool)> {
+fn head(lexer: &mut CaqlLexer<'_>) -> Result<(Directives, bool)> {
     let mut directives = Directives::default();
     let mut is_promql = false;
     loop {
@@ -97,7 +97,7 @@ fn head(lexer: &mut Lexer<'_>) -> Result<(Directives, bool)> {
 }
 
 /// `=`, and a number of seconds or a duration.
-fn parse_span(lexer: &mut Lexer<'_>, start: usize, name: &str) -> Result<i64> {
+fn parse_span(lexer: &mut CaqlLexer<'_>, start: usize, name: &str) -> Result<i64> {
     let is_given = lexer.take("=");
     let quoted = is_given && lexer.peek().is_some_and(is_quote);
     // No blanks in it: what follows on the same line may be an expression that begins with a
@@ -106,7 +106,7 @@ fn parse_span(lexer: &mut Lexer<'_>, start: usize, name: &str) -> Result<i64> {
         (false, _) => None,
         (true, false) => lexer.seconds_or_duration()?,
         (true, true) => {
-            let mut inner = Lexer::new(lexer.text_in_quotes()?, 0);
+            let mut inner = CaqlLexer::new(lexer.text_in_quotes()?, 0);
             inner.seconds_or_duration().ok().flatten()
         }
     };
@@ -118,7 +118,7 @@ fn parse_span(lexer: &mut Lexer<'_>, start: usize, name: &str) -> Result<i64> {
 }
 
 /// `=`, and a word, in quotes or not.
-fn language(lexer: &mut Lexer<'_>) -> Result<String> {
+fn language(lexer: &mut CaqlLexer<'_>) -> Result<String> {
     let start = lexer.at();
     if !lexer.take("=") {
         return Err(lexer.error(start, start, "#lang wants a language: #lang=\"promql\""));
@@ -129,8 +129,8 @@ fn language(lexer: &mut Lexer<'_>) -> Result<String> {
 
 // The expression.
 
-struct Parser<'a> {
-    lexer: Lexer<'a>,
+struct CaqlParser<'a> {
+    lexer: CaqlLexer<'a>,
     /// The next one, not yet taken.
     token: CaqlToken<'a>,
     /// Where the one before it ends.
@@ -140,13 +140,13 @@ struct Parser<'a> {
 }
 
 /// A node, and how many lie on the longest way down.
-struct ParsedExpr {
-    expr: Expr,
+struct CaqlParsedExpr {
+    expr: CaqlExpr,
     depth: usize,
 }
 
-impl<'a> Parser<'a> {
-    fn pipe(&mut self) -> Result<ParsedExpr> {
+impl<'a> CaqlParser<'a> {
+    fn pipe(&mut self) -> Result<CaqlParsedExpr> {
         let mut left = self.operation(0)?;
         while self.consume("|")? {
             let Some(name) = self.name_of_call() else {
@@ -164,7 +164,7 @@ impl<'a> Parser<'a> {
     }
 
     /// A chain of operators no looser than this level.
-    fn operation(&mut self, least: usize) -> Result<ParsedExpr> {
+    fn operation(&mut self, least: usize) -> Result<CaqlParsedExpr> {
         let mut left = self.unary()?;
         while let Some((level, operator)) =
             self.operator_between().filter(|(level, _)| *level >= least)
@@ -196,38 +196,38 @@ impl<'a> Parser<'a> {
         Ok(left)
     }
 
-    fn unary(&mut self) -> Result<ParsedExpr> {
+    fn unary(&mut self) -> Result<CaqlParsedExpr> {
         let start = self.token.span.start;
-        if self.token.kind == TokenKind::Name("not") {
+        if self.token.kind == CaqlTokenKind::Name("not") {
             self.advance()?;
             let operand = self.nested(|parser| parser.operation(0))?;
             return Ok(operation(Operator::Not, vec![operand])?.from(start));
         }
         if self.consume("!")? {
-            let operand = self.nested(Parser::unary)?;
+            let operand = self.nested(CaqlParser::unary)?;
             return Ok(operation(Operator::Not, vec![operand])?.from(start));
         }
         if let Some(literal) = self.signed()? {
-            return Ok(ParsedExpr::leaf(literal, SourceSpan::new(start, self.end)));
+            return Ok(CaqlParsedExpr::leaf(literal, SourceSpan::new(start, self.end)));
         }
         // `signed` left a sign that no number follows.
         if self.consume("-")? {
-            let operand = self.nested(Parser::unary)?;
+            let operand = self.nested(CaqlParser::unary)?;
             return Ok(operation(Operator::Negate, vec![operand])?.from(start));
         }
         self.primary()
     }
 
-    fn primary(&mut self) -> Result<ParsedExpr> {
+    fn primary(&mut self) -> Result<CaqlParsedExpr> {
         let start = self.token.span.start;
         if let Some(name) = self.name_of_call() {
             return self.call(name, None);
         }
         if let Some(literal) = self.literal()? {
-            return Ok(ParsedExpr::leaf(literal, SourceSpan::new(start, self.end)));
+            return Ok(CaqlParsedExpr::leaf(literal, SourceSpan::new(start, self.end)));
         }
         if self.consume("(")? {
-            let mut inner = self.nested(Parser::pipe)?;
+            let mut inner = self.nested(CaqlParser::pipe)?;
             if !self.consume(")")? {
                 return Err(self.expected("an operator, | or `)`"));
             }
@@ -242,13 +242,13 @@ impl<'a> Parser<'a> {
     /// The name of a call, if one is next.
     fn name_of_call(&self) -> Option<&'a str> {
         match self.token.kind {
-            TokenKind::Name("not" | "and" | "or") => None,
-            TokenKind::Name(name) if Constant::from_name(name).is_none() => Some(name),
+            CaqlTokenKind::Name("not" | "and" | "or") => None,
+            CaqlTokenKind::Name(name) if Constant::from_name(name).is_none() => Some(name),
             _ => None,
         }
     }
 
-    fn call(&mut self, name: &str, piped: Option<ParsedExpr>) -> Result<ParsedExpr> {
+    fn call(&mut self, name: &str, piped: Option<CaqlParsedExpr>) -> Result<CaqlParsedExpr> {
         let name_place = self.token.span;
         self.advance()?;
         let (mut has_arguments, mut has_sources) = (false, false);
@@ -259,7 +259,7 @@ impl<'a> Parser<'a> {
         }
         let start = piped.as_ref().map_or(name_place.start, |node| node.expr.span.start);
         let mut depth = piped.as_ref().map_or(0, |node| node.depth);
-        let mut sources: Vec<Expr> = piped.into_iter().map(|node| node.expr).collect();
+        let mut sources: Vec<CaqlExpr> = piped.into_iter().map(|node| node.expr).collect();
         if self.consume("{")? {
             has_sources = true;
             self.list("}", |parser| {
@@ -272,7 +272,7 @@ impl<'a> Parser<'a> {
                         remedy,
                     ));
                 }
-                let source = parser.nested(Parser::pipe)?;
+                let source = parser.nested(CaqlParser::pipe)?;
                 depth = depth.max(source.depth);
                 sources.push(source.expr);
                 Ok(())
@@ -284,7 +284,7 @@ impl<'a> Parser<'a> {
         }
         let name = name.replace("::", ":");
         let call = CallExpr { name, name_span: name_place, arguments, sources };
-        ParsedExpr::new(CaqlExprKind::Call(call), SourceSpan::new(start, self.end), depth + 1)
+        CaqlParsedExpr::new(CaqlExprKind::Call(call), SourceSpan::new(start, self.end), depth + 1)
     }
 
     /// What stands between brackets, of which the opening one is taken, and commas.
@@ -315,7 +315,7 @@ impl<'a> Parser<'a> {
         }
         let start = self.token.span;
         let mut name = None;
-        if let TokenKind::Name(word) = self.token.kind
+        if let CaqlTokenKind::Name(word) = self.token.kind
             && Constant::from_name(word).is_none()
         {
             self.advance()?;
@@ -355,7 +355,7 @@ impl<'a> Parser<'a> {
     /// A number or a duration right behind a sign. Without one, nothing is taken, except that a
     /// plus sign has to be followed by one.
     fn signed(&mut self) -> Result<Option<Literal>> {
-        let TokenKind::Symbol(sign @ ("+" | "-")) = self.token.kind else { return Ok(None) };
+        let CaqlTokenKind::Symbol(sign @ ("+" | "-")) = self.token.kind else { return Ok(None) };
         let digit = self.lexer.peek().is_some_and(|c| c.is_ascii_digit());
         if !digit && sign == "-" {
             return Ok(None);
@@ -376,14 +376,14 @@ impl<'a> Parser<'a> {
 
     fn literal(&mut self) -> Result<Option<Literal>> {
         let literal = match &self.token.kind {
-            TokenKind::Number(number) => Literal::Number(*number),
-            TokenKind::Duration(ns) => Literal::Duration(*ns),
-            TokenKind::Text(text) => Literal::Text(text.clone()),
-            TokenKind::Name(name) => match Constant::from_name(name) {
+            CaqlTokenKind::Number(number) => Literal::Number(*number),
+            CaqlTokenKind::Duration(ns) => Literal::Duration(*ns),
+            CaqlTokenKind::Text(text) => Literal::Text(text.clone()),
+            CaqlTokenKind::Name(name) => match Constant::from_name(name) {
                 Some(constant) => Literal::Constant(constant),
                 None => return Ok(None),
             },
-            TokenKind::Symbol(_) | TokenKind::End => return Ok(None),
+            CaqlTokenKind::Symbol(_) | CaqlTokenKind::End => return Ok(None),
         };
         self.advance()?;
         Ok(Some(literal))
@@ -393,7 +393,7 @@ impl<'a> Parser<'a> {
 
     /// The operator that is next and stands between operands, and its level.
     fn operator_between(&self) -> Option<(usize, Operator)> {
-        let (TokenKind::Symbol(word) | TokenKind::Name(word)) = self.token.kind else {
+        let (CaqlTokenKind::Symbol(word) | CaqlTokenKind::Name(word)) = self.token.kind else {
             return None;
         };
         let mut operators = Operator::BINARY.into_iter().enumerate();
@@ -407,7 +407,7 @@ impl<'a> Parser<'a> {
     }
 
     fn consume(&mut self, symbol: &str) -> Result<bool> {
-        let is_there = matches!(self.token.kind, TokenKind::Symbol(found) if found == symbol);
+        let is_there = matches!(self.token.kind, CaqlTokenKind::Symbol(found) if found == symbol);
         if is_there {
             self.advance()?;
         }
@@ -417,8 +417,8 @@ impl<'a> Parser<'a> {
     /// Does what makes the parser recurse, within the limit.
     fn nested(
         &mut self,
-        inner: impl FnOnce(&mut Self) -> Result<ParsedExpr>,
-    ) -> Result<ParsedExpr> {
+        inner: impl FnOnce(&mut Self) -> Result<CaqlParsedExpr>,
+    ) -> Result<CaqlParsedExpr> {
         if self.level == DEPTH_MAX {
             return Err(depth_error(self.level + 1));
         }
@@ -430,16 +430,16 @@ impl<'a> Parser<'a> {
 
     fn expected(&self, expected: &str) -> Error {
         let found = match &self.token.kind {
-            TokenKind::Name(name) => format!("`{name}`"),
-            TokenKind::Number(number) => format!("the number {number}"),
-            TokenKind::Duration(_) => "a duration".to_owned(),
-            TokenKind::Text(_) => "a text".to_owned(),
-            TokenKind::Symbol("=") => {
+            CaqlTokenKind::Name(name) => format!("`{name}`"),
+            CaqlTokenKind::Number(number) => format!("the number {number}"),
+            CaqlTokenKind::Duration(_) => "a duration".to_owned(),
+            CaqlTokenKind::Text(_) => "a text".to_owned(),
+            CaqlTokenKind::Symbol("=") => {
                 return self
                     .error_at_token("a single = names an argument: a comparison is written ==");
             }
-            TokenKind::Symbol(symbol) => format!("`{symbol}`"),
-            TokenKind::End => "the end".to_owned(),
+            CaqlTokenKind::Symbol(symbol) => format!("`{symbol}`"),
+            CaqlTokenKind::End => "the end".to_owned(),
         };
         self.error_at_token(&format!("found {found}, expected {expected}"))
     }
@@ -450,30 +450,33 @@ impl<'a> Parser<'a> {
     }
 }
 
-impl ParsedExpr {
-    fn new(form: CaqlExprKind, place: SourceSpan, depth: usize) -> Result<ParsedExpr> {
+impl CaqlParsedExpr {
+    fn new(form: CaqlExprKind, place: SourceSpan, depth: usize) -> Result<CaqlParsedExpr> {
         if depth > DEPTH_MAX {
             return Err(depth_error(depth));
         }
-        Ok(ParsedExpr { expr: Expr { kind: form, span: place }, depth })
+        Ok(CaqlParsedExpr { expr: CaqlExpr { kind: form, span: place }, depth })
     }
 
-    fn leaf(literal: Literal, place: SourceSpan) -> ParsedExpr {
-        ParsedExpr { expr: Expr { kind: CaqlExprKind::Literal(literal), span: place }, depth: 1 }
+    fn leaf(literal: Literal, place: SourceSpan) -> CaqlParsedExpr {
+        CaqlParsedExpr {
+            expr: CaqlExpr { kind: CaqlExprKind::Literal(literal), span: place },
+            depth: 1,
+        }
     }
 
-    fn from(mut self, start: usize) -> ParsedExpr {
+    fn from(mut self, start: usize) -> CaqlParsedExpr {
         self.expr.span.start = start;
         self
     }
 }
 
-fn operation(operator: Operator, operands: Vec<ParsedExpr>) -> Result<ParsedExpr> {
+fn operation(operator: Operator, operands: Vec<CaqlParsedExpr>) -> Result<CaqlParsedExpr> {
     let depth = operands.iter().map(|node| node.depth).max().unwrap_or(0) + 1;
-    let operands: Vec<Expr> = operands.into_iter().map(|node| node.expr).collect();
+    let operands: Vec<CaqlExpr> = operands.into_iter().map(|node| node.expr).collect();
     let ends = operands.first().zip(operands.last());
     let place = ends.map_or_else(SourceSpan::default, |(first, last)| first.span.to(last.span));
-    ParsedExpr::new(CaqlExprKind::Operation { operator, operands }, place, depth)
+    CaqlParsedExpr::new(CaqlExprKind::Operation { operator, operands }, place, depth)
 }
 
 fn depth_error(found: usize) -> Error {

@@ -62,7 +62,7 @@ pub(crate) fn plan(question: &QueryRequest<'_>, settings: &Settings) -> Result<C
     if !settings.averaged_quantiles {
         quantiles::reject_averages(&bound, question.text)?;
     }
-    let mut planner = Planner {
+    let mut planner = CaqlPlanner {
         context,
         start: steps.start,
         least: query.directives.min_period_ns.unwrap_or(PERIOD),
@@ -115,7 +115,7 @@ fn plan_promql(
     Ok(node)
 }
 
-struct Planner {
+struct CaqlPlanner {
     context: CaqlContext,
     /// Of the first slot that is asked for.
     start: i64,
@@ -141,7 +141,7 @@ fn is_pairwise(operator: Operator) -> bool {
     matches!(operator, Operator::Divide | Operator::Remainder | Operator::Power)
 }
 
-impl Planner {
+impl CaqlPlanner {
     /// Recursive; the parser has seen to the depth.
     fn count(&mut self, bound: &BoundExpr) -> DedupKey {
         let below: &[BoundExpr] = match &bound.bound_kind {

@@ -5,7 +5,7 @@ mod golden;
 mod round_trip;
 mod tables;
 
-use super::ast::{Body, CaqlExprKind, Expr};
+use super::ast::{Body, CaqlExpr, CaqlExprKind};
 use super::{BoundExpr, CaqlContext, CaqlQuery, bind, parse};
 use crate::error::Result;
 use crate::query_warnings::QueryWarnings;
@@ -21,7 +21,7 @@ fn context(query: &CaqlQuery) -> CaqlContext {
     }
 }
 
-fn expr_of(query: CaqlQuery) -> Expr {
+fn expr_of(query: CaqlQuery) -> CaqlExpr {
     match query.body {
         Body::Caql(expr) => expr,
         Body::Promql { .. } => panic!("this is PromQL"),
@@ -47,7 +47,7 @@ fn error_text(text: &str) -> String {
 }
 
 /// With all brackets there could be; pipes are braces.
-fn with_all_brackets(expr: &Expr) -> String {
+fn with_all_brackets(expr: &CaqlExpr) -> String {
     match &expr.kind {
         CaqlExprKind::Literal(literal) => literal.to_string(),
         CaqlExprKind::Call(call) => {

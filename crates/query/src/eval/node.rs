@@ -29,7 +29,7 @@ impl Evaluation<'_> {
             PlanOp::Latest(fetch) => self.latest(fetch, steps),
             PlanOp::RangeSelection(_) => panic!("BUG: readings have no steps"),
             PlanOp::Exact(exact) => self.exact(exact, steps),
-            PlanOp::Once(inner) => self.once(inner, steps),
+            PlanOp::Once(inner) => self.evaluate_once(inner, steps),
             PlanOp::Negate(inner) => self.negate(inner, steps),
             PlanOp::RangeFunction(over) => {
                 let kernel = range_kernel(over, node.span)?;
@@ -102,7 +102,7 @@ impl Evaluation<'_> {
         )])
     }
 
-    fn once(&mut self, inner: &PlanNode, steps: StepGrid) -> Result<Vec<Stream>> {
+    fn evaluate_once(&mut self, inner: &PlanNode, steps: StepGrid) -> Result<Vec<Stream>> {
         let is_range = std::mem::take(&mut self.is_range_of_one_step);
         let streams = self.streams(inner, StepGrid::at(steps.start));
         self.is_range_of_one_step = is_range;

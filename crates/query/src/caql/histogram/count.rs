@@ -23,7 +23,7 @@ pub(super) fn add_functions(table: &mut FunctionTable) {
 }
 
 fn add_counts(table: &mut FunctionTable) {
-    let count = Kernel::slotwise(|work| of_all(work, |m, _| Some(all(m))));
+    let count = Kernel::slotwise(|work| of_all(work, |m, _| Some(total_count(m))));
     add(table, "count", count).unit(VALUES);
     let kernels: [(&str, Kernel); 3] = [
         (
@@ -50,7 +50,8 @@ fn add_counts(table: &mut FunctionTable) {
 }
 
 fn add_rates(table: &mut FunctionTable) {
-    let all_values = Kernel::slotwise(|work| of_all(work, |m, asked| Some(rate(all(m), asked))));
+    let all_values =
+        Kernel::slotwise(|work| of_all(work, |m, asked| Some(rate(total_count(m), asked))));
     add(table, "rate", all_values).option("period", Span, SECOND).unit(StreamUnitRule::Rate);
     let above_threshold =
         Kernel::slotwise(|work| by_threshold(work, |m, asked| Some(rate(above(m, asked), asked))));
@@ -100,7 +101,7 @@ fn threshold_name(threshold: f64) -> Option<String> {
     Some(threshold.to_string())
 }
 
-fn all(mixture: &Mixture) -> Bracket {
+fn total_count(mixture: &Mixture) -> Bracket {
     Bracket::exact(mixture.count() as f64)
 }
 

@@ -33,7 +33,7 @@ pub(super) fn add_functions(table: &mut FunctionTable) {
 
 /// The numbers of a slot, on circllhist's grid.
 fn create(work: KernelInput<'_>) -> Result<Vec<Stream>> {
-    Ok(one(&work, |at| {
+    Ok(single_stream(&work, |at| {
         let mut histogram = Histogram::new(Scheme::LogLinear10);
         let numbers = work.inputs.iter().filter_map(|stream| number(stream, at));
         numbers.filter(|number| !number.is_nan()).for_each(|number| histogram.record(number));
@@ -46,7 +46,7 @@ fn create(work: KernelInput<'_>) -> Result<Vec<Stream>> {
 
 fn merge(work: KernelInput<'_>) -> Result<Vec<Stream>> {
     let mut failed = None;
-    let streams = one(&work, |at| {
+    let streams = single_stream(&work, |at| {
         let mut merged = Mixture::default();
         for part in distributions(&work.inputs, at).flat_map(|mixture| mixture.parts()) {
             if let Err(error) = merged.add(part) {
@@ -68,7 +68,7 @@ fn merge(work: KernelInput<'_>) -> Result<Vec<Stream>> {
 /// so.
 fn subtract(work: KernelInput<'_>) -> Result<Vec<Stream>> {
     let mut failed = None;
-    let streams = one(&work, |at| {
+    let streams = single_stream(&work, |at| {
         let all = work.inputs.iter().map(|stream| stream.points[at].as_ref().and_then(from_value));
         let mut all = all.map(|held| held.map(|held| &**held).unwrap_or(&EMPTY));
         let first = all.next().unwrap_or(&EMPTY).clone().into_parts();
@@ -127,7 +127,7 @@ fn distributions(inputs: &[Stream], at: usize) -> impl Iterator<Item = &Mixture>
 }
 
 /// One stream of all.
-fn one(work: &KernelInput<'_>, mut of: impl FnMut(usize) -> Mixture) -> Vec<Stream> {
+fn single_stream(work: &KernelInput<'_>, mut of: impl FnMut(usize) -> Mixture) -> Vec<Stream> {
     let points = (0..work.steps.count).map(|at| Some(StepValue::Distribution(Arc::new(of(at)))));
     let labels = common_labels(work.inputs.iter().map(|stream| &stream.labels));
     vec![Stream::new(labels, points.collect())]

@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 
-use super::super::ast::{Argument, CallExpr, CaqlExprKind, Constant, Expr, Literal, Operator};
+use super::super::ast::{Argument, CallExpr, CaqlExpr, CaqlExprKind, Constant, Literal, Operator};
 use super::super::{Body, CaqlContext, CaqlQuery, Directives, bind, parse};
 use crate::error::SourceSpan;
 use crate::query_warnings::QueryWarnings;
@@ -32,11 +32,11 @@ fn arguments() -> impl Strategy<Value = Vec<Argument>> {
     })
 }
 
-fn node(form: CaqlExprKind) -> Expr {
-    Expr { kind: form, span: SourceSpan::default() }
+fn node(form: CaqlExprKind) -> CaqlExpr {
+    CaqlExpr { kind: form, span: SourceSpan::default() }
 }
 
-fn call(sources: Vec<Expr>) -> impl Strategy<Value = Expr> {
+fn call(sources: Vec<CaqlExpr>) -> impl Strategy<Value = CaqlExpr> {
     ("f|pass|stats:sum|if|p|nota", arguments()).prop_map(move |(name, arguments)| {
         let name_place = SourceSpan::default();
         node(CaqlExprKind::Call(CallExpr {
@@ -48,7 +48,7 @@ fn call(sources: Vec<Expr>) -> impl Strategy<Value = Expr> {
     })
 }
 
-fn expr() -> impl Strategy<Value = Expr> {
+fn expr() -> impl Strategy<Value = CaqlExpr> {
     let leaf = prop_oneof![
         literal().prop_map(|literal| node(CaqlExprKind::Literal(literal))),
         call(Vec::new())
@@ -71,8 +71,8 @@ fn expr() -> impl Strategy<Value = Expr> {
     })
 }
 
-fn without_spans(expr: Expr) -> Expr {
-    let all = |exprs: Vec<Expr>| exprs.into_iter().map(without_spans).collect();
+fn without_spans(expr: CaqlExpr) -> CaqlExpr {
+    let all = |exprs: Vec<CaqlExpr>| exprs.into_iter().map(without_spans).collect();
     node(match expr.kind {
         CaqlExprKind::Literal(literal) => CaqlExprKind::Literal(literal),
         CaqlExprKind::Operation { operator, operands } => {

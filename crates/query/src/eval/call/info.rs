@@ -311,10 +311,12 @@ impl ShiftSearch {
             PlanOp::Call { function, args } if function.label_matchers_arg.is_some() => {
                 return self.inspect(&args[0], subqueries);
             }
-            PlanOp::Call { args, .. } => self.any(args.iter(), subqueries),
-            PlanOp::Aggregate(aggregate) => self.any([&aggregate.input].into_iter(), subqueries),
+            PlanOp::Call { args, .. } => self.inspect_any(args.iter(), subqueries),
+            PlanOp::Aggregate(aggregate) => {
+                self.inspect_any([&aggregate.input].into_iter(), subqueries)
+            }
             PlanOp::Binary(binary) => {
-                self.any([&binary.left.1, &binary.right.1].into_iter(), subqueries)
+                self.inspect_any([&binary.left.1, &binary.right.1].into_iter(), subqueries)
             }
             PlanOp::Number(_) | PlanOp::Text(_) | PlanOp::RangeSelection(_) | PlanOp::Stage(_) => {
                 false

@@ -17,7 +17,7 @@ use super::histogram_series::StepHistogram;
 pub(super) fn count(value: &StepValue) -> Option<StepValue> {
     Some(StepValue::Number(match value {
         StepValue::Histogram(histogram) => histogram.count,
-        StepValue::Distribution(mixture) => all(mixture) as f64,
+        StepValue::Distribution(mixture) => total_count(mixture) as f64,
         StepValue::Number(_) | StepValue::Bracket(_) => return None,
     }))
 }
@@ -105,8 +105,8 @@ pub(super) fn fraction(
 ) -> (StepValue, Option<NanEffect>) {
     match shape {
         StepHistogram::Native(StepValue::Distribution(mixture)) => {
-            if !has_nan(mixture) && all(mixture) > 0 && lower < upper {
-                let share = count_in_range(mixture, lower, upper).fraction_of(all(mixture));
+            if !has_nan(mixture) && total_count(mixture) > 0 && lower < upper {
+                let share = count_in_range(mixture, lower, upper).fraction_of(total_count(mixture));
                 return (StepValue::from_bracket(share), None);
             }
             let (found, nan) = quantile::fraction(lower, upper, &FloatHistogram::from(&**mixture));
@@ -114,7 +114,7 @@ pub(super) fn fraction(
                 true => from_estimate(found),
                 false => clamp_into_bracket(
                     found.estimate,
-                    count_in_range(mixture, lower, upper).fraction_of(all(mixture)),
+                    count_in_range(mixture, lower, upper).fraction_of(total_count(mixture)),
                 ),
             };
             (value, nan)
@@ -186,7 +186,7 @@ fn has_nan(mixture: &Mixture) -> bool {
 }
 
 /// How many values, those that are not numbers among them.
-fn all(mixture: &Mixture) -> u64 {
+fn total_count(mixture: &Mixture) -> u64 {
     mixture.parts().iter().map(|part| part.count() + part.nan_count()).sum()
 }
 
