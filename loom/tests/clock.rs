@@ -1,4 +1,4 @@
-//! Lines of the clock: `crates/clock/src/clock_segment.rs` and the atomics it imports.
+//! Clock segment: `crates/clock/src/clock_segment.rs` and the atomics that it imports.
 #![allow(dead_code, reason = "only the lines are built, without the clock that reads them")]
 
 #[path = "../../crates/clock/src/clock_segment.rs"]

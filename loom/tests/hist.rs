@@ -1,5 +1,5 @@
-//! The recorder that threads share: `crates/hist/src/shared_recorder.rs` and the atomics it
-//! imports. What it records into knows no threads and is hist's own.
+//! The shared recorder: `crates/hist/src/shared_recorder.rs` and the atomics that it imports. The
+//! histogram that it records into is single-threaded and comes from the crate hist.
 #![allow(dead_code, reason = "only what the models use is used")]
 
 #[path = "../../crates/hist/src/recorder.rs"]

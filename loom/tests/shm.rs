@@ -1,5 +1,5 @@
 //! Cells and lanes of shared memory: `crates/shm/src/{cells,lanes}.rs`, the layout and the atomics
-//! they import.
+//! that they import.
 #![allow(dead_code, reason = "only the protocols are built, without what writes and reads files")]
 
 #[path = "../../crates/shm/src/cells.rs"]
