@@ -5,7 +5,7 @@
 use std::sync::LazyLock;
 
 #[path = "../../crates/hist/tests/it/big.rs"]
-#[allow(dead_code, reason = "shared with the tests, which use more of it")]
+#[allow(dead_code, reason = "shared with the tests, which use all of it")]
 mod big;
 #[path = "../../crates/hist/tests/it/checks/mod.rs"]
 mod checks;
@@ -19,7 +19,7 @@ mod journal_checks;
 #[path = "../../crates/load/tests/it/checks.rs"]
 mod load_checks;
 #[path = "../../crates/hist/tests/it/model.rs"]
-#[allow(dead_code, reason = "shared with the tests, which use more of it")]
+#[allow(dead_code, reason = "shared with the tests, which use all of it")]
 mod model;
 #[path = "../../crates/hist/tests/it/oracle.rs"]
 mod oracle;
@@ -50,7 +50,7 @@ fn select_check() -> Check {
     }
     let found = all().find(|(_, (name, _))| target == *name);
     let (_, (_, check)) = found.unwrap_or_else(|| {
-        panic!("TOPDECK_FUZZ_TARGET={target:?} names no target: `list` names them")
+        panic!("TOPDECK_FUZZ_TARGET={target:?} is not a target; `list` prints all targets")
     });
     check
 }
