@@ -1,5 +1,4 @@
-//! Sets `cfg(loom)` for this package alone: as a flag of the compiler it would reach every
-//! dependency.
+//! Sets `cfg(loom)` for this package only; as a compiler flag it would affect all dependencies.
 
 fn main() {
     println!("cargo::rustc-check-cfg=cfg(loom)");

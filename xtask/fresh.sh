@@ -1,12 +1,12 @@
 #!/bin/sh
-# `make fresh`: does the README hold on a machine that has nothing? Makes a bare Debian root, clones
-# the last commit into it, and runs both commands of the README as a user without rights; then, as
-# root, `make run` and the tests that need rights. As root, on Debian, with mmdebstrap; at most 45
-# minutes.
+# `make fresh`: tests the commands of the README on a bare system. Creates a bare Debian root,
+# clones the last commit into it, and runs both commands of the README as an unprivileged user;
+# then, as root, `make run` and the tests that need root. Requires root on Debian, and mmdebstrap;
+# takes at most 45 minutes.
 #
-# What is not fresh, because it would only be downloaded again: the Rust toolchains and the caches
-# of package managers, mounted read-only; the packages of Debian come from this machine's mirror.
-# The clock since boot says one minute, in a time namespace, if the kernel has them.
+# To avoid downloads, the Rust toolchains and the caches of package managers are mounted read-only,
+# and Debian packages come from the mirror of this machine. The boot time is one minute ago, by a
+# time namespace, if the kernel supports it.
 set -eu
 cd "$(dirname "$0")/.."
 
@@ -22,7 +22,7 @@ main() {
     fi
     check_tools
     mkdir -p "$folder"
-    # A second one would remove the root of the first.
+    # A second run would delete the root of the first.
     exec 9>"$folder.lock"
     flock --nonblock 9 || fail "another make fresh runs, in $folder"
     rm -rf "$folder"
@@ -31,14 +31,14 @@ main() {
     started=$(date +%s)
     step "a bare Debian root ($suite)" make_root
     step "the commit $(git rev-parse --short HEAD), cloned" make_clone
-    # In namespaces of its own: mounts and processes end with it, whatever happens in it.
+    # In separate namespaces: mounts and processes always end with it.
     export TOPDECK_FRESH_INSIDE_ROOT="$root" TOPDECK_FRESH_STEPS="$steps"
     unshare --mount --pid --fork --kill-child --ipc --uts $(time_namespace) \
         sh "$0" inside || failed=1
     echo
     echo "make fresh: Debian $suite, $(date -u +%F), commit $(git rev-parse --short HEAD)"
     cat "$steps"
-    echo "$(($(date +%s) - started)) s in all"
+    echo "$(($(date +%s) - started)) s in total"
     exit "$failed"
 }
 
@@ -47,25 +47,24 @@ check_tools() {
     command -v mmdebstrap >/dev/null ||
         fail "mmdebstrap is missing: apt-get install mmdebstrap debian-archive-keyring"
     [ -z "$(git status --porcelain)" ] ||
-        echo "warning: there are changes that are not committed; make fresh looks at the last commit" >&2
+        echo "warning: uncommitted changes are ignored: make fresh tests the last commit" >&2
 }
 
-# The offset that makes the clock since boot say one minute.
+# The clock offset that sets the uptime to one minute.
 time_namespace() {
     up=$(cut -d . -f 1 /proc/uptime)
     if unshare --time --boottime 0 true 2>/dev/null; then
         echo "--time --boottime $((60 - up)) --monotonic $((60 - up))"
     else
-        echo "note: no time namespaces here: the clock since boot is this machine's" >&2
+        echo "note: no time namespaces: the uptime is that of this machine" >&2
     fi
 }
 
-# What the README asks for: a Debian, and a C compiler. git and make come with any way to get the
-# code.
+# Requirements of the README: Debian and a C compiler. git and make are needed to get the code.
 make_root() {
     mmdebstrap --quiet --variant=minbase --include=ca-certificates,gcc,git,libc6-dev,make \
         "$suite" "$root" || return 1
-    # The names of hosts, and whom to trust, are those of the network that this machine is in.
+    # Name resolution and CA certificates of this machine.
     for file in /etc/resolv.conf /etc/hosts /etc/ssl/certs/ca-certificates.crt; do
         [ -e "$file" ] && cp -L "$file" "$root$file"
     done
@@ -77,7 +76,7 @@ make_clone() {
     chroot "$root" chown -R dev:dev /home/dev/topdeck
 }
 
-# Below: in the namespaces.
+# The functions below run in the namespaces.
 
 inside() {
     root=$TOPDECK_FRESH_INSIDE_ROOT
@@ -99,12 +98,12 @@ inside() {
     exit "$failed"
 }
 
-# What would only be downloaded again.
+# Avoids downloads.
 mount_caches() {
     cargo=${CARGO_HOME:-$HOME/.cargo}
     share "${RUSTUP_HOME:-$HOME/.rustup}" /opt/rustup
     share "$cargo/bin" /opt/cargo/bin
-    # Not src: it has files that only their owner may read, and cargo unpacks it anew.
+    # Without src: it contains files that only the owner can read, and cargo unpacks it again.
     for part in index cache; do
         share "$cargo/registry/$part" "/opt/cargo/registry/$part"
     done
@@ -147,14 +146,14 @@ go_proxy() {
     if command -v go >/dev/null; then go env GOPROXY; else echo direct; fi
 }
 
-# run_and_ask USER: starts the server as the README says, waits until it answers, and stops it
+# run_and_ask USER: starts the server as in the README, waits until it responds, and stops it
 run_and_ask() {
     user=$1
     if answers "$user"; then
-        echo "a topdeck of this machine answers at 127.0.0.1:7717: stop it first" >&2
+        echo "a topdeck already listens on 127.0.0.1:7717; stop it first" >&2
         return 1
     fi
-    # Root must not leave files in the clone that the user cannot replace.
+    # Root must not create files in the clone that the user cannot replace.
     as "$user" 'git config --global --add safe.directory /home/dev/topdeck; setsid make run >/tmp/run-'"$user"'.log 2>&1 & echo $! >/tmp/run-'"$user"'.pid'
     pid=$(cat "$root/tmp/run-$user.pid")
     deadline=$(($(date +%s) + 900))
@@ -171,12 +170,12 @@ run_and_ask() {
     return 1
 }
 
-# answers USER: whether a server answers where the README says
+# answers USER: whether a server responds at the address of the README
 answers() {
     as "$1" "bash -c 'exec 3<>/dev/tcp/127.0.0.1/7717 && printf \"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n\" >&3 && head -n 1 <&3'" 2>/dev/null | grep -q ' 200 '
 }
 
-# step WHAT COMMAND…: runs it with its output here, and notes how it ended and how long it took
+# step WHAT COMMAND…: runs it with its output here, and records outcome and duration
 step() {
     what=$1
     shift

@@ -1,14 +1,14 @@
 #!/bin/sh
-# Tools that must be there before cargo can run: names each one that is missing and how to get it.
+# Checks the tools that cargo requires: lists missing ones with their Debian packages.
 #
-#   setup.sh run    what building topdeck needs
-#   setup.sh test   and what its tests need; as root on Debian, missing packages are installed
-#   setup.sh dist   what the published binaries need beside what building needs
+#   setup.sh run    tools of the build
+#   setup.sh test   also tools of the tests; as root on Debian, missing packages are installed
+#   setup.sh dist   also tools of release builds
 #
-# What cargo and rustup can install (nightly, Miri) is the business of `cargo xtask ci`.
+# `cargo xtask ci` installs what cargo and rustup can install (nightly, Miri).
 set -eu
 cd "$(dirname "$0")/.."
-# apt-get calls programs of the administrator, which a clean environment may not have in PATH.
+# apt-get runs programs of /sbin, which a clean environment may not have in PATH.
 PATH="$PATH:/usr/local/sbin:/usr/sbin:/sbin"
 
 mode=${1:-}
@@ -22,18 +22,17 @@ main() {
     test)
         need_compiler
         need git git # lists the files for the tidy test
-        want c++ g++ # libFuzzer; without it that part is skipped
-        # Clients that others wrote, and Prometheus' module; without them these are skipped.
+        want c++ g++ # libFuzzer; the part is skipped without it
+        # Third-party clients, and the Prometheus module; the parts are skipped without them.
         want curl curl
         want go golang-go
         want_python
-        # The page, and a browser that looks at it; without them these are skipped.
+        # The web page and its browser tests; skipped without them.
         want node nodejs
         want npm npm
         want chromium chromium
-        want fio fio # block I/O for it to see
-        # Servers that the load generator asks, and tools of the journal's tests; these are skipped
-        # likewise.
+        want fio fio # generates block I/O
+        # Targets of the load generator, and tools of the journal tests; skipped without them.
         want redis-server redis-server
         want_postgresql
         want strace strace
@@ -41,11 +40,11 @@ main() {
         ;;
     dist)
         need_compiler
-        need node nodejs # the page: a published binary never lacks it
+        need node nodejs # the web page, which a released binary contains
         need npm npm
-        # zig, the C compiler for both targets, is in a package of PyPI.
+        # zig, the C compiler for both targets, is a package of PyPI.
         [ -n "${TOPDECK_ZIG:-}" ] || need_python
-        want qemu-aarch64-static qemu-user-static # starts the binary for aarch64; without it that is not started
+        want qemu-aarch64-static qemu-user-static # runs the aarch64 binary; skipped without it
         ;;
     *)
         echo "usage: $0 run|test|dist" >&2
@@ -57,26 +56,26 @@ main() {
     exit "$failed"
 }
 
-# need PROGRAM PACKAGE: nothing works without it
+# need PROGRAM PACKAGE: required
 need() {
     command -v "$1" >/dev/null || lack "$1" "$2"
 }
 
-# want PROGRAM PACKAGE: something is skipped without it
+# want PROGRAM PACKAGE: optional; something is skipped without it
 want() {
     command -v "$1" >/dev/null && return
     echo "missing: $1 (Debian package $2)" >&2
     wanted="$wanted $2"
 }
 
-# Debian has Python without what makes an environment for packages.
+# Debian packages Python without the module venv.
 want_python() {
     has_python && return
     echo "missing: python3 with venv (Debian package python3-venv)" >&2
     wanted="$wanted python3-venv"
 }
 
-# Debian keeps PostgreSQL's programs out of PATH.
+# Debian installs PostgreSQL's programs outside PATH.
 want_postgresql() {
     for program in /usr/lib/postgresql/*/bin/initdb $(command -v initdb); do
         [ -x "$program" ] && return
@@ -93,7 +92,7 @@ need_python() {
     has_python || lack "python3 with venv" python3-venv
 }
 
-# A compiler without the headers and start files of the C library is there and of no use: so try it.
+# A compiler may lack the headers and start files of the C library, so link a program.
 need_compiler() {
     need cc gcc
     if ! can_link; then
@@ -127,8 +126,7 @@ provide_packages() {
     fi
 }
 
-# A package that this distribution does not have (Ubuntu has chromium as a snap) keeps no other
-# away.
+# A package that the distribution lacks (chromium is a snap on Ubuntu) must not prevent the others.
 install_packages() {
     # shellcheck disable=SC2086 # one word per package
     if apt_install $packages; then
@@ -140,12 +138,11 @@ install_packages() {
         failed=1
     fi
     for package in $wanted; do
-        apt_install "$package" || echo "not installed: $package; what needs it is skipped" >&2
+        apt_install "$package" || echo "not installed: $package; dependent tests are skipped" >&2
     done
 }
 
-# Servers are for the tests to start: policy-rc.d, Debian's way to say so, keeps the packages from
-# it.
+# The tests start the servers: policy-rc.d prevents packages from starting them.
 apt_install() {
     echo "installing: $*" >&2
     policy=/usr/sbin/policy-rc.d
@@ -169,35 +166,35 @@ check_rust() {
     provide_toolchain && check_version && provide_components
 }
 
-# rustup may be there with no toolchain yet.
+# rustup may be installed without a toolchain.
 provide_toolchain() {
     cargo --version >/dev/null 2>&1 && return
     if ! command -v rustup >/dev/null; then
-        fail "cargo is there and does not run: $(cargo --version 2>&1)"
+        fail "cannot run cargo: $(cargo --version 2>&1)"
         return 1
     fi
     echo "installing: the stable toolchain" >&2
     rustup toolchain install stable --profile minimal --component clippy --component rustfmt &&
         rustup default stable ||
-        { fail "rustup could not install the stable toolchain"; return 1; }
+        { fail "cannot install the stable toolchain with rustup"; return 1; }
 }
 
-# Cargo.toml says what is needed, so that no second number can disagree.
+# The minimum version is that of Cargo.toml.
 check_version() {
     need=$(sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
     have=$(rustc --version | cut -d ' ' -f 2)
     oldest=$(printf '%s\n%s\n' "$need" "$have" | sort -V | head -n 1)
     if [ "$oldest" != "$need" ]; then
         if command -v rustup >/dev/null; then
-            fail "Rust $have is too old, this needs $need; update with: rustup update stable"
+            fail "Rust $have is too old; topdeck requires $need; update with: rustup update stable"
         else
-            fail "Rust $have is too old, this needs $need; install a newer one (https://rustup.rs)"
+            fail "Rust $have is too old; topdeck requires $need; install a newer one (https://rustup.rs)"
         fi
         return 1
     fi
 }
 
-# Only the tests format and lint.
+# Formatter and linter are used by the tests only.
 provide_components() {
     [ "$mode" = test ] || return 0
     cargo fmt --version >/dev/null 2>&1 && cargo clippy --version >/dev/null 2>&1 && return

@@ -3,23 +3,24 @@
 
     bench/scripts/alloc.py [--rounds N] [--settle SECONDS] NAME=BINARY...
 
-Each BINARY is a `topdeck` that differs from the others in its allocator only (or in its build
-profile or C library: the driver does not care). Each round runs every binary once on a fresh store,
-in an order that rotates:
+Each BINARY is a `topdeck` that differs from the others only in its allocator, build profile or C
+library. Each round runs every binary once on an empty store,
+in rotating order:
 
 1. ingest: OTLP over HTTP, exponential histograms of 160 buckets on 4 connections, and Influx lines
-   on one more. The CPU time is the server's, until the store has caught up with the journal.
-2. queries: percentiles of all series at 150 steps; then the heavy ones, 2 at once: 10 readings of
-   every series in one answer of some 100 MB.
-3. memory: VmHWM is the peak; RssAnon is read right after the last answer, and again SETTLE seconds
+   on one more. CPU time is that of the server, until the store has caught up with the journal.
+2. queries: percentiles of all series at 150 steps; then heavy queries, 2 at once: 10 samples of
+   every series in one response of about 100 MB.
+3. memory: VmHWM is the peak; RssAnon is read after the last response, and again SETTLE seconds
    later.
 
 CPU time comes from /proc/PID/stat (utime + stime, 10 ms), memory from /proc/PID/status. The table
-has medians over rounds, with the least and the greatest, and the ratio of each median to that of
-the first binary. Python's standard library is all that is needed.
+has medians over rounds, with minimum and maximum, and the ratio of each median to that of
+the first binary. Only Python's standard library is required.
 
-An allocator that is a shared library needs no build of its own: BINARY may be a script with the
-line `LD_PRELOAD=/path/to/library.so exec /path/to/topdeck "$@"`, over a topdeck without one.
+An allocator in a shared library needs no separate build: BINARY may be a script with the line
+`LD_PRELOAD=/path/to/library.so exec /path/to/topdeck "$@"`, for a topdeck without its own
+allocator.
 """
 
 import argparse
@@ -44,7 +45,7 @@ SERIES = 400  # per lane
 STEPS = 60
 STEP_S = 10
 ASKERS = 2  # at once, in the heavy query
-READINGS = 10  # of each series in each answer of the heavy query; an answer has a limit of 256 MiB
+READINGS = 10  # of each series in each response of the heavy query; limit of a response: 256 MiB
 BUCKETS = 160
 SCALE, OFFSET = 4, -122  # the first bucket is about 5 ms
 VALUES_PER_STEP = 50
@@ -82,7 +83,7 @@ def parse_options():
     parser.add_argument("binaries", nargs="+", metavar="NAME=BINARY")
     options = parser.parse_args()
     pairs = [one.split("=", 1) for one in options.binaries]
-    # A server runs in a folder of its own.
+    # Each server has its own folder.
     options.binaries = [(name, os.path.abspath(binary)) for name, binary in pairs]
     return options
 
@@ -168,7 +169,7 @@ FAILURES = []
 
 
 def ask_all(port, query, time_s):
-    """The answer's size stands for the number of readings: parsing takes longer than the query."""
+    """Checks the size of the response: parsing takes longer than the query."""
     try:
         size = get_bytes(port, f"/api/v1/query?query={query}&time={time_s}")
         least = 1_000 * LANES * SERIES * (READINGS - 2)
@@ -281,7 +282,7 @@ def print_table(results):
         print(f"| {key} | {' | '.join(cells)} |")
 
 
-# What is sent: made once, the same for all. Fields are those of
+# Request bodies: encoded once, equal for all binaries. Fields are those of
 # opentelemetry/proto/metrics/v1/metrics.proto.
 
 START_S = int(time.time()) - STEPS * STEP_S - 30
@@ -308,7 +309,7 @@ def make_lane(lane):
         for attributes, counts in series:
             for _ in range(VALUES_PER_STEP):
                 bits = numbers.getrandbits(32)
-                # The sum of four even numbers: a bell over all buckets.
+                # The sum of four uniform numbers: a bell-shaped distribution over all buckets.
                 place = (bits & 255) + (bits >> 8 & 255) + (bits >> 16 & 255) + (bits >> 24)
                 counts[place * BUCKETS >> 10] += 1
             points += field(1, point(attributes, counts, START_S, START_S + (step + 1) * STEP_S))

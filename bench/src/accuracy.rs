@@ -1,4 +1,4 @@
-//! How far the answers are from the truth, on values that were sorted to know it.
+//! Accuracy of the libraries, compared with exact statistics of sorted values.
 
 use hdrhistogram::Histogram as Hdr;
 use histogram::Histogram as H2;
@@ -13,7 +13,7 @@ use crate::topdeck;
 
 const VALUES: usize = 10_000_000;
 const VALUES_QUICK: usize = 300_000;
-/// The last is the greatest value.
+/// The last one is the maximum.
 const QUANTILES: [f64; 6] = [0.5, 0.9, 0.99, 0.999, 0.9999, 1.0];
 
 const METHOD: &str = "Each library records the same values and returns p50, p90, p99, p99.9, \
@@ -73,15 +73,15 @@ fn data_sets() -> String {
     ValueDistribution::ALL.iter().map(about).collect::<Vec<_>>().join("\n")
 }
 
-/// The value that q · n values do not exceed.
+/// The smallest value of rank at least q · n (nearest rank).
 pub(crate) fn nearest_rank(sorted: &[u64], q: f64) -> u64 {
     let product = q * sorted.len() as f64;
-    // 0.999 · 10^7 must not round up to the next rank.
+    // 0.999 · 10^7 must not be rounded up to the next rank.
     let rank = (product - product * f64::EPSILON).ceil() as usize;
     sorted[rank.clamp(1, sorted.len()) - 1]
 }
 
-/// What one library says to [`QUANTILES`].
+/// Answers of a library for [`QUANTILES`].
 pub(crate) struct QuantileAnswers {
     name: String,
     values: [f64; QUANTILES.len()],
@@ -93,13 +93,13 @@ impl QuantileAnswers {
     }
 }
 
-/// A question to topdeck and how it went.
+/// A query of topdeck, and whether its bracket contains the exact value.
 pub(crate) struct BracketCheck {
     pub(crate) question: String,
     pub(crate) contains_expected: bool,
 }
 
-/// Worst errors by contender and distribution.
+/// Largest errors by contender and distribution.
 #[derive(Default)]
 struct WorstErrors {
     samples: Vec<(String, Vec<Samples>)>,

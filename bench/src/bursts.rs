@@ -1,8 +1,8 @@
-//! Several threads at work at the same time.
+//! Several threads that work at the same time.
 //!
-//! Threads are pinned to processors of their own and work in bursts that begin at the same instant.
-//! A burst in which a thread that was ready had to wait for its processor is thrown away: the
-//! threads were not at work at the same time.
+//! Each thread is pinned to its own CPU. The threads work in bursts that start at the same time. A
+//! burst in which a thread waited on the run queue is discarded, because the threads did not work
+//! concurrently.
 
 use std::hint::spin_loop;
 use std::sync::Mutex;
@@ -14,31 +14,30 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use crate::clock::{cpu_time, waited_for_processor, wall_time};
 use crate::data::Values;
 
-/// Values per burst: 0.1 ms at the speed of the fastest, 15 ms at that of the slowest.
+/// Values per burst: 0.1 ms for the fastest contender, 15 ms for the slowest.
 pub(crate) const BURST: usize = 32_768;
-/// Undisturbed bursts that make one sample, and how many are tried for at most that long.
+/// Undisturbed bursts per sample, and the maximum time to collect them.
 const BURSTS_MIN: usize = 8;
-/// Share of a burst that a thread may wait for its processor. Not none: a thread that was asleep on
-/// a mutex always waits a little, and bursts with much contention must not be the ones that are
-/// left out.
+/// Maximum share of a burst that a thread may wait on the run queue. Not 0: a thread that sleeps on
+/// a mutex always waits a little, and bursts with high contention must not be discarded.
 const WAITED_MAX: f64 = 0.05;
 const ROUND_MAX: Duration = Duration::from_millis(250);
 
-/// What a contender does on each thread: it makes the thread's own writer, if it has such a thing,
-/// and calls the function it is given with a closure that records a slice through it.
+/// Work of a contender on each thread: it creates the thread's writer, if any, and calls its
+/// argument with a closure that records a slice.
 pub(crate) type ThreadFn = dyn Fn(&mut dyn FnMut(&mut dyn FnMut(&Values))) + Sync;
 
-/// Of one value on one thread.
+/// Cost per value on one thread.
 #[derive(Clone, Copy)]
 pub(crate) struct BurstCost {
     pub(crate) cpu_ns: f64,
     pub(crate) wall_ns: f64,
 }
 
-/// One thread's part of a burst; no cost if it had to wait for its processor.
+/// A thread's part of a burst; `None` if it waited on the run queue.
 type ThreadBurst = Option<BurstCost>;
 
-/// Each the mean of the threads.
+/// Means over the threads.
 #[derive(Default)]
 pub(crate) struct BurstResults {
     pub(crate) valid: Vec<BurstCost>,
@@ -57,7 +56,8 @@ impl BurstResults {
     }
 }
 
-/// Lets one thread per element of `values` record in bursts until enough were undisturbed.
+/// Runs one thread per element of `values`; each records in bursts until enough bursts were
+/// undisturbed.
 pub(crate) fn run_bursts(
     on_thread: &ThreadFn,
     values: &[Values],
@@ -83,7 +83,7 @@ pub(crate) fn run_bursts(
                     outcome.lock().expect("no panic").add(parts);
                 }
                 meeting.wait();
-                // All threads must see the same answer, so the first one gives it.
+                // All threads must agree, so the first one decides.
                 if which == 0 && enough(&outcome.lock().expect("no panic")) {
                     meeting.finish();
                 }
@@ -116,7 +116,7 @@ impl BurstResults {
     }
 }
 
-/// Meets the other threads and records all values.
+/// Waits for the other threads and records all values.
 fn run_burst(
     meeting: &SpinBarrier,
     record: &mut dyn FnMut(&Values),
@@ -135,7 +135,7 @@ fn run_burst(
     Some(BurstCost { cpu_ns: per_value(cpu), wall_ns: per_value(passed) })
 }
 
-/// A barrier that spins: threads leave it within a cache line's hand-off of each other.
+/// A spinning barrier: threads leave it within one cache line transfer of each other.
 struct SpinBarrier {
     threads: usize,
     arrived: AtomicUsize,
@@ -147,7 +147,7 @@ impl SpinBarrier {
         SpinBarrier { threads, arrived: AtomicUsize::new(0), finished: AtomicUsize::new(0) }
     }
 
-    /// The count only grows: the `k`-th meeting is over when it reaches `k * threads`.
+    /// Monotonic count: phase `k` is complete at `k * threads`.
     fn wait(&self) {
         let ticket = self.arrived.fetch_add(1, Ordering::AcqRel);
         let full = (ticket / self.threads + 1) * self.threads;
@@ -165,7 +165,7 @@ impl SpinBarrier {
     }
 }
 
-/// The first two processors this program may use.
+/// The first two CPUs available to this process.
 pub(crate) fn two_processors() -> Option<[usize; 2]> {
     let allowed = sched_getaffinity(None).ok()?;
     let mut processors = (0..CpuSet::MAX_CPU).filter(|&one| allowed.is_set(one));
@@ -175,6 +175,6 @@ pub(crate) fn two_processors() -> Option<[usize; 2]> {
 fn pin(processor: usize) {
     let mut set = CpuSet::new();
     set.set(processor);
-    // Where it is refused the scheduler still tends to spread two busy threads.
+    // Without permission the scheduler still tends to separate two busy threads.
     let _ = sched_setaffinity(None, &set);
 }

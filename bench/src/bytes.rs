@@ -1,7 +1,7 @@
-//! What an hour of one series takes in storage: 360 frames, one every ten seconds.
+//! Storage of one series for an hour: 360 frames, one every ten seconds.
 //!
-//! Beside the formats stands the floor: no coder that knows only how often each bucket is hit can
-//! take fewer bytes on average than the entropy of the counts.
+//! The formats are compared with a lower bound: an encoder that knows only the rate of each bucket
+//! needs on average at least the entropy of the counts.
 
 use std::collections::BTreeMap;
 use std::hint::black_box;
@@ -19,10 +19,9 @@ use crate::report::{ReportSection, ReportTable, ReportTarget, Samples, number};
 use crate::rounds::{BenchContender, Passes, measure};
 use crate::topdeck;
 
-/// Values per frame, and how many hosts make the mean: the larger the frames, the less hosts
-/// differ.
+/// Values per frame, and number of hosts averaged: hosts differ less if frames are larger.
 const SIZES: [(usize, u64); 4] = [(50, 8), (200, 8), (1000, 8), (10_000, 2)];
-/// The size that has a target, on whose frames coding is timed.
+/// The size with a target; encoding and decoding are timed with its frames.
 const SIZE: usize = 1000;
 const LIMIT_BYTES: f64 = 110.0;
 const LIMIT_PER_CENT: f64 = 1.08;
@@ -76,17 +75,17 @@ pub(crate) fn run(effort: &Effort) -> ReportSection {
     }
 }
 
-/// One format's mean size.
+/// Mean size in one format.
 pub(crate) struct FormatSize {
     pub(crate) name: String,
     pub(crate) extras: &'static str,
     pub(crate) error: &'static str,
-    /// Per frame.
+    /// Bytes per frame.
     pub(crate) bytes: f64,
 }
 
 impl FormatSize {
-    /// A row from the bytes of all frames of a series.
+    /// Computes a row from the bytes of all frames of a series.
     pub(crate) fn new(
         name: &str,
         keeps: &'static str,
@@ -105,7 +104,7 @@ impl FormatSize {
 fn targets(rows: &[FormatSize]) -> Vec<ReportTarget> {
     let block = rows.iter().find(|row| row.name == topdeck::BLOCK).map(|row| row.bytes);
     let size = format!("stored bytes per frame, block of 360, n = {SIZE}");
-    // The bound is 1.0830 %, which everybody, the target too, calls 1.08.
+    // The bound is 1.0830 %, usually written as 1.08, also in the target.
     let error = (1e4 * topdeck::relative_error()).round() / 100.0;
     vec![
         ReportTarget::at_most(&size, LIMIT_BYTES, "B", block),
@@ -129,7 +128,7 @@ fn coding_speed(effort: &Effort) -> Vec<Samples> {
     measure(&mut contenders, effort.rounds, passes)
 }
 
-/// The same work on each of `stored`.
+/// Runs `work` on each element of `stored`.
 pub(crate) fn for_each_stored<S>(stored: &[S], mut work: impl FnMut(&S)) -> u64 {
     stored.iter().for_each(|one| work(black_box(one)));
     stored.len() as u64
@@ -203,7 +202,7 @@ fn series_sizes(series: &LatencySeries) -> Vec<FormatSize> {
     rows
 }
 
-/// Each frame alone, and all frames one after another through zstd.
+/// Each frame alone, and all frames concatenated through zstd.
 pub(crate) fn raw_and_zstd(
     name: &str,
     keeps: &'static str,
@@ -233,12 +232,12 @@ fn hdr(frames: &[Vec<u64>]) -> Vec<FormatSize> {
     rows
 }
 
-/// circllhist's binary format, written here: openhistogram 0.1.1 leaves out bytes of counts
+/// Binary format of circllhist, implemented here because openhistogram 0.1.1 omits bytes of counts
 /// above 255.
 fn circllhist_bytes(frame: &[u64]) -> Vec<u8> {
     let mut bins = BTreeMap::<(i8, i8), u64>::new();
     for &nanoseconds in frame {
-        // Two leading digits d and the power of ten p of the first: value = d/10 · 10^p seconds.
+        // Two leading digits d and the exponent p of the first: value = d/10 · 10^p seconds.
         let power = nanoseconds.ilog10() as i8;
         let digits = match power {
             0 => nanoseconds * 10,

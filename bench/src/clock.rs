@@ -1,24 +1,23 @@
-//! How time is read: processor time of this thread, so that a busy machine does not lengthen a
-//! result.
+//! Clocks of the benchmarks: CPU time of this thread, which other load on the machine does not
+//! extend.
 //!
-//! Reading it is a system call of some 0.3 µs; what is measured between two readings takes
-//! milliseconds.
+//! A reading is a system call of about 0.3 µs; measured intervals take milliseconds.
 
 use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
 
-/// Processor time this thread has used.
+/// CPU time of this thread.
 pub(crate) fn cpu_time() -> Duration {
     read(ClockId::ThreadCPUTime)
 }
 
-/// Processor time of all threads of this program, past and present, in user and system mode.
+/// CPU time of all threads of this process, including finished ones, user and system.
 pub(crate) fn cpu_time_of_program() -> Duration {
     read(ClockId::ProcessCPUTime)
 }
 
-/// Time that passed.
+/// Wall time.
 pub(crate) fn wall_time() -> Duration {
     read(ClockId::Monotonic)
 }
@@ -28,8 +27,7 @@ fn read(clock: ClockId) -> Duration {
     Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec.unsigned_abs() as u32)
 }
 
-/// How long this thread was ready to run and had no processor; `None` where the system does not
-/// say.
+/// Time that this thread spent on the run queue; `None` if the system does not report it.
 pub(crate) fn waited_for_processor() -> Option<Duration> {
     let statistics = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
     let nanoseconds = statistics.split_whitespace().nth(1)?.parse().ok()?;

@@ -1,9 +1,7 @@
-//! The values that are recorded: drawn from known distributions with fixed seeds, the same on every
-//! machine.
+//! Recorded values: samples of known distributions with fixed seeds, equal on all machines.
 //!
-//! All values are whole nanoseconds. The generator is SplitMix64 (Steele, Lea, Flood 2014), normal
-//! deviates come from Box and Muller's transform: small enough to be read here and good enough for
-//! 10^7 draws.
+//! Values are integer nanoseconds. The generator is SplitMix64 (Steele, Lea, Flood 2014); normal
+//! variates use the Box–Muller transform. Both are short and sufficient for 10^7 samples.
 
 use std::f64::consts::TAU;
 
@@ -12,10 +10,10 @@ const MILLISECOND: f64 = 1e6;
 const SECOND: f64 = 1e9;
 const HOUR: f64 = 3600.0 * SECOND;
 
-/// SplitMix64 with what the distributions need.
+/// SplitMix64 with the distributions of the benchmarks.
 pub(crate) struct BenchRng {
     state: u64,
-    /// Box–Muller gives two deviates at a time: the one not yet used.
+    /// Box–Muller yields two variates at a time: the unused one.
     spare: Option<f64>,
 }
 
@@ -32,7 +30,7 @@ impl BenchRng {
         z ^ (z >> 31)
     }
 
-    /// Evenly between 0 and 1: never 0, so that its logarithm is finite.
+    /// Uniform in (0, 1]: never 0, so its logarithm is finite.
     pub(crate) fn unit_interval(&mut self) -> f64 {
         ((self.next_u64() >> 11) + 1) as f64 / (1u64 << 53) as f64
     }
@@ -52,7 +50,7 @@ impl BenchRng {
     }
 }
 
-/// The distributions that values are drawn from.
+/// Distributions of values.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ValueDistribution {
     Lognormal,
@@ -64,7 +62,7 @@ pub(crate) enum ValueDistribution {
 }
 
 impl ValueDistribution {
-    /// Those that costs are measured on.
+    /// Distributions for cost measurements.
     pub(crate) const TIMED: [ValueDistribution; 3] =
         [ValueDistribution::Lognormal, ValueDistribution::Bimodal, ValueDistribution::Pareto];
     pub(crate) const ALL: [ValueDistribution; 6] = [
@@ -87,7 +85,7 @@ impl ValueDistribution {
         }
     }
 
-    /// What a reader needs to draw the same values.
+    /// Parameters that reproduce the values.
     pub(crate) fn description(self) -> &'static str {
         match self {
             ValueDistribution::Lognormal => "median 10 ms, σ = 1.5, clamped to 10 µs … 10 s",
@@ -128,7 +126,7 @@ impl ValueDistribution {
     }
 }
 
-/// The same values in each form that some library takes, so that nobody pays for a conversion.
+/// The same values in the input type of each library, so that no contender pays for a conversion.
 pub(crate) struct Values {
     pub(crate) nanoseconds: Vec<u64>,
     /// Nanoseconds as doubles.
@@ -150,11 +148,11 @@ impl Values {
     }
 }
 
-/// One host's latencies over an hour, as a collector sees them: a frame every ten seconds.
+/// Latencies of one host over an hour, as a collector sees them: one frame every ten seconds.
 ///
-/// The logarithm of a frame's median is that of the host (5 ms · e^N(0, 0.5)) plus a random walk of
-/// steps N(0, 0.01) plus one slow wave of amplitude 0.1; values are lognormal around it with σ =
-/// 0.85.
+/// The logarithm of a frame's median is that of the host (5 ms · e^N(0, 0.5)) plus a random walk
+/// with steps N(0, 0.01) plus one slow wave with amplitude 0.1. Values are lognormal around it with
+/// σ = 0.85.
 pub(crate) struct LatencySeries {
     pub(crate) medians: Vec<f64>,
     pub(crate) frames: Vec<Vec<u64>>,

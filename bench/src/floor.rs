@@ -1,15 +1,15 @@
-//! The fewest bytes that counts can take: the entropy of what is being stored.
+//! Lower bound of the bytes for bucket counts: their entropy.
 //!
-//! The count of a bucket is taken as a Poisson count of known rate. A frame of exactly *n* values
-//! knows a little more than that (its counts add up to *n*), which is worth about a byte; against
-//! that the floor does not hold *n*.
+//! The count of a bucket is modelled as a Poisson variate with a known rate. A frame of exactly *n*
+//! values contains slightly less information (its counts add up to *n*), about one byte; the bound
+//! does not include *n* itself.
 
 use std::collections::BTreeMap;
 use std::f64::consts::{E, LN_2, LOG2_E, TAU};
 
 use crate::data::LatencySeries;
 
-/// The least that any coder needs in bytes per frame, by what it knows.
+/// Minimum bytes per frame of any encoder, by what it knows.
 pub(crate) fn floors(series: &LatencySeries) -> [(&'static str, f64); 3] {
     let n = series.frames[0].len() as f64;
     let frames = LatencySeries::FRAMES as f64;
@@ -32,7 +32,7 @@ pub(crate) fn floors(series: &LatencySeries) -> [(&'static str, f64); 3] {
 /// Buckets per octave of topdeck's default grid.
 const BUCKETS_PER_OCTAVE: f64 = 32.0;
 
-/// Each bucket that matters with its probability under the lognormal distribution of a frame.
+/// The relevant buckets with their probability under the lognormal distribution of a frame.
 fn bucket_shares(median: f64) -> impl Iterator<Item = (i32, f64)> {
     let bucket =
         |z: f64| (BUCKETS_PER_OCTAVE * (median.log2() + z * LatencySeries::SIGMA * LOG2_E)) as i32;
@@ -40,11 +40,11 @@ fn bucket_shares(median: f64) -> impl Iterator<Item = (i32, f64)> {
         let edge = (f64::from(index) / BUCKETS_PER_OCTAVE - median.log2()) / LOG2_E;
         normal_cdf(edge / LatencySeries::SIGMA)
     };
-    // Beyond eight standard deviations lies 10^-15 of all values.
+    // 10^-15 of all values are beyond eight standard deviations.
     (bucket(-8.0)..=bucket(8.0)).map(move |index| (index, below(index + 1) - below(index)))
 }
 
-/// Bits that the exact values beside the buckets add, for a reader who knows the buckets.
+/// Entropy in bits of the exact statistics, given the buckets.
 fn summary_entropy(frame: &[u64]) -> f64 {
     let width = |value: u64| {
         let octaves = (BUCKETS_PER_OCTAVE * (value as f64).log2()).floor() / BUCKETS_PER_OCTAVE;
@@ -56,7 +56,7 @@ fn summary_entropy(frame: &[u64]) -> f64 {
     least + greatest + 0.5 * (TAU * E * variance).log2()
 }
 
-/// Entropy in bits of a Poisson count of mean `rate`, summed to where terms vanish.
+/// Entropy in bits of a Poisson variate with mean `rate`, summed until terms vanish.
 fn poisson_entropy(rate: f64) -> f64 {
     if rate < 1e-15 {
         return 0.0;
@@ -73,9 +73,9 @@ fn poisson_entropy(rate: f64) -> f64 {
     entropy / LN_2
 }
 
-/// Share of a normal distribution below `z` standard deviations: the error function by its series
-/// near zero and its continued fraction further out, both to the last digits (Abramowitz and Stegun
-/// 7.1.6 and 26.2.14).
+/// Normal cumulative distribution function, from the error function by its series near zero and its
+/// continued fraction further out, both to the last digit (Abramowitz and Stegun 7.1.6 and
+/// 26.2.14).
 fn normal_cdf(z: f64) -> f64 {
     let density = (-0.5 * z * z).exp() / TAU.sqrt();
     if z.abs() < 3.0 {

@@ -1,10 +1,10 @@
-//! Journals: appending, durable acknowledgements, and reading back, beside other logs, queues and
+//! Journals: appends, durable acknowledgements, and reads, compared with other logs, queues and
 //! stores.
 //!
 //! A journal takes part in a comparison by implementing its trait. `append.rs`, `durable.rs` and
-//! `read.rs` hold a comparison each, the files named after peers their side, and `program.rs` what
-//! peers share that run as programs of their own. topdeck's side goes into the three lists of
-//! contenders below and nowhere else.
+//! `read.rs` contain one comparison each, files named after peers contain their implementation, and
+//! `program.rs` contains the code shared by peers that run as separate programs. topdeck is only in
+//! the three contender lists below.
 
 mod append;
 mod chronicle;
@@ -32,27 +32,27 @@ use self::turns::{ContenderTurns, run_turns};
 pub(crate) use self::{append::run as append, durable::run as durable, read::run as read};
 use crate::Effort;
 
-/// A way of appending: a row of the first comparison.
+/// A contender of the append comparison.
 pub(crate) trait AppendContender {
     fn label(&self) -> ContenderLabel;
 
-    /// How many of a million messages a round is to append: fewer if that took too long.
+    /// Number of the million messages to append per round: fewer if a round would take too long.
     fn messages(&self) -> usize {
         MILLION
     }
 
     /// Appends the messages, of `messages::SIZE` bytes each, to a new journal in an empty folder.
-    /// The clock stops when all of them are with the operating system, so that no process needs to
-    /// live any longer.
+    /// The measurement ends when the operating system has all of them, so that a crash of the
+    /// process would lose none.
     fn append(&self, folder: &Path, messages: &[u8]) -> Result<JournalCost>;
 }
 
-/// A journal whose acknowledgement means that a message survives a power cut.
+/// A journal whose acknowledgement means that a message survives a power failure.
 pub(crate) trait AckContender {
     fn label(&self) -> ContenderLabel;
 
-    /// Runs so many producers on a new journal in an empty folder for so long. Each appends a
-    /// message and waits until it is durable before it appends the next.
+    /// Runs producers on a new journal in an empty folder for a time. Each appends a message and
+    /// waits until it is durable before it appends the next one.
     fn acknowledge(
         &self,
         folder: &Path,
@@ -62,27 +62,27 @@ pub(crate) trait AckContender {
     ) -> Result<AckStats>;
 }
 
-/// A way of reading a journal from its first message to its last.
+/// A contender that reads a journal from its first to its last message.
 pub(crate) trait ReadContender {
     fn label(&self) -> ContenderLabel;
 
-    /// How many messages it is to read.
+    /// Number of messages to read.
     fn messages(&self) -> usize {
         MILLION
     }
 
-    /// Fills an empty folder with a journal; not measured.
+    /// Writes a journal to an empty folder; not measured.
     fn prepare(&self, folder: &Path, messages: &[u8]) -> Result<()>;
 
-    /// Reads all that `prepare` wrote, touches each byte, and checks that it was all.
+    /// Reads everything that `prepare` wrote, accesses each byte, and verifies completeness.
     fn read(&self, folder: &Path, messages: &[u8]) -> Result<JournalCost>;
 }
 
-/// What a row is called and what a reader must know to compare it with another.
+/// Name of a row, and the guarantees that make it comparable.
 #[derive(Clone)]
 pub(crate) struct ContenderLabel {
     pub(crate) name: String,
-    /// Whether the stored bytes are checked, and what an acknowledged message survives.
+    /// Whether stored bytes are verified, and what an acknowledged message survives.
     pub(crate) promises: &'static str,
 }
 
@@ -93,9 +93,9 @@ impl ContenderLabel {
 }
 
 const MILLION: usize = 1_000_000;
-/// Rounds take long here; five tell a median from its neighbours.
+/// Rounds take long; five separate a median from its neighbours.
 const ROUNDS: usize = 5;
-/// A quick run handles this part of the messages.
+/// Divisor of the number of messages in a quick run.
 const QUICK_DIVISOR: usize = 20;
 
 const PROMISES: &str = "Promises: *checksum*, stored bytes are verified when read; *visible*, \
@@ -107,12 +107,12 @@ fn rounds(effort: &Effort) -> usize {
     effort.rounds.min(ROUNDS)
 }
 
-/// Of so many messages, those that this run handles.
+/// Number of messages of this run.
 fn count(effort: &Effort, messages: usize) -> usize {
     if effort.quick { messages / QUICK_DIVISOR } else { messages }
 }
 
-/// What the journals are written to, for the report.
+/// File system of the journals, for the report.
 fn file_system() -> String {
     match scratch::target() {
         Ok(folder) => scratch::describe(&folder),
@@ -154,7 +154,7 @@ mod tests {
 
     const COUNT: usize = 3456;
 
-    /// Reads twice what it wrote, and sees that other messages are others.
+    /// Reads the written messages twice, and checks that other messages are detected.
     #[track_caller]
     fn check(journal: &dyn ReadContender) {
         let messages = Messages::new(2 * COUNT);
@@ -186,7 +186,7 @@ mod tests {
             let folder = tempfile::tempdir().unwrap();
             let cost = way.append(folder.path(), messages.first(COUNT)).unwrap();
             assert_eq!(cost.messages, COUNT);
-            // LZ4 makes it less than what was appended, but not less than a fifth.
+            // LZ4 stores less than was appended, but not less than a fifth.
             assert!(cost.stored_bytes > 20 * COUNT as u64, "{}: {cost:?}", way.label().name);
         }
     }

@@ -29,13 +29,13 @@ const METHOD: &str = "Method:
   the packets (tcpdump). For topdeck that is the service time, which starts with the send like that of
   the other tools.";
 
-/// How many a tool begins with against nginx.
+/// Initial connections of a tool against nginx.
 const CONNECTIONS: usize = 64;
-/// How many it may open at the most.
+/// Connection limit.
 const CONNECTIONS_MAX: usize = 10_000;
-/// Requests per second at which the error is looked at, and which many connections share.
+/// Requests per second of the error measurement, and of the run with many connections.
 const RATE: f64 = 10_000.0;
-/// One bucket of the scheme that all are compared in.
+/// One bucket of the scheme that all tools are compared in.
 const BUCKET: f64 = 0.0219;
 
 pub(crate) fn run(effort: &Effort) -> ReportSection {
@@ -96,7 +96,7 @@ fn stall_section(scenario: &Scenario, seconds: f64, service_ns: u64, section: &m
             }
         }
     }
-    // What the machine adds by itself: the truth knows nothing of it.
+    // The delay of the machine itself, which the expected values do not include.
     if scenario.is_tool_stopped() {
         match stall::run(Tool::Topdeck, scenario, seconds, false) {
             Err(error) => section.method += &format!("\n\nWithout a stop: {error:#}."),
@@ -135,7 +135,7 @@ fn row(name: &str, said: &ToolResult) -> Vec<String> {
     row
 }
 
-/// Which figure is farthest off, and how far, as a share of the truth.
+/// The figure with the largest relative error, and that error.
 fn largest_deviation(truth: &ToolResult, said: &ToolResult) -> (&'static str, f64) {
     let pairs = truth.figures().into_iter().zip(said.figures()).zip(FIGURES);
     let off =

@@ -1,10 +1,10 @@
-//! Where and on what a run took place: without it the numbers mean nothing.
+//! Machine and build of a run, without which its numbers cannot be interpreted.
 
 use std::fs;
 use std::process::Command;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Peers and codecs whose versions a reader needs.
+/// Peers and codecs whose versions are listed.
 const PACKAGES: [&str; 13] = [
     "fjall",
     "flate2",
@@ -22,7 +22,7 @@ const PACKAGES: [&str; 13] = [
 ];
 const LOCK: &str = include_str!("../Cargo.lock");
 
-/// A list for the report.
+/// Description as a list for the report.
 pub(crate) fn describe() -> String {
     let uname = rustix::system::uname();
     let text = |part: &std::ffi::CStr| part.to_string_lossy().into_owned();
@@ -65,7 +65,7 @@ fn cpu_info(key: &str) -> Option<String> {
     Some(line.split_once(':')?.1.trim().to_owned())
 }
 
-/// The name alone does not tell one generation from the next in a virtual machine.
+/// In a virtual machine the model name alone does not identify the CPU generation.
 fn model() -> Option<String> {
     let [family, model, stepping] = ["cpu family", "model", "stepping"].map(cpu_info);
     Some(format!("family {} model {} stepping {}", family?, model?, stepping?))
@@ -89,15 +89,15 @@ fn output(program: &str, arguments: &[&str]) -> Option<String> {
     output.status.success().then(|| text.trim().to_owned())
 }
 
-/// Today as year-month-day.
+/// Current date as year-month-day.
 fn date() -> String {
     let seconds = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
     let (year, month, day) = civil(seconds / 86_400);
     format!("{year}-{month:02}-{day:02}")
 }
 
-/// The Gregorian date of a day counted from 1970 (Howard Hinnant, “chrono-compatible low-level date
-/// algorithms”): years begin in March, so that the leap day comes last.
+/// Gregorian date of a day counted from 1970 (Howard Hinnant, “chrono-compatible low-level date
+/// algorithms”): years start in March, so that the leap day is the last.
 fn civil(days: u64) -> (u64, u64, u64) {
     let days = days + 719_468;
     let (era, of_era) = (days / 146_097, days % 146_097);

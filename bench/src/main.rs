@@ -1,11 +1,10 @@
 //! Comparisons of topdeck with other libraries, side by side in one run.
 //!
-//! Writes `docs/benchmarks.md` and the samples behind it, `bench/results/*.tsv`. Everything that
-//! can disturb a comparison is said in the report itself. `record.rs` … `accuracy.rs` hold one
-//! comparison of histograms each, with the peers; `topdeck.rs` is topdeck's side of all of them.
-//! `time.rs` compares clocks, `shared.rs` what programs measure themselves with, `journal.rs` has
-//! those of journals, `store.rs` that of stores, `query.rs` that of questions to them, `serve.rs`
-//! that of servers under load, `load.rs` that of load generators.
+//! Writes `docs/benchmarks.md` and the samples, `bench/results/*.tsv`. The report describes
+//! everything that can disturb a comparison. `record.rs` … `accuracy.rs` contain one comparison of
+//! histograms each, with the peers; `topdeck.rs` is the topdeck contender of all of them. `time.rs`
+//! compares clocks, `shared.rs` in-process metrics, `journal.rs` journals, `store.rs` stores,
+//! `query.rs` queries of them, `serve.rs` servers under load, and `load.rs` load generators.
 #![forbid(unsafe_code)]
 
 mod accuracy;
@@ -44,58 +43,58 @@ use crate::report::{ReportSection, summary};
 #[derive(Parser)]
 #[command(name = "topdeck-bench")]
 struct Options {
-    /// Try everything in a minute; print the report, write nothing
+    /// Run everything in a minute with reduced sizes; print the report, write no files
     #[arg(long)]
     quick: bool,
-    /// Run this comparison alone, or several; print the report, write nothing
+    /// Run only this comparison; repeatable; print the report, write no files
     #[arg(long, value_name = "NAME", value_parser = PossibleValuesParser::new(COMPARISONS.map(|(name, _)| name)))]
     only: Vec<String>,
-    /// Write the report, its samples and its pictures to this folder
+    /// Folder for the report, its samples and its images
     #[arg(long, value_name = "FOLDER")]
     out: Option<PathBuf>,
-    /// Ask the store in this folder one question and print the memory that this took: how `query`
-    /// asks a process that does nothing else
+    /// Run one query of the store in this folder and print the memory used: `query` starts such a
+    /// process, which does nothing else
     #[arg(long, value_name = "FOLDER", hide = true)]
     memory_of: Option<PathBuf>,
-    /// Record into shared memory, so often on each of two threads or until killed if 0: what `shm`
-    /// looks at from outside
+    /// Record into shared memory COUNT times on each of two threads, or until killed if 0: `shm`
+    /// observes this process
     #[arg(long, value_name = "COUNT", hide = true)]
     record_shm: Option<u64>,
-    /// Read that process's counters so often
+    /// Read the counters of that process COUNT times
     #[arg(long, value_name = "COUNT", hide = true)]
     read_shm: Option<u64>,
-    /// Hold so many counters in shared memory until the input ends
+    /// Hold COUNT counters in shared memory until end of input
     #[arg(long, value_name = "COUNT", hide = true)]
     hold_shm: Option<usize>,
-    /// Answer each request after the same time until the input ends
+    /// Answer each request after a constant time until end of input
     #[arg(long, hide = true)]
     load_stub: Option<String>,
-    /// Make load and print what came of it: what `load` compares with other tools
+    /// Generate load and print the result: `load` compares it with other tools
     #[arg(long, hide = true, num_args = 6)]
     load_run: Option<Vec<String>>,
-    /// In CAQL
+    /// Query in CAQL
     #[arg(long, hide = true, requires = "memory_of")]
     caql: bool,
 }
 
-/// How much work a run does.
+/// Size of a run.
 struct Effort {
     rounds: usize,
     quick: bool,
 }
 
-/// How a comparison is made.
+/// Kind of a comparison.
 #[derive(Clone, Copy)]
 enum ComparisonKind {
     Alone(fn(&Effort) -> ReportSection),
-    /// With all others of stores, so that they are loaded once.
+    /// Runs together with the other store comparisons, so that the stores are loaded once.
     OnStores,
 }
 
 const STORE: &str = "store";
 const QUERY: &str = "query";
 const SERVE: &str = "serve";
-/// Those on stores come last.
+/// Comparisons of stores come last.
 const COMPARISONS: [(&str, ComparisonKind); 15] = [
     ("record", ComparisonKind::Alone(record::run)),
     ("threads", ComparisonKind::Alone(threads::run)),
@@ -114,7 +113,7 @@ const COMPARISONS: [(&str, ComparisonKind); 15] = [
     (QUERY, ComparisonKind::OnStores),
 ];
 
-/// Nine rounds are the least of which a median and a spread say something; a few more cost little.
+/// At least nine rounds are needed for a meaningful median and spread; a few more cost little.
 const ROUNDS: usize = 15;
 const ROUNDS_QUICK: usize = 3;
 
@@ -143,7 +142,7 @@ fn main() -> Result<()> {
         true => Effort { rounds: ROUNDS_QUICK, quick: true },
         false => Effort { rounds: ROUNDS, quick: false },
     };
-    // Read first: the run itself is a load.
+    // Read first, because the run itself is load.
     let machine = machine::describe();
     let wanted = |name: &str| options.only.is_empty() || options.only.iter().any(|one| one == name);
     let began = wall_time();

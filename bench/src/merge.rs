@@ -1,4 +1,4 @@
-//! Adding a stored histogram to an accumulator: what a query does thousands of times.
+//! Merge of a stored histogram into an accumulator, which a query does thousands of times.
 
 use std::hint::black_box;
 
@@ -15,10 +15,11 @@ use crate::report::{ReportSection, ReportTable, ReportTarget, Samples, number};
 use crate::rounds::{BenchContender, Passes, measure};
 use crate::topdeck;
 
-/// Different frames, so that branch predictors do not learn one of them by heart; still in cache.
+/// Different frames, so that branch predictors do not learn one of them; they still fit into the
+/// cache.
 const FRAMES: u64 = 64;
 const VALUES_PER_FRAME: usize = 300;
-/// Name, median in nanoseconds, σ: what one host serves, and a wider mix.
+/// Name, median in nanoseconds, σ: a single host, and a wider mixture.
 const SETS: [(&str, f64, f64); 2] =
     [("lognormal 5 ms, σ = 0.85", 5e6, 0.85), ("lognormal 10 ms, σ = 1.5", 10e6, 1.5)];
 const DDSKETCH: &str = "sketches-ddsketch";
@@ -75,8 +76,8 @@ fn table(set: &str, bins: usize, rows: &[Samples]) -> ReportTable {
     table
 }
 
-/// What is stored has to be read before it can be added: by everyone, if the comparison is to be of
-/// like with like. The harder comparison is with peers that already hold a histogram in memory.
+/// A stored histogram must be decoded before it can be merged, by all contenders in a fair
+/// comparison. The harder comparison is with peers whose histogram is already in memory.
 fn targets(sets: &[&[Samples]]) -> Vec<ReportTarget> {
     let ratio = |rows: &&[Samples], peer| {
         Some(named_median(rows, peer)? / named_median(rows, topdeck::MERGE_STORED)?)
@@ -97,7 +98,8 @@ fn targets(sets: &[&[Samples]]) -> Vec<ReportTarget> {
     .into()
 }
 
-/// Adds each of `stored` to `accumulator`, behind the same barrier for all.
+/// Adds each element of `stored` to `accumulator`, with the same compiler barrier for all
+/// contenders.
 pub(crate) fn merge_all<A, S>(accumulator: &mut A, stored: &[S], add: impl Fn(&mut A, &S)) -> u64 {
     let accumulator = black_box(accumulator);
     for one in stored {
@@ -114,7 +116,8 @@ fn peers(frames: &[Vec<u64>]) -> Vec<BenchContender<'static>> {
     all.push(BenchContender::new(DDSKETCH, SUM_MIN_MAX, move || {
         merge_all(&mut sum, &dd, |sum, one| sum.merge(one).expect("equal configurations"))
     }));
-    // Decoding rounds the configuration, and only equal ones merge: the accumulator is decoded too.
+    // Decoding rounds the configuration, and only equal configurations merge: the accumulator is
+    // decoded too.
     let mut sum = DDSketch::from_java_bytes(&dd_bytes[0]).expect("own bytes");
     all.push(BenchContender::new(DDSKETCH_STORED, SUM_MIN_MAX, move || {
         merge_all(&mut sum, &dd_bytes, |sum, bytes| {
@@ -210,14 +213,14 @@ fn openhistogram(values: &[u64]) -> OpenHistogram {
     histogram
 }
 
-/// Counts of one byte only: the crate writes larger ones with bytes missing.
+/// One-byte counts only: the crate omits bytes of larger ones.
 fn open_bytes(histogram: &OpenHistogram) -> Vec<u8> {
     let mut bytes = Vec::new();
     histogram.oh_serialize(&mut bytes).expect("memory takes all bytes");
     bytes
 }
 
-/// Bins of circllhist that a frame fills: its format begins with their number.
+/// Number of circllhist bins of a frame: its format starts with it.
 fn bin_count(frame: &[u64]) -> usize {
     let bytes = open_bytes(&openhistogram(frame));
     usize::from(u16::from_be_bytes([bytes[0], bytes[1]]))

@@ -1,4 +1,4 @@
-//! Asking for a quantile, of a histogram as it is and of one made ready for many questions.
+//! Quantiles of a histogram, and of a form prepared for many queries.
 
 use std::hint::black_box;
 
@@ -51,7 +51,7 @@ fn targets(columns: &[(&str, &[Samples])]) -> Vec<ReportTarget> {
     [(topdeck::QUANTILE, 300.0), (topdeck::QUANTILE_CACHED, 25.0)].map(target).into()
 }
 
-/// Asks `subject` for each quantile.
+/// Queries each quantile of `subject`.
 pub(crate) fn query_quantiles<H, T>(subject: &mut H, answer: impl Fn(&mut H, f64) -> T) -> u64 {
     let subject = black_box(subject);
     for q in QUANTILES {

@@ -1,9 +1,8 @@
-//! Questions to stores, put as text: what an answer costs, how near it is to the truth, and how
-//! cost grows.
+//! Queries of stores as text: cost, accuracy, and growth of the cost.
 //!
-//! The stores are those of `store.rs`, loaded once for both comparisons. `question.rs` words the
-//! questions, `contender.rs` puts the same ones to everybody, `accuracy.rs` knows what would have
-//! been right.
+//! The stores are those of `store.rs`, loaded once for both comparisons. `range_query.rs` contains
+//! the query texts, `contender.rs` runs the same queries for all contenders, `accuracy.rs` knows
+//! the expected answers.
 
 mod accuracy;
 mod contender;
@@ -40,7 +39,7 @@ const METHOD: &str = "Data sets A and B of the section on stores, as loaded ther
                       differences. 12.3 ms is inside a bucket of the data, 12 ms is the closest \
                       bucket boundary.";
 
-/// The section, of all that was asked.
+/// The report section of all query results.
 pub(crate) fn section(work: &StoreWork, asked: &[QueryResults]) -> ReportSection {
     let mut method = METHOD.to_owned();
     if work.quick {
@@ -140,7 +139,7 @@ fn accuracies(asked: &[QueryResults]) -> ReportTable {
                 one.name.clone(),
                 percent(accuracy.median),
                 percent(accuracy.worst),
-                // Where the truth is one number, an estimate is it or it is not.
+                // Not shown if the exact value is a single number rather than a range.
                 if key.starts_with('p') { of_all(possible) } else { "–".to_owned() },
                 held.map_or("no brackets".to_owned(), of_all),
                 missing.to_string(),

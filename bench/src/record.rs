@@ -1,4 +1,4 @@
-//! Counting one value, on one thread.
+//! Recording of one value on one thread.
 
 use std::hint::black_box;
 
@@ -18,17 +18,16 @@ use crate::report::{ReportSection, ReportTable, ReportTarget, Samples};
 use crate::rounds::{BenchContender, Passes, for_each_value, measure};
 use crate::topdeck;
 
-/// What a row says in its second column.
+/// Second column of a row.
 pub(crate) const SUM_MIN_MAX: &str = "sum, min, max";
 pub(crate) const MIN_MAX: &str = "min, max";
 pub(crate) const SUM: &str = "sum";
 pub(crate) const NO_STATISTICS: &str = "–";
 
-/// Values per pass: 1 MiB, which stays in the second-level cache, and more than branch predictors
-/// learn.
+/// Values per pass: 1 MiB, which fits into the L2 cache and exceeds what branch predictors learn.
 pub(crate) const VALUES: usize = 131_072;
 const PASSES: u32 = 24;
-/// One hour, the longest latency that a histogram with fixed bounds is made for.
+/// One hour: the maximum of histograms with fixed bounds.
 pub(crate) const GREATEST_NS: u64 = 3_600_000_000_000;
 const LIMIT_NS: f64 = 3.0;
 
@@ -65,7 +64,7 @@ pub(crate) fn run(effort: &Effort) -> ReportSection {
     }
 }
 
-/// What the columns of the timed tables are.
+/// Description of the columns of the timed tables.
 pub(crate) fn data_sets() -> String {
     let about = |one: &ValueDistribution| format!("- {}: {}", one.name(), one.description());
     ValueDistribution::TIMED.iter().map(about).collect::<Vec<_>>().join("\n")
@@ -92,13 +91,13 @@ fn targets(columns: &[(&str, &[Samples])]) -> Vec<ReportTarget> {
     targets
 }
 
-/// `None` where there is no such row, or no sample of it that counts.
+/// `None` without such a row, or without a valid sample.
 pub(crate) fn named_median(rows: &[Samples], name: &str) -> Option<f64> {
     let row = rows.iter().find(|row| row.name == name)?;
     (!row.values.is_empty()).then(|| row.median())
 }
 
-/// The least cost among the others that keep the same values.
+/// Lowest cost of the peers that keep the same statistics.
 fn best_peer(rows: &[Samples]) -> f64 {
     let peers = rows.iter().filter(|row| row.remark == SUM_MIN_MAX);
     peers
@@ -173,12 +172,12 @@ pub(crate) fn hdr(digits: u8) -> Hdr<u64> {
     Hdr::new_with_bounds(1, GREATEST_NS, digits).expect("valid bounds")
 }
 
-/// The crate's defaults are 1 %, 2048 bins, least value 1e-9.
+/// The defaults of the crate are 1 %, 2048 bins, minimum value 1e-9.
 pub(crate) fn ddsketch() -> DDSketch {
     DDSketch::new(Config::defaults())
 }
 
-/// The bin of a latency in seconds, from nanoseconds, by the crate's exact path.
+/// Bin of a latency in seconds, from nanoseconds, by the exact path of the crate.
 #[inline]
 pub(crate) fn open_bin(nanoseconds: u64) -> Bin {
     Bin::from_uint_scale(true, nanoseconds.into(), -9)
@@ -189,7 +188,7 @@ pub(crate) fn prometheus_classic() -> Prometheus {
     Prometheus::new(exponential_buckets(10e-6, 2.0, 20))
 }
 
-/// The SDK's exponential histogram as the specification configures it: at most 160 buckets, sum,
+/// Exponential histogram of the SDK with the specification's defaults: at most 160 buckets, sum,
 /// min and max. Dropping the provider would end the recording.
 pub(crate) fn opentelemetry() -> (SdkMeterProvider, OtelHistogram<u64>) {
     let exponential = |_: &Instrument| {
@@ -208,7 +207,7 @@ pub(crate) fn opentelemetry() -> (SdkMeterProvider, OtelHistogram<u64>) {
     (provider, histogram)
 }
 
-/// The resolution of topdeck's default.
+/// The resolution of topdeck's default scheme.
 pub(crate) fn prometheus_native() -> Prometheus {
     Prometheus::new_native(NativeHistogramConfig::with_schema(5))
 }

@@ -1,8 +1,8 @@
-//! What was measured, as Markdown for people and as tab-separated samples for programs.
+//! Reports: Markdown for readers, tab-separated samples for programs.
 
 use std::fmt::Write as _;
 
-/// One row's samples, a value per round.
+/// Samples of one row, one per round.
 #[derive(Clone)]
 pub(crate) struct Samples {
     pub(crate) name: String,
@@ -30,7 +30,7 @@ impl Samples {
         sorted
     }
 
-    /// Median and, in parentheses, least and greatest.
+    /// Median with minimum and maximum in parentheses.
     pub(crate) fn cell(&self) -> String {
         let sorted = self.sorted();
         match (sorted.first(), sorted.last()) {
@@ -42,7 +42,7 @@ impl Samples {
     }
 }
 
-/// Three significant digits, or whole numbers.
+/// Three significant digits, or an integer.
 pub(crate) fn number(x: f64) -> String {
     match x.abs() {
         a if a < 9.995 => format!("{x:.2}"),
@@ -51,12 +51,12 @@ pub(crate) fn number(x: f64) -> String {
     }
 }
 
-/// A promise and what became of it.
+/// A target and its result.
 pub(crate) struct ReportTarget {
     pub(crate) description: String,
     pub(crate) promised: String,
     pub(crate) measured: String,
-    /// `None`: it was not measured in this run.
+    /// `None`: not measured in this run.
     pub(crate) is_met: Option<bool>,
 }
 
@@ -112,15 +112,15 @@ pub(crate) struct ReportTable {
     pub(crate) header: Vec<String>,
     pub(crate) text_columns: usize,
     pub(crate) rows: Vec<Vec<String>>,
-    /// The same to look at.
+    /// Chart of the same values.
     pub(crate) plot: Option<ReportPlot>,
 }
 
-/// A picture that a table comes with.
+/// An image that accompanies a table.
 pub(crate) struct ReportPlot {
-    /// Its name in the folder of the report.
+    /// File name in the folder of the report.
     pub(crate) file: &'static str,
-    /// What it shows, for who does not see it.
+    /// Alternative text.
     pub(crate) alt: String,
     pub(crate) svg: String,
 }
@@ -136,7 +136,8 @@ impl ReportTable {
         }
     }
 
-    /// A table of the same contenders over several data sets: name, about, then a column each.
+    /// A table of the same contenders over several data sets: name, remark, then a column per data
+    /// set.
     pub(crate) fn of_samples(
         caption: &str,
         about: &str,
@@ -172,15 +173,15 @@ impl ReportTable {
     }
 }
 
-/// One comparison: a heading of the report and a file of samples.
+/// One comparison: a section of the report and a file of samples.
 pub(crate) struct ReportSection {
     pub(crate) name: &'static str,
     pub(crate) title: &'static str,
-    /// What was done and what to bear in mind, in Markdown.
+    /// Method and caveats, in Markdown.
     pub(crate) method: String,
     pub(crate) tables: Vec<ReportTable>,
     pub(crate) targets: Vec<ReportTarget>,
-    /// Data set and unit, with the samples taken on it.
+    /// Data set and unit, with its samples.
     pub(crate) samples: Vec<(String, Vec<Samples>)>,
 }
 
@@ -207,7 +208,7 @@ impl ReportSection {
     }
 }
 
-/// All promises first: who reads no further has read what matters.
+/// All targets first.
 pub(crate) fn summary(sections: &[ReportSection]) -> String {
     let mut out = "## Targets\n\n".to_owned();
     let missed =

@@ -1,19 +1,20 @@
-//! How single-threaded costs are measured: contenders take turns, every one once per round.
+//! Single-threaded measurements: contenders take turns, once per round.
 //!
-//! What disturbs the machine for a while then disturbs all of them, and the median over rounds
-//! drops it. The order rotates from round to round, so nobody always runs after the same neighbour.
+//! A temporary disturbance of the machine then affects all of them, and the median over rounds
+//! removes it. The order rotates from round to round, so that no contender always follows the same
+//! one.
 
 use std::hint::black_box;
 
 use crate::clock::cpu_time;
 use crate::report::Samples;
 
-/// One library doing one thing.
+/// One library and one operation.
 pub(crate) struct BenchContender<'a> {
     pub(crate) name: String,
-    /// Which exact values it keeps beside its buckets, or what else tells it from the others.
+    /// Exact statistics that it keeps besides buckets, or another distinction.
     pub(crate) remark: &'static str,
-    /// Does some work; returns how many operations that was.
+    /// Runs one pass and returns its number of operations.
     pass: Box<dyn FnMut() -> u64 + 'a>,
 }
 
@@ -27,15 +28,15 @@ impl<'a> BenchContender<'a> {
     }
 }
 
-/// How many passes make one sample.
+/// Number of passes per sample.
 #[derive(Clone, Copy)]
 pub(crate) enum Passes {
     Exactly(u32),
-    /// As many as take this long, found out while warming up.
+    /// As many as take this long, determined during warm-up.
     Milliseconds(u32),
 }
 
-/// Nanoseconds per operation of each contender, in the order given.
+/// Nanoseconds per operation of each contender, in the given order.
 pub(crate) fn measure(
     contenders: &mut [BenchContender],
     rounds: usize,
@@ -54,8 +55,7 @@ pub(crate) fn measure(
     samples
 }
 
-/// Two passes, so that memory and branch predictors know the work, and the number of passes per
-/// sample.
+/// Two passes to warm up memory and branch predictors; returns the number of passes per sample.
 fn warm_up(pass: &mut dyn FnMut() -> u64, passes: Passes) -> u32 {
     pass();
     let before = cpu_time();
@@ -73,11 +73,11 @@ fn sample(pass: &mut dyn FnMut() -> u64, passes: u32) -> f64 {
     (cpu_time() - before).as_secs_f64() * 1e9 / operations as f64
 }
 
-/// Gives each value to `record`, as a caller would who has one value at a time.
+/// Passes each value to `record`, like a caller with one value at a time.
 ///
 /// `target` escapes before the loop and each value passes through `black_box`, so the compiler can
-/// neither keep the counts of a histogram in registers from one value to the next nor compute
-/// ahead: exactly the same barriers for every contender.
+/// neither keep counts in registers from one value to the next nor compute ahead. The barriers are
+/// the same for all contenders.
 #[inline(always)]
 pub(crate) fn for_each_value<H, T: Copy>(
     target: &mut H,

@@ -1,10 +1,10 @@
-//! Servers under load: what they take in, how soon they answer, and what they cost when nobody
-//! asks.
+//! Servers under load: ingest, response times, and cost at idle.
 //!
-//! `bodies.rs` writes what is sent, `node.rs` starts the servers, `lanes.rs` sends, `statsd.rs`
-//! offers datagrams, `idle.rs` watches. With `TOPDECK_BENCH_SERVE="idle,remote write 1,topdeck"`
-//! only parts are run whose names hold one of those, and only those servers if any is named; each
-//! figure is printed as it comes.
+//! `bodies.rs` encodes requests, `server_node.rs` starts the servers, `ingest_run.rs` sends,
+//! `statsd.rs` sends datagrams, `idle.rs` measures idle servers.
+//! `TOPDECK_BENCH_SERVE="idle,remote write 1,topdeck"` restricts the run to parts whose name
+//! contains one of these, and to the named servers if any is named; each figure is printed as soon
+//! as it is known.
 
 mod bodies;
 mod grpc;
@@ -25,12 +25,12 @@ use self::statsd::{DatagramTransport, OfferedLoad};
 use crate::Effort;
 use crate::report::{ReportSection, ReportTable, ReportTarget, Samples, number};
 
-/// Readings of a request: when all is sent as fast as it goes, and on a schedule.
+/// Samples per request: in the closed loop, and on a schedule.
 const NUMBERS: usize = 2_000;
 const NUMBERS_SCHEDULED: usize = 500;
 const HISTOGRAMS: usize = 200;
 const HISTOGRAMS_SCHEDULED: usize = 100;
-/// What is to be taken each second.
+/// Target rate. Points per second.
 const NUMBERS_RATE: f64 = 500_000.0;
 const HISTOGRAMS_RATE: f64 = 150_000.0;
 const TIMINGS_RATE: f64 = 1e6;
@@ -46,7 +46,7 @@ const SERVERS: [ServerKind; 3] =
 const ROLES: [ServerRole; 4] =
     [ServerRole::ServeWithHost, ServerRole::Serve, ServerRole::AgentWithHost, ServerRole::Agent];
 
-/// What was measured of one server in one format.
+/// Results of one server and one format.
 struct ServerResult {
     server: ServerKind,
     format: RequestFormat,
@@ -61,16 +61,16 @@ struct DatagramRun {
     rounds: Vec<OfferedLoad>,
 }
 
-/// How much work there is.
+/// Size of the run.
 struct ServeWork {
     rounds: usize,
-    /// How long a load goes on, at the rate that is aimed at.
+    /// Duration of a load at the target rate.
     fast: f64,
     scheduled: f64,
     idle: Duration,
 }
 
-/// All of it.
+/// Runs the whole comparison.
 pub(crate) fn run(effort: &Effort) -> ReportSection {
     let work = match effort.quick {
         true => ServeWork { rounds: 1, fast: 2.0, scheduled: 4.0, idle: Duration::from_secs(5) },
@@ -136,7 +136,7 @@ pub(crate) fn run(effort: &Effort) -> ReportSection {
     }
 }
 
-/// The parts that were asked for, if not all.
+/// The requested parts; `None` for all.
 fn parts() -> Option<String> {
     std::env::var("TOPDECK_BENCH_SERVE").ok()
 }
@@ -157,7 +157,7 @@ fn print_progress(what: &str) {
     eprintln!("        {what}");
 }
 
-/// All servers in turn, in each round.
+/// Runs all servers in turn in each round.
 fn run_format(format: RequestFormat, work: &ServeWork) -> Vec<ServerResult> {
     let (points, scheduled, rate) = match format.is_otlp() {
         true => (HISTOGRAMS, HISTOGRAMS_SCHEDULED, HISTOGRAMS_RATE),
@@ -374,7 +374,7 @@ fn offered_per_second(one: &OfferedLoad) -> f64 {
     one.offered as f64 / one.wall.as_secs_f64()
 }
 
-/// Neither taken nor told as dropped.
+/// Neither accepted nor reported as dropped.
 fn unaccounted(one: &OfferedLoad) -> i64 {
     one.offered as i64 - (one.accepted + one.dropped + one.rejected) as i64
 }

@@ -1,5 +1,5 @@
-//! What a program measures itself with: counters, histograms, timed operations, and what looking at
-//! them does to recording.
+//! In-process metrics: counters, histograms, timed operations, and the effect of reads on
+//! recording.
 
 mod c;
 pub(crate) mod child;

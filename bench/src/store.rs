@@ -1,9 +1,8 @@
-//! Stores of whole histograms: taking them in, what they cost on disk, and answers, beside other
-//! stores.
+//! Stores of whole histograms: ingest, disk space, and queries, compared with other stores.
 //!
-//! Everybody gets the data sets A and B of `synthetic` and a thousand plain gauges, and tells what
-//! that cost as [`Figures`]. A store takes part by a file with a function that returns them:
-//! `prometheus.rs` is one.
+//! Each store gets the data sets A and B of `synthetic` and a thousand gauges, and returns its cost
+//! as [`StoreFigures`]. A store is a file with a function that returns them, such as
+//! `prometheus.rs`.
 
 mod figures;
 pub(crate) mod http;
@@ -48,7 +47,7 @@ const METHOD: &str = "Data set A is one disk over a week: 10,080 one-minute hist
                       histogram per minute and sums them over time: its clients do not do that, \
                       but counts are then exact.";
 
-/// How much of the data sets a run handles, and how often it asks.
+/// Parts of the data sets in a run, and number of query rounds.
 pub(crate) struct StoreWork {
     pub(crate) a: Dataset,
     pub(crate) b: Dataset,
@@ -56,12 +55,12 @@ pub(crate) struct StoreWork {
     pub(crate) gauge_minutes: usize,
     pub(crate) query_rounds: usize,
     pub(crate) quick: bool,
-    /// What is asked of a store that is loaded: what this file compares, and what `query.rs` does.
+    /// Whether to run the comparison of this file on the loaded store, and that of `query.rs`.
     pub(crate) store: bool,
     pub(crate) query: bool,
 }
 
-/// Rounds of a query that is asked anew each time: it takes seconds on some servers.
+/// Rounds of a query: some servers need seconds for each.
 const QUERY_ROUNDS: usize = 5;
 const QUERY_ROUNDS_QUICK: usize = 2;
 
@@ -73,7 +72,7 @@ impl StoreWork {
                 DatasetScale { minutes: 1_440, ..a },
                 DatasetScale { series: 100, minutes: 360, ..b },
             ),
-            // As much as Prometheus keeps without compaction, which is not waited for then.
+            // As much as Prometheus keeps without compaction, so that none is awaited.
             (true, false) => {
                 (DatasetScale { minutes: 180, ..a }, DatasetScale { series: 80, minutes: 60, ..b })
             }
@@ -92,7 +91,7 @@ impl StoreWork {
     }
 }
 
-/// Numbers that walk at random: what plain gauges look like.
+/// Random walks: typical gauge values.
 pub(crate) struct RandomWalk {
     pub(crate) gauges: usize,
     pub(crate) minutes: usize,
@@ -103,7 +102,7 @@ pub(crate) struct RandomWalk {
 impl RandomWalk {
     pub(crate) fn new(work: &StoreWork) -> RandomWalk {
         let (gauges, minutes) = (work.gauges, work.gauge_minutes);
-        // Splitmix64, as in `synthetic`; a step is at most 0.05 up or down.
+        // SplitMix64, as in `synthetic`; a step changes the value by at most 0.05.
         let mut state = 2026u64;
         let mut step = || {
             state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
@@ -131,7 +130,7 @@ impl RandomWalk {
     }
 }
 
-/// The sections that are wanted: of stores, of questions to them, or both.
+/// The requested sections: stores, queries, or both.
 pub(crate) fn run(effort: &Effort, store: bool, query: bool) -> Vec<ReportSection> {
     let work = StoreWork::new(effort, store, query);
     let own = topdeck::run(&work);
@@ -204,7 +203,7 @@ fn section(
     section
 }
 
-/// What was promised, of topdeck; of numbers, that they cost no more than with Prometheus.
+/// Targets of topdeck; for gauges, at most the cost of Prometheus.
 fn targets(own: &topdeck::TopdeckFigures, peers: &[StoreFigures]) -> Vec<ReportTarget> {
     let figures = &own.figures;
     let cpu_ms = |figures: &StoreFigures, key: &str| {

@@ -1,4 +1,4 @@
-//! Counting one value, two threads at once on one logical histogram.
+//! Recording of one value by two threads at once on one logical histogram.
 
 use std::hint::black_box;
 use std::sync::Mutex;
@@ -28,7 +28,7 @@ const METHOD: &str = "CPU time and wall time per value and thread, both as the m
                       that sleeps on a mutex uses no CPU time, so compare mutexes by wall time. \
                       No reader runs during the measurement.";
 
-/// One logical histogram that several threads write to.
+/// One logical histogram that several threads write.
 pub(crate) struct SharedContender {
     name: String,
     extras: &'static str,
@@ -139,7 +139,7 @@ pub(crate) fn measure_set(
         discarded: none(),
         tried: none(),
     };
-    // The first round warms up and is forgotten.
+    // The first round warms up and is discarded.
     for round in 0..=effort.rounds {
         for turn in 0..contenders.len() {
             let at = (turn + round) % contenders.len();
@@ -252,7 +252,7 @@ fn atomic_histogram(power: u8) -> SharedContender {
     )
 }
 
-/// A histogram for one thread behind the standard library's mutex.
+/// A single-threaded histogram behind a std mutex.
 fn locked<H: Send + 'static, T: Copy + 'static>(
     name: &str,
     keeps: &'static str,

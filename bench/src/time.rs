@@ -1,4 +1,4 @@
-//! Reading the time: what it costs, how true it is, and whether it ever goes back.
+//! Clocks: cost, accuracy, and monotonicity of a reading.
 
 use std::hint::black_box;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,10 +13,10 @@ use crate::report::{ReportSection, ReportTable, ReportTarget, Samples, number};
 use crate::rounds::{BenchContender, Passes, measure};
 
 const READINGS: u64 = 20_000;
-/// Attempts of a comparison with the system's clock, of which the one that took least time counts.
+/// Attempts per comparison with the system clock; the fastest one counts.
 const ATTEMPTS: usize = 32;
 const WIDTH_MAX_NS: f64 = 150.0;
-/// Names that targets ask for.
+/// Row names of targets.
 const STOPWATCH: &str = "topdeck Stopwatch";
 const RELAXED: &str = "topdeck now_relaxed";
 const ORDERED: &str = "topdeck now";
@@ -36,7 +36,7 @@ const METHOD: &str = "Cost: CPU time of one call, or of the pair of calls that m
                       its bounds.";
 
 pub(crate) fn run(effort: &Effort) -> ReportSection {
-    // The first call starts its thread, and after two seconds the rate is known well.
+    // The first call starts the calibrator thread; after two seconds the rate is known well.
     topdeck_clock::now();
     minstant::Instant::now();
     fastant::Instant::now();
@@ -191,11 +191,11 @@ struct ClockError {
 
 fn system_ns() -> f64 {
     let time = clock_gettime(ClockId::Monotonic);
-    // Exact up to 104 days since the machine started.
+    // Exact up to an uptime of 104 days.
     time.tv_sec as f64 * 1e9 + time.tv_nsec as f64
 }
 
-/// How far clocks are off from the system's, which all of them follow from now on.
+/// Errors of clocks relative to the system clock, which all of them follow.
 fn measure_clock_errors(seconds: u64) -> Vec<ClockError> {
     let quanta = quanta::Clock::new();
     let since_quanta = quanta.now();
@@ -209,7 +209,7 @@ fn measure_clock_errors(seconds: u64) -> Vec<ClockError> {
         ("fastant", Box::new(|| since_fastant.elapsed().as_nanos() as f64)),
         ("topdeck", Box::new(|| (topdeck_clock::now() - since) as f64)),
     ];
-    // Where each begins on the system's clock.
+    // Offset of each clock to the system clock.
     let off = |read: &dyn Fn() -> f64| {
         let attempts = (0..ATTEMPTS).map(|_| {
             let (before, read, after) = (system_ns(), read(), system_ns());
@@ -239,7 +239,8 @@ fn measure_clock_errors(seconds: u64) -> Vec<ClockError> {
     truths
 }
 
-/// Name, steps back, the greatest one in nanoseconds, and readings of each clock.
+/// Name, number of backward steps, the largest one in nanoseconds, and number of readings of each
+/// clock.
 fn check_order(quanta: &quanta::Clock, readings: u64) -> Vec<(&'static str, u64, u64, u64)> {
     let zero = quanta.raw();
     let unix = unix_of_minstant();

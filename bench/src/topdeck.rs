@@ -1,4 +1,4 @@
-//! topdeck's side of the comparisons of histograms: the only file of those that calls the crate
+//! The topdeck contender of the histogram comparisons: the only file of those that calls the crate
 //! under test.
 
 use std::hint::black_box;
@@ -21,20 +21,20 @@ use crate::threads::SharedContender;
 const RECORDER: &str = "topdeck, Recorder";
 const HANDLE: &str = "topdeck, SharedRecorder, handle";
 const THREAD_LOCAL: &str = "topdeck, SharedRecorder, thread-local";
-/// Rows of recording that have a target, on one thread and on two.
+/// Recorder rows with a target, on one thread and on two.
 pub(crate) const RECORDERS: [&str; 3] = [RECORDER, HANDLE, THREAD_LOCAL];
 pub(crate) const SHARED: [&str; 2] = [HANDLE, THREAD_LOCAL];
-/// The row that other ways of merging are compared with.
+/// The row that other merges are compared with.
 pub(crate) const MERGE_STORED: &str = "topdeck, Accumulator, from bytes";
 /// The row of the block format.
 pub(crate) const BLOCK: &str = "topdeck block of 360 frames";
-/// Worst error of a value read back from its bucket.
+/// Maximum error of a value reconstructed from its bucket.
 pub(crate) const ERROR: &str = "1.08 %";
 const MEANING: SeriesMeta = SeriesMeta { unit: Unit::Nanoseconds, temporality: Temporality::Delta };
 pub(crate) const QUANTILE: &str = "topdeck, Histogram";
 pub(crate) const QUANTILE_CACHED: &str = "topdeck, Cumulative (cached)";
 
-/// Counting one value.
+/// Recording of one value.
 pub(crate) fn record_contenders(values: &Values) -> Vec<BenchContender<'_>> {
     let whole = &values.nanoseconds;
     let mut recorder = Recorder::new();
@@ -59,7 +59,7 @@ pub(crate) fn record_contenders(values: &Values) -> Vec<BenchContender<'_>> {
     ]
 }
 
-/// Counting one value, on a thread among others.
+/// Recording of one value on one of several threads.
 pub(crate) fn shared_contenders() -> Vec<SharedContender> {
     let (by_handle, by_thread) = (SharedRecorder::new(), SharedRecorder::new());
     vec![
@@ -78,7 +78,7 @@ pub(crate) fn shared_contenders() -> Vec<SharedContender> {
     ]
 }
 
-/// Adding a histogram to an accumulator.
+/// Merge of a histogram into an accumulator.
 pub(crate) fn merge_contenders(frames: &[Vec<u64>]) -> Vec<BenchContender<'static>> {
     let histograms: Vec<Histogram> = frames.iter().map(|frame| histogram(frame)).collect();
     let stored: Vec<Vec<u8>> = histograms.iter().map(encode).collect();
@@ -110,7 +110,7 @@ pub(crate) fn merge_contenders(frames: &[Vec<u64>]) -> Vec<BenchContender<'stati
     ]
 }
 
-/// Asking for a quantile.
+/// Quantile queries.
 pub(crate) fn quantile_contenders(values: &[u64]) -> Vec<BenchContender<'static>> {
     let mut histogram = histogram(values);
     let mut cumulative = CumulativeHistogram::new(&histogram);
@@ -148,7 +148,7 @@ pub(crate) fn format_sizes(frames: &[Vec<u64>]) -> Vec<FormatSize> {
     rows
 }
 
-/// Encoding and decoding the frames of a series.
+/// Encoding and decoding of the frames of a series.
 pub(crate) fn coding_contenders(frames: &[Vec<u64>]) -> Vec<BenchContender<'static>> {
     let histograms: Vec<Histogram> = frames.iter().map(|frame| histogram(frame)).collect();
     let stored: Vec<Vec<u8>> = histograms.iter().map(encode).collect();
@@ -187,18 +187,18 @@ fn encode_block(histograms: &[Histogram]) -> Vec<u8> {
     bytes
 }
 
-/// The worst error of a value read back from its bucket.
+/// Maximum error of a value reconstructed from its bucket.
 pub(crate) fn relative_error() -> f64 {
     Scheme::default().relative_error().expect("the default scheme bounds it")
 }
 
-/// Answers to be compared with the truth.
+/// Answers to be compared with the exact values.
 pub(crate) fn quantile_answers(values: &[u64]) -> QuantileAnswers {
     let histogram = histogram(values);
     QuantileAnswers::new("topdeck", |q| histogram.quantile(q).expect("not empty").estimate)
 }
 
-/// Answers whose brackets are to contain the truth, which the sorted values tell.
+/// Brackets that must contain the exact value, from the sorted values.
 pub(crate) fn bracket_checks(sorted: &[u64]) -> Vec<BracketCheck> {
     let histogram = histogram(sorted);
     let cumulative = CumulativeHistogram::new(&histogram);
@@ -213,7 +213,7 @@ pub(crate) fn bracket_checks(sorted: &[u64]) -> Vec<BracketCheck> {
         let held = answers.iter().all(|one| one.is_some_and(|one| one.contains(truth)));
         check(format!("quantile {q}: {truth}, {answers:?}"), held);
     }
-    // Exact: 10^7 values of at most an hour add up to less than 2^66.
+    // Exact: the sum of 10^7 values of at most one hour is below 2^66.
     let sum: u128 = sorted.iter().map(|&value| u128::from(value)).sum();
     let n = sorted.len() as f64;
     let (least, greatest) = (sorted[0] as f64, sorted[sorted.len() - 1] as f64);

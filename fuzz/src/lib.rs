@@ -1,11 +1,11 @@
-//! The checks that the targets run. They live with the tests of the crates, which repeat them on
-//! every input that once broke something (`testdata/fuzz/`), so that none of that takes a fuzzer.
+//! The checks of all fuzz targets. They are part of the crates' tests, which also run them on every
+//! past finding (`testdata/fuzz/`) without a fuzzer.
 #![forbid(unsafe_code)]
 
 use std::sync::LazyLock;
 
 #[path = "../../crates/hist/tests/it/big.rs"]
-#[allow(dead_code, reason = "shared with the tests, which use more of it")]
+#[allow(dead_code, reason = "shared with the tests, which use all of it")]
 mod big;
 #[path = "../../crates/hist/tests/it/checks/mod.rs"]
 mod checks;
@@ -19,7 +19,7 @@ mod journal_checks;
 #[path = "../../crates/load/tests/it/checks.rs"]
 mod load_checks;
 #[path = "../../crates/hist/tests/it/model.rs"]
-#[allow(dead_code, reason = "shared with the tests, which use more of it")]
+#[allow(dead_code, reason = "shared with the tests, which use all of it")]
 mod model;
 #[path = "../../crates/hist/tests/it/oracle.rs"]
 mod oracle;
@@ -32,11 +32,11 @@ mod shm_checks;
 #[path = "../../crates/store/tests/it/checks.rs"]
 mod store_checks;
 
-/// Takes one input. Panics where something broke.
+/// Checks one input. Panics on a failure.
 pub type Check = fn(&[u8]);
 
-/// The check that `TOPDECK_FUZZ_TARGET` names. Where that is `list`, all are printed, each
-/// with its crate, and the program ends.
+/// The check named by `TOPDECK_FUZZ_TARGET`. If that is `list`, prints all targets with their
+/// crates and exits.
 pub fn selected_check() -> Check {
     static SELECTED: LazyLock<Check> = LazyLock::new(select_check);
     *SELECTED
@@ -50,12 +50,12 @@ fn select_check() -> Check {
     }
     let found = all().find(|(_, (name, _))| target == *name);
     let (_, (_, check)) = found.unwrap_or_else(|| {
-        panic!("TOPDECK_FUZZ_TARGET={target:?} names no target: `list` names them")
+        panic!("TOPDECK_FUZZ_TARGET={target:?} is not a target; `list` prints all targets")
     });
     check
 }
 
-/// Each crate's checks, by the name of the crate.
+/// Checks of each crate, with the name of the crate.
 fn all() -> impl Iterator<Item = (&'static str, (&'static str, Check))> {
     let with = |of: &'static str, checks: Vec<(&'static str, Check)>| {
         checks.into_iter().map(move |check| (of, check))
@@ -71,7 +71,7 @@ fn all() -> impl Iterator<Item = (&'static str, (&'static str, Check))> {
         .chain(with("store", store_checks::CHECKS.into()))
 }
 
-/// None without the feature `load`.
+/// Empty without the feature `load`.
 fn load_checks() -> Vec<(&'static str, Check)> {
     #[cfg(feature = "load")]
     return load_checks::CHECKS.into();

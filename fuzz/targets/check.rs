@@ -1,4 +1,4 @@
-//! The check of one target on what the fuzzer makes up. `TOPDECK_FUZZ_TARGET` names it.
+//! Runs the check of the target named by `TOPDECK_FUZZ_TARGET` on the fuzzer's input.
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(

@@ -1,5 +1,5 @@
-//! Lines of the clock: `crates/clock/src/clock_segment.rs` and the atomics it imports.
-#![allow(dead_code, reason = "only the lines are built, without the clock that reads them")]
+//! Clock segment: `crates/clock/src/clock_segment.rs` and the atomics that it imports.
+#![allow(dead_code, reason = "only the segment is built, without the clock")]
 
 #[path = "../../crates/clock/src/clock_segment.rs"]
 mod clock_segment;

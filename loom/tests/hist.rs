@@ -1,6 +1,6 @@
-//! The recorder that threads share: `crates/hist/src/shared_recorder.rs` and the atomics it
-//! imports. What it records into knows no threads and is hist's own.
-#![allow(dead_code, reason = "only what the models use is used")]
+//! The shared recorder: `crates/hist/src/shared_recorder.rs` and the atomics that it imports. The
+//! histogram that it records into is single-threaded and comes from the crate hist.
+#![allow(dead_code, reason = "the models use a part of the file")]
 
 #[path = "../../crates/hist/src/recorder.rs"]
 mod recorder;

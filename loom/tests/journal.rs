@@ -1,6 +1,6 @@
-//! The journal's buffer: `crates/journal/src/buffer.rs`, the ring and the table in it, the levels,
-//! the layout and the atomics it imports.
-#![allow(dead_code, reason = "only the buffer is built, without the journal over it")]
+//! The journal's buffer: `crates/journal/src/buffer.rs` with its ring and table, the levels, the
+//! layout and the atomics that it imports.
+#![allow(dead_code, reason = "only the buffer is built, without the journal")]
 
 #[path = "../../crates/journal/src/buffer.rs"]
 mod buffer;

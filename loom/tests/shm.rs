@@ -1,6 +1,6 @@
 //! Cells and lanes of shared memory: `crates/shm/src/{cells,lanes}.rs`, the layout and the atomics
-//! they import.
-#![allow(dead_code, reason = "only the protocols are built, without what writes and reads files")]
+//! that they import.
+#![allow(dead_code, reason = "only the protocols are built, without readers and writers of files")]
 
 #[path = "../../crates/shm/src/cells.rs"]
 mod cells;

@@ -1,4 +1,4 @@
-// Requests at a constant rate, whatever the answers do; the summary as JSON.
+// Requests at a constant rate, independent of responses; the summary as JSON.
 import http from "k6/http";
 
 export const options = {

@@ -86,7 +86,7 @@ int main(int arguments_count, char **arguments)
     }
     printf("lost_share %.4f\n", 1 - (double)(counter->ull - alone) / ((double)each * THREADS));
 
-    /* The reader in the process itself, as cheap as PCP reads: no daemon between. */
+    /* A reader in the same process, without a daemon: the cheapest read of PCP. */
     start = now_ns();
     status = pmLoadASCIINameSpace(arguments[2], 1);
     if (status < 0) {

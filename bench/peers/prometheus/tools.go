@@ -1,6 +1,6 @@
 //go:build tools
 
-// Package prometheus names the program that is built, so that go.sum knows all it needs.
+// Package prometheus imports the program to build, so that go.sum contains all of its dependencies.
 package prometheus
 
 import _ "github.com/prometheus/prometheus/cmd/prometheus"

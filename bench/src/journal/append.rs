@@ -1,4 +1,4 @@
-//! Appending to a journal, until the operating system has the data: no fsync is asked for.
+//! Appends to a journal until the operating system has the data; fsync is not requested.
 
 use crate::Effort;
 use crate::report::{ReportSection, ReportTable, ReportTarget, Samples, number};
@@ -69,7 +69,7 @@ pub(crate) fn run(effort: &Effort) -> ReportSection {
     section
 }
 
-/// The figures of all contenders, in their order.
+/// Figures of all contenders, in order.
 pub(crate) struct AppendFigures {
     pub(crate) cpu_ns: Vec<Samples>,
     pub(crate) thousands: Vec<Samples>,
@@ -121,8 +121,8 @@ impl AppendFigures {
     }
 }
 
-/// Beside JLog as measured in this run or, without it, as quoted from another machine, which the
-/// names say.
+/// Compares with JLog as measured in this run or, without it, as quoted from another machine; the
+/// names of the targets state which.
 fn targets(rows: &AppendFigures) -> Vec<ReportTarget> {
     let median = |samples: &[Samples], name: &str| named_median(samples, name);
     let mut targets = Vec::new();
@@ -141,7 +141,7 @@ fn targets(rows: &AppendFigures) -> Vec<ReportTarget> {
     targets
 }
 
-/// The median of the row with a name, if it was measured.
+/// Median of the named row, if it was measured.
 pub(crate) fn named_median(samples: &[Samples], name: &str) -> Option<f64> {
     let row = samples.iter().find(|row| row.name == name)?;
     Some(row.median()).filter(|median| median.is_finite())

@@ -1,5 +1,4 @@
-//! Chronicle Queue: a queue in memory-mapped files, in a Java program of its own, in
-//! `peers/chronicle`.
+//! Chronicle Queue: a queue in memory-mapped files, in a separate Java program, `peers/chronicle`.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -13,8 +12,7 @@ use super::program::{self, ProgramPaths};
 use super::{AppendContender, ContenderLabel, ReadContender};
 
 const PROMISES: &str = "visible, kill";
-/// What the libraries use of the virtual machine beyond what it offers, as their documentation
-/// lists it.
+/// Internal packages of the JVM that the libraries access, from their documentation.
 const ADD_OPENS: [&str; 11] = [
     "--add-exports=java.base/jdk.internal.ref=ALL-UNNAMED",
     "--add-exports=java.base/sun.nio.ch=ALL-UNNAMED",
@@ -28,7 +26,7 @@ const ADD_OPENS: [&str; 11] = [
     "--add-opens=java.base/java.nio=ALL-UNNAMED",
     "--add-opens=java.base/sun.nio.ch=ALL-UNNAMED",
 ];
-/// The library would report its use to its makers.
+/// Disables the library's usage reports.
 const QUIET: &str = "-Dchronicle.analytics.disable=true";
 
 pub(crate) fn append_contenders() -> Vec<Box<dyn AppendContender>> {

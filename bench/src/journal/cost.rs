@@ -1,7 +1,6 @@
-//! What a stretch of work cost: time that passed, processor time of all threads, bytes written and
-//! left.
+//! Cost of work: wall time, CPU time of all threads, bytes written and stored.
 //!
-//! The counters are those of Linux; where one cannot be read, its figure is absent and not zero.
+//! The counters are those of Linux; a counter that cannot be read yields no figure instead of 0.
 
 use std::fs;
 use std::io;
@@ -13,23 +12,23 @@ use anyhow::Result;
 
 use crate::clock::{cpu_time_of_program, wall_time};
 
-/// Units in which `stat` and the block layer count, whatever the device's own are.
+/// Unit of `stat` and of the block layer, independent of the device.
 const SECTOR_BYTES: u64 = 512;
 
-/// What it took to handle some messages.
+/// Cost of a number of messages.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct JournalCost {
     pub(crate) messages: usize,
     pub(crate) wall: Duration,
     pub(crate) cpu: Duration,
-    /// Given to `write` and its kin; what goes through mapped memory is not in it.
+    /// Bytes passed to `write` and related system calls, without mapped memory.
     pub(crate) written_bytes: Option<u64>,
-    /// Storage that the files took when all was done.
+    /// Disk space of the files at the end.
     pub(crate) stored_bytes: u64,
 }
 
 impl JournalCost {
-    /// Of `work`, which handles `messages` in this program and leaves its files in `folder`.
+    /// Measures `work`, which handles `messages` in this process and leaves its files in `folder`.
     pub(crate) fn measure(
         folder: &Path,
         messages: usize,
@@ -57,13 +56,13 @@ impl JournalCost {
     }
 }
 
-/// Bytes that this program has passed to `write` and its kin so far.
+/// Bytes that this process has passed to `write` and related system calls.
 fn written_bytes() -> Option<u64> {
     let counters = fs::read_to_string("/proc/self/io").ok()?;
     counters.lines().find_map(|line| line.strip_prefix("wchar: ")?.parse().ok())
 }
 
-/// Storage that all files of a folder take: holes count nothing, reserved blocks count.
+/// Disk space of all files of a folder: holes do not count, allocated blocks do.
 pub(super) fn stored_bytes(folder: &Path) -> io::Result<u64> {
     let mut sum = 0;
     for entry in fs::read_dir(folder)? {
@@ -76,13 +75,13 @@ pub(super) fn stored_bytes(folder: &Path) -> io::Result<u64> {
     Ok(sum)
 }
 
-/// The device under a folder.
+/// The block device of a folder.
 pub(crate) struct DiskDevice {
     statistics: String,
 }
 
 impl DiskDevice {
-    /// `None`: the folder is on no device that this system keeps statistics of.
+    /// `None` if the folder is on no device with statistics.
     pub(crate) fn for_folder(folder: &Path) -> Option<DiskDevice> {
         let device = fs::metadata(folder).ok()?.dev();
         let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
@@ -90,21 +89,22 @@ impl DiskDevice {
         found.written_bytes().is_some().then_some(found)
     }
 
-    /// Bytes that all programs together have written so far.
+    /// Bytes that all programs have written to the device.
     pub(crate) fn written_bytes(&self) -> Option<u64> {
-        // The seventh number is the count of sectors written (Linux, Documentation/block/stat.rst).
+        // The seventh number is the number of sectors written (Linux,
+        // Documentation/block/stat.rst).
         let numbers = fs::read_to_string(&self.statistics).ok()?;
         let sectors: u64 = numbers.split_whitespace().nth(6)?.parse().ok()?;
         Some(sectors * SECTOR_BYTES)
     }
 }
 
-/// Brings to the device what waits in the page cache, so that it is not counted as somebody else's.
+/// Writes dirty pages to the device, so that they are not counted in the next measurement.
 pub(crate) fn flush_page_cache(folder: &Path) -> io::Result<()> {
     Ok(rustix::fs::syncfs(fs::File::open(folder)?)?)
 }
 
-/// Type of the file system that holds a folder, from the list of mounts.
+/// Type of the file system of a folder, from the list of mounts.
 pub(crate) fn file_system(folder: &Path) -> Option<String> {
     let device = fs::metadata(folder).ok()?.dev();
     let number = format!("{}:{}", rustix::fs::major(device), rustix::fs::minor(device));

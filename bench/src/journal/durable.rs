@@ -1,4 +1,4 @@
-//! Acknowledgements that mean something: each append waits until its message survives a power cut.
+//! Durable acknowledgements: each append waits until its message survives a power failure.
 
 use std::path::Path;
 use std::sync::Barrier;
@@ -18,7 +18,7 @@ use super::{ContenderTurns, PROMISES, rounds, run_turns, scratch, topdeck};
 const PRODUCERS: [usize; 3] = [1, 64, 256];
 const TIME: Duration = Duration::from_secs(1);
 const TIME_QUICK: Duration = Duration::from_millis(200);
-/// Different messages that producers take turns with.
+/// Number of different messages, which producers use in turn.
 const MESSAGES: usize = 100_000;
 
 const METHOD: &str = "Each producer is a thread that appends one message of 100 bytes and waits \
@@ -34,14 +34,14 @@ const METHOD: &str = "Each producer is a thread that appends one message of 100 
                       commit, serially. **Chronicle Queue is not included**: its appender has a \
                       `sync`, which has not been measured yet.";
 
-/// What became of the appends of all producers.
+/// Statistics of the appends of all producers.
 pub(crate) struct AckStats {
     pub(crate) count: usize,
     pub(crate) wall: Duration,
     pub(crate) median_us: f64,
     pub(crate) p99_us: f64,
     pub(crate) max_us: f64,
-    /// What the device wrote; `None` where nobody counts.
+    /// Bytes that the device wrote; `None` without a counter.
     pub(crate) device_bytes: Option<u64>,
 }
 
@@ -81,7 +81,7 @@ pub(crate) fn run(effort: &Effort) -> ReportSection {
     section
 }
 
-/// The figures of all contenders at one number of producers.
+/// Figures of all contenders for one number of producers.
 pub(crate) struct DurableFigures {
     pub(crate) producers: usize,
     pub(crate) per_second: Vec<Samples>,
@@ -181,8 +181,8 @@ fn targets(cells: &[DurableFigures]) -> Vec<ReportTarget> {
 /// Appends a message and returns when it is durable.
 pub(crate) type ProducerFn<'a> = Box<dyn FnMut(&[u8]) -> Result<()> + Send + 'a>;
 
-/// Runs the producers of a journal in this program; `connect` makes each of them ready before the
-/// clock starts.
+/// Runs the producers of a journal in this process; `connect` prepares each of them before the
+/// measurement.
 pub(crate) fn run_producers<'a>(
     folder: &Path,
     producers: usize,
@@ -201,8 +201,8 @@ pub(crate) fn run_producers<'a>(
             .into_iter()
             .enumerate()
             .map(|(at, producer)| {
-                // Producers are far apart in the messages, so that no two append the same at a
-                // time.
+                // Producers start far apart in the messages, so that no two append the same message
+                // at a time.
                 let first = at * (messages.len() / producers);
                 scope.spawn(move || {
                     start.wait();
@@ -234,14 +234,14 @@ pub(crate) fn run_producers<'a>(
     })
 }
 
-/// What one producer did, and when by the clock.
+/// Work of one producer, with its start and end by the clock.
 struct ProducerRun {
     started: Duration,
     ended: Duration,
     latencies_ns: Vec<u64>,
 }
 
-/// Appends one message after another in the time given.
+/// Appends messages one at a time until the deadline.
 fn produce(
     mut append: ProducerFn,
     time: Duration,

@@ -1,7 +1,7 @@
-//! fjall: a log-structured store, used as a journal with the message's number as key.
+//! fjall: a log-structured store, used as a journal with the message number as key.
 //!
-//! Its own journal takes the writes first; memory tables become sorted files in the background, and
-//! their work during the measurement counts.
+//! Its journal receives the writes first. Memtables are flushed to sorted files in the background,
+//! and this work counts if it happens during the measurement.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -108,7 +108,7 @@ impl ReadContender for FjallReader {
     fn prepare(&self, folder: &Path, messages: &[u8]) -> Result<()> {
         let (database, keyspace) = open(folder)?;
         append(&database, &keyspace, BATCH, messages)?;
-        // As after a while: in sorted files, where most of a journal is.
+        // The state after a while: most of a journal is in sorted files.
         keyspace.rotate_memtable_and_wait()?;
         Ok(())
     }

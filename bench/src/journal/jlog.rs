@@ -1,11 +1,11 @@
-//! JLog 2.6.0, the journal that topdeck's is to replace: measured if somebody provides a program,
-//! else quoted.
+//! JLog 2.6.0, the journal that topdeck replaces: measured if a program is provided, otherwise
+//! quoted.
 //!
-//! `TOPDECK_BENCH_JLOG` names the program; it is called as `PROGRAM FOLDER COUNT MODE`, writes so
-//! many messages of 100 bytes to a new journal in the folder, and prints one line: seconds passed,
-//! seconds of processor time and bytes on disk, separated by tabs. The modes are those below and
-//! `read`, which writes too but measures reading alone. Others' messages are in the file that
-//! `TOPDECK_BENCH_MESSAGES` names; the program may use its own.
+//! `TOPDECK_BENCH_JLOG` is the path of the program. It is called as `PROGRAM FOLDER COUNT MODE`,
+//! writes COUNT messages of 100 bytes to a new journal in the folder, and prints one line: wall
+//! time in seconds, CPU time in seconds, and bytes on disk, separated by tabs. The modes are those
+//! below and `read`, which also writes but measures only the read. The messages of the other
+//! contenders are in the file that `TOPDECK_BENCH_MESSAGES` names; the program may use its own.
 
 use std::env;
 use std::path::Path;
@@ -23,17 +23,17 @@ const PROGRAM: &str = "TOPDECK_BENCH_JLOG";
 const MESSAGES: &str = "TOPDECK_BENCH_MESSAGES";
 
 const PROMISES: &str = "visible, kill";
-/// Its buffer is mapped memory: what was in it is written by the next writer, even if it was
-/// written before.
+/// The buffer is mapped memory: the next writer writes its contents, even if they were written
+/// before.
 const PROMISES_BUFFER: &str = "kill, may repeat";
 
-/// A way of appending, with what was measured on the machine that `QUOTED` names.
+/// A mode of appending, with results from the machine that `QUOTED` names.
 pub(crate) struct JlogMode {
     pub(crate) name: &'static str,
     argument: &'static str,
     promises: &'static str,
     pub(crate) cpu_ns: f64,
-    /// Messages per second by the clock, in thousands, median of five rounds.
+    /// Thousand messages per second of wall time, median of five rounds.
     pub(crate) thousands: f64,
     /// Bytes on disk per byte of message.
     pub(crate) stored: f64,
@@ -47,8 +47,8 @@ pub(crate) const MODES: [JlogMode; 6] = [
     mode("JLog, 128 KiB pre-commit", "precommit", PROMISES_BUFFER, 200.0, 2320.0, 1.16),
     mode("JLog, 128 KiB pre-commit, LZ4", "precommit-lz4", PROMISES_BUFFER, 410.0, 1260.0, 1.209),
 ];
-/// The same for reading: name, processor time in nanoseconds, and thousand messages per second,
-/// least and greatest.
+/// The same for reads: name, CPU time in nanoseconds, and thousand messages per second, minimum and
+/// maximum.
 const READING: [(&str, f64, [f64; 2]); 2] = [
     ("JLog, read_message", 910.0, [130.0, 450.0]),
     ("JLog, bulk_read, 2nd to 4th subscriber", 340.0, [3500.0, 6300.0]),
@@ -84,7 +84,7 @@ pub(crate) fn read_contenders() -> Vec<Box<dyn ReadContender>> {
     if is_available() { vec![Box::new(JlogReader)] } else { Vec::new() }
 }
 
-/// What stands in the report if nobody provides a program.
+/// Section of the report without a program.
 pub(crate) fn quoted_appending() -> Option<ReportTable> {
     if is_available() {
         return None;

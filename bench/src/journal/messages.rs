@@ -1,8 +1,8 @@
-//! The messages that journals get: lines as a metrics agent writes them, each of exactly 100 bytes.
+//! Messages of the journal comparisons: lines of a metrics agent, each of exactly 100 bytes.
 //!
-//! They differ as real lines do: hosts, metrics and routes repeat, measured values hardly ever,
-//! times go up. So a compressor finds something, and not everything: batches of 64 KiB come to
-//! three tenths with LZ4 and to less than two with zstd 1 (`cargo test` holds them to that).
+//! They vary like real lines: hosts, metrics and routes repeat, values rarely do, timestamps
+//! increase. So they compress, but not completely: batches of 64 KiB compress to three tenths with
+//! LZ4 and to less than two tenths with zstd 1 (`cargo test` checks both).
 
 use std::fmt::Write as _;
 
@@ -27,7 +27,7 @@ const ROUTES: [&str; 8] =
 const CODES: [u32; 4] = [200, 200, 200, 404];
 const FIRST_TIME_MS: u64 = 1_732_219_384_123;
 
-/// Messages one after another.
+/// Concatenated messages.
 pub(crate) struct Messages {
     bytes: Vec<u8>,
 }
@@ -52,12 +52,12 @@ impl Messages {
         self.bytes.len() / SIZE
     }
 
-    /// The first `count` of them.
+    /// The first `count` messages.
     pub(crate) fn first(&self, count: usize) -> &[u8] {
         &self.bytes[..count * SIZE]
     }
 
-    /// One of them, starting again after the last.
+    /// A message by index, modulo the number of messages.
     pub(crate) fn one(&self, index: usize) -> &[u8] {
         let at = index % self.len() * SIZE;
         &self.bytes[at..at + SIZE]
@@ -78,7 +78,7 @@ fn write_line(line: &mut String, random: &mut BenchRng, time_ms: &mut u64) {
     );
 }
 
-/// What is left of batches of 64 KiB: LZ4's share, and that of zstd 1.
+/// Compressed share of batches of 64 KiB with LZ4 and with zstd 1.
 pub(crate) fn ratios(messages: &Messages) -> (f64, f64) {
     const BATCH: usize = 64 << 10;
     const LEVEL: i32 = 1;

@@ -1,8 +1,8 @@
-//! Peers that are programs of their own: built and started when their tools are on this machine.
+//! Peers that are separate programs: built and started if their tools are installed.
 //!
 //! Such a program gets the same messages in a file, and prints its figures as the last line,
-//! separated by tabs. It measures its own processor time, so that starting it and making its
-//! journal ready costs nothing.
+//! separated by tabs. It measures its own CPU time, so that its start and the preparation of its
+//! journal do not count.
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, ErrorKind, Read as _, Seek};
@@ -16,19 +16,19 @@ use super::cost::{JournalCost, stored_bytes};
 use super::messages::SIZE;
 use super::scratch;
 
-/// A folder in cargo's target folder for what a peer's build makes.
+/// Build folder of a peer, in cargo's target folder.
 pub(crate) fn build_folder(peer: &str) -> Result<PathBuf> {
     let folder = scratch::target()?.join("journal-peers").join(peer);
     fs::create_dir_all(&folder).with_context(|| format!("creating {}", folder.display()))?;
     Ok(folder)
 }
 
-/// Where the sources of a peer are.
+/// Source folder of a peer.
 pub(crate) fn source_folder(peer: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("peers").join(peer)
 }
 
-/// Runs a tool to its end; an error says what is missing or the last that it said.
+/// Runs a tool; an error states what is missing, or its last output.
 pub(crate) fn run_tool(command: &mut Command) -> Result<()> {
     let name = command.get_program().to_string_lossy().into_owned();
     let output = match command.stdin(Stdio::null()).output() {
@@ -42,15 +42,14 @@ pub(crate) fn run_tool(command: &mut Command) -> Result<()> {
     Ok(())
 }
 
-/// Where a program finds the messages and puts its journal.
+/// Paths of the messages and of the journal for a program.
 pub(crate) struct ProgramPaths {
     pub(crate) journal: PathBuf,
     pub(crate) messages: PathBuf,
 }
 
 impl ProgramPaths {
-    /// The messages are written to a file; the journal's folder is there or will be made by the
-    /// program.
+    /// Writes the messages to a file; the folder of the journal exists, or the program creates it.
     pub(crate) fn new(folder: &Path, messages: &[u8]) -> Result<ProgramPaths> {
         let places =
             ProgramPaths { journal: folder.join("journal"), messages: folder.join("messages") };
@@ -88,8 +87,8 @@ fn last_line(file: &mut File) -> Result<String> {
     Ok(said.lines().rfind(|line| !line.trim().is_empty()).unwrap_or("nothing").to_owned())
 }
 
-/// The cost that a program measured: seconds passed, seconds of processor time, and bytes left and
-/// bytes written, which are negative or missing if it does not know them.
+/// Cost measured by a program: wall time and CPU time in seconds, and bytes stored and written,
+/// which are negative or missing if unknown.
 pub(crate) fn run_program(
     command: &mut Command,
     places: &ProgramPaths,
@@ -112,13 +111,13 @@ pub(crate) fn run_program(
     })
 }
 
-/// The version that stands in a manifest between two texts.
+/// The version between two texts in a manifest.
 pub(crate) fn version<'a>(manifest: &'a str, before: &str, after: &str) -> &'a str {
     let rest = manifest.split_once(before).map(|(_, rest)| rest);
     rest.and_then(|rest| rest.split(after).next()).unwrap_or("of unknown version")
 }
 
-/// How many messages a slice holds.
+/// Number of messages in a slice.
 pub(crate) fn message_count(messages: &[u8]) -> usize {
     messages.len() / SIZE
 }

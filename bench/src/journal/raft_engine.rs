@@ -1,8 +1,8 @@
-//! raft-engine: the log of a Raft store, in segments, with checksums and an index of all entries in
-//! memory.
+//! raft-engine: the log of a Raft store, in segments, with checksums and an in-memory index of all
+//! entries.
 //!
-//! It takes entries as protobuf messages that know their index: `LogEntry` is such a message of two
-//! fields, as the entries of Raft are.
+//! It accepts entries as protobuf messages that contain their index: `LogEntry` is such a message
+//! with two fields, like a Raft entry.
 
 use std::path::Path;
 use std::sync::OnceLock;
@@ -25,7 +25,7 @@ use super::{AckContender, AppendContender, ContenderLabel, ReadContender};
 const PROMISES: &str = "checksum, kill";
 const PROMISES_SYNC: &str = "checksum, kill, power";
 const BATCH: usize = 1000;
-/// The one log of this engine; a Raft store has thousands.
+/// The only log of this engine; a Raft store has thousands.
 const REGION: u64 = 1;
 
 pub(crate) fn append_contenders() -> Vec<Box<dyn AppendContender>> {
@@ -94,7 +94,7 @@ impl AckContender for RaftEngineDurable {
     ) -> Result<AckStats> {
         let engine = open(folder)?;
         run_producers(folder, producers, time, messages, |at| {
-            // Entries of a region follow each other without a gap, so each producer has its own.
+            // Entries of a region are consecutive, so each producer has its own region.
             let (engine, region) = (&engine, REGION + at as u64);
             let mut writes = LogBatch::default();
             let mut entry = [LogEntry::default()];
@@ -142,7 +142,7 @@ impl ReadContender for RaftEngineReader {
     }
 }
 
-/// A protobuf message of two fields: `uint64 index = 1; bytes data = 2;`.
+/// A protobuf message with two fields: `uint64 index = 1; bytes data = 2;`.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct LogEntry {
     index: u64,

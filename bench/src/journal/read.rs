@@ -1,4 +1,4 @@
-//! Reading a journal back, from its first message to its last.
+//! Reads of a journal from its first to its last message.
 
 use std::hint::black_box;
 
@@ -68,7 +68,7 @@ pub(crate) fn run(effort: &Effort) -> ReportSection {
     section
 }
 
-/// The figures of all contenders, in their order.
+/// Figures of all contenders, in order.
 pub(crate) struct ReadFigures {
     cpu_ns: Vec<Samples>,
     pub(crate) thousands: Vec<Samples>,
@@ -108,7 +108,7 @@ fn targets(rows: &ReadFigures) -> Vec<ReportTarget> {
     topdeck::READERS.iter().map(target).collect()
 }
 
-/// Takes messages as they are read, and knows whether they were all and the right ones.
+/// Accumulates messages as they are read, to verify completeness and contents.
 #[derive(Debug, Default)]
 pub(crate) struct ReadChecksum {
     messages: usize,
@@ -127,7 +127,7 @@ impl ReadChecksum {
         self.xor ^= black_box(words ^ rest);
     }
 
-    /// Whether what was taken is what was written.
+    /// Fails unless the messages are those that were written.
     pub(crate) fn check(&self, written: &[u8]) -> Result<()> {
         let mut expected = ReadChecksum::default();
         written.chunks_exact(SIZE).for_each(|message| expected.add(message));

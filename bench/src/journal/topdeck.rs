@@ -1,4 +1,4 @@
-//! topdeck's journal: its rows of JLog's own table, acknowledgements on disk, and reading from
+//! The journal of topdeck: the modes of JLog's table, durable acknowledgements, and reads from
 //! segments.
 
 use std::path::Path;
@@ -21,7 +21,7 @@ use super::{AckContender, AppendContender, ContenderLabel, ReadContender};
 const PROMISES: &str = "checksum, visible, kill";
 const PROMISES_DISK: &str = "checksum, visible, kill, power";
 
-/// A way of appending and the row of JLog that it is compared with.
+/// A mode of appending, and the JLog mode to compare with.
 struct AppendConfig {
     name: &'static str,
     codec: Compression,
@@ -54,8 +54,8 @@ const fn append_config(
     AppendConfig { name, codec, buffer_bytes, exclusive: alone, batch }
 }
 
-/// Names of the rows that stand beside JLog's, in the order of its modes, and how many times as
-/// fast they are to be by the clock.
+/// Rows compared with those of JLog, in the order of its modes, and the required speedup by wall
+/// time.
 pub(crate) const JLOG_CPU_NS: [(&str, f64); 6] = [
     (APPEND_CONFIGS[0].name, 25.0),
     (APPEND_CONFIGS[1].name, 8.0),
@@ -64,7 +64,7 @@ pub(crate) const JLOG_CPU_NS: [(&str, f64); 6] = [
     (APPEND_CONFIGS[4].name, 3.0),
     (APPEND_CONFIGS[5].name, 2.0),
 ];
-/// Rows whose stored bytes have a target.
+/// Rows with a target for stored bytes.
 pub(crate) const JLOG_STORED: [(&str, f64); 3] = [
     (APPEND_CONFIGS[0].name, 1.05),
     (APPEND_CONFIGS[1].name, 0.34),
@@ -79,7 +79,7 @@ fn open(folder: &Path, codec: Compression, buffer_bytes: u64, alone: bool) -> Re
     let limits = Limits { bytes_max: None, age_max: None, on_full: LimitPolicy::Reject };
     let settings = Settings { codec, buffer_bytes, limits, ..Settings::default() };
     Journal::create(&OsDisk, folder, journal::random_id(), 0, &settings)?;
-    // Nobody in this table is asked for fsync, so topdeck does not do its one per second either.
+    // No contender in this table calls fsync, so the fsync of topdeck, one per second, is disabled.
     let options = Options { is_exclusive: alone, sync_interval: None, ..Options::default() };
     Ok(Journal::open(Arc::new(OsDisk), folder, &options)?)
 }
@@ -112,7 +112,7 @@ impl AppendContender for &AppendConfig {
         let mut cost = JournalCost::measure(&folder, messages.len() / SIZE, || {
             append(&journal, messages, self.batch)
         })?;
-        // What is reserved and not used goes back.
+        // Releases unused allocated space.
         journal.close()?;
         cost.stored_bytes = stored_bytes(&folder)?;
         Ok(cost)
@@ -121,7 +121,7 @@ impl AppendContender for &AppendConfig {
 
 pub(crate) struct TopdeckDurable;
 
-/// The row's name.
+/// Name of the row.
 pub(crate) const DURABLE_NAME: &str = "topdeck";
 
 impl AckContender for TopdeckDurable {
@@ -151,13 +151,13 @@ impl AckContender for TopdeckDurable {
     }
 }
 
-/// So many subscribers at the same time, each reading everything from the segments.
+/// Concurrent subscribers, each of which reads everything from the segments.
 pub(crate) struct TopdeckReader {
     pub(crate) subscribers: usize,
     pub(crate) codec: Compression,
 }
 
-/// The readers whose rate has a target: messages per second and subscriber.
+/// Readers with a target: messages per second and subscriber.
 pub(crate) const READERS: [TopdeckReader; 2] = [
     TopdeckReader { subscribers: 1, codec: Compression::None },
     TopdeckReader { subscribers: 4, codec: Compression::None },
@@ -214,7 +214,7 @@ impl ReadContender for TopdeckReader {
     }
 }
 
-/// Reads all as a subscriber does that begins anew each round: it does not commit.
+/// Reads everything like a subscriber without a committed position, and does not commit.
 fn read(journal: &Journal, name: &str, messages: &[u8]) -> Result<()> {
     let mut subscriber = journal.subscribe(name)?;
     subscriber.set_reads_buffer(false);

@@ -1,7 +1,7 @@
-//! Contenders taking turns, each once per round, as in `rounds.rs`, where one turn is one sample.
+//! Contenders take turns, once per round, as in `rounds.rs`; a turn is one sample.
 //!
-//! A contender that fails is out, and its row gives the reason: a machine without Go still compares
-//! the rest.
+//! A contender that fails is excluded, and its row shows the reason: a machine without Go still
+//! compares the others.
 
 use anyhow::Result;
 
@@ -9,16 +9,15 @@ use crate::report::Samples;
 
 use super::ContenderLabel;
 
-/// What became of one contender.
+/// Results of one contender.
 pub(crate) struct ContenderTurns<T> {
     pub(crate) label: ContenderLabel,
-    /// Why it has no figures.
+    /// Reason for missing figures.
     pub(crate) failed: Option<String>,
     results: Vec<T>,
 }
 
-/// The results of all contenders, in the order given. The order of turns rotates from round to
-/// round.
+/// Results of all contenders in the given order. The order of turns rotates from round to round.
 pub(crate) fn run_turns<T>(
     labels: Vec<ContenderLabel>,
     rounds: usize,
@@ -54,7 +53,8 @@ impl<T> ContenderTurns<T> {
         samples
     }
 
-    /// A row of a table so wide: name, promises, and the figures or why there are none.
+    /// A table row of this many columns: name, promises, and the figures or the reason why there
+    /// are none.
     pub(crate) fn row(&self, width: usize, figures: impl FnOnce() -> Vec<String>) -> Vec<String> {
         let mut row = vec![self.label.name.clone(), self.label.promises.to_owned()];
         match &self.failed {

@@ -1,5 +1,4 @@
-//! What load is made with and made on, in processes of their own, so that each can be stopped: this
-//! program once more.
+//! Generators and servers as separate processes of this program, so that each can be stopped.
 
 use std::io::{Read as _, Write as _};
 use std::sync::Arc;
@@ -12,11 +11,12 @@ use load::{
     Target, Template,
 };
 
-/// How long a stub takes for an answer.
+/// Service time of a stub.
 pub(crate) const SERVICE_NS: u64 = 1_000_000;
 const SECOND_NS: f64 = 1e9;
 
-/// A server until the input ends. Its first line says where, the next comes with the first request.
+/// Runs a server until end of input. The first line of output is its address; the second follows
+/// the first request.
 pub(crate) fn run_stub(how: &str) -> Result<()> {
     let service =
         ServiceModel { service_ns: SERVICE_NS, is_serial: how == "in-turn", is_spinning: true };
@@ -25,7 +25,7 @@ pub(crate) fn run_stub(how: &str) -> Result<()> {
     std::io::stdout().flush()?;
     let watched = Arc::clone(&stub);
     std::thread::spawn(move || {
-        // A minute: a tool that does not start never sends anything.
+        // One minute: a tool that does not start sends nothing.
         for _ in 0..300_000 {
             if watched.accepted() > 0 {
                 break;
@@ -38,8 +38,8 @@ pub(crate) fn run_stub(how: &str) -> Result<()> {
     Ok(())
 }
 
-/// Makes load as `what` says: URL, rate, seconds, seconds waited for the rest, connections at
-/// the start and at the most. Prints figures by their names.
+/// Generates load with these arguments: URL, rate, duration and grace period in seconds, initial
+/// connections and connection limit. Prints the figures with their names.
 pub(crate) fn run_load(what: &[String]) -> Result<()> {
     let [url, rate, seconds, drain, connections, max_connections] = what else {
         anyhow::bail!("six arguments are needed");

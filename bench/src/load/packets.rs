@@ -1,4 +1,4 @@
-//! What a tool says of answers, against the time between their packets, as the kernel stamps them
+//! Compares reported response times with the time between packets, from kernel timestamps
 //! (`tcpdump` on the loopback device).
 
 use std::collections::HashMap;
@@ -12,8 +12,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use super::tools::{Tool, ToolResult, ToolRun};
 
-/// What the tool said, and what its packets say: nanoseconds from the packet of a request to that
-/// of its answer.
+/// The result of a tool, and the nanoseconds from each request packet to the response packet.
 pub(crate) fn run_with_capture(tool: Tool, plan: &ToolRun) -> Result<(ToolResult, Histogram)> {
     let folder = tempfile::tempdir()?;
     let file = folder.path().join("packets");
@@ -60,8 +59,8 @@ pub(crate) fn run_with_capture(tool: Tool, plan: &ToolRun) -> Result<(ToolResult
     Ok((said, packets))
 }
 
-/// From a capture in pcap's own format with nanoseconds (pcap-savefile(5)), Ethernet and IPv4: each
-/// first packet with data from a client's port is a request, the next with data to it the answer.
+/// Parses a pcap capture with nanoseconds (pcap-savefile(5)), Ethernet and IPv4: the first packet
+/// with data from a client port is a request, the next one with data to it the response.
 fn exchanges(bytes: &[u8], port: u16) -> Result<Histogram> {
     let word = |at: usize| -> Option<u32> {
         Some(u32::from_le_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
@@ -89,7 +88,7 @@ fn exchanges(bytes: &[u8], port: u16) -> Result<Histogram> {
     Ok(times.snapshot())
 }
 
-/// Ports, and how many bytes of data.
+/// Source and destination port, and bytes of data.
 fn parse_tcp(packet: &[u8]) -> Option<(u16, u16, usize)> {
     let two = |at: usize| Some(u16::from_be_bytes(packet.get(at..at + 2)?.try_into().ok()?));
     let header = usize::from(packet.get(14)? & 15) * 4;

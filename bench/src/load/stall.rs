@@ -1,5 +1,5 @@
-//! The freeze test: a server with a known truth is stopped (SIGSTOP) for part of a run, or the tool
-//! itself is.
+//! The coordinated-omission test: a server with known response times is stopped (SIGSTOP) during a
+//! part of a run, or the tool itself is.
 
 use std::io::{BufRead as _, BufReader, Read};
 use std::process::{Child, ChildStdout, Command, Stdio};
@@ -13,24 +13,24 @@ use super::child::SERVICE_NS;
 use super::packets;
 use super::tools::{Tool, ToolResult, ToolRun};
 
-/// Fewer than a server may have waiting to be accepted (4,096): the kernel sends to more only after
-/// a second or three.
+/// Below the listen backlog of a server (4,096): beyond it the kernel retries after one to three
+/// seconds.
 const CONNECTIONS_MAX: usize = 1_000;
 
-/// What happens during a run.
+/// Event during a run.
 #[derive(Clone, Copy, PartialEq)]
 pub(crate) enum Disturbance {
-    /// The server is stopped between these shares of the length.
+    /// The server is stopped between these shares of the duration.
     ServerStall(f64, f64),
-    /// The tool itself is.
+    /// The tool is stopped between these shares of the duration.
     ToolStall(f64, f64),
-    /// The server is stopped for so many seconds, every so many.
+    /// The server is stopped for `length` seconds every `every` seconds.
     PeriodicStalls { length: f64, every: f64 },
-    /// The server answers one after the other, and so falls behind.
+    /// The server responds serially, and falls behind.
     Overload,
 }
 
-/// A run and what happens in it.
+/// A run with an event.
 #[derive(Clone, Copy)]
 pub(crate) struct Scenario {
     pub(crate) name: &'static str,
@@ -85,7 +85,7 @@ pub(crate) const SCENARIOS: [Scenario; 8] = [
 ];
 
 impl Scenario {
-    /// When something is stopped and goes on, in seconds of a run that is as long.
+    /// Start and end of each stop, in seconds of a run of this duration.
     fn stops(&self, seconds: f64) -> Vec<(f64, f64)> {
         match self.disturbance {
             Disturbance::ServerStall(from, to) | Disturbance::ToolStall(from, to) => {
@@ -105,7 +105,7 @@ impl Scenario {
     }
 }
 
-/// A server in a process of its own.
+/// A server in a separate process.
 pub(crate) struct StallServer {
     process: Child,
     stdout: BufReader<ChildStdout>,
@@ -125,7 +125,7 @@ impl StallServer {
         Ok(StallServer { process, stdout: says, url: format!("http://{}/", line.trim()) })
     }
 
-    /// Waits until its first request has come, which in a schedule is due at the start.
+    /// Waits for the first request, which a schedule sends at its start.
     fn wait_first_request(&mut self) -> Result<()> {
         self.stdout.read_line(&mut String::new())?;
         Ok(())
@@ -139,7 +139,7 @@ impl Drop for StallServer {
     }
 }
 
-/// What a tool says of a scenario, or of one in which nothing happens.
+/// Result of a tool for a scenario, or for one without an event.
 pub(crate) fn run(
     tool: Tool,
     scenario: &Scenario,
@@ -153,7 +153,7 @@ pub(crate) fn run(
         url: &url,
         rate: Some(scenario.rate),
         seconds,
-        // The rest of an overload is answered as long after the end as the server has fallen
+        // After an overload, responses arrive as long after the end as the server has fallen
         // behind.
         grace_period: if is_overload { seconds } else { 0.0 },
         connections: 10,
@@ -161,9 +161,9 @@ pub(crate) fn run(
         processor: None,
     };
     let mut command = tool.command(&plan)?;
-    // With what it starts itself, so that all of it can be stopped.
+    // A process group, so that its child processes are stopped too.
     let mut process = std::os::unix::process::CommandExt::process_group(&mut command, 0).spawn()?;
-    // What it says is little but for this: a full pipe would stop it.
+    // Drains the output: a full pipe would block the tool.
     let says = process.stdout.take().context("its output")?;
     let complains = process.stderr.take().context("its output")?;
     let [said, complained] =
@@ -198,7 +198,7 @@ pub(crate) fn run(
     tool.read(&text(said)?).with_context(|| complained)
 }
 
-/// The truth of it, if the server takes `service_ns` for each answer.
+/// Expected response times if the server takes `service_ns` per response.
 pub(crate) fn expected_histogram(
     scenario: &Scenario,
     seconds: f64,
@@ -215,15 +215,14 @@ pub(crate) fn expected_histogram(
         }
         return recorder.snapshot();
     }
-    // Users of the server felt nothing of a tool that stood still.
+    // A stopped tool does not affect users of the server.
     let stops = scenario.stops(seconds).into_iter().filter(|_| !scenario.is_tool_stopped());
     let stalls: Vec<load::ServerStall> =
         stops.map(|(from, to)| load::ServerStall { from_ns: ns(from), to_ns: ns(to) }).collect();
     load::expected_response_times(schedule.arrivals(), service_ns, &stalls, length)
 }
 
-/// What an answer of the server takes while nothing is stopped, by its packets: the median at such
-/// a rate, nanoseconds.
+/// Median response time of the server in nanoseconds at this rate without a stop, from its packets.
 pub(crate) fn idle_response_ns(rate: f64) -> Result<u64> {
     let server = StallServer::start(false)?;
     let plan = ToolRun {

@@ -1,4 +1,4 @@
-//! The highest rate that a tool holds on one processor, against nginx on another.
+//! The highest rate that a tool sustains on one CPU, against nginx on another.
 
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -8,17 +8,17 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use super::tools::{Tool, ToolResult, ToolRun};
 
-/// A tool holds a rate if it gets as large a share of the answers that were asked for.
+/// A tool sustains a rate if it receives this share of the scheduled responses.
 const SHARE: f64 = 0.99;
-/// A rate that is not held in so many runs is not held.
+/// A rate that fails in this many runs is not sustained.
 const ATTEMPTS: usize = 3;
-/// Requests per second that are tried first.
+/// First rate. Requests per second.
 const FIRST: f64 = 2_000.0;
-/// From the highest that was held to the lowest that was not.
+/// Ratio of the lowest failing to the highest sustained rate at which the search ends.
 const NARROW: f64 = 1.05;
 const PORT: u16 = 18_097;
 
-/// nginx that answers five bytes, on the second processor.
+/// nginx on the second CPU; its response has five bytes.
 pub(crate) struct Nginx {
     process: Child,
     _folder: tempfile::TempDir,
@@ -57,13 +57,13 @@ impl Nginx {
 
 impl Drop for Nginx {
     fn drop(&mut self) {
-        // So that its worker ends, too.
+        // Ends its worker too.
         let _ = kill_process(Pid::from_child(&self.process), Signal::TERM);
         let _ = self.process.wait();
     }
 }
 
-/// What a tool says against nginx with so many connections, and at the most so many.
+/// Result of a tool against nginx with this number of connections and this limit.
 pub(crate) fn run_against_nginx(
     tool: Tool,
     nginx: &Nginx,
@@ -86,8 +86,7 @@ pub(crate) fn run_against_nginx(
     tool.read(&String::from_utf8_lossy(&output.stdout))
 }
 
-/// The highest rate that is held: doubled until one is not, then the space between is halved until
-/// it is narrow.
+/// The highest sustained rate: doubled until one fails, then bisected until the interval is narrow.
 pub(crate) fn find_sustained_rate(
     tool: Tool,
     nginx: &Nginx,

@@ -1,4 +1,4 @@
-//! The tools that make load, and how each says what it found. Times are milliseconds.
+//! Load generators and the parsers of their output. Times are milliseconds.
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -10,11 +10,10 @@ use crate::journal::program::{build_folder, run_tool, source_folder, version};
 const VEGETA: &str = include_str!("../../peers/vegeta/go.mod");
 const K6: &str = include_str!("../../peers/k6/go.mod");
 const OHA: &str = "1.16.0";
-/// Its users are what it has instead of connections: as many as it takes for its requests to be
-/// sent when they are due.
+/// Virtual users, which k6 has instead of connections: enough to send its requests on time.
 const K6_USERS: usize = 5_000;
 
-/// A tool.
+/// A load generator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Tool {
     Topdeck,
@@ -25,23 +24,23 @@ pub(crate) enum Tool {
     Hey,
 }
 
-/// What a run is to be.
+/// Parameters of a run.
 #[derive(Clone, Copy)]
 pub(crate) struct ToolRun<'a> {
     pub(crate) url: &'a str,
-    /// Requests per second; `None`: as fast as it goes.
+    /// Requests per second; `None`: closed loop, as fast as possible.
     pub(crate) rate: Option<f64>,
     pub(crate) seconds: f64,
-    /// How long topdeck waits for answers at the end; the others do as they do.
+    /// Grace period of topdeck; the other tools have their own.
     pub(crate) grace_period: f64,
     pub(crate) connections: usize,
-    /// Of topdeck; the others have limits of their own.
+    /// Connection limit of topdeck; the other tools have their own.
     pub(crate) max_connections: usize,
-    /// Where it runs, if it is to be one processor.
+    /// The CPU to run on, if only one is used.
     pub(crate) processor: Option<usize>,
 }
 
-/// What a tool said.
+/// Parsed result of a tool.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ToolResult {
     pub(crate) mean: Option<f64>,
@@ -50,14 +49,14 @@ pub(crate) struct ToolResult {
     pub(crate) p99_9: Option<f64>,
     pub(crate) p99_99: Option<f64>,
     pub(crate) max: Option<f64>,
-    /// Answers per second.
+    /// Responses per second.
     pub(crate) rate: Option<f64>,
-    /// Whether it said that it is not to be trusted, if it can.
+    /// Whether it reported its result as invalid, if it supports that.
     pub(crate) warnings: Option<bool>,
     pub(crate) text: String,
 }
 
-/// What is told of a distribution, in order.
+/// Reported statistics, in order.
 pub(crate) const FIGURES: [&str; 6] = ["mean", "p50", "p99", "p99.9", "p99.99", "max"];
 
 impl ToolResult {
@@ -83,7 +82,7 @@ impl Tool {
         }
     }
 
-    /// How it is started; an error says what is missing.
+    /// Command line of a run; an error states what is missing.
     pub(crate) fn command(self, plan: &ToolRun) -> Result<Command> {
         let seconds = plan.seconds.to_string();
         let connections = plan.connections.to_string();
@@ -119,7 +118,7 @@ impl Tool {
                 let vegeta = command.get_program().to_owned();
                 let arguments: Vec<_> = command.get_args().map(ToOwned::to_owned).collect();
                 let mut shell = Command::new(&vegeta);
-                // With one processor, all of the pipe is on it.
+                // With one CPU, the whole pipe runs on it.
                 let program = match plan.processor {
                     None => {
                         shell = Command::new("sh");
@@ -157,8 +156,8 @@ impl Tool {
                     ])
                     .arg(plan.url)
             }
-            // What it is told so, it does as well as it can: late requests count from when they
-            // were due, and the last are waited for.
+            // With this option response times start at the scheduled time, as far as oha supports
+            // it, and the last responses are awaited.
             Tool::Oha => command
                 .args(["--no-tui", "--output-format", "json", "--latency-correction"])
                 .args(["--wait-ongoing-requests-after-deadline", "-t", "300s"])
@@ -178,7 +177,7 @@ impl Tool {
         Ok(command)
     }
 
-    /// What it said on its output.
+    /// Parses the output.
     pub(crate) fn read(self, text: &str) -> Result<ToolResult> {
         let after = |mark: &str| {
             text.lines().find_map(|line| line.trim().strip_prefix(mark)).map(|rest| rest.trim())
@@ -211,7 +210,7 @@ impl Tool {
                 }
             }
             Tool::Wrk => {
-                // The first says mean, deviation and greatest.
+                // The first line has mean, standard deviation and maximum.
                 let stats: Vec<&str> =
                     after("Latency ").unwrap_or_default().split_whitespace().collect();
                 ToolResult {
@@ -273,7 +272,7 @@ impl Tool {
     }
 }
 
-/// A figure of topdeck's own that is none of the others.
+/// A figure that only topdeck reports.
 pub(crate) fn topdeck_figure(said: &ToolResult, name: &str) -> Option<f64> {
     said.text.lines().find_map(|line| line.strip_prefix(name)?.trim().parse().ok())
 }
@@ -322,7 +321,7 @@ fn oha() -> Result<PathBuf> {
     Ok(program)
 }
 
-/// `1.23ms` and its like.
+/// Parses `1.23ms` and similar.
 fn time_ms(text: &str) -> Option<f64> {
     let text = text.split_whitespace().next()?;
     let end = text.find(|c: char| c.is_ascii_alphabetic())?;

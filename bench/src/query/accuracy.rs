@@ -1,18 +1,18 @@
-//! How near answers are to the truth.
+//! Accuracy of answers.
 //!
-//! The generator of the data knows counts, and of a quantile the bucket that it lies in: its truth
-//! is a range, narrowed by the least and the greatest value. An estimate is compared with the
-//! middle of that bucket; a bracket holds the truth if it holds the whole range.
+//! The generator of the data knows exact counts, and for a quantile its bucket: the exact value is
+//! a range, narrowed by minimum and maximum. An estimate is compared with the middle of that
+//! bucket; a bracket contains the exact value if it contains the whole range.
 
 use hist::Scheme;
 use synthetic::{Dataset, ExpectedStats};
 
-/// A limit that is an edge of a bucket, the nearest to `THRESHOLD_NS`.
+/// A limit on a bucket boundary, the closest to `THRESHOLD_NS`.
 pub(super) const EDGE_NS: u64 = 12_000_000;
-/// Shares are quotients, whose last bits differ with the way that they were worked out.
+/// Shares are quotients whose last bits depend on the order of operations.
 const ROUNDING: f64 = 1e-12;
 
-/// A number of an answer, with its bounds if the contender gives some.
+/// A number of an answer, with bounds if the contender returns some.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct NumberWithBounds {
     pub(crate) estimate: f64,
@@ -20,7 +20,7 @@ pub(crate) struct NumberWithBounds {
 }
 
 impl NumberWithBounds {
-    /// In another unit.
+    /// Converts the unit.
     pub(super) fn scaled(self, factor: f64) -> NumberWithBounds {
         NumberWithBounds {
             estimate: self.estimate * factor,
@@ -29,11 +29,11 @@ impl NumberWithBounds {
     }
 }
 
-/// What is known of the truth.
+/// Range of the exact value.
 pub(super) struct ExpectedNumber {
     lower: f64,
     upper: f64,
-    /// What an estimate is compared with.
+    /// The value to compare estimates with.
     middle: f64,
 }
 
@@ -43,24 +43,24 @@ impl ExpectedNumber {
     }
 }
 
-/// Answers for all windows against their truth.
+/// Accuracy over all windows.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Accuracy {
-    /// One of those in [`ACCURACIES`].
+    /// A key of [`ACCURACIES`].
     pub(super) key: &'static str,
-    /// Errors, in parts of the truth or, of shares, as they are.
+    /// Errors: relative, except for shares, whose errors are differences.
     pub(super) median: f64,
     pub(super) worst: f64,
-    /// How many windows there are, and how many of them got no number.
+    /// Number of windows, and number of windows without a value.
     pub(super) windows: usize,
     pub(super) missing: usize,
-    /// How many estimates lie where the truth may.
+    /// Number of estimates inside the range of the exact value.
     pub(super) possible: usize,
-    /// How many brackets hold the truth; `None` without brackets.
+    /// Number of brackets that contain the exact value; `None` without brackets.
     pub(super) bracketed: Option<usize>,
 }
 
-/// Keys of what is compared, and what a reader sees.
+/// Keys and titles of the comparisons.
 pub(super) const ACCURACIES: [(&str, &str); 5] = [
     ("p99", "p99, relative to the middle of its exact bucket"),
     ("p99.9", "p99.9, likewise"),
@@ -69,7 +69,7 @@ pub(super) const ACCURACIES: [(&str, &str); 5] = [
     ("above-edge", "count above 12 ms, the edge of a bucket"),
 ];
 
-/// Compares a number for each window with what is true of it. Errors of shares are differences.
+/// Compares a number per window with its exact value. Errors of shares are differences.
 pub(super) fn compare_windows(
     key: &'static str,
     found: &[Option<NumberWithBounds>],
@@ -108,7 +108,7 @@ pub(super) fn compare_windows(
     }
 }
 
-/// Of each window, in nanoseconds.
+/// Per window, in nanoseconds.
 pub(super) fn quantiles(truth: &ExpectedStats, q: f64) -> Vec<ExpectedNumber> {
     let of = |window: &synthetic::ExpectedWindow| {
         let (lower, upper) = window.quantile_ns(q).unwrap_or_default();
@@ -119,7 +119,7 @@ pub(super) fn quantiles(truth: &ExpectedStats, q: f64) -> Vec<ExpectedNumber> {
     truth.windows().iter().map(of).collect()
 }
 
-/// Of each window, at or below the limit.
+/// Per window, at or below the limit.
 pub(super) fn shares(truth: &ExpectedStats) -> Vec<ExpectedNumber> {
     let share = |window: &synthetic::ExpectedWindow| {
         ExpectedNumber::exactly(window.at_or_below_threshold as f64 / window.count as f64)
@@ -127,7 +127,7 @@ pub(super) fn shares(truth: &ExpectedStats) -> Vec<ExpectedNumber> {
     truth.windows().iter().map(share).collect()
 }
 
-/// Of each window, above the limit.
+/// Per window, above the limit.
 pub(super) fn counts_above(truth: &ExpectedStats) -> Vec<ExpectedNumber> {
     let count = |window: &synthetic::ExpectedWindow| {
         ExpectedNumber::exactly((window.count - window.at_or_below_threshold) as f64)
@@ -135,7 +135,7 @@ pub(super) fn counts_above(truth: &ExpectedStats) -> Vec<ExpectedNumber> {
     truth.windows().iter().map(count).collect()
 }
 
-/// Of each window, in buckets that begin at the edge or above.
+/// Per window, in buckets whose lower bound is at least the boundary.
 pub(super) fn counts_above_edge(dataset: &Dataset, truth: &ExpectedStats) -> Vec<ExpectedNumber> {
     let mut counts = vec![0u64; truth.windows().len()];
     let mut generator = dataset.generator();

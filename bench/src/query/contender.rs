@@ -1,4 +1,4 @@
-//! Who is asked, and the questions in their order: everybody gets the same.
+//! The queries in order, equal for all contenders.
 
 use anyhow::{Result, ensure};
 use synthetic::ExpectedStats;
@@ -8,11 +8,11 @@ use super::query_results::{QueryResults, SweepPoint, TimedQuery};
 use super::range_query::{self, Dialect, RangeQuery, over_dataset};
 use crate::store::{QueryCost, StoreWork};
 
-/// Answers questions.
+/// Runs queries.
 pub(crate) trait QueryContender {
     fn dialect(&self) -> Dialect;
 
-    /// Asks once to warm up, then as often as is counted.
+    /// Runs a query once to warm up, then for each counted round.
     fn measure(
         &mut self,
         key: &'static str,
@@ -20,16 +20,16 @@ pub(crate) trait QueryContender {
     ) -> Result<(QueryCost, QueryAnswer)>;
 }
 
-/// What an answer holds.
+/// Values of an answer.
 pub(crate) struct QueryAnswer {
-    /// By stream, for each step a number if it has one.
+    /// By stream: a number per step, if it has one.
     pub(crate) numbers: Vec<Vec<Option<NumberWithBounds>>>,
     /// Measurements in all histograms.
     pub(crate) count: f64,
 }
 
 impl QueryAnswer {
-    /// The numbers of the only stream, in other units.
+    /// The numbers of the only stream, in another unit.
     fn only(&self, factor: f64) -> Result<Vec<Option<NumberWithBounds>>> {
         ensure!(self.numbers.len() == 1, "{} streams instead of one", self.numbers.len());
         let scaled = |found: &Option<NumberWithBounds>| found.map(|found| found.scaled(factor));
@@ -48,7 +48,7 @@ fn run_timed(
     Ok(answer)
 }
 
-/// The heatmap of A, from whatever the store has.
+/// Queries the heatmap of A, from whatever resolution the store has.
 pub(crate) fn run_heatmap(
     contender: &mut dyn QueryContender,
     key: &'static str,
@@ -59,7 +59,7 @@ pub(crate) fn run_heatmap(
     Ok(run_timed(contender, key, question, asked)?.count)
 }
 
-/// All questions about A. Those whose size is varied are asked if `sweeps` says so.
+/// Runs all queries of A; those of varying size only if `sweeps` is set.
 pub(crate) fn run_a(
     contender: &mut dyn QueryContender,
     work: &StoreWork,
@@ -100,7 +100,7 @@ pub(crate) fn run_a(
     Ok(())
 }
 
-/// All questions about B.
+/// Runs all queries of B.
 pub(crate) fn run_b(
     contender: &mut dyn QueryContender,
     work: &StoreWork,

@@ -1,7 +1,6 @@
-//! How the cost of a question grows, drawn: a panel for each thing that is varied, both axes
-//! logarithmic.
+//! Chart of query cost by size: a panel per varied parameter, both axes logarithmic.
 //!
-//! Contenders differ in colour and in the shape of their points. The picture knows a dark and a
+//! Contenders differ in colour and in the shape of their points. The chart supports a dark and a
 //! light theme.
 
 use std::fmt::Write as _;
@@ -13,14 +12,14 @@ const WIDTH: f64 = 960.0;
 const HEIGHT: f64 = 330.0;
 const TOP: f64 = 62.0;
 const BOTTOM: f64 = 270.0;
-/// From the left edge of one panel to that of the next, and how wide a panel is.
+/// Distance of the left edges of two panels, and the width of a panel.
 const LEFT: f64 = 70.0;
 const PANEL_DISTANCE: f64 = 300.0;
 const PANEL: f64 = 250.0;
 
 const STYLE: &str = "text{font:13px system-ui,-apple-system,'Segoe UI','DejaVu Sans',sans-serif;fill:#24292f}.heading{font-weight:600}.faint{fill:#57606a}.paper{fill:#fff}.grid{stroke:#d8dee4}path{fill:none;stroke-width:2.5;stroke-linejoin:round}path.c0{stroke:#1f6fb2}.m0,text.c0{fill:#1f6fb2}path.c1{stroke:#bc4c00}.m1,text.c1{fill:#bc4c00}text.c0,text.c1{font-weight:600}@media(prefers-color-scheme:dark){text{fill:#e6edf3}.faint{fill:#9da7b1}.paper{fill:#0d1117}.grid{stroke:#262c34}path.c0{stroke:#79c0ff}.m0,text.c0{fill:#79c0ff}path.c1{stroke:#ffa657}.m1,text.c1{fill:#ffa657}}";
 
-/// The picture of two contenders at most: there are two colours.
+/// The chart of at most two contenders, because there are two colours.
 pub(super) fn svg(lanes: &[&QueryResults]) -> String {
     let lanes = &lanes[..lanes.len().min(2)];
     let decades = decades(lanes);
@@ -50,7 +49,7 @@ pub(super) fn svg(lanes: &[&QueryResults]) -> String {
     out + "</svg>\n"
 }
 
-/// The powers of ten of a millisecond between which all points lie.
+/// Powers of ten of a millisecond that enclose all points.
 fn decades(lanes: &[&QueryResults]) -> (i32, i32) {
     let all = || lanes.iter().flat_map(|one| &one.sweep_points).map(|one| cost(&one.query.cpu_ms));
     let least = all().fold(f64::INFINITY, f64::min).min(1e6);
@@ -59,8 +58,7 @@ fn decades(lanes: &[&QueryResults]) -> (i32, i32) {
     (low, high.max(low + 1))
 }
 
-/// What is drawn of a cost; where clock ticks of 10 ms are counted, one may not be told from
-/// nought.
+/// The plotted cost; with clock ticks of 10 ms, one tick may not differ from 0.
 fn cost(cpu_ms: &[f64]) -> f64 {
     let median = samples(cpu_ms).median();
     if median > 0.0 { median } else { 1.0 }
@@ -99,7 +97,7 @@ fn draw(
         lanes.first().map(|lane| of(lane)).unwrap_or_default().iter().map(|one| one.0).collect();
     let (Some(first), Some(last)) = (sizes.first(), sizes.last()) else { return };
     let wide = (last / first).ln();
-    // Points keep away from the edges of their panel.
+    // Points keep a distance from the edges of their panel.
     let x_of = |size: f64| {
         let part = if wide > 0.0 { (size / first).ln() / wide } else { 0.5 };
         left + 18.0 + part * (PANEL - 36.0)
@@ -125,7 +123,7 @@ fn draw(
     }
 }
 
-/// A dot or a square.
+/// A circle or a square.
 fn marker(out: &mut String, at: usize, x: f64, y: f64) {
     let _ = match at {
         0 => writeln!(out, "<circle class=\"m0\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"4\"/>"),
@@ -136,7 +134,7 @@ fn marker(out: &mut String, at: usize, x: f64, y: f64) {
     };
 }
 
-/// A power of ten of a millisecond, as one writes it.
+/// Formats a power of ten of a millisecond.
 fn duration(decade: i32) -> String {
     match decade {
         3.. => format!("{} s", 10f64.powi(decade - 3)),

@@ -1,4 +1,4 @@
-//! Questions to Prometheus, over HTTP.
+//! Queries of Prometheus, over HTTP.
 
 use anyhow::{Context, Result};
 use serde_json::Value;
@@ -39,7 +39,7 @@ impl QueryContender for PrometheusContender<'_> {
     }
 }
 
-/// The numbers of a series at their steps, the first of which is one after the start.
+/// The numbers of a series by step; the first step is one after the start.
 fn numbers(
     series: &Value,
     start_s: i64,
@@ -66,7 +66,7 @@ fn count_of(pair: &Value) -> Option<f64> {
     pair[1]["count"].as_str()?.parse().ok()
 }
 
-/// About A; `over` gives what happened in a window.
+/// Queries of A; `over` is the function that yields the increase within a window.
 pub(crate) fn run_a(
     server: &mut PrometheusServer,
     work: &StoreWork,
@@ -78,7 +78,7 @@ pub(crate) fn run_a(
     contender::run_a(&mut PrometheusContender { server, work, over }, work, truth, sweeps, asked)
 }
 
-/// About B.
+/// Queries of B.
 pub(crate) fn run_b(
     server: &mut PrometheusServer,
     work: &StoreWork,
@@ -87,5 +87,5 @@ pub(crate) fn run_b(
     contender::run_b(&mut PrometheusContender { server, work, over: INCREASE }, work, true, asked)
 }
 
-/// What gives that of the histograms that Prometheus' own clients send.
+/// The function for the cumulative histograms of Prometheus' clients.
 const INCREASE: &str = "increase";

@@ -1,29 +1,29 @@
-//! What one contender was asked, what that cost, and how near its answers were to the truth.
+//! Queries of one contender, with cost and accuracy.
 
 use super::accuracy::Accuracy;
 use super::range_query::Sweep;
 use crate::report::Samples;
 use crate::store::QueryCost;
 
-/// All that was asked of one contender: a server, or a language of topdeck's.
+/// All queries of one contender: a server, or one query language of topdeck.
 pub(crate) struct QueryResults {
     pub(crate) name: String,
-    /// Why there is nothing.
+    /// Reason for missing results.
     pub(crate) skipped: Option<String>,
     pub(super) timed: Vec<TimedQuery>,
     pub(super) sweep_points: Vec<SweepPoint>,
     pub(super) accuracies: Vec<Accuracy>,
-    /// Measurements in the heatmap, as they were found and as they are.
+    /// Measurements in the heatmap: found and expected.
     pub(super) total: Option<(f64, u64)>,
 }
 
-/// A question and its cost.
+/// A query and its cost.
 pub(super) struct TimedQuery {
     pub(super) text: String,
     pub(super) query: QueryCost,
 }
 
-/// A question of some size and its cost.
+/// A query of some size and its cost.
 pub(super) struct SweepPoint {
     pub(super) sweep: Sweep,
     pub(super) size: f64,

@@ -1,11 +1,11 @@
-//! What is asked, in the words of each contender.
+//! Query texts in the language of each contender.
 
 use synthetic::{Dataset, MINUTE_NS, THRESHOLD_NS};
 
 use super::accuracy::EDGE_NS;
 use crate::store::StoreWork;
 
-/// Keys of the questions whose cost is told, and what a reader sees.
+/// Keys and titles of the queries whose cost is reported.
 pub(super) const QUERIES: [(&str, &str); 7] = [
     ("heat-base", "A: the week as columns of 90 min, from the base"),
     ("heat", "A: the same from rollups"),
@@ -16,7 +16,7 @@ pub(super) const QUERIES: [(&str, &str); 7] = [
     ("b-p99.9", "B: p99.9 of all series every 5 min"),
 ];
 
-/// A question about a stretch of time.
+/// A range query.
 pub(crate) struct RangeQuery {
     pub(crate) text: String,
     pub(crate) start_ns: i64,
@@ -24,15 +24,15 @@ pub(crate) struct RangeQuery {
     pub(crate) step_ns: i64,
 }
 
-/// How a question is worded. A window is a step long, in PromQL by its range.
+/// Query language. A window is as long as a step; PromQL sets it by the range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Dialect {
-    /// topdeck's PromQL, of nanoseconds.
+    /// PromQL of topdeck; values are nanoseconds.
     PromQl,
-    /// topdeck's CAQL, of nanoseconds; a share is a percentage.
+    /// CAQL of topdeck; values are nanoseconds, shares are percentages.
     Caql,
-    /// What Prometheus itself understands, of seconds, with the function that gives what happened
-    /// in a window.
+    /// PromQL of Prometheus; values are seconds. `over` is the function that yields the increase
+    /// within a window.
     Prometheus { over: &'static str },
 }
 
@@ -40,7 +40,7 @@ const A: &str = "disk_io_latency";
 const B: &str = "http_request_duration";
 
 impl Dialect {
-    /// What its quantiles are multiplied with to get nanoseconds.
+    /// Factor from its quantiles to nanoseconds.
     pub(super) fn nanoseconds(self) -> f64 {
         match self {
             Dialect::PromQl | Dialect::Caql => 1.0,
@@ -48,7 +48,7 @@ impl Dialect {
         }
     }
 
-    /// What its shares are multiplied with to get parts of one.
+    /// Factor from its shares to 0 to 1.
     pub(super) fn parts(self) -> f64 {
         if self == Dialect::Caql { 0.01 } else { 1.0 }
     }
@@ -109,7 +109,7 @@ impl Dialect {
         }
     }
 
-    /// Of the series of some endpoints, or of all.
+    /// Counts of the series of some endpoints, or of all.
     pub(super) fn counts_of_b(self, endpoints: Option<&str>) -> String {
         match self {
             Dialect::Caql => format!(
@@ -138,12 +138,12 @@ impl Dialect {
     }
 }
 
-/// In per cent, as one writes it.
+/// Formats a quantile as a percentile.
 fn percentile(q: f64) -> f64 {
     (q * 1e6).round() / 1e4
 }
 
-/// All of a data set, the window as long as the step.
+/// A query over a whole data set, with a window as long as the step.
 pub(super) fn over_dataset(dataset: &Dataset, minutes: i64, text: String) -> RangeQuery {
     let length = dataset.scale().minutes as i64 / minutes * minutes;
     let start_ns = dataset.start_ns(0);
@@ -155,7 +155,7 @@ pub(super) fn over_dataset(dataset: &Dataset, minutes: i64, text: String) -> Ran
     }
 }
 
-/// What is made larger and smaller.
+/// The parameter that a sweep varies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Sweep {
     /// Days of A.
@@ -177,7 +177,7 @@ impl Sweep {
         }
     }
 
-    /// A size as it is written.
+    /// Formats a size.
     pub(super) fn size(self, size: f64) -> String {
         match self {
             Sweep::Step if size >= 60.0 => format!("{} h", size / 60.0),
@@ -188,7 +188,7 @@ impl Sweep {
     }
 }
 
-/// Questions about A of which each is larger than the one before.
+/// Queries of A of increasing size.
 pub(super) fn sweeps_a(work: &StoreWork, dialect: Dialect) -> Vec<(Sweep, f64, RangeQuery)> {
     let dataset = &work.a;
     let mut all = Vec::new();
@@ -210,10 +210,10 @@ pub(super) fn sweeps_a(work: &StoreWork, dialect: Dialect) -> Vec<(Sweep, f64, R
     all
 }
 
-/// Endpoints that B has; its series go through them in turn.
+/// Number of endpoints of B; its series use them in turn.
 const ENDPOINTS: usize = 40;
 
-/// Questions about B of which each is larger than the one before.
+/// Queries of B of increasing size.
 pub(super) fn sweeps_b(work: &StoreWork, dialect: Dialect) -> Vec<(Sweep, f64, RangeQuery)> {
     let dataset = &work.b;
     let endpoint = |at: usize| {

@@ -1,4 +1,4 @@
-//! Questions to topdeck, in this process: from the text to the answer in memory.
+//! Queries of topdeck in this process: from the text to the answer in memory.
 
 use std::path::Path;
 use std::process::Command;
@@ -23,16 +23,16 @@ struct TopdeckContender<'a> {
     dialect: Dialect,
 }
 
-/// The languages, in the order of what [`contenders`] gives.
+/// Languages, in the order of [`contenders`].
 const DIALECTS: [(Dialect, &str); 2] =
     [(Dialect::PromQl, "topdeck, PromQL"), (Dialect::Caql, "topdeck, CAQL")];
 
-/// Nothing asked yet.
+/// Contenders without results.
 pub(crate) fn contenders() -> Vec<QueryResults> {
     DIALECTS.map(|(_, name)| QueryResults::new(name)).into()
 }
 
-/// Of what [`contenders`] gave, whether it is one.
+/// Whether the results are those of an element of [`contenders`].
 pub(super) fn is_topdeck(asked: &QueryResults) -> bool {
     DIALECTS.iter().any(|(_, name)| *name == asked.name)
 }
@@ -61,7 +61,7 @@ impl QueryContender for TopdeckContender<'_> {
 
 fn execute(store: &Store, dialect: Dialect, question: &RangeQuery) -> Result<query::QueryResult> {
     let RangeQuery { text, start_ns, end_ns, step_ns } = question;
-    // A window of PromQL's ends at its step, one of CAQL's begins there.
+    // A window of PromQL ends at its step, one of CAQL starts there.
     let (language, start) = match dialect {
         Dialect::Caql => (Language::Caql, *start_ns),
         _ => (Language::PromQl, start_ns + step_ns),
@@ -105,9 +105,9 @@ fn with_each(
     mut questions: impl FnMut(&mut TopdeckContender<'_>, bool, &mut QueryResults) -> Result<()>,
 ) -> Result<()> {
     for ((dialect, _), asked) in DIALECTS.into_iter().zip(all) {
-        // Both read alike; one tells how cost grows.
+        // Both languages read the same data; one suffices for the growth of the cost.
         let sweeps = dialect == Dialect::PromQl;
-        // What one language cannot do yet is no reason to be silent about the other.
+        // A failure of one language must not suppress the results of the other.
         if let Err(error) = questions(&mut TopdeckContender { store, work, dialect }, sweeps, asked)
         {
             eprintln!("        {}: {error:#}", asked.name);
@@ -117,7 +117,7 @@ fn with_each(
     Ok(())
 }
 
-/// About A, rolled up.
+/// Queries of A with rollups.
 pub(crate) fn run_a(
     work: &StoreWork,
     store: &Store,
@@ -129,20 +129,20 @@ pub(crate) fn run_a(
     })
 }
 
-/// About A without rollups.
+/// Queries of A without rollups.
 pub(crate) fn run_a_base(work: &StoreWork, store: &Store, all: &mut [QueryResults]) -> Result<()> {
     with_each(work, store, all, |own, _, asked| {
         contender::run_heatmap(own, "heat-base", work, asked).map(|_| ())
     })
 }
 
-/// About B.
+/// Queries of B.
 pub(crate) fn run_b(work: &StoreWork, store: &Store, all: &mut [QueryResults]) -> Result<()> {
     with_each(work, store, all, |own, sweeps, asked| contender::run_b(own, work, sweeps, asked))
 }
 
-/// Memory of the question about B, by a process that opens the store and does nothing else: this
-/// one has held all requests.
+/// Memory of the query of B, in a separate process that only opens the store and runs the query:
+/// this process has held all requests.
 pub(crate) fn run_b_memory(folder: &Path, all: &mut [QueryResults]) -> Result<()> {
     for ((dialect, name), asked) in DIALECTS.into_iter().zip(all) {
         let mut command = Command::new(std::env::current_exe()?);
@@ -162,7 +162,7 @@ pub(crate) fn run_b_memory(folder: &Path, all: &mut [QueryResults]) -> Result<()
     Ok(())
 }
 
-/// The greatest resident size of this process when it has asked a store of B, or of a part of it.
+/// Peak resident size of this process after a query of a store with B or a part of it.
 pub(crate) fn query_memory(folder: &Path, is_caql: bool) -> Result<u64> {
     let dialect = if is_caql { Dialect::Caql } else { Dialect::PromQl };
     let disk: Arc<dyn Disk> = Arc::new(OsDisk);

@@ -1,29 +1,29 @@
-//! What is sent, written before the clock starts: sending it costs a system call.
+//! Request bodies, encoded before the measurement: sending one costs a system call.
 //!
-//! Requests of remote write hold one reading of each of their series, as Prometheus' own sender
-//! makes them; those of OTLP one exponential histogram of each, cumulative, of some 160 buckets.
-//! Times rise from request to request of a lane and end now. Fields are those of
-//! `prometheus/prompb/types.proto`, `…/io/prometheus/write/v2/types.proto` and
-//! `opentelemetry/proto/metrics/v1/metrics.proto`.
+//! A remote write request contains one sample of each of its series, like those of Prometheus. An
+//! OTLP request contains one cumulative exponential histogram of each series, with about 160
+//! buckets. Timestamps increase from request to request of a connection and end at the current
+//! time. Fields are those of `prometheus/prompb/types.proto`,
+//! `…/io/prometheus/write/v2/types.proto` and `opentelemetry/proto/metrics/v1/metrics.proto`.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Connections that send at a time, each its own series.
+/// Concurrent connections, each with its own series.
 pub(crate) const LANES: usize = 8;
-/// Between two readings of a series.
+/// Interval between two samples of a series.
 const STEP_MS: u64 = 5_000;
 /// Buckets of an exponential histogram.
 pub(crate) const BUCKETS: usize = 160;
-/// Labels of a series of numbers, its name among them.
+/// Labels of a numeric series, including its name.
 pub(crate) const LABELS: usize = 10;
-/// Values of a histogram when it is first told, and those that come by each step.
+/// Values of a histogram in its first request, and additional values per step.
 const FIRST_VALUES: usize = 4_000;
 const MORE_VALUES: usize = 50;
 const SCALE: i64 = 4;
-/// Where its buckets begin: about 5 ms, in seconds.
+/// Offset of its buckets: about 5 ms, in seconds.
 const OFFSET: i64 = -122;
 
-/// What a request is written as.
+/// Format of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RequestFormat {
     RemoteWrite1,
@@ -46,7 +46,7 @@ impl RequestFormat {
         matches!(self, RequestFormat::OtlpHttp | RequestFormat::OtlpGrpc)
     }
 
-    /// Lines of the request's head.
+    /// Header lines of a request.
     pub(crate) fn headers(self) -> &'static str {
         match self {
             RequestFormat::RemoteWrite1 => {
@@ -64,16 +64,17 @@ impl RequestFormat {
     }
 }
 
-/// Requests by lane, all of the same number of points.
+/// Requests by connection, all with the same number of points.
 pub(crate) struct Bodies {
     pub(crate) format: RequestFormat,
     pub(crate) points: usize,
-    /// The first of each lane tells the series, before the clock starts.
+    /// The first request of each connection creates the series, before the measurement.
     pub(crate) lanes: Vec<Vec<Vec<u8>>>,
 }
 
 impl Bodies {
-    /// `requests` in all lanes together, of `points` each, not counting the first ones.
+    /// Creates `requests` for all connections together, each with `points`, not counting the first
+    /// ones.
     pub(crate) fn new(format: RequestFormat, points: usize, requests: usize) -> Bodies {
         let steps = requests.div_ceil(LANES) + 1;
         let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_millis());
@@ -89,12 +90,12 @@ impl Bodies {
         Bodies { format, points, lanes: threads }
     }
 
-    /// Points that are sent when the clock runs.
+    /// Points sent during the measurement.
     pub(crate) fn timed_points(&self) -> u64 {
         self.lanes.iter().map(|lane| (lane.len() - 1) * self.points).sum::<usize>() as u64
     }
 
-    /// Bytes of a request, on average.
+    /// Mean bytes per request.
     pub(crate) fn bytes(&self) -> f64 {
         let all = self.lanes.iter().flatten();
         let (count, sum) = all.fold((0, 0), |(count, sum), one| (count + 1, sum + one.len()));
@@ -102,7 +103,7 @@ impl Bodies {
     }
 }
 
-/// The names and values of a series of numbers. Every other one counts.
+/// Labels of a numeric series. Every other series is a counter.
 fn labels(lane: usize, series: usize) -> Vec<(&'static str, String)> {
     let name = match series % 2 {
         0 => format!("app_requests_{}_total", series / 2 % 50),
@@ -122,7 +123,7 @@ fn labels(lane: usize, series: usize) -> Vec<(&'static str, String)> {
     ]
 }
 
-/// A small generator of pseudo-random numbers (Marsaglia, “Xorshift RNGs”, 2003).
+/// A small pseudorandom number generator (Marsaglia, “Xorshift RNGs”, 2003).
 struct XorShiftRng(u64);
 
 impl XorShiftRng {
@@ -160,7 +161,7 @@ fn numbers(
                 }
                 let mut out = Vec::new();
                 put_bytes(&mut out, 1, &refs);
-                // The type, in the metadata: 1 is a counter, 2 a gauge.
+                // Metric type in the metadata: 1 is a counter, 2 a gauge.
                 let kind = if labels[0].1.ends_with("_total") { 1 } else { 2 };
                 put_bytes(&mut out, 5, &[1 << 3, kind]);
                 out
@@ -211,7 +212,7 @@ fn labels_text(labels: &[(&str, String)]) -> Vec<u8> {
     out
 }
 
-/// Counts of one histogram so far.
+/// Cumulative counts of one histogram.
 struct HistogramCounts {
     counts: [u64; BUCKETS],
     sum: f64,
@@ -219,15 +220,14 @@ struct HistogramCounts {
 }
 
 impl HistogramCounts {
-    /// A value in the middle of a bucket: sums that cannot be true are looked at more closely by
-    /// some.
+    /// A value in the middle of a bucket: some servers check impossible sums more closely.
     fn record(&mut self, bucket: usize) {
         self.counts[bucket] += 1;
         let of_bucket = OFFSET as f64 + bucket as f64 + 0.5;
         self.sum += (of_bucket / f64::from(1 << SCALE)).exp2();
     }
 
-    /// The sum of four even numbers: a bell over all buckets.
+    /// The sum of four uniform numbers: a bell-shaped distribution over all buckets.
     fn add(&mut self, random: &mut XorShiftRng, values: usize) {
         for _ in 0..values {
             let bits = random.next();

@@ -1,8 +1,7 @@
-//! As much of gRPC as a benchmark on one machine takes: one call at a time on one connection of
-//! HTTP/2.
+//! Minimal gRPC client for a local benchmark: one call at a time on one HTTP/2 connection.
 //!
-//! Sources: RFC 9113 (frames, windows), RFC 7541 (literal fields without indexing, unpacked),
-//! <https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md>.
+//! Sources: RFC 9113 (frames, windows), RFC 7541 (literal fields without indexing, no Huffman
+//! coding), <https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md>.
 
 use std::io::{BufReader, Read, Write};
 use std::net::TcpStream;
@@ -21,15 +20,15 @@ const WINDOW_UPDATE: u8 = 8;
 const END_STREAM: u8 = 1;
 const ACK: u8 = 1;
 const END_HEADERS: u8 = 4;
-/// The largest frame that everybody takes.
+/// The largest frame that every peer accepts.
 const FRAME_BYTES: usize = 16_384;
-/// What may be sent before anybody said so, on a connection and on a stream.
+/// Initial window of a connection and of a stream.
 const WINDOW: i64 = 65_535;
 /// `SETTINGS_HEADER_TABLE_SIZE`.
 const HEADER_TABLE_SIZE: u8 = 1;
 /// `SETTINGS_INITIAL_WINDOW_SIZE`.
 const INITIAL_WINDOW: u16 = 4;
-/// What we let the other side send: more than all answers of a run.
+/// Receive window: more than all responses of a run.
 const LOCAL_WINDOW: u32 = 1 << 30;
 const TIMEOUT: Duration = Duration::from_secs(300);
 
@@ -38,7 +37,7 @@ pub(crate) struct GrpcCaller {
     stream: BufReader<TcpStream>,
     head: Vec<u8>,
     next: u32,
-    /// Bytes that may be sent: on the connection, on the stream, and on each new stream.
+    /// Send windows: of the connection, of the stream, and of each new stream.
     connection_window: i64,
     stream_window: i64,
     initial_window: i64,
@@ -60,7 +59,7 @@ impl GrpcCaller {
             ("content-type", "application/grpc"),
             ("te", "trailers"),
         ] {
-            // Names and values are short: a length is one byte below 127.
+            // Names and values are short: a length below 127 is one byte.
             head.extend([0, name.len() as u8]);
             head.extend(name.as_bytes());
             head.push(value.len() as u8);
@@ -75,7 +74,7 @@ impl GrpcCaller {
             initial_window: WINDOW,
             out: PREFACE.to_vec(),
         };
-        // Every answer's fields are written out, in no table that grows.
+        // Disables the dynamic table, so that responses contain literal fields.
         caller.queue_frame(SETTINGS, 0, 0, &[0, HEADER_TABLE_SIZE, 0, 0, 0, 0]);
         let more = (LOCAL_WINDOW - WINDOW as u32).to_be_bytes();
         caller.queue_frame(WINDOW_UPDATE, 0, 0, &more);
@@ -83,7 +82,7 @@ impl GrpcCaller {
         Ok(caller)
     }
 
-    /// One call; whether it was taken, otherwise it is to be made again later.
+    /// Makes a call. Returns whether it was accepted; otherwise it must be retried.
     pub(crate) fn call(&mut self, message: &[u8]) -> Result<bool> {
         let stream = self.next;
         self.next += 2;
@@ -136,7 +135,7 @@ impl GrpcCaller {
         Ok(())
     }
 
-    /// Reads a frame; the last head of the stream, if it ends with this one.
+    /// Reads a frame. Returns the last head of the stream if the frame ends it.
     fn read_frame(&mut self, stream: u32) -> Result<Option<Vec<u8>>> {
         let mut head = [0; 9];
         self.stream.read_exact(&mut head).context("the server closed the connection")?;
@@ -176,14 +175,14 @@ impl GrpcCaller {
     }
 }
 
-/// The status among the trailers. Their names may be packed by Huffman's code, so the two that
-/// occur are looked for as bytes: 0 is what an answer of success ends with, 8 asks to wait.
+/// Finds the status in the trailers. Names may be Huffman-coded, so the two possible fields are
+/// searched as bytes: 0 is success, 8 asks to wait.
 fn is_accepted(trailers: &[u8]) -> Result<bool> {
     let value = |status: &str| {
         let plain = [&b"grpc-status"[..], &[1], status.as_bytes()].concat();
         trailers.windows(plain.len()).any(|part| part == plain)
     };
-    // `grpc-status` in Huffman's code, and the values 0 and 8 in it (RFC 7541, appendix B).
+    // `grpc-status` and the values 0 and 8 in Huffman code (RFC 7541, appendix B).
     let packed = |value: &[u8]| {
         let name = [0x9a, 0xca, 0xc8, 0xb2, 0x12, 0x34, 0xda, 0x8f];
         let at = trailers.windows(name.len()).position(|part| part == name);

@@ -1,4 +1,4 @@
-//! What topdeck costs when nobody sends.
+//! Cost of topdeck without clients.
 
 use std::time::Duration;
 
@@ -7,16 +7,16 @@ use anyhow::Result;
 use super::server_node::{ServerKind, ServerNode, ServerRole};
 use crate::clock::wall_time;
 
-/// After its start, before the clock starts.
+/// Delay between start and measurement.
 const SETTLE: Duration = Duration::from_secs(5);
 
-/// What one program takes of a machine.
+/// Resource use of a program.
 #[derive(Clone, Debug)]
 pub(crate) struct IdleUsage {
     pub(crate) role: ServerRole,
-    /// Of one processor.
+    /// Percent of one CPU.
     pub(crate) cpu_percent: f64,
-    /// Resident at the end, what of it are pages of files, and the greatest since the start.
+    /// Resident memory at the end, its file pages, and the peak since the start.
     pub(crate) resident_bytes: u64,
     pub(crate) file_bytes: u64,
     pub(crate) peak_bytes: u64,
@@ -33,7 +33,7 @@ impl ServerRole {
     }
 }
 
-/// Looks at a program for so long.
+/// Measures a program for this long.
 pub(crate) fn watch(role: ServerRole, during: Duration) -> Result<IdleUsage> {
     let mut node = ServerNode::start(ServerKind::Topdeck, role)?;
     std::thread::sleep(SETTLE);

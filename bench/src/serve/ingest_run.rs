@@ -1,4 +1,4 @@
-//! Sending: as fast as answers come, or on a schedule that waits for nobody.
+//! Senders: in a closed loop, or on a schedule that does not wait for responses.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,25 +12,25 @@ use super::server_node::{ServerKind, ServerNode};
 use crate::clock::{cpu_time_of_program, wall_time};
 use crate::store::http::BenchConnection;
 
-/// How long a lane waits that was asked to wait.
+/// Delay before a deferred request is retried.
 const PAUSE: Duration = Duration::from_millis(50);
-/// After so many waits a server takes nothing any more.
+/// Number of retries after which the server counts as stuck.
 const PAUSES_MAX: u32 = 1_200;
 
-/// What a server took, and what that cost.
+/// Accepted data of a server, and their cost.
 #[derive(Clone, Debug)]
 pub(crate) struct IngestRun {
     pub(crate) points: u64,
     pub(crate) wall: Duration,
-    /// Of the server while it went on, and until it had nothing more to do.
+    /// CPU time of the server during the run, and until it was idle.
     pub(crate) cpu: Duration,
     pub(crate) cpu_until_idle: Duration,
-    /// Of those who send.
+    /// CPU time of the senders.
     pub(crate) sender_cpu: Duration,
-    /// Requests that were to be sent again later.
+    /// Deferred requests.
     pub(crate) deferred: u64,
     pub(crate) memory_bytes: u64,
-    /// From the intended time of a request to the end of its answer; sorted.
+    /// From the scheduled time of a request to the end of its response; sorted.
     pub(crate) latencies: Vec<Duration>,
 }
 
@@ -39,7 +39,7 @@ impl IngestRun {
         self.points as f64 / self.wall.as_secs_f64()
     }
 
-    /// Milliseconds within which a share of requests was answered.
+    /// Quantile of the latency in milliseconds.
     pub(crate) fn latency_ms(&self, share: f64) -> f64 {
         let at = (self.latencies.len() as f64 * share).ceil() as usize;
         let found = self.latencies.get(at.saturating_sub(1));
@@ -47,16 +47,16 @@ impl IngestRun {
     }
 }
 
-/// How requests follow one another.
+/// When requests are sent.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum RequestPace {
-    /// The next when the last was answered.
+    /// After the response to the previous one.
     Closed,
-    /// So many points a second, whatever is answered.
+    /// At this many points per second, independent of responses.
     Open(f64),
 }
 
-/// One connection of either protocol.
+/// A connection of either protocol.
 enum IngestConnection {
     Http(BenchConnection, &'static str, RequestFormat),
     Grpc(Box<GrpcCaller>),
@@ -72,7 +72,7 @@ impl IngestConnection {
         })
     }
 
-    /// Whether it was taken; otherwise it is to be sent again later.
+    /// Returns whether the request was accepted; otherwise it must be retried.
     fn send(&mut self, body: &[u8]) -> Result<bool> {
         match self {
             IngestConnection::Grpc(caller) => caller.call(body),
@@ -99,7 +99,7 @@ impl IngestConnection {
     }
 }
 
-/// Sends all, each lane by a thread of its own.
+/// Sends everything, with one thread per connection.
 pub(crate) fn send(
     node: &mut ServerNode,
     who: ServerKind,

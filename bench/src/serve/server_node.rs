@@ -1,4 +1,4 @@
-//! The servers, each with a folder of its own on the disk that holds the build.
+//! Servers under test, each with its own folder on the disk of the build folder.
 
 use std::fs;
 use std::net::{TcpListener, UdpSocket};
@@ -18,7 +18,7 @@ use crate::store::server::PeerServer;
 
 const START_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Who is loaded.
+/// Kind of server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ServerKind {
     Topdeck,
@@ -38,7 +38,7 @@ impl ServerKind {
         }
     }
 
-    /// What an acknowledgement of it promises at the settings that are used here.
+    /// Meaning of its acknowledgement with the settings of this benchmark.
     pub(crate) fn promise(self) -> &'static str {
         match self {
             ServerKind::Topdeck => "on disk, synchronised",
@@ -47,7 +47,7 @@ impl ServerKind {
         }
     }
 
-    /// The path of a format; `None` where it does not take that.
+    /// Path of a format; `None` if the server does not support it.
     pub(crate) fn path(self, format: RequestFormat) -> Option<&'static str> {
         match (self, format) {
             (ServerKind::Topdeck, RequestFormat::OtlpHttp) => Some("/v1/metrics"),
@@ -69,17 +69,17 @@ impl ServerKind {
 pub(crate) struct ServerNode {
     pub(crate) server: PeerServer,
     pub(crate) port: u16,
-    /// Of StatsD, if there is one.
+    /// Port of StatsD, if enabled.
     pub(crate) statsd: u16,
     pub(crate) folder: TempDir,
 }
 
-/// What `topdeck` runs as, and with what.
+/// Mode and settings of `topdeck`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ServerRole {
-    /// `serve`, told of nothing but ports; the host's own measurements are off.
+    /// `serve` with ports only; host metrics are disabled.
     Serve,
-    /// The same with them: the default.
+    /// `serve` with host metrics: the default.
     ServeWithHost,
     Agent,
     AgentWithHost,
@@ -138,7 +138,7 @@ impl ServerNode {
         }
     }
 
-    /// What it said.
+    /// The log.
     fn log(&self) -> String {
         fs::read_to_string(self.folder.path().join("log")).unwrap_or_default()
     }
@@ -148,7 +148,7 @@ impl ServerNode {
         self.folder.path().join("statsd.sock")
     }
 
-    /// A value of its page of metrics: the sum of all lines that begin so and hold all those parts.
+    /// A value of its metrics page: the sum of all lines with this prefix that contain all `parts`.
     pub(crate) fn metric(&self, name: &str, parts: &[&str]) -> Result<f64> {
         let page = BenchConnection::open(self.port)?.get("/metrics")?.into_body()?;
         let page = String::from_utf8_lossy(&page);
@@ -172,13 +172,13 @@ fn settings(role: ServerRole, port: u16, statsd: u16) -> String {
                  false\nhiccup = false\nshm_metrics = false\n";
     }
     if matches!(role, ServerRole::Agent | ServerRole::AgentWithHost) {
-        // Nobody is there: what an agent costs by itself.
+        // An unreachable remote: measures the cost of the agent itself.
         text += "[[remote]]\nname = \"north\"\nurl = \"http://127.0.0.1:9\"\n";
     }
     text
 }
 
-/// The program as this tree has it, optimised as it is published.
+/// The program of this tree, with the release profile.
 pub(crate) fn build_topdeck() -> Result<PathBuf> {
     let folder = program::build_folder("topdeck")?;
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
@@ -189,7 +189,7 @@ pub(crate) fn build_topdeck() -> Result<PathBuf> {
     Ok(folder.join("release/topdeck"))
 }
 
-/// Debian's package, installed or unpacked into the folder of peers.
+/// Debian's package, installed or unpacked into the peers folder.
 fn find_victoria() -> Result<PathBuf> {
     let unpacked = program::build_folder("victoria-metrics")?.join("usr/bin/victoria-metrics");
     let found = [unpacked, PathBuf::from("/usr/bin/victoria-metrics")];
@@ -197,7 +197,7 @@ fn find_victoria() -> Result<PathBuf> {
     found.context("not installed (Debian package victoria-metrics)")
 }
 
-/// As the package's file name has it: the program itself does not know.
+/// From the file name of the package: the program does not report its version.
 fn victoria_version() -> Option<String> {
     let folder = program::build_folder("victoria-metrics").ok()?;
     let mut names = fs::read_dir(folder).ok()?.flatten().map(|entry| entry.file_name());

@@ -1,4 +1,4 @@
-//! Timings of StatsD as datagrams: what was offered, what was taken, and what became of the rest.
+//! StatsD timings as datagrams: offered, accepted, and dropped ones.
 
 use std::net::UdpSocket;
 use std::os::unix::net::UnixDatagram;
@@ -10,34 +10,35 @@ use nix::sys::socket::{setsockopt, sockopt};
 use super::server_node::{ServerKind, ServerNode, ServerRole};
 use crate::clock::{cpu_time_of_program, wall_time};
 
-/// Series that timings are of, all in turn.
+/// Number of series, used in turn.
 const SERIES: usize = 1_000;
-/// Bytes of a line, all alike: the kernel cuts a long send into datagrams of one length.
+/// A line; all have the same length, because the kernel splits a long send into datagrams of one
+/// length.
 const LINE: &str = "shop.checkout.0000:0000.0|ms\n";
-/// The most that one send may hold of UDP, in datagrams and bytes (`UDP_MAX_SEGMENTS`, RFC 768).
+/// Limits of one UDP send, in datagrams and bytes (`UDP_MAX_SEGMENTS`, RFC 768).
 const SEGMENTS_MAX: usize = 64;
 const SEND_BYTES_MAX: usize = 65_000;
-/// Threads that send; each has a socket.
+/// Sending threads; each has a socket.
 const SENDERS: usize = 2;
-/// How far behind its schedule a sender may be before it drops what it is behind.
+/// Lag behind the schedule beyond which a sender skips lines.
 const LAG_MAX: Duration = Duration::from_millis(100);
 const BURST: Duration = Duration::from_millis(1);
 
-/// Which way datagrams go.
+/// Transport of datagrams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum DatagramTransport {
     Udp,
     Unix,
 }
 
-/// What became of a stream of timings.
+/// Outcome of a stream of timings.
 #[derive(Clone, Debug)]
 pub(crate) struct OfferedLoad {
     pub(crate) offered: u64,
     pub(crate) accepted: u64,
-    /// Datagrams that the kernel dropped, as topdeck counts them, in values.
+    /// Values in datagrams that the kernel dropped, as counted by topdeck.
     pub(crate) dropped: u64,
-    /// Dropped by topdeck, each with its reason in a gap.
+    /// Values dropped by topdeck, with reasons in gaps.
     pub(crate) rejected: u64,
     pub(crate) wall: Duration,
     pub(crate) cpu: Duration,
@@ -49,7 +50,7 @@ enum SenderSocket {
     Unix(UnixDatagram),
 }
 
-/// Offers `rate` timings a second for so long.
+/// Offers `rate` timings per second for this long.
 pub(crate) fn run_offer(
     way: DatagramTransport,
     per_datagram: usize,
@@ -112,7 +113,7 @@ pub(crate) fn run_offer(
     let passed = wall_time() - began;
     let offered = sent?.iter().sum();
     let (cpu, sender_cpu) = (node.server.cpu()? - cpu, cpu_time_of_program() - sender_cpu);
-    // What was counted is told when its interval is over.
+    // Counts are published at the end of their interval.
     node.server.wait_until_idle()?;
     std::thread::sleep(Duration::from_secs(11));
     let (taken, kernel) = (count(&node, "accepted")?, count(&node, "socket_buffer_full")?);
@@ -133,7 +134,7 @@ pub(crate) fn run_offer(
     })
 }
 
-/// Sends on a schedule; returns how many values went out.
+/// Sends on a schedule; returns the number of values sent.
 fn send_scheduled(
     socket: &SenderSocket,
     all: &[u8],
@@ -152,7 +153,7 @@ fn send_scheduled(
         let due = passed.as_secs_f64() * rate - skipped;
         let behind = due - sent as f64;
         if behind > rate * LAG_MAX.as_secs_f64() {
-            // What cannot be sent in time is not offered.
+            // Values that cannot be sent on time are not offered.
             skipped += behind - rate * BURST.as_secs_f64();
         }
         while (sent as f64) < due {

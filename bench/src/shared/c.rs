@@ -1,5 +1,4 @@
-//! Programs in C: topdeck's own C ABI (`bindings/c/bench.c`), and Performance Co-Pilot
-//! (`peers/pcp`).
+//! C programs: topdeck's C ABI (`bindings/c/bench.c`), and Performance Co-Pilot (`peers/pcp`).
 
 use std::path::Path;
 use std::process::Command;
@@ -11,7 +10,7 @@ use crate::Effort;
 use crate::journal::program::{build_folder, run_tool, source_folder};
 use crate::report::{ReportSection, ReportTable, ReportTarget, Samples};
 
-/// What `bindings/c/bench.c` measures, and what was promised of it, in nanoseconds.
+/// Operations of `bindings/c/bench.c`, with targets in nanoseconds.
 const CALL_KINDS: [(&str, Option<f64>); 6] = [
     ("an empty loop", None),
     ("td_count", Some(1.0)),
@@ -21,7 +20,7 @@ const CALL_KINDS: [(&str, Option<f64>); 6] = [
     ("td_stopwatch_start, td_hist_record_since", None),
 ];
 
-/// What `peers/pcp/pcp.c` measures.
+/// Operations of `peers/pcp/pcp.c`.
 const PCP: [(&str, &str); 4] = [
     ("add_ns", "mmv_inc, one thread, ns"),
     ("lost_share", "mmv_inc, two threads on one value, share of the updates lost"),
@@ -29,7 +28,7 @@ const PCP: [(&str, &str); 4] = [
     ("read_ns", "pmFetch of 1,000 values, ns per value"),
 ];
 
-/// What C pays: inline by the header, and by calls into the library.
+/// Cost in C: inline by the header, and by library calls.
 pub(crate) fn abi(effort: &Effort, section: &mut ReportSection) {
     match abi_samples(effort) {
         Err(error) => add_note(section, &format!("The C ABI was not measured: {error:#}.")),
@@ -64,7 +63,7 @@ pub(crate) fn abi(effort: &Effort, section: &mut ReportSection) {
 
 fn abi_samples(effort: &Effort) -> Result<[Vec<Samples>; 2]> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    // Its Makefile says where the library is built, whatever folder this program was built in.
+    // The Makefile determines the build folder of the library, independent of this program's.
     let mut build = Command::new("make");
     run_tool(
         build.arg("-C").arg(root.join("bindings/c")).arg("all").env_remove("CARGO_TARGET_DIR"),
@@ -85,7 +84,7 @@ fn abi_samples(effort: &Effort) -> Result<[Vec<Samples>; 2]> {
     Ok(all)
 }
 
-/// Performance Co-Pilot, whose values in mapped files are the nearest relatives.
+/// Performance Co-Pilot: its values in mapped files are the closest relatives.
 pub(crate) fn pcp(effort: &Effort, section: &mut ReportSection) {
     match pcp_samples(effort) {
         Err(error) => add_note(section, &format!("Performance Co-Pilot is missing: {error:#}.")),

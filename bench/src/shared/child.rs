@@ -1,4 +1,4 @@
-//! What `shm` looks at from outside: this program once more, recording or reading.
+//! Child processes of `shm`: this program, recording or reading.
 
 use std::fs::File;
 use std::io::Write as _;
@@ -9,7 +9,7 @@ use std::time::Duration;
 use anyhow::{Result, bail};
 use shm::snapshot::{MetricValue, NumericValue};
 
-/// Records so often on each of two threads, or until killed.
+/// Records this many values on each of two threads, or until killed.
 pub(crate) fn record_values(count: u64) -> Result<()> {
     let begun = shm::MetricBuilder::new("bench_begun_total").counter()?;
     let done = shm::MetricBuilder::new("bench_done_total").counter()?;
@@ -18,7 +18,7 @@ pub(crate) fn record_values(count: u64) -> Result<()> {
     std::thread::scope(|scope| {
         for _ in 0..2 {
             scope.spawn(|| {
-                // The first touch of a bucket asks for room: all are touched, whatever comes.
+                // The first record in a bucket allocates: all buckets are touched in advance.
                 (0..64).for_each(|shift| {
                     begun.add(1);
                     took.record(1 << shift);
@@ -37,7 +37,7 @@ pub(crate) fn record_values(count: u64) -> Result<()> {
     Ok(())
 }
 
-/// Reads a thousand counters of its own so often.
+/// Reads a thousand counters of this process this many times.
 pub(crate) fn read_counters(count: u64) -> Result<()> {
     for n in 0..1_000 {
         shm::MetricBuilder::new(format!("bench_read_{n}")).counter()?.add(1);
@@ -55,7 +55,7 @@ pub(crate) fn read_counters(count: u64) -> Result<()> {
     Ok(())
 }
 
-/// What a counter and a histogram of a file have counted.
+/// Counts of a counter and of a histogram in a file.
 pub(crate) fn read_counts(path: &Path, counter: &str, histogram: &str) -> Result<(u64, u64)> {
     let metrics = shm::MetricsFileReader::attach(path)?.metrics()?;
     let value = |name: &str| metrics.iter().find(|one| one.name == name).map(|one| &one.value);
@@ -68,20 +68,20 @@ pub(crate) fn read_counts(path: &Path, counter: &str, histogram: &str) -> Result
     }
 }
 
-/// What a thread says before and after what is looked at, by a system call that strace shows.
+/// Marks that a thread writes before and after the measurement, as a system call that strace shows.
 const BEGIN_MARK: &str = "measurement begins";
 const END_MARK: &str = "measurement ends";
 
 fn write_mark(mut nowhere: &File, what: &str) {
-    // One plain system call: no buffer, no lock.
+    // One system call without a buffer or lock.
     let _ = nowhere.write_all(what.as_bytes());
 }
 
-/// How many system calls the threads of this program make between their marks when it is asked to
-/// do this; `None` where strace cannot tell.
+/// Number of system calls of this program's threads between their marks, with these arguments;
+/// `None` without a working strace.
 pub(crate) fn count_calls(arguments: &[&str]) -> Option<u64> {
     let file = tempfile::NamedTempFile::new().ok()?;
-    // Written whole, however long the marks are.
+    // Strings are printed in full, so that marks are recognized.
     let status = Command::new("strace")
         .args(["-f", "-s", "64", "-o"])
         .arg(file.path())
@@ -96,8 +96,8 @@ pub(crate) fn count_calls(arguments: &[&str]) -> Option<u64> {
     calls_between_marks(&std::fs::read_to_string(file.path()).ok()?)
 }
 
-/// Of lines `1234 write(1, "…", 24) = 24`: the calls of each thread between its marks. `None` if no
-/// thread made both.
+/// Counts lines `1234 write(1, "…", 24) = 24` of each thread between its marks. `None` if no thread
+/// wrote both.
 fn calls_between_marks(trace: &str) -> Option<u64> {
     let mut at_work = std::collections::HashSet::new();
     let (mut calls, mut ended) = (0, 0);
@@ -107,8 +107,8 @@ fn calls_between_marks(trace: &str) -> Option<u64> {
             at_work.insert(thread);
         } else if call.contains(END_MARK) {
             ended += u64::from(at_work.remove(thread));
-        // A call that another thread interrupts is shown by a second line when it returns; signals
-        // and exits are no calls.
+        // A call interrupted by another thread has a second line when it returns; signals and exits
+        // are not calls.
         } else if at_work.contains(thread) && call.trim_start().starts_with(char::is_alphabetic) {
             calls += 1;
         }
@@ -116,7 +116,7 @@ fn calls_between_marks(trace: &str) -> Option<u64> {
     (ended > 0 && at_work.is_empty()).then_some(calls)
 }
 
-/// A process of one thread that has so many counters and waits.
+/// A process with one thread that holds counters and waits.
 pub(crate) struct CounterProcess {
     process: Child,
     pub(crate) path: PathBuf,
@@ -149,7 +149,7 @@ impl CounterProcess {
     }
 }
 
-/// Holds so many counters until its input ends.
+/// Holds this many counters until end of input.
 pub(crate) fn hold_counters(counters: usize) -> Result<()> {
     for n in 0..counters {
         shm::MetricBuilder::new(format!("bench_read_{n}")).counter()?.add(1);

@@ -1,4 +1,4 @@
-//! Those who count, record and time: topdeck first, then the peers.
+//! Contenders that count, record and time: topdeck first, then the peers.
 
 use std::hint::black_box;
 use std::time::Instant;
@@ -19,8 +19,7 @@ pub(super) fn counters() -> Vec<SharedContender> {
                 });
             })
         }),
-        // Named twice, as code names it: the static itself, and a handle that was registered while
-        // running.
+        // Two rows: the static itself, and a handle registered at run time.
         counter(COUNTER, || (), |_| COUNTED_TOTAL.add(1)),
     ];
     let handle = shm::MetricBuilder::new("bench_handle_total").counter().expect("room");
@@ -74,7 +73,7 @@ pub(super) fn counters() -> Vec<SharedContender> {
     all
 }
 
-/// A counter, and what each thread has of it.
+/// A counter and its handle per thread.
 fn counter<H: 'static>(
     name: &str,
     handle: impl Fn() -> H + Sync + 'static,
@@ -99,7 +98,7 @@ fn metrics_recorder() -> &'static metrics_exporter_prometheus::PrometheusRecorde
     Box::leak(Box::new(builder.build_recorder()))
 }
 
-/// Bounds of the peers with explicit buckets: 20, from 1 us on.
+/// Bounds of peers with explicit buckets: 20, from 1 us.
 fn bounds() -> [f64; 20] {
     std::array::from_fn(|at| 1e-6 * 2f64.powi(at as i32))
 }

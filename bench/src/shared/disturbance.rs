@@ -1,5 +1,5 @@
-//! What looking does to recording: each record is timed, with nobody looking, somebody a hundred
-//! times a second, and somebody all the time.
+//! Effect of reads on recording: each record is timed without a reader, with 100 reads per second,
+//! and with continuous reads.
 
 use std::hint::black_box;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -16,7 +16,7 @@ use crate::data::{ValueDistribution, Values};
 use crate::record;
 use crate::report::{ReportSection, ReportTable, ReportTarget, number};
 
-/// How somebody looks.
+/// Kind of reader.
 #[derive(Clone, Copy, PartialEq)]
 enum ReadPattern {
     Never,
@@ -30,13 +30,13 @@ const READ_PATTERNS: [(ReadPattern, &str); 3] = [
     (ReadPattern::Always, "all the time"),
 ];
 
-/// What is measured of one contender and one way of looking.
+/// Results of one contender and one kind of reader.
 struct DisturbanceResult {
     times: hist::Histogram,
     reads: u64,
 }
 
-/// Something that records, and is looked at.
+/// A recorder that is read concurrently.
 struct DisturbedRecorder {
     name: &'static str,
     #[expect(clippy::type_complexity, reason = "operation per value, and kind of read")]

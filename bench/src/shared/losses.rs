@@ -1,4 +1,4 @@
-//! Whether anything that was counted is lost, also when a process is killed.
+//! Checks that no update is lost, also if a process is killed.
 
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -9,7 +9,7 @@ use super::child;
 use crate::Effort;
 use crate::report::{ReportSection, ReportTarget};
 
-/// Counts on several threads and in processes that are killed, and looks for what is missing.
+/// Counts on several threads and in processes that are killed, and compares the totals.
 pub(super) fn run(effort: &Effort, section: &mut ReportSection) {
     let each_thread = if effort.quick { 500_000 } else { 25_000_000 };
     let threads = 4;
@@ -51,8 +51,8 @@ pub(super) fn run(effort: &Effort, section: &mut ReportSection) {
     ));
 }
 
-/// Starts a process that records until it is killed: how many records it had made, and how many of
-/// those are missing.
+/// Starts a process that records until it is killed. Returns its number of records, and how many of
+/// them are missing.
 fn run_killed(after: Duration) -> anyhow::Result<(u64, u64)> {
     let mut process = self_command(&["--record-shm", "0"]).spawn()?;
     std::thread::sleep(after);
@@ -63,7 +63,7 @@ fn run_killed(after: Duration) -> anyhow::Result<(u64, u64)> {
     let path = found.map(|one| one.path).ok_or_else(|| anyhow::anyhow!("it left no file"))?;
     let begun = child::read_counts(&path, "bench_begun_total", "bench_child")?;
     let done = child::read_counts(&path, "bench_done_total", "bench_child")?;
-    // Each thread may have been killed between its record and what it counts before and after.
+    // Each thread may have been killed between its record and the counts before and after it.
     let (begun, done, recorded) = (begun.0, done.0, done.1);
     let lost = done.saturating_sub(recorded) + recorded.saturating_sub(begun);
     Ok((done, lost))

@@ -1,4 +1,4 @@
-//! What reading a process costs, whatever it does meanwhile.
+//! Cost of reading the metrics of a running process.
 
 use std::hint::black_box;
 use std::process::{Command, Stdio};
@@ -11,8 +11,8 @@ use crate::report::{ReportSection, ReportTable, ReportTarget, Samples};
 
 /// Attaches, reads, and counts system calls.
 pub(super) fn run(effort: &Effort, section: &mut ReportSection) {
-    // A process of one thread with a thousand counters, as peers are usually measured: the program
-    // itself has had more threads.
+    // A process with one thread and a thousand counters, the usual setup for peers; this process
+    // has had more threads.
     let one = child::CounterProcess::start(1_000).expect("this program starts once more");
     let path = &one.path;
     let mut table = ReportTable::new("Reading.", 1, &["", "median (least–greatest)"]);
@@ -70,7 +70,7 @@ pub(super) fn run(effort: &Effort, section: &mut ReportSection) {
     ));
 }
 
-/// What it takes to see a JVM by its own tool, milliseconds that pass.
+/// Wall time in milliseconds of reading a JVM with its own tool.
 fn jstat_samples() -> Result<Samples, String> {
     let mut program =
         tempfile::Builder::new().suffix(".java").tempfile().map_err(|e| e.to_string())?;

@@ -1,11 +1,11 @@
-//! What a store tells of itself, in the same form whoever it is.
+//! Figures of a store, in the same form for all.
 
 use std::time::Duration;
 
-/// All that was measured of one store.
+/// All measurements of one store.
 pub(crate) struct StoreFigures {
     pub(crate) name: String,
-    /// Why there are none.
+    /// Reason for missing figures.
     pub(crate) skipped: Option<String>,
     pub(crate) loads: Vec<IngestCost>,
     pub(crate) queries: Vec<QueryCost>,
@@ -28,43 +28,43 @@ impl StoreFigures {
     }
 }
 
-/// One data set taken in.
+/// Ingest of one data set.
 pub(crate) struct IngestCost {
-    /// One of [`SETS`].
+    /// A name of [`SETS`].
     pub(crate) set: &'static str,
-    /// Histograms, or numbers.
+    /// Histograms or numbers.
     pub(crate) points: u64,
-    /// Bodies of requests, packed.
+    /// Compressed request bodies.
     pub(crate) sent_bytes: u64,
-    /// Of the server, until the last acknowledgement.
+    /// CPU time of the server until the last acknowledgement.
     pub(crate) cpu: Duration,
-    /// The same until it had nothing more to do.
+    /// CPU time of the server until it was idle.
     pub(crate) cpu_until_idle: Duration,
     /// From the first request to the last acknowledgement.
     pub(crate) wall: Duration,
-    /// What the system counts as written to the device; absent if it does not count.
+    /// Bytes written to the device; `None` if the system does not count them.
     pub(crate) written_bytes: Option<u64>,
     /// Blocks of all data, without a log.
     pub(crate) stored_bytes: u64,
-    /// Greatest resident size so far.
+    /// Peak resident size so far.
     pub(crate) memory_bytes: u64,
 }
 
 /// Names of the data sets.
 pub(crate) const SETS: [&str; 3] = ["A", "B", "gauges"];
 
-/// One query, asked several times.
+/// Cost of one query, over several runs.
 pub(crate) struct QueryCost {
-    /// One of those in [`QUERIES`].
+    /// A key of [`QUERIES`].
     pub(crate) key: &'static str,
     pub(crate) cpu_ms: Vec<f64>,
     pub(crate) wall_ms: Vec<f64>,
     pub(crate) answer_bytes: u64,
-    /// Greatest resident size while it was asked.
+    /// Peak resident size during the query.
     pub(crate) memory_bytes: u64,
 }
 
-/// Keys of the queries, and what a reader sees.
+/// Keys and titles of the queries.
 pub(crate) const QUERIES: [(&str, &str); 7] = [
     ("a-heatmap", "A: heatmap of the week, a column per 90 min"),
     ("a-heatmap-base", "A: the same without rollups"),
@@ -75,7 +75,7 @@ pub(crate) const QUERIES: [(&str, &str); 7] = [
     ("gauges-mean", "gauges: mean of all every minute"),
 ];
 
-/// Something that was asked of which the truth is known.
+/// An answer whose exact value is known.
 pub(crate) struct CheckedAnswer {
     pub(crate) question: String,
     pub(crate) answer: String,

@@ -1,4 +1,4 @@
-//! As much of HTTP/1.1 as a benchmark on one machine takes: one connection, kept alive.
+//! Minimal HTTP/1.1 client for a local benchmark: one persistent connection.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 
-/// Longer than any answer should take, so that a server that hangs ends the run.
+/// Longer than any valid response takes, so that a hanging server ends the run.
 const TIMEOUT: Duration = Duration::from_secs(300);
 
 /// A connection to a server on this machine.
@@ -15,14 +15,14 @@ pub(crate) struct BenchConnection {
     port: u16,
 }
 
-/// What came back.
+/// A response.
 pub(crate) struct BenchResponse {
     pub(crate) status: u16,
     pub(crate) body: Vec<u8>,
 }
 
 impl BenchResponse {
-    /// The body, if all went well.
+    /// The body of a successful response.
     pub(crate) fn into_body(self) -> Result<Vec<u8>> {
         match self.status {
             200..=299 => Ok(self.body),
@@ -30,7 +30,7 @@ impl BenchResponse {
         }
     }
 
-    /// The beginning of the body, on one line.
+    /// The start of the body, on one line.
     pub(crate) fn text(&self) -> String {
         String::from_utf8_lossy(&self.body[..self.body.len().min(200)]).replace('\n', " ")
     }
@@ -48,7 +48,7 @@ impl BenchConnection {
         self.request("GET", path, "", &[])
     }
 
-    /// `headers` are whole lines.
+    /// `headers` are complete lines.
     pub(crate) fn post(&mut self, path: &str, headers: &str, body: &[u8]) -> Result<BenchResponse> {
         self.request("POST", path, headers, body)
     }
@@ -114,7 +114,7 @@ impl BenchConnection {
     }
 }
 
-/// A query's text as part of an address.
+/// Percent-encodes a query for a URL.
 pub(crate) fn percent_encode(text: &str) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.~".contains(&byte);
     let escape = |byte: u8| match plain(byte) {

@@ -1,5 +1,5 @@
-//! Prometheus with native histograms: the server itself, built from its module as
-//! `peers/prometheus` pins it.
+//! Prometheus with native histograms: the server itself, built from the module that
+//! `peers/prometheus` pins.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -28,22 +28,22 @@ use crate::report::number;
 
 const PACKAGE: &str = "github.com/prometheus/prometheus/cmd/prometheus";
 const MANIFEST: &str = include_str!("../../peers/prometheus/go.mod");
-/// What is longer in memory goes into blocks: one and a half times two hours.
+/// Data older than this in the head are compacted to blocks: one and a half times two hours.
 const HEAD_SPAN_MS: f64 = 3.0 * 3_600_000.0;
-/// Prometheus looks whether there is something to compact at each append, and once a minute.
+/// Prometheus checks for compaction at each append and once per minute.
 const COMPACTION_TIMEOUT: Duration = Duration::from_secs(150);
 const START_TIMEOUT: Duration = Duration::from_secs(60);
 
 const WRITE_HEADERS: &str = "Content-Type: application/x-protobuf\r\nContent-Encoding: snappy\r\n\
      X-Prometheus-Remote-Write-Version: 0.1.0\r\n";
 
-/// Minutes of one request: with one series, and with many, so that a request has about 2,000 points
-/// as Prometheus' own sender has, or 2 MB.
+/// Minutes per request: with one series, and with many, so that a request has about 2,000 points
+/// like those of Prometheus, or 2 MB.
 const MINUTES_ALONE: usize = 120;
 const MINUTES_MANY: usize = 4;
 
 pub(crate) fn name() -> String {
-    // Modules of version 3.15 are numbered 0.315.
+    // The module of version 3.15 has the version 0.315.
     let mut parts = version().trim_start_matches("v0.").splitn(2, '.');
     let minor: Option<u32> = parts.next().and_then(|minor| minor.parse().ok());
     match (minor, parts.next()) {
@@ -58,7 +58,7 @@ fn version() -> &'static str {
     program::version(MANIFEST, "github.com/prometheus/prometheus ", "\n")
 }
 
-/// All figures. An error says why there are none.
+/// All figures. An error is the reason why there are none.
 pub(crate) fn run(work: &StoreWork) -> Result<(StoreFigures, QueryResults)> {
     let program = build(work)?;
     let (mut figures, mut asked) = (StoreFigures::new(&name()), QueryResults::new(&name()));
@@ -70,12 +70,12 @@ pub(crate) fn run(work: &StoreWork) -> Result<(StoreFigures, QueryResults)> {
     Ok((figures, asked))
 }
 
-/// The name of the row of [`run_a_as_gauges`].
+/// Row name of [`run_a_as_gauges`].
 pub(crate) fn name_gauge() -> String {
     format!("{}, gauge histograms", name())
 }
 
-/// A alone, sent as gauge histograms: what Prometheus' own clients do not, but counts are then
+/// A alone, sent as gauge histograms: Prometheus' clients do not do that, but counts are then
 /// exact.
 pub(crate) fn run_a_as_gauges(work: &StoreWork) -> Result<(StoreFigures, QueryResults)> {
     let (mut figures, mut asked) =
@@ -84,8 +84,7 @@ pub(crate) fn run_a_as_gauges(work: &StoreWork) -> Result<(StoreFigures, QueryRe
     Ok((figures, asked))
 }
 
-/// The program, built unless that was done before: it takes minutes, which a quick run does not
-/// have.
+/// The program, built unless it exists: that takes minutes, too long for a quick run.
 fn build(work: &StoreWork) -> Result<PathBuf> {
     let program = build_dir()?;
     if !program.exists() {
@@ -98,7 +97,7 @@ fn build_dir() -> Result<PathBuf> {
     Ok(program::build_folder("prometheus")?.join(format!("prometheus-{}", version())))
 }
 
-/// The program, built if it is not there.
+/// The program, built if it does not exist.
 pub(crate) fn program() -> Result<PathBuf> {
     let program = build_dir()?;
     if !program.exists() {
@@ -115,7 +114,7 @@ pub(crate) fn program() -> Result<PathBuf> {
     Ok(program)
 }
 
-/// Prometheus with a folder of its own.
+/// Prometheus with its own folder.
 pub(crate) struct PrometheusServer {
     server: PeerServer,
     port: u16,
@@ -158,8 +157,8 @@ impl PrometheusServer {
         BenchConnection::open(self.port)
     }
 
-    /// Sends the requests of each lane by a thread of its own. Nobody is more than a request ahead:
-    /// what is an hour behind the others is refused.
+    /// Sends the requests of each connection by its own thread. The threads stay within one request
+    /// of each other, because samples an hour behind others are rejected.
     fn load(
         &mut self,
         set: &'static str,
@@ -182,7 +181,7 @@ impl PrometheusServer {
                         if let Err(error) = sent {
                             failed.lock().expect("no panic").get_or_insert(error);
                         }
-                        // All leave together, whether they failed or not.
+                        // All threads leave together, also after a failure.
                         barrier.wait();
                         if failed.lock().expect("no panic").is_some() {
                             return;
@@ -214,7 +213,7 @@ impl PrometheusServer {
         })
     }
 
-    /// Waits until all that is old enough to be in blocks is, and nothing else is going on.
+    /// Waits until everything old enough is in blocks and the server is idle.
     fn wait_until_compacted(&mut self) -> Result<()> {
         let until = wall_time() + COMPACTION_TIMEOUT;
         loop {
@@ -234,8 +233,7 @@ impl PrometheusServer {
         }
     }
 
-    /// What all data take in blocks: a snapshot writes those that are still in memory, and links
-    /// the others.
+    /// Size of all data in blocks: a snapshot writes the head as a block and hard-links the others.
     fn snapshot_bytes(&self) -> Result<u64> {
         let path = "/api/v1/admin/tsdb/snapshot";
         let answer = self.connect()?.post(path, "", &[])?.into_body().context("a snapshot")?;
@@ -247,7 +245,8 @@ impl PrometheusServer {
         Ok(bytes)
     }
 
-    /// Asks once to warm up, then as often as is counted. Second is the last answer.
+    /// Runs a query once to warm up, then for each counted round. The second value is the last
+    /// answer.
     pub(crate) fn query(
         &mut self,
         work: &StoreWork,
@@ -296,7 +295,7 @@ fn write(connection: &mut BenchConnection, request: &[u8]) -> Result<BenchRespon
     connection.post("/api/v1/write", WRITE_HEADERS, request)
 }
 
-/// Bytes of all files below a folder.
+/// Bytes of all files in a folder, recursively.
 fn folder_bytes(folder: &Path) -> Result<u64> {
     let mut sum = 0;
     for entry in fs::read_dir(folder)? {
@@ -307,12 +306,12 @@ fn folder_bytes(folder: &Path) -> Result<u64> {
     Ok(sum)
 }
 
-/// When a cumulative count of all values before the end of a minute is true; 0 is before the first.
+/// Timestamp of the cumulative count before the end of a minute; 0 is before the first one.
 fn time_ms(dataset: &Dataset, minutes: usize) -> i64 {
     dataset.start_ns(minutes) / 1_000_000
 }
 
-/// Requests of each lane; cumulative histograms begin with one of no values yet.
+/// Requests of each connection; cumulative histograms start with an empty one.
 fn requests(
     dataset: &Dataset,
     lanes: usize,
@@ -351,7 +350,7 @@ fn requests(
     all
 }
 
-/// A range query over all of a data set, the first column ending a step after its beginning.
+/// A range query over a whole data set; the first step ends one step after its start.
 pub(crate) fn range(query: &str, start_s: i64, end_s: i64, step_s: i64) -> String {
     let (query, start_s) = (percent_encode(query), start_s + step_s);
     format!("/api/v1/query_range?query={query}&start={start_s}&end={end_s}&step={step_s}")
@@ -455,7 +454,7 @@ fn query_a(
     Ok(())
 }
 
-/// Everything once more, as a sender does that did not hear the acknowledgement.
+/// Sends everything again, like a sender that missed the acknowledgements.
 fn resend_all(
     server: &mut PrometheusServer,
     requests: &[Vec<u8>],
@@ -545,7 +544,7 @@ fn run_gauges(program: &Path, work: &StoreWork, figures: &mut StoreFigures) -> R
     let walk = super::RandomWalk::new(work);
     let mut all = vec![Vec::new(); 2];
     let mut request = WriteRequestBuilder::default();
-    // As many points a request as of the histograms.
+    // As many points per request as for histograms.
     for first in (0..walk.minutes).step_by(MINUTES_MANY) {
         for (lane, requests) in all.iter_mut().enumerate() {
             for gauge in walk.gauges * lane / 2..walk.gauges * (lane + 1) / 2 {
@@ -578,7 +577,7 @@ fn run_gauges(program: &Path, work: &StoreWork, figures: &mut StoreFigures) -> R
     server.stop()
 }
 
-/// Times and values of the one series of a range query's answer.
+/// Times and values of the only series of a range query.
 pub(crate) fn series_of(answer: &Value, kind: &str) -> Result<Vec<(i64, Value)>> {
     let values =
         answer["data"]["result"][0][kind].as_array().context("a response without values")?;
@@ -599,7 +598,7 @@ impl QuantileErrors {
     }
 }
 
-/// Compares the value at the end of each window with its truth.
+/// Compares the value at the end of each window with its exact value.
 fn window_errors(
     answer: &Value,
     start_s: i64,

@@ -1,23 +1,23 @@
-//! Requests of Prometheus' remote write 1.0, written by hand: protobuf in a snappy block.
+//! Hand-written encoder of Prometheus remote write 1.0 requests: protobuf in a Snappy block.
 //!
-//! A sender of native histograms at schema 5, in seconds: counts of all minutes so far, or of one
-//! minute. Fields are those of `prometheus/prompb/types.proto`.
+//! It sends native histograms of schema 5 in seconds: cumulative counts, or those of one minute.
+//! Fields are those of `prometheus/prompb/types.proto`.
 
 use synthetic::{SyntheticSample, SyntheticSeries};
 
-/// Buckets for each power of two: 2^5.
+/// Buckets per power of two: 2^5.
 const PER_DOUBLING: f64 = 32.0;
 const SCHEMA: i64 = 5;
-/// A gap between buckets up to this long is sent as zeros, as Prometheus' own clients do.
+/// Gaps between buckets up to this length are sent as zeros, like Prometheus' clients do.
 const GAP_MAX: usize = 2;
 /// Native buckets of values from 1 us to 100 s are −638 to 213.
 const FIRST: i64 = -640;
 const BUCKETS: usize = 860;
 
-/// What a histogram says.
+/// Content of a histogram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum HistogramKind {
-    /// All values so far, as Prometheus' own clients count.
+    /// All values so far, as Prometheus' clients count.
     Cumulative,
     /// The values of its minute.
     Gauge,
@@ -25,7 +25,7 @@ pub(crate) enum HistogramKind {
 
 const RESET_HINT_GAUGE: u64 = 3;
 
-/// What one series has counted so far.
+/// Cumulative counts of one series.
 #[derive(Clone)]
 pub(crate) struct SeriesCounts {
     counts: Vec<u64>,
@@ -33,7 +33,7 @@ pub(crate) struct SeriesCounts {
     sum_ns: u128,
 }
 
-/// Which native bucket the middle of each bucket of `LogLinear10` lies in.
+/// Native bucket of the middle of each bucket of `LogLinear10`.
 pub(crate) struct BucketMap {
     first: i32,
     targets: Vec<usize>,
@@ -57,7 +57,7 @@ impl SeriesCounts {
         SeriesCounts { counts: vec![0; BUCKETS], count: 0, sum_ns: 0 }
     }
 
-    /// Nothing so far: what is added next stands alone, as a gauge does.
+    /// Clears the counts: the next histogram contains only new values, like a gauge.
     pub(crate) fn reset(&mut self) {
         self.counts.fill(0);
         (self.count, self.sum_ns) = (0, 0);
@@ -109,7 +109,7 @@ impl SeriesCounts {
     }
 }
 
-/// One request as it grows.
+/// A request under construction.
 #[derive(Default)]
 pub(crate) struct WriteRequestBuilder {
     bytes: Vec<u8>,
@@ -118,7 +118,7 @@ pub(crate) struct WriteRequestBuilder {
 }
 
 impl WriteRequestBuilder {
-    /// Begins a series; labels ascend by name.
+    /// Starts a series; labels are sorted by name.
     pub(crate) fn begin(&mut self, series: &SyntheticSeries) {
         let mut labels = vec![("__name__", series.metric)];
         labels.extend(series.labels.iter().map(|(name, value)| (*name, value.as_str())));
@@ -134,7 +134,7 @@ impl WriteRequestBuilder {
         }
     }
 
-    /// A number of the series that was begun last.
+    /// Appends a number to the current series.
     pub(crate) fn number(&mut self, value: f64, time_ms: i64) {
         self.part.clear();
         put_double(&mut self.part, 1, value);
@@ -142,7 +142,7 @@ impl WriteRequestBuilder {
         put_bytes(&mut self.series, 2, &self.part);
     }
 
-    /// A histogram of the series that was begun last.
+    /// Appends a histogram to the current series.
     pub(crate) fn histogram(&mut self, kind: HistogramKind, counted: &SeriesCounts, time_ms: i64) {
         self.part.clear();
         counted.put(kind, time_ms, &mut self.part);
@@ -155,7 +155,7 @@ impl WriteRequestBuilder {
         self.series.clear();
     }
 
-    /// The body to send; what follows is another request.
+    /// Returns the body and starts another request.
     pub(crate) fn take_compressed(&mut self) -> Vec<u8> {
         let packed = snap::raw::Encoder::new().compress_vec(&self.bytes);
         self.bytes.clear();
@@ -198,7 +198,7 @@ mod tests {
 
     use super::*;
 
-    /// Read back by the codec of `hist`, which knows nothing of this one.
+    /// Decodes the request with the codec of topdeck, which is independent of this encoder.
     #[test]
     fn a_message_holds_the_counts_and_the_sum() {
         let dataset = Dataset::new(

@@ -1,4 +1,4 @@
-//! A server as a program of its own: started, watched through `/proc`, and stopped.
+//! A server process: started, measured through `/proc`, and stopped.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -11,22 +11,22 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::clock::wall_time;
 
-/// `/proc` counts processor time in these, whatever the kernel's own (Linux, `USER_HZ`).
+/// Unit of CPU time in `/proc`, independent of the kernel's own (Linux, `USER_HZ`).
 const TICK: Duration = Duration::from_millis(10);
-/// Idle is: less than this part of one processor, over this long.
+/// A server is idle if it uses less than this share of one CPU over this interval.
 const IDLE_SHARE: f64 = 0.05;
 const IDLE_WINDOW: Duration = Duration::from_secs(3);
-/// Work that goes on for longer after the last request is not waited for.
+/// Maximum wait until the server is idle.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
 const STOP_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// A running server; killed when dropped.
+/// A running server, killed on drop.
 pub(crate) struct PeerServer {
     child: Child,
 }
 
 impl PeerServer {
-    /// Starts a program whose messages go to `log`.
+    /// Starts a program whose output goes to `log`.
     pub(crate) fn start(command: &mut Command, log: &Path) -> Result<PeerServer> {
         let file = fs::File::create(log).context("creating a log")?;
         command.stdin(Stdio::null()).stdout(file.try_clone()?).stderr(file);
@@ -34,7 +34,7 @@ impl PeerServer {
         Ok(PeerServer { child })
     }
 
-    /// Whether it has ended by itself.
+    /// Fails if the process has exited.
     pub(crate) fn check_alive(&mut self) -> Result<()> {
         match self.child.try_wait()? {
             None => Ok(()),
@@ -42,11 +42,11 @@ impl PeerServer {
         }
     }
 
-    /// Processor time of all its threads so far, user and system.
+    /// CPU time of all its threads so far, user and system.
     pub(crate) fn cpu(&self) -> Result<Duration> {
         let stat = self.file("stat")?;
-        // The name may hold anything; behind its parenthesis come state and numbers, utime the
-        // 12th.
+        // The name may contain anything; after its parenthesis follow the state and numbers; utime
+        // is the 12th.
         let fields = stat.rsplit(')').next().unwrap_or_default().split_whitespace();
         let ticks: Vec<u32> =
             fields.skip(11).take(2).filter_map(|text| text.parse().ok()).collect();
@@ -54,8 +54,8 @@ impl PeerServer {
         Ok(TICK * (user + system))
     }
 
-    /// What each of its threads has used so far, in nanoseconds; nothing where the system does not
-    /// say. Unlike [`Self::cpu`] it lacks threads that have ended.
+    /// CPU time of each of its threads so far, in nanoseconds; empty if the system does not report
+    /// it. Unlike [`Self::cpu`], it excludes finished threads.
     pub(crate) fn threads(&self) -> ThreadTimes {
         let Ok(entries) = fs::read_dir(self.path("task")) else { return ThreadTimes::default() };
         let used = |entry: fs::DirEntry| {
@@ -66,24 +66,23 @@ impl PeerServer {
         ThreadTimes(entries.flatten().filter_map(used).collect())
     }
 
-    /// Bytes that it made the system write to the device.
+    /// Bytes that it caused to be written to the device.
     pub(crate) fn written_bytes(&self) -> Option<u64> {
         let counters = self.file("io").ok()?;
         counters.lines().find_map(|line| line.strip_prefix("write_bytes: ")?.parse().ok())
     }
 
-    /// Greatest resident size since it started, or since [`Self::forget_memory`].
+    /// Peak resident size since the start, or since [`Self::forget_memory`].
     pub(crate) fn memory_bytes(&self) -> Result<u64> {
         self.status("VmHWM")
     }
 
-    /// Resident size now.
+    /// Current resident size.
     pub(crate) fn resident_bytes(&self) -> Result<u64> {
         self.status("VmRSS")
     }
 
-    /// What of it are pages of files, first of all the program's own, which the system may drop and
-    /// read again.
+    /// Resident file pages, mainly of the program itself, which the kernel can drop and read again.
     pub(crate) fn resident_file_bytes(&self) -> Result<u64> {
         self.status("RssFile")
     }
@@ -95,13 +94,13 @@ impl PeerServer {
         Ok(kib.with_context(|| format!("no {name} in /proc"))? * 1024)
     }
 
-    /// The greatest resident size is that of now.
+    /// Resets the peak resident size to the current size.
     pub(crate) fn forget_memory(&self) {
-        // Where this is not allowed, the figure is too high.
+        // Without permission the figure is too high.
         let _ = fs::write(self.path("clear_refs"), "5");
     }
 
-    /// Waits until it has nothing more to do.
+    /// Waits until it is idle.
     pub(crate) fn wait_until_idle(&mut self) -> Result<()> {
         let until = wall_time() + IDLE_TIMEOUT;
         loop {
@@ -116,7 +115,7 @@ impl PeerServer {
         }
     }
 
-    /// Asks it to end, and waits.
+    /// Sends SIGTERM and waits for the exit.
     pub(crate) fn stop(mut self) -> Result<()> {
         let pid = Pid::from_child(&self.child);
         kill_process(pid, Signal::TERM)?;
@@ -140,16 +139,15 @@ impl PeerServer {
     }
 }
 
-/// Processor time by thread.
+/// CPU time by thread.
 #[derive(Default)]
 pub(crate) struct ThreadTimes(BTreeMap<u32, u64>);
 
 impl ThreadTimes {
-    /// What was used in between, but for the last of a thread that has ended; `None` if it is not
-    /// known.
+    /// CPU time since `earlier`, except for the last part of finished threads; `None` if unknown.
     pub(crate) fn since(&self, earlier: &ThreadTimes) -> Option<Duration> {
         let used = |(thread, ns): (&u32, &u64)| {
-            // A number that was given anew begins at nought.
+            // A reused thread ID starts at 0.
             let before = earlier.0.get(thread).filter(|before| *before <= ns);
             ns - before.copied().unwrap_or_default()
         };

@@ -1,7 +1,6 @@
-//! topdeck's own store, in this process: what it costs from a batch's bytes to a durable
-//! acknowledgement, and from a selector to the statistics of each column. There is no HTTP in it,
-//! which is why processor time is what compares, and the peers' includes what a server does
-//! besides.
+//! The store of topdeck in this process: cost from the bytes of a batch to a durable
+//! acknowledgement, and from a selector to the statistics of each column. It excludes HTTP, so CPU
+//! time is compared; that of the peers includes the rest of a server.
 
 use std::fs;
 use std::path::Path;
@@ -26,12 +25,12 @@ use crate::journal::scratch;
 use crate::query::{self, QueryResults};
 
 pub(crate) const NAME: &str = "topdeck";
-/// Minutes of one batch where there is one series; else a batch is all series of a minute.
+/// Minutes per batch with one series; otherwise a batch contains all series of a minute.
 const MINUTES_ALONE: usize = 60;
-/// In the folder of a [`Bench`].
+/// In the folder of a [`StoreBench`].
 const FOLDER: &str = "store";
 
-/// What topdeck is measured for beside what all stores are.
+/// Figures that only topdeck has.
 pub(crate) struct TopdeckFigures {
     pub(crate) figures: StoreFigures,
     /// Bytes of the base alone, per histogram of A and of B.
@@ -39,13 +38,13 @@ pub(crate) struct TopdeckFigures {
     pub(crate) write_amplification: f64,
     pub(crate) heatmap_total: (u64, u64),
     pub(crate) resent: (u64, u64),
-    /// What was read, rows that were merged, and processor milliseconds.
+    /// Query, rows merged, and CPU milliseconds.
     pub(crate) reads: Vec<(String, u64, f64)>,
-    /// What was asked in each language.
+    /// Query results by language.
     pub(crate) query_results: Vec<QueryResults>,
 }
 
-/// A store in a folder of its own, with a clock that follows the data.
+/// A store with its own folder and a clock that follows the data.
 pub(crate) struct StoreBench {
     folder: TempDir,
     now: Arc<AtomicI64>,
@@ -72,8 +71,7 @@ impl StoreBench {
         Ok(StoreBench { store: Store::open(disk, &dir, &options)?, folder, now })
     }
 
-    /// Takes batches in, each with the time at which it ends; keeps the store in order as it would
-    /// itself.
+    /// Ingests batches, each with its end time, and runs the maintenance that a server would.
     fn load(
         &self,
         set: &'static str,
@@ -114,7 +112,7 @@ impl StoreBench {
         Ok(wanted.map(|part| part.bytes).sum())
     }
 
-    /// Columns of all series, and of each three statistics, as a picture asks.
+    /// Merged columns of all series, and three statistics of each, as for a chart.
     fn columns(&self, grid: TimeGrid) -> Result<Vec<Mixture>> {
         let view = self.store.view()?;
         let series = view.select(&Selector::All);
@@ -137,7 +135,7 @@ impl StoreBench {
         Ok(folder.close()?)
     }
 
-    /// Closes the store and shows its folder to somebody who opens it anew.
+    /// Closes the store and passes its folder to a function that opens it again.
     fn close_and<T>(self, then: impl FnOnce(&Path) -> Result<T>) -> Result<T> {
         let StoreBench { folder, store, .. } = self;
         drop(store);
@@ -147,7 +145,7 @@ impl StoreBench {
     }
 }
 
-/// Asks once to warm up, then as often as is counted.
+/// Runs a query once to warm up, then for each counted round.
 pub(crate) fn measure_query<T>(
     work: &StoreWork,
     key: &'static str,
@@ -204,10 +202,10 @@ fn series_of(dataset: &Dataset) -> Result<Vec<Series>> {
     (0..dataset.scale().series).map(series).collect()
 }
 
-/// Bytes of batches, each with the time at which it ends.
+/// Encoded batches, each with its end time.
 type EncodedBatches = Vec<(i64, Vec<u8>)>;
 
-/// Batches, encoded before anything is measured, and the truth.
+/// Batches, encoded before the measurement, and the expected values.
 fn batches(dataset: &Dataset) -> Result<(EncodedBatches, ExpectedStats)> {
     let series = series_of(dataset)?;
     let ids: Vec<_> = series.iter().map(Series::id).collect();
@@ -337,7 +335,7 @@ fn query_a(
         "0",
     ));
 
-    // Everything once more, as a sender does that did not hear the acknowledgement.
+    // Sends everything again, like a sender that missed the acknowledgements.
     let before = total(&bench.columns(grid(dataset, 90 * MINUTE))?);
     let mut repeated = 0;
     for (sequence, (_, bytes)) in batches.iter().enumerate() {
@@ -363,11 +361,11 @@ fn quantile_error_answer(question: &str, errors: &mut [f64], truth: &str) -> Che
     CheckedAnswer::new(question, answer, truth)
 }
 
-/// A without rollups: the same picture from the base, and what it takes for shorter stretches.
+/// A without rollups: the same chart from the base, and the cost of shorter intervals.
 fn run_a_base(work: &StoreWork, own: &mut TopdeckFigures) -> Result<()> {
     let dataset = &work.a;
     let (batches, _) = batches(dataset)?;
-    // Nothing is rolled up for a year; what is full is sealed by hand.
+    // No rollups for a year; full heads are sealed explicitly.
     let bench = StoreBench::new(365 * DAY)?;
     for (sequence, (end, bytes)) in batches.iter().enumerate() {
         let identity = BatchIdentity { producer: 1, epoch: 1, sequence: sequence as u64 + 1 };
@@ -430,7 +428,7 @@ fn run_b(work: &StoreWork, own: &mut TopdeckFigures) -> Result<()> {
     if !work.query {
         return bench.close();
     }
-    // They are many, and memory is measured.
+    // Frees them, because memory is measured.
     drop(batches);
     query::topdeck::run_b(work, &bench.store, &mut own.query_results)?;
     let asked = &mut own.query_results;
@@ -458,7 +456,7 @@ fn query_b(
         total(&columns).to_string(),
         truth.total().count.to_string(),
     ));
-    // From the base: windows of four minutes are made of no rollup.
+    // From the base: no rollup fits windows of four minutes.
     for part in [8, 4, 2, 1] {
         let view = bench.store.view()?;
         let mut series = view.select(&Selector::All);
@@ -485,7 +483,7 @@ fn run_gauges(work: &StoreWork, own: &mut TopdeckFigures) -> Result<()> {
             Ok(series.with_label("host", format!("host-{gauge:04}")).validate()?)
         })
         .collect::<Result<_>>()?;
-    // As many points a batch as a request of Prometheus has.
+    // As many points per batch as in a request to Prometheus.
     const MINUTES_MANY: usize = 4;
     let mut batches = Vec::new();
     for first in (0..walk.minutes).step_by(MINUTES_MANY) {
@@ -507,7 +505,7 @@ fn run_gauges(work: &StoreWork, own: &mut TopdeckFigures) -> Result<()> {
     }
     let bench = StoreBench::new(10 * MINUTE)?;
     own.figures.loads.push(bench.load(SETS[2], (walk.gauges * walk.minutes) as u64, &batches)?);
-    // A gauge read on the minute belongs to the minute that ends then.
+    // A gauge sample on the minute belongs to the minute that ends there.
     let grid = TimeGrid {
         start: walk.time_ms(0) * 1_000_000 - MINUTE,
         step: MINUTE,
@@ -546,7 +544,7 @@ fn written_bytes() -> Option<u64> {
         .find_map(|line| line.strip_prefix("write_bytes: ")?.parse().ok())
 }
 
-/// Greatest resident size since [`forget_memory`], the batches that wait to be sent included.
+/// Peak resident size since [`forget_memory`], including queued batches.
 pub(crate) fn memory_bytes() -> Option<u64> {
     let status = self_proc_file("status").ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
@@ -554,11 +552,11 @@ pub(crate) fn memory_bytes() -> Option<u64> {
 }
 
 fn forget_memory() {
-    // Where this is not allowed, the figure is too high.
+    // Without permission the figure is too high.
     let _ = fs::write("/proc/self/clear_refs", "5");
 }
 
-/// Processor seconds as points per second.
+/// Points per CPU second.
 pub(crate) fn per_cpu_second(points: u64, cpu: Duration) -> f64 {
     points as f64 / cpu.as_secs_f64()
 }

@@ -346,7 +346,7 @@ mod tests {
             off.validity_warnings(&schedule, 1),
             [ValidityWarning::CalibrationFailed(far), clock]
         );
-        // After a stall nothing else is known.
+        // After a stall, no other warning is reported.
         let unstable = Calibration { checks: vec![far], is_stable: false, attempts: 3, ..stable() };
         assert_eq!(
             unstable.validity_warnings(&schedule, 1),

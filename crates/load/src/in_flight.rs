@@ -93,8 +93,8 @@ impl InFlightQueue {
         Some((request_id, &self.all[request_id as usize]))
     }
 
-    /// Records a stall: during it, nobody knows when waiting requests would have found a
-    /// connection.
+    /// Records a stall: during it, the times at which waiting requests would have got a connection
+    /// are unknown.
     pub(crate) fn mark_stall(&mut self, duration_ns: u64) {
         for request_id in &self.waiting {
             self.all[*request_id as usize].late_ns += duration_ns;

@@ -1,4 +1,4 @@
-//! What a load protocol is, and its row of the table [`crate::PROTOCOLS`].
+//! Trait of load protocols, and their rows of the table [`crate::PROTOCOLS`].
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,12 +8,12 @@ use crate::rendered_request::RenderedRequest;
 use crate::secret::Secret;
 use crate::target_url::TargetUrl;
 
-/// A protocol, with what the target URL says about its connections.
+/// A protocol with the connection options of the target URL.
 pub trait LoadProtocol: fmt::Debug + Send + Sync {
     /// Creates the codec of a connection.
     fn codec(&self) -> Box<dyn Codec>;
 
-    /// Checks that the protocol can represent a request. The text names the cause.
+    /// Checks that the protocol can represent a request. The error is the cause.
     fn check(&self, request: &RenderedRequest) -> Result<(), String>;
 
     /// The password, which no output may show.
@@ -35,15 +35,15 @@ pub trait LoadProtocol: fmt::Debug + Send + Sync {
 /// A row of the table of protocols.
 #[derive(Clone, Copy, Debug)]
 pub struct ProtocolRow {
-    /// URL schemes. No other protocol has them.
+    /// URL schemes, unique to this protocol.
     pub schemes: &'static [UrlScheme],
     /// Whether the URL may have a user and a password.
     pub has_credentials: bool,
-    /// What a body is, for `--help`; `None` if it is just a body.
+    /// Meaning of a body, for `--help`; `None` if it is sent unchanged.
     pub body: Option<&'static str>,
-    /// What an argument is, for `--help`; `None` if requests have none.
+    /// Meaning of an argument, for `--help`; `None` if requests have none.
     pub argument: Option<&'static str>,
-    /// Reads the options of the protocol from the rest of the URL. The error is the cause.
+    /// Parses the protocol options of the URL. The error is the cause.
     pub open: fn(&TargetUrl<'_>) -> Result<ProtocolTarget, String>,
 }
 
@@ -56,11 +56,11 @@ pub struct UrlScheme {
     pub is_tls: bool,
     /// Default port; `None` if the URL must have one.
     pub default_port: Option<u16>,
-    /// How `--help` shows it, such as its name; `None` for an alias, which no text shows.
+    /// Form in `--help`, such as its name; `None` for an alias, which texts omit.
     pub help: Option<&'static str>,
 }
 
-/// What a protocol made of a target URL.
+/// Protocol settings parsed from a target URL.
 #[derive(Clone, Debug)]
 pub struct ProtocolTarget {
     /// The protocol.
@@ -74,7 +74,7 @@ pub struct ProtocolTarget {
 }
 
 impl ProtocolTarget {
-    /// A target with the TLS of its scheme, verified, and the path `/`.
+    /// A target with the path `/` and the TLS mode of its scheme, with verification.
     pub fn new(protocol: impl LoadProtocol + 'static, scheme: UrlScheme) -> ProtocolTarget {
         ProtocolTarget {
             protocol: Arc::new(protocol),
@@ -85,28 +85,28 @@ impl ProtocolTarget {
     }
 }
 
-/// Schemes that texts show, in the order of the table.
+/// Schemes shown in texts, in table order.
 fn listed_schemes(rows: &[ProtocolRow]) -> impl Iterator<Item = (&'static str, &'static str)> {
     let schemes = rows.iter().flat_map(|row| row.schemes);
     schemes.filter_map(|scheme| Some((scheme.name, scheme.help?)))
 }
 
-/// How `--help` shows the schemes: `http://HOST:PORT/PATH, https or tcp (echo)`.
+/// Schemes for `--help`: `http://HOST:PORT/PATH, https or tcp (echo)`.
 pub fn schemes_help(rows: &[ProtocolRow]) -> String {
     join(listed_schemes(rows).map(|(_, help)| help.to_owned()))
 }
 
-/// The schemes as an error lists them: `http://, https:// or tcp://`.
+/// Schemes for errors: `http://, https:// or tcp://`.
 pub(crate) fn schemes_expected(rows: &[ProtocolRow]) -> String {
     join(listed_schemes(rows).map(|(name, _)| format!("{name}://")))
 }
 
-/// What a body is, for `--help`: `for redis the words of a command, …`.
+/// Meanings of bodies for `--help`: `for redis the words of a command, …`.
 pub fn bodies_help(rows: &[ProtocolRow]) -> String {
     usage_help(rows, |row| row.body, ", ")
 }
 
-/// What an argument is, for `--help`.
+/// Meanings of arguments for `--help`.
 pub fn arguments_help(rows: &[ProtocolRow]) -> String {
     usage_help(rows, |row| row.argument, "; ")
 }

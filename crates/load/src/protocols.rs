@@ -1,7 +1,7 @@
-//! The protocols of `topdeck load`, one file each.
+//! Protocols of `topdeck load`, one file each.
 //!
 //! A protocol is a file of `protocols/` with a [`ProtocolRow`], and a line of [`PROTOCOLS`]. URL
-//! schemes, `--help`, errors and the checks of requests come from the row.
+//! schemes, `--help`, errors and request checks use the row.
 
 mod echo;
 mod grpc;

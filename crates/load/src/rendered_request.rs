@@ -1,4 +1,4 @@
-//! A request as it is sent.
+//! A request ready to send.
 
 /// A request with all variables replaced.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -1,8 +1,9 @@
-//! What is reported of a run: as text, JSON (`docs/formats/load-run.md`), HTML page, HdrHistogram
-//! log, and as seconds that are pushed to a server. A search has text and JSON of its own.
+//! Reports of a run: text, JSON (`docs/formats/load-run.md`), HTML page, HdrHistogram log, and
+//! metrics pushed to a server. A search has its own text and JSON.
 //!
-//! [`run_report::RunReport`] and [`search_report::SearchReport`] are the values; every output takes
-//! one of them. [`stored_run`] reads a run back. Who prints them is above.
+//! [`run_report::RunReport`] and [`search_report::SearchReport`] contain the data of a report;
+//! every output takes one of them. [`stored_run`] reads a run from JSON. The caller prints the
+//! reports.
 
 mod error;
 pub mod hlog;

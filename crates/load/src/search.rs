@@ -46,8 +46,8 @@ pub struct CapacitySearch {
     pub max_rate: f64,
     /// Relative distance between the result and the next failing rate.
     pub tolerance: f64,
-    /// Requests above the strictest percentile in each trial, if the duration allows. With 100,
-    /// random arrivals and a queue the result is within 5 % of the truth; with 1,000 within 3 %.
+    /// Requests above the strictest percentile in each trial, if the duration allows. With random
+    /// arrivals and a queue, 100 give the result to 5 %, 1,000 to 3 %.
     pub tail_requests: u64,
     /// Minimum duration of a trial. Nanoseconds.
     pub min_duration_ns: u64,

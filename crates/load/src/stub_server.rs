@@ -143,7 +143,7 @@ impl Observer for StallOnRunStart<'_> {
 impl Drop for StubServer {
     fn drop(&mut self) {
         self.control.is_stopped.store(true, Ordering::Relaxed);
-        // A stub that panicked did not answer: what was measured with it is wrong.
+        // A stub that panicked did not respond: measurements with it are invalid.
         if let Some(Err(panic)) = self.thread.take().map(JoinHandle::join)
             && !thread::panicking()
         {

@@ -38,7 +38,7 @@ impl LoadProtocol for EchoProtocol {
 #[derive(Default)]
 pub(crate) struct Echo {
     request_id: Option<RequestId>,
-    /// Bytes that must come back, and how many have.
+    /// Bytes that must be echoed, and the number received so far.
     expected: Vec<u8>,
     received: usize,
 }
@@ -49,7 +49,7 @@ impl Codec for Echo {
     }
 
     fn send(&mut self, request: &RenderedRequest, request_id: RequestId, out: &mut Vec<u8>) {
-        // An empty message could not come back.
+        // An empty message has no echo.
         let body: &[u8] = if request.body.is_empty() { b"\n" } else { &request.body };
         out.extend_from_slice(body);
         self.expected.clear();

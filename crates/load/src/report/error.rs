@@ -1,22 +1,22 @@
-//! Errors of reports of a run.
+//! Errors of reports.
 
 use std::io;
 use std::path::PathBuf;
 
-/// Why a report cannot be written, read or sent.
+/// A report cannot be written, read or sent.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReportError {
     /// A file cannot be read.
     #[error("cannot read {}", path.display())]
     Read {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// What the system said.
+        /// Cause.
         #[source]
         cause: io::Error,
     },
-    /// A file is no run, or lies. The text names the place.
+    /// A file is not a run, or is inconsistent. The text names the position.
     #[error("{0}")]
     Damaged(String),
     /// Values do not fit into the format or into one histogram.
@@ -27,5 +27,5 @@ pub enum ReportError {
     Push(String),
 }
 
-/// The result of an operation on a report.
+/// Result of an operation on reports.
 pub type Result<T> = std::result::Result<T, ReportError>;

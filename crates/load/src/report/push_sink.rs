@@ -29,7 +29,7 @@ use render::value_formatter::count;
 const PATH: &str = "/v1/import?format=frames";
 /// Header with the identity of a batch, for deduplication.
 const BATCH: &str = "topdeck-batch";
-/// The header with the secret of this run, so that nobody else sends in its name.
+/// Header with the secret of this run, so that no other client can send in its name.
 const BATCH_SECRET: &str = "topdeck-batch-secret";
 /// Capacity of the queue to the thread, in seconds.
 const QUEUE: usize = 64;
@@ -43,20 +43,21 @@ const FINAL_TIMEOUT: Duration = Duration::from_secs(5);
 const RETRY_PAUSE: Duration = Duration::from_millis(500);
 const ANSWER_BYTES: usize = 64 << 10;
 
-/// Where seconds go, and in whose name.
+/// Target and identity of the pushed seconds.
 #[derive(Debug)]
 pub struct PushTarget {
-    /// The server.
+    /// Address of the server.
     pub endpoint: Endpoint,
-    /// The label `run`; the time of the start, if there is none.
+    /// Label `run`; default: the start time.
     pub run_name: Option<String>,
-    /// File with the certificate authority of the server.
+    /// File with the CA certificate of the server.
     pub ca: Option<PathBuf>,
     /// File with the bearer token.
     pub token_file: Option<PathBuf>,
-    /// Random: without it, whoever shares the token could send in the name of this run.
+    /// Random secret: without it, another holder of the token could send in the name of this run.
     pub secret: u128,
-    /// Gives the identity of a run by its name: concurrent runs with the same name stay separate.
+    /// Derives the producer ID of a run from its name: concurrent runs with the same name stay
+    /// separate.
     pub producer_id: fn(&str) -> u64,
 }
 
@@ -91,7 +92,7 @@ pub struct PushSummary {
 }
 
 impl PushSummary {
-    /// How many seconds were delivered, in a sentence.
+    /// Number of delivered seconds, as a sentence.
     pub fn text(&self) -> String {
         let PushSummary { url, run, seconds, delivered, dropped, last_error } = self;
         let all = count(*seconds);
@@ -217,7 +218,7 @@ fn push_error(error: impl Display) -> ReportError {
     ReportError::Push(error.to_string())
 }
 
-/// An error with all its causes.
+/// Text of an error with all its causes.
 fn failed(error: impl Error) -> ReportError {
     let mut text = error.to_string();
     let mut cause = error.source();
@@ -228,7 +229,7 @@ fn failed(error: impl Error) -> ReportError {
     ReportError::Push(text)
 }
 
-/// An error with what was tried.
+/// Prefixes an error with the failed action.
 fn at<E: Display>(action: &'static str) -> impl FnOnce(E) -> ReportError {
     move |error| push_error(format_args!("{action}: {error}"))
 }
@@ -299,7 +300,7 @@ struct PushSender {
     target: Endpoint,
     dialer: Dialer,
     token: Option<http::HeaderValue>,
-    /// Without it, whoever shares the token could send in the name of this run.
+    /// Hexadecimal secret for the header.
     secret: String,
     connection: Option<HttpConnection>,
 }
@@ -312,7 +313,8 @@ fn deliver_all(
     let (mut pending, mut outcome) = (VecDeque::new(), SenderResult::default());
     let mut deadline = None;
     loop {
-        // One batch at a time, so that the end of the run is noticed however slow the server is.
+        // One batch at a time, so that the thread detects the end of the run even if the server is
+        // slow.
         let is_waiting = pending.is_empty() || outcome.last_error.is_some();
         match batches.recv_timeout(if is_waiting { RETRY_PAUSE } else { Duration::ZERO }) {
             Ok(batch) => pending.push_back(batch),
@@ -327,10 +329,10 @@ fn deliver_all(
                 }
             }
         }
-        // Without an answer an attempt takes longer than a second: everything received meanwhile is
-        // taken, so that the queue does not fill up.
+        // An attempt without a response takes longer than a second: all batches received meanwhile
+        // are dequeued, so that the queue does not fill up.
         pending.extend(batches.try_iter());
-        // The oldest is sent first, and dropped first.
+        // The oldest batch is sent first and dropped first.
         let too_many = pending.len().saturating_sub(PENDING_MAX);
         pending.drain(..too_many);
         outcome.dropped += too_many as u64;
@@ -391,8 +393,8 @@ mod tests {
 
     use super::*;
 
-    /// Delivers seconds to a server that accepts only this attempt; during each attempt, this many
-    /// seconds pass.
+    /// Delivers seconds to a server that accepts only the attempt of this number; `passing` seconds
+    /// pass during each attempt.
     fn outcome(passing: usize, attempts: usize) -> (SenderResult, usize) {
         let (sender, receiver) = sync_channel(QUEUE);
         let mut refused = 0;
@@ -441,7 +443,7 @@ mod tests {
         );
     }
 
-    /// After the run, delivery to a slow server ends with its deadline.
+    /// After the run, delivery to a slow server ends at the deadline.
     #[test]
     fn delivery_to_a_slow_server_ends() {
         let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();

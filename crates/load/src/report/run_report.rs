@@ -19,29 +19,29 @@ use render::text::wrap_text;
 use render::time::{format_ns, format_time};
 use render::value_formatter::count;
 
-/// Everything that reports of a run contain.
+/// Data of the reports of a run.
 pub struct RunReport {
-    /// What was to be done.
+    /// Settings of the run.
     pub plan: RunPlan,
-    /// Result of the calibration, if it was made.
+    /// Result of the calibration, unless skipped.
     pub calibration: Option<Calibration>,
-    /// What was measured.
+    /// Result of the run.
     pub run: RunResult,
     /// Requirements with their outcomes.
     pub requirements: Vec<RequirementResult>,
     /// Service times by the second of the response.
     pub services: BTreeMap<u64, Histogram>,
-    /// Sessions, if they were asked for.
+    /// Session size, if requested.
     pub sessions: Option<Sessions>,
-    /// Result of the push, if there was one.
+    /// Result of the push, if requested.
     pub push: Option<PushSummary>,
 }
 
 /// A requirement with its outcome.
 pub struct RequirementResult {
-    /// What was required.
+    /// The requirement.
     pub requirement: Requirement,
-    /// The value, if it was measured.
+    /// The measured value, if any.
     pub measured: Option<Bracket>,
     pub(crate) outcome: RequirementOutcome,
 }
@@ -58,7 +58,7 @@ impl RequirementResult {
         self.outcome == RequirementOutcome::Pass
     }
 
-    /// The outcome in a word.
+    /// Name of the outcome.
     pub fn label(&self) -> &'static str {
         match self.outcome {
             RequirementOutcome::Pass => "PASS",
@@ -67,7 +67,7 @@ impl RequirementResult {
         }
     }
 
-    /// The measured value, with its bounds where they matter.
+    /// The measured value, with its bounds if they matter.
     pub fn text(&self) -> String {
         let Some(measured) = self.measured else { return "not measured".to_owned() };
         let text = match self.requirement.metric {
@@ -104,7 +104,7 @@ fn significant(number: f64) -> String {
 /// Heading of an invalid result.
 pub const INVALID: &str = "INVALID RESULT";
 
-/// The same with the reason.
+/// The heading with the reasons.
 pub(crate) fn invalid_heading(warnings: &[ValidityWarning]) -> String {
     let is_bug =
         |warning: &ValidityWarning| matches!(warning, ValidityWarning::AccountingMismatch { .. });
@@ -180,7 +180,7 @@ pub fn text(report: &RunReport, terminal: &Terminal) -> String {
     text
 }
 
-/// How the run was made, in lines.
+/// Conditions of the run, one per line.
 pub(crate) fn run_conditions(report: &RunReport) -> Vec<String> {
     let (plan, run) = (&report.plan, &report.run);
     let mut lines = vec![
@@ -221,7 +221,7 @@ pub(crate) fn settings_line(plan: &RunPlan) -> String {
     )
 }
 
-/// Result of the calibration, in lines.
+/// Result of the calibration, one fact per line.
 pub(crate) fn calibration_lines(found: Option<&Calibration>) -> Vec<String> {
     match found {
         Some(found) => found

@@ -15,17 +15,17 @@ use crate::{
     ValidityWarning, format_rate,
 };
 
-/// Everything that reports of a search contain.
+/// Data of the reports of a search.
 pub struct SearchReport {
-    /// What was to be done.
+    /// Settings of the runs.
     pub plan: RunPlan,
-    /// Result of the calibration, if it was made.
+    /// Result of the calibration, unless skipped.
     pub calibration: Option<Calibration>,
-    /// What was required.
+    /// Requirements.
     pub requirements: Vec<Requirement>,
     /// Settings of the search.
     pub search: CapacitySearch,
-    /// What was found.
+    /// Result of the search.
     pub result: SearchResult,
     /// Validity warnings of the calibration for the result.
     pub warnings: Vec<ValidityWarning>,
@@ -36,12 +36,12 @@ pub struct SearchReport {
 }
 
 impl SearchReport {
-    /// Whether the result is about the target.
+    /// Whether the result is valid for the target.
     pub fn is_valid(&self) -> bool {
         self.warnings.is_empty() && !self.is_generator_limited()
     }
 
-    /// Whether no rate passed because of the generator.
+    /// Whether no rate passed because the generator was the limit.
     fn is_generator_limited(&self) -> bool {
         self.result.sustained.is_none()
             && matches!(self.result.upper_bound, UpperBound::GeneratorLimited(_))

@@ -228,7 +228,7 @@ fn one_byte_per_second() {
     never_ends(settings(server.address));
 }
 
-/// The request exceeds the socket buffers, and nobody reads it.
+/// The request exceeds the socket buffers, and the server does not read it.
 #[test]
 fn never_reads() {
     let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
@@ -521,7 +521,7 @@ fn tls_is_requested_in_plain_text() {
     let answers: [(&[u8], Failure); 4] = [
         (b"N", Failure::Tls),
         (b"E", Failure::Malformed),
-        // Bytes after the answer were not in TLS, whoever sent them.
+        // Bytes after the response were sent in plain text, possibly by an attacker.
         (b"SR\0\0\0\x08\0\0\0\0Z\0\0\0\x05I", Failure::Tls),
         (b"", Failure::Closed),
     ];

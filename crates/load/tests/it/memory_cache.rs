@@ -1,7 +1,7 @@
-//! A worked example: a load protocol of a small cache, with `set KEY BYTES` and `get KEY` as lines.
-//! This file is all of it: URL schemes with a default port, an option in the URL with its check,
-//! the codec, an error, what `--help` shows, and tests. A protocol of `topdeck load` is such a file
-//! in `src/protocols/`, and a line of `PROTOCOLS`. CONTRIBUTING.md refers to this file.
+//! Worked example of a load protocol: a small cache with the lines `set KEY BYTES` and `get KEY`.
+//! The file contains the URL scheme with a default port, a URL option with its check, the codec, an
+//! error, the texts for `--help`, and tests. A protocol of `topdeck load` is such a file in
+//! `src/protocols/`, and a line of `PROTOCOLS`. CONTRIBUTING.md refers to this file.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::TcpListener;

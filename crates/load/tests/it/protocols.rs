@@ -146,7 +146,7 @@ fn http2_protocol_violations() {
         ("says goodbye at once", frame(7, 0, 0, &[0; 8]), &ended),
         ("resets each", [reset(1), reset(3), reset(5)].concat(), &ended),
         ("windows overflow", frame(8, 0, 0, &[0x7f, 255, 255, 255]).repeat(2), &broken),
-        // All was received: h2 tolerates it.
+        // The response was complete: h2 tolerates it.
         (
             "a stream's window overflows",
             frame(8, 0, 1, &[0x7f, 255, 255, 255]).repeat(2),

@@ -85,7 +85,7 @@ fn slow_threads_do_not_delay_seconds() {
             |of: &Tally| (of.scheduled, of.accounted(), of.response.count(), of.connections_opened);
         assert_eq!(all(&sum), all(&run.tally));
         if run.stalls.is_empty() && run.tally.completed == 3 {
-            // No response comes early.
+            // No response arrives before its time.
             let seconds = run.duration_ns.div_ceil(SECOND_NS);
             assert!(seconds >= 4 && whole.len() as u64 == seconds - 1, "{ends:?}");
             let completed: Vec<u64> = seconds_seen.0.iter().map(|one| one.1.completed).collect();

@@ -156,7 +156,7 @@ fn stopped() -> Result<(), String> {
     // Only what was in flight at the stop.
     assert!(observed_late <= 60 * stalls, "{said}");
     let bucket = |ns: u64| ns + ns / 45;
-    // No response comes early.
+    // No response arrives before its time.
     assert!(p50 >= SERVICE_NS - SERVICE_NS / 45, "{said}");
     let is_within_tolerance = p50 < bucket(SERVICE_NS) + 5 * MS
         && p99.max(max) <= bucket(SERVICE_NS) + SLACK_NS

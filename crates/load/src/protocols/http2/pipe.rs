@@ -47,7 +47,7 @@ impl AsyncRead for Pipe {
         let rest = &inside.received[inside.read..];
         let taken = rest.len().min(buffer.remaining());
         if taken == 0 {
-            // No waker is needed: whoever appends bytes also polls.
+            // No waker is needed: the caller that appends bytes also polls.
             return Poll::Pending;
         }
         buffer.put_slice(&rest[..taken]);
@@ -107,7 +107,8 @@ impl WakeQueue {
         lock(&self.streams).push(slot);
     }
 
-    /// A woken stream. One that was woken twice appears twice; its second poll finds nothing.
+    /// Returns a woken stream. A stream woken twice is returned twice; its second poll does
+    /// nothing.
     pub(super) fn next(&self) -> Option<usize> {
         lock(&self.streams).pop()
     }
@@ -139,8 +140,8 @@ impl Wake for StreamWaker {
     }
 }
 
-/// A codec is used by one thread at a time: the lock is never contended, and nobody panics while
-/// holding it.
+/// A codec is used by one thread at a time: the lock is never contended, and no thread panics while
+/// it holds the lock.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -21,7 +21,7 @@ import net.openhft.chronicle.queue.impl.single.SingleChronicleQueueBuilder;
  * processor time (the virtual machine tells it in steps of 10 ms), and -1 for the bytes, which the caller counts.
  */
 public final class Chronicle {
-    /** So much of the messages warms up writing. */
+    /** Divisor: this part of the messages warms up the writer. */
     private static final int WARM_UP_PART = 5;
 
     private Chronicle() {}
@@ -65,7 +65,7 @@ public final class Chronicle {
             default:
                 throw new IllegalArgumentException(mode);
         }
-        // Its threads need not be waited for.
+        // Does not wait for its threads.
         System.out.flush();
         Runtime.getRuntime().halt(0);
     }
@@ -107,7 +107,7 @@ public final class Chronicle {
         return fold(all);
     }
 
-    /** The exclusive or of all bytes. */
+    /** XOR of all bytes. */
     private static long touch(byte[] messages, int length) {
         long all = 0;
         for (int at = 0; at < length; at++) {
@@ -123,7 +123,7 @@ public final class Chronicle {
         return words & 0xff;
     }
 
-    /** What this process has used so far. */
+    /** CPU time of this process. */
     private static final class Usage {
         private static final OperatingSystemMXBean SYSTEM =
                 (OperatingSystemMXBean) ManagementFactory.getOperatingSystemMXBean();
