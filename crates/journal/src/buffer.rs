@@ -118,8 +118,8 @@ pub(crate) struct BufferLayout {
 impl BufferLayout {
     pub(crate) fn new(buffer_bytes: u64, producers_max: u32) -> BufferLayout {
         // Four slots per producer: overflow of a set of eight is then rare (1 in 5,000 sets).
-        let places = (producers_max as usize).saturating_mul(4);
-        let sets = places.div_ceil(PRODUCERS_PER_SET).next_power_of_two();
+        let paths = (producers_max as usize).saturating_mul(4);
+        let sets = paths.div_ceil(PRODUCERS_PER_SET).next_power_of_two();
         BufferLayout { ring_words: (buffer_bytes / 8) as usize, sets }
     }
 
@@ -284,9 +284,9 @@ impl Buffer {
     /// Publishes the flush mark, which frees the ring up to it. Only the flusher calls it. It takes
     /// the append lock, so that the unfinished work of a dead owner is recovered while its entries
     /// are still in the ring: the caller passes the guard.
-    pub(crate) fn publish(&self, mark: FlushMark, turn: AppendLockGuard<'_>) {
+    pub(crate) fn publish(&self, mark: FlushMark, guard: AppendLockGuard<'_>) {
         self.store_mark(mark);
-        drop(turn);
+        drop(guard);
         self.wake_for_space();
         self.wake_readers();
     }

@@ -177,10 +177,10 @@ fn loom_dead_owners_lock_is_taken_once() {
     model(|| {
         let buffer = Arc::new(buffer(4));
         // Dies with the lock after writing its entry and before anything else.
-        let turn = lock(&buffer, 7, &LiveProcess);
-        let (appended, _) = turn.append(&append(&[10], Some(3)));
+        let guard = lock(&buffer, 7, &LiveProcess);
+        let (appended, _) = guard.append(&append(&[10], Some(3)));
         assert_eq!(appended, AppendOutcome::At(0));
-        std::mem::forget(turn);
+        std::mem::forget(guard);
         buffer.memory[word::NEXT].store(0, SeqCst);
         for at in HEADER_WORDS..buffer.ring_start {
             buffer.memory[at].store(0, SeqCst);

@@ -75,8 +75,8 @@ pub fn verify(
     dir: &Path,
     progress: &mut dyn FnMut(CheckProgress),
 ) -> Result<CheckReport> {
-    let places = Paths::new(dir);
-    Verifier::begin(disk, &places, progress, false)?.verify()
+    let paths = Paths::new(dir);
+    Verifier::begin(disk, &paths, progress, false)?.verify()
 }
 
 /// Repairs a journal that must not be in use. Invalid bytes are moved to `DIR/quarantine`, valid
@@ -86,15 +86,15 @@ pub fn repair(
     dir: &Path,
     progress: &mut dyn FnMut(CheckProgress),
 ) -> Result<CheckReport> {
-    let places = Paths::new(dir);
+    let paths = Paths::new(dir);
     // First check that the directory is a journal.
-    settings(disk, &places)?;
-    for folder in [places.segments(), places.checkpoints(), places.locks()] {
+    settings(disk, &paths)?;
+    for folder in [paths.segments(), paths.checkpoints(), paths.locks()] {
         disk.create_dir(&folder).io_context("create", &folder)?;
     }
-    let turn = OpenLock::begin(disk, &places)?;
-    let _alone = HandleLocks::begin(disk, &places, true, &turn)?;
-    let mut check = Verifier::begin(disk, &places, progress, true)?;
+    let guard = OpenLock::begin(disk, &paths)?;
+    let _alone = HandleLocks::begin(disk, &paths, true, &guard)?;
+    let mut check = Verifier::begin(disk, &paths, progress, true)?;
     let mut report = check.verify()?;
     check.repair(&mut report)?;
     Ok(report)
@@ -109,13 +109,15 @@ enum SettingsState {
 
 /// Reads the settings and their state. If both copies are corrupt, they are rebuilt from the
 /// segments.
-fn settings(disk: &dyn Disk, places: &Paths) -> Result<(StoredSettings, SettingsState)> {
-    match StoredSettings::read(disk, places) {
-        Ok((born, false)) => Ok((born, SettingsState::Intact)),
-        Ok((born, true)) => Ok((born, SettingsState::OneCopy)),
+fn settings(disk: &dyn Disk, paths: &Paths) -> Result<(StoredSettings, SettingsState)> {
+    match StoredSettings::read(disk, paths) {
+        Ok((stored_settings, false)) => Ok((stored_settings, SettingsState::Intact)),
+        Ok((stored_settings, true)) => Ok((stored_settings, SettingsState::OneCopy)),
         Err(error @ Error::SettingsLost { .. }) => {
-            let born = StoredSettings::from_segments(disk, places, Settings::default())?;
-            born.map(|born| (born, SettingsState::Lost)).ok_or(error)
+            let stored_settings = StoredSettings::from_segments(disk, paths, Settings::default())?;
+            stored_settings
+                .map(|stored_settings| (stored_settings, SettingsState::Lost))
+                .ok_or(error)
         }
         Err(error) => Err(error),
     }
@@ -158,17 +160,17 @@ struct Verifier<'a> {
 impl<'a> Verifier<'a> {
     fn begin(
         disk: &'a dyn Disk,
-        places: &'a Paths,
+        paths: &'a Paths,
         progress: &'a mut dyn FnMut(CheckProgress),
         alone: bool,
     ) -> Result<Verifier<'a>> {
-        let (born, settings_state) = settings(disk, places)?;
-        let (checkpoints, lost_checkpoints) = checkpoint::list(disk, places)?;
+        let (stored_settings, settings_state) = settings(disk, paths)?;
+        let (checkpoints, lost_checkpoints) = checkpoint::list(disk, paths)?;
         Ok(Verifier {
             disk,
-            paths: places,
+            paths,
             progress,
-            stored_settings: born,
+            stored_settings,
             settings_state,
             damaged_ranges: Vec::new(),
             headerless: Vec::new(),
@@ -213,9 +215,9 @@ impl<'a> Verifier<'a> {
                 "checkpoint degraded: one superblock copy is corrupt",
             );
         }
-        let (gaps, sound) = GapSet::load(self.disk, self.paths)?;
-        self.are_gaps_intact = sound;
-        if !sound {
+        let (gaps, is_valid) = GapSet::load(self.disk, self.paths)?;
+        self.are_gaps_intact = is_valid;
+        if !is_valid {
             damage(self.paths.gaps(), "gaps file corrupt: its gaps will be reported as damage");
         }
         report.explained_gaps = gaps.iter().cloned().collect();
@@ -294,7 +296,7 @@ impl<'a> Verifier<'a> {
         let path = scan.path().to_owned();
         let mut raw = Vec::new();
         // Adjacent invalid bytes form one damaged range.
-        let mut wound: Option<Range<u64>> = None;
+        let mut damaged: Option<Range<u64>> = None;
         let end = loop {
             let (at, upto) = match scan.next(survey.limit)? {
                 ScanItem::Frame { head, offset, body } => {
@@ -304,7 +306,7 @@ impl<'a> Verifier<'a> {
                         let records = u64::from(head.records);
                         report.frames = report.frames.saturating_add(1);
                         report.records = report.records.saturating_add(records);
-                        let bytes = wound.take().unwrap_or(offset..offset);
+                        let bytes = damaged.take().unwrap_or(offset..offset);
                         let lost = expected..head.first;
                         self.record_damage(report, gaps, survey.first, &path, bytes, lost);
                         expected = head.positions().end;
@@ -314,11 +316,11 @@ impl<'a> Verifier<'a> {
                 }
                 ScanItem::Damage { offset, end } => (offset, end),
                 ScanItem::End { offset, torn_bytes } => {
-                    let begin = wound.take().map_or(offset, |wound| wound.start);
+                    let begin = damaged.take().map_or(offset, |damaged| damaged.start);
                     break begin..offset.saturating_add(torn_bytes);
                 }
             };
-            wound = Some(wound.map_or(at, |wound| wound.start)..upto);
+            damaged = Some(damaged.map_or(at, |damaged| damaged.start)..upto);
         };
         if let Some(next) = survey.next {
             self.record_damage(report, gaps, survey.first, &path, end, expected..next);
@@ -413,24 +415,24 @@ impl<'a> Verifier<'a> {
     }
 
     fn repair(&mut self, report: &mut CheckReport) -> Result<()> {
-        let (disk, places) = (self.disk, self.paths);
+        let (disk, paths) = (self.disk, self.paths);
         let restored = match self.settings_state {
             SettingsState::Intact => None,
             SettingsState::OneCopy => Some("settings: both superblock copies restored"),
             SettingsState::Lost => Some("settings: lost; defaults written, set the limits again"),
         };
         if let Some(restored) = restored {
-            self.stored_settings.create(disk, places)?;
+            self.stored_settings.create(disk, paths)?;
             report.repaired.push(restored.to_owned());
         }
         let positions: Vec<u64> = self.checkpoints.iter().map(|c| c.position).collect();
-        let (mut gaps, _) = GapSet::load(disk, places)?;
+        let (mut gaps, _) = GapSet::load(disk, paths)?;
         for damage in report.damages.iter().filter(|damage| !damage.positions.is_empty()) {
             gaps.add(RecordGap::unknown(damage.positions.clone(), GapReason::Damaged), &positions);
         }
         let known: Vec<RecordGap> = gaps.iter().cloned().collect();
         if !self.are_gaps_intact || known != report.explained_gaps {
-            gaps.save(disk, places)?;
+            gaps.save(disk, paths)?;
             let lost = report.damages.iter().map(|damage| range_len(&damage.positions));
             let count = lost.fold(0, u64::saturating_add);
             report.repaired.push(format!("gaps: {count} lost records added"));
@@ -438,7 +440,7 @@ impl<'a> Verifier<'a> {
         let mut sick: Vec<u64> = self
             .damaged_ranges
             .iter()
-            .map(|wound| wound.first)
+            .map(|damaged| damaged.first)
             .chain(self.headerless.iter().copied())
             .collect();
         sick.sort_unstable();
@@ -447,12 +449,12 @@ impl<'a> Verifier<'a> {
             self.rebuild(first, report)?;
         }
         for checkpoint in self.checkpoints.iter().filter(|checkpoint| checkpoint.is_degraded) {
-            checkpoint::create(disk, places, checkpoint)?;
+            checkpoint::create(disk, paths, checkpoint)?;
             report
                 .repaired
                 .push(format!("checkpoint {:?}: both superblock copies restored", checkpoint.name));
         }
-        let first = segment::list(disk, places)?.first().copied().unwrap_or(report.positions.end);
+        let first = segment::list(disk, paths)?.first().copied().unwrap_or(report.positions.end);
         for name in &self.corrupt_checkpoints {
             let checkpoint = Checkpoint {
                 name: name.clone(),
@@ -462,14 +464,14 @@ impl<'a> Verifier<'a> {
                 blocks_deletion: true,
                 is_degraded: false,
             };
-            checkpoint::create(disk, places, &checkpoint)?;
+            checkpoint::create(disk, paths, &checkpoint)?;
             report.repaired.push(format!(
                 "checkpoint {name:?}: lost; recreated as a subscriber at the first retained \
                  position {first}"
             ));
         }
-        let buffer = inner::map(disk, places, &self.stored_settings)?;
-        let opened = recovery::recover(disk, places, &self.stored_settings, &buffer)?;
+        let buffer = inner::map(disk, paths, &self.stored_settings)?;
+        let opened = recovery::recover(disk, paths, &self.stored_settings, &buffer)?;
         if opened.torn_bytes > 0 {
             report.repaired.push(format!(
                 "{} bytes of a torn tail truncated; none was acknowledged at level disk",
@@ -488,27 +490,27 @@ impl<'a> Verifier<'a> {
 
     /// Rewrites a segment from its valid frames; the bytes between them go to the quarantine.
     fn rebuild(&mut self, first: u64, report: &mut CheckReport) -> Result<()> {
-        let (disk, places) = (self.disk, self.paths);
-        let path = places.segment(first);
+        let (disk, paths) = (self.disk, self.paths);
+        let path = paths.segment(first);
         let file = disk.open(&path, OpenMode::Read).io_context("open", &path)?;
-        let quarantine = places.quarantine();
+        let quarantine = paths.quarantine();
         disk.create_dir(&quarantine).io_context("create", &quarantine)?;
         let mut lost = 0;
-        for wound in self
+        for damaged in self
             .damaged_ranges
             .iter()
-            .filter(|wound| wound.first == first && !wound.bytes.is_empty())
+            .filter(|damaged| damaged.first == first && !damaged.bytes.is_empty())
         {
-            let name = format!("{first:016x}-{:08x}.bytes", wound.bytes.start);
+            let name = format!("{first:016x}-{:08x}.bytes", damaged.bytes.start);
             let copy = quarantine.join(&name);
             let out = disk.open(&copy, OpenMode::Create).io_context("create", &copy)?;
-            copy_bytes(&*file, &path, wound.bytes.clone(), &*out, &copy, 0)?;
+            copy_bytes(&*file, &path, damaged.bytes.clone(), &*out, &copy, 0)?;
             out.sync().io_context("fsync", &copy)?;
-            let size = range_len(&wound.bytes);
-            lost = range_len(&wound.positions).saturating_add(lost);
+            let size = range_len(&damaged.bytes);
+            lost = range_len(&damaged.positions).saturating_add(lost);
             report.repaired.push(format!(
                 "segments/{first:016x}.seg: {size} bytes at {} moved to quarantine/{name}",
-                wound.bytes.start
+                damaged.bytes.start
             ));
         }
         disk.sync_dir(&quarantine).io_context("fsync directory", &quarantine)?;
@@ -559,7 +561,7 @@ impl<'a> Verifier<'a> {
         }
         out.sync().io_context("fsync", &fresh)?;
         disk.rename(&fresh, &path).io_context("rename", &path)?;
-        let dir = places.segments();
+        let dir = paths.segments();
         disk.sync_dir(&dir).io_context("fsync directory", &dir)?;
         report.repaired.push(format!(
             "segments/{first:016x}.seg: {frames} valid frames retained, {lost} records lost"

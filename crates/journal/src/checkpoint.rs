@@ -70,8 +70,8 @@ impl Checkpoint {
 }
 
 /// All checkpoints by name, and the names of those with two corrupt copies.
-pub(crate) fn list(disk: &dyn Disk, places: &Paths) -> Result<(Vec<Checkpoint>, Vec<String>)> {
-    let dir = places.checkpoints();
+pub(crate) fn list(disk: &dyn Disk, paths: &Paths) -> Result<(Vec<Checkpoint>, Vec<String>)> {
+    let dir = paths.checkpoints();
     let mut names: Vec<String> = disk
         .list(&dir)
         .io_context("list", &dir)?
@@ -81,7 +81,7 @@ pub(crate) fn list(disk: &dyn Disk, places: &Paths) -> Result<(Vec<Checkpoint>, 
     names.sort_unstable();
     let (mut found, mut damaged) = (Vec::new(), Vec::new());
     for name in names {
-        match read(disk, places, &name) {
+        match read(disk, paths, &name) {
             Ok(checkpoint) => found.push(checkpoint),
             Err(Error::CheckpointCorrupt { .. }) => damaged.push(name),
             // Removed since it was listed.
@@ -100,8 +100,8 @@ pub(crate) struct RetentionHolds {
 }
 
 impl RetentionHolds {
-    pub(crate) fn read(disk: &dyn Disk, places: &Paths) -> Result<RetentionHolds> {
-        let (checkpoints, damaged) = list(disk, places)?;
+    pub(crate) fn read(disk: &dyn Disk, paths: &Paths) -> Result<RetentionHolds> {
+        let (checkpoints, damaged) = list(disk, paths)?;
         Ok(RetentionHolds { checkpoints, damaged })
     }
 
@@ -120,32 +120,34 @@ impl RetentionHolds {
 }
 
 /// Reads a checkpoint.
-pub(crate) fn read(disk: &dyn Disk, places: &Paths, name: &str) -> Result<Checkpoint> {
-    let path = places.checkpoint(name)?;
+pub(crate) fn read(disk: &dyn Disk, paths: &Paths, name: &str) -> Result<Checkpoint> {
+    let path = paths.checkpoint(name)?;
     match Superblock::read_only(disk, &path, CHECKPOINT_MAGIC) {
-        Ok(Some((payload, wounded))) => Ok(Checkpoint::from_payload(name, &payload, wounded)),
+        Ok(Some((payload, is_degraded))) => {
+            Ok(Checkpoint::from_payload(name, &payload, is_degraded))
+        }
         Ok(None) => Err(Error::CheckpointCorrupt { path }),
         Err(error) => Err(not_found(error, name)),
     }
 }
 
 /// Creates a checkpoint, durably.
-pub(crate) fn create(disk: &dyn Disk, places: &Paths, checkpoint: &Checkpoint) -> Result<()> {
-    let path = places.checkpoint(&checkpoint.name)?;
+pub(crate) fn create(disk: &dyn Disk, paths: &Paths, checkpoint: &Checkpoint) -> Result<()> {
+    let path = paths.checkpoint(&checkpoint.name)?;
     Superblock::create(disk, &path, CHECKPOINT_MAGIC, &checkpoint.payload()).map(drop)
 }
 
 /// Removes a checkpoint, durably.
-pub(crate) fn remove(disk: &dyn Disk, places: &Paths, name: &str) -> Result<()> {
-    let path = places.checkpoint(name)?;
+pub(crate) fn remove(disk: &dyn Disk, paths: &Paths, name: &str) -> Result<()> {
+    let path = paths.checkpoint(name)?;
     disk.remove(&path).io_context("remove", &path).map_err(|error| not_found(error, name))?;
-    let dir = places.checkpoints();
+    let dir = paths.checkpoints();
     disk.sync_dir(&dir).io_context("fsync directory", &dir)
 }
 
 /// Fsyncs a checkpoint as it is; not an error if it was removed.
-pub(crate) fn sync(disk: &dyn Disk, places: &Paths, name: &str) -> Result<()> {
-    let path = places.checkpoint(name)?;
+pub(crate) fn sync(disk: &dyn Disk, paths: &Paths, name: &str) -> Result<()> {
+    let path = paths.checkpoint(name)?;
     match disk.open(&path, OpenMode::Write) {
         Ok(file) => file.sync().io_context("fsync", &path),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
@@ -171,8 +173,8 @@ pub(crate) struct LockedCheckpoint {
 
 impl LockedCheckpoint {
     /// Opens and locks a checkpoint.
-    pub(crate) fn open(disk: &dyn Disk, places: &Paths, name: &str) -> Result<LockedCheckpoint> {
-        let path = places.checkpoint(name)?;
+    pub(crate) fn open(disk: &dyn Disk, paths: &Paths, name: &str) -> Result<LockedCheckpoint> {
+        let path = paths.checkpoint(name)?;
         let file = match Superblock::open(disk, &path, CHECKPOINT_MAGIC) {
             Ok(Some(file)) => file,
             Ok(None) => return Err(Error::CheckpointCorrupt { path }),
@@ -182,7 +184,7 @@ impl LockedCheckpoint {
             return Err(Error::SubscriberBusy { name: name.to_owned() });
         }
         // Its creator may have died before the name was durable.
-        let dir = places.checkpoints();
+        let dir = paths.checkpoints();
         disk.sync_dir(&dir).io_context("fsync directory", &dir)?;
         let mut held = LockedCheckpoint { name: name.to_owned(), file };
         // It may have been moved between the read and the lock.

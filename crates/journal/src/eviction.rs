@@ -125,16 +125,16 @@ impl SegmentFlusher {
         gone: &[EvictedSegment],
         claims: &RetentionHolds,
     ) -> Result<()> {
-        let (disk, places) = (&*store.disk, &store.paths);
+        let (disk, paths) = (&*store.disk, &store.paths);
         let Some(last) = gone.last() else { return Ok(()) };
         let slowest = claims.oldest_position();
         // Checkpoints are synced first: after a power loss an older position must not refer to
         // deleted records.
         for checkpoint in &claims.checkpoints {
-            checkpoint::sync(disk, places, &checkpoint.name)?;
+            checkpoint::sync(disk, paths, &checkpoint.name)?;
         }
         let positions: Vec<u64> = claims.checkpoints.iter().map(|c| c.position).collect();
-        let (mut gaps, _) = GapSet::load(disk, places)?;
+        let (mut gaps, _) = GapSet::load(disk, paths)?;
         let mut changed = gaps.prune_before(slowest.unwrap_or(u64::MAX).min(store.buffer.first()));
         for &EvictedSegment { first, end, reason } in gone {
             let Some(reason) = reason else { continue };
@@ -143,18 +143,18 @@ impl SegmentFlusher {
             changed = true;
         }
         if changed {
-            gaps.save(disk, places)?;
+            gaps.save(disk, paths)?;
         }
         // From here on no reader can start there; readers that did so before are detected below.
         let before = store.buffer.first();
         store.buffer.set_first(last.end);
-        let now = RetentionHolds::read(disk, places)?.oldest_position();
+        let now = RetentionHolds::read(disk, paths)?.oldest_position();
         if now.is_some_and(|now| now < last.end && slowest.is_none_or(|slowest| now < slowest)) {
             store.buffer.set_first(before);
             return Ok(());
         }
         for &EvictedSegment { first, .. } in gone {
-            let path = places.segment(first);
+            let path = paths.segment(first);
             match disk.remove(&path) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => {
                     return Err(error).io_context("remove", &path);

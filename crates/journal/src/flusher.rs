@@ -207,7 +207,7 @@ impl SegmentFlusher {
         };
         store.supervisor.fault_point("journal frame");
         match store.lock_append() {
-            Ok(turn) => store.buffer.publish(FlushMark { ring: at, ..mark }, turn),
+            Ok(guard) => store.buffer.publish(FlushMark { ring: at, ..mark }, guard),
             Err(error) => {
                 // The next owner starts from the published mark.
                 self.release_lease(store);
@@ -296,11 +296,11 @@ impl SegmentFlusher {
             // Starting a segment can be slow: without the append lock.
             let most = group.len().saturating_add(frame::GROUP_HEADER_BYTES_MAX);
             self.ensure_segment_space(store, most, store.buffer.mark().position)?;
-            let turn = store.lock_append()?;
-            if let Some(end) = turn.duplicate_end(identity) {
+            let guard = store.lock_append()?;
+            if let Some(end) = guard.duplicate_end(identity) {
                 return Ok(DirectAppend::Duplicate(end));
             }
-            if !turn.is_empty() {
+            if !guard.is_empty() {
                 continue;
             }
             let (_, first) = store.buffer.end();
@@ -310,8 +310,8 @@ impl SegmentFlusher {
             self.raw.extend_from_slice(group);
             let content = FrameBody { first, records, time_min: now, time_max: now };
             let mark = self.put_frame(store, store.buffer.mark(), content)?;
-            turn.commit_direct(identity, mark);
-            drop(turn);
+            guard.commit_direct(identity, mark);
+            drop(guard);
             if let Some(identity) = identity {
                 self.record_producer(store, ProducerState { identity, end: mark.position });
             }
@@ -453,11 +453,11 @@ impl SegmentFlusher {
             self.retained.push(RetainedSegment { first, bytes, newest: None });
         }
         let firsts: Vec<u64> = self.retained.iter().map(|kept| kept.first).collect();
-        let (disk, places) = (&*store.disk, &store.paths);
-        let (gaps, _) = GapSet::load(disk, places)?;
+        let (disk, paths) = (&*store.disk, &store.paths);
+        let (gaps, _) = GapSet::load(disk, paths)?;
         let lasts = recovery::recover_producers(
             disk,
-            places,
+            paths,
             &store.stored_settings,
             &firsts,
             mark.offset,
@@ -465,9 +465,9 @@ impl SegmentFlusher {
         )?;
         // A batch that bypassed the buffer may have been published by a process that died before
         // recording its sequence.
-        let turn = store.lock_append()?;
+        let guard = store.lock_append()?;
         lasts.iter().for_each(|last| store.buffer.sequences().record(last.identity, last.end));
-        drop(turn);
+        drop(guard);
         for last in lasts {
             self.record_producer(store, last);
         }

@@ -56,11 +56,11 @@ impl FrameHeader {
         };
         // A record takes at least the byte of its length, so a frame has at most as many records as
         // raw bytes.
-        let sound = head.records > 0
+        let is_valid = head.records > 0
             && head.records < head.raw_bytes
             && head.stored_bytes <= head.raw_bytes
             && head.first.checked_add(u64::from(head.records)).is_some();
-        sound.then_some(head)
+        is_valid.then_some(head)
     }
 
     /// Positions of the records.
@@ -311,17 +311,17 @@ mod tests {
     #[test]
     fn any_flipped_bit_is_detected() {
         let bytes = frame(1);
-        let sound = |bytes: &[u8]| {
+        let is_valid = |bytes: &[u8]| {
             FrameHeader::parse(bytes, 1).is_some_and(|head| {
                 let padded = bytes.get(FRAME_BYTES..head.frame_bytes() as usize);
                 padded.is_some_and(|padded| head.is_body_valid(padded, 1))
             })
         };
-        assert!(sound(&bytes));
+        assert!(is_valid(&bytes));
         for bit in 0..bytes.len() * 8 {
             let mut flipped = bytes.clone();
             flipped[bit / 8] ^= 1 << (bit % 8);
-            assert!(!sound(&flipped), "bit {bit}");
+            assert!(!is_valid(&flipped), "bit {bit}");
         }
     }
 

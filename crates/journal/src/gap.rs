@@ -224,8 +224,8 @@ impl GapSet {
 
     /// Loads the file. A missing file means no gaps; the content of a corrupt file is lost, and its
     /// gaps are reported as damage.
-    pub(crate) fn load(disk: &dyn Disk, places: &Paths) -> Result<(GapSet, bool)> {
-        let path = places.gaps();
+    pub(crate) fn load(disk: &dyn Disk, paths: &Paths) -> Result<(GapSet, bool)> {
+        let path = paths.gaps();
         let file = match disk.open(&path, OpenMode::Read) {
             Ok(file) => file,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
@@ -248,15 +248,15 @@ impl GapSet {
     }
 
     /// Replaces the file, durably.
-    pub(crate) fn save(&self, disk: &dyn Disk, places: &Paths) -> Result<()> {
-        let path = places.gaps();
+    pub(crate) fn save(&self, disk: &dyn Disk, paths: &Paths) -> Result<()> {
+        let path = paths.gaps();
         let fresh = path.with_added_extension("new");
         let file = disk.open(&fresh, OpenMode::Create).io_context("create", &fresh)?;
         file.set_len(0).io_context("truncate", &fresh)?;
         file.write_all_at(&self.encode(), 0).io_context("write", &fresh)?;
         file.sync().io_context("fsync", &fresh)?;
         disk.rename(&fresh, &path).io_context("rename", &path)?;
-        disk.sync_dir(&places.dir).io_context("fsync directory", &places.dir)
+        disk.sync_dir(&paths.dir).io_context("fsync directory", &paths.dir)
     }
 
     fn encode(&self) -> Vec<u8> {

@@ -23,9 +23,9 @@ pub(crate) struct OpenLock {
 
 impl OpenLock {
     /// Waits for the lock.
-    pub(crate) fn begin(disk: &dyn Disk, places: &Paths) -> Result<OpenLock> {
-        let file = open(disk, places, "open")?;
-        file.lock().io_context("lock", &places.lock("open"))?;
+    pub(crate) fn begin(disk: &dyn Disk, paths: &Paths) -> Result<OpenLock> {
+        let file = open(disk, paths, "open")?;
+        file.lock().io_context("lock", &paths.lock("open"))?;
         Ok(OpenLock { _file: file })
     }
 }
@@ -42,23 +42,23 @@ pub(crate) struct HandleLocks {
 
 impl HandleLocks {
     /// Creates the lock files that the first handle needs.
-    pub(crate) fn prepare(disk: &dyn Disk, places: &Paths) -> Result<()> {
+    pub(crate) fn prepare(disk: &dyn Disk, paths: &Paths) -> Result<()> {
         ["attached", "flusher", &slot_name(0)]
             .into_iter()
-            .try_for_each(|name| open(disk, places, name).map(drop))
+            .try_for_each(|name| open(disk, paths, name).map(drop))
     }
 
     /// Attaches; the caller holds the opening lock.
     pub(crate) fn begin(
         disk: &dyn Disk,
-        places: &Paths,
+        paths: &Paths,
         alone: bool,
         _turn: &OpenLock,
     ) -> Result<HandleLocks> {
-        let path = places.lock("attached");
-        let attached = open(disk, places, "attached")?;
+        let path = paths.lock("attached");
+        let attached = open(disk, paths, "attached")?;
         let first = attached.try_lock().io_context("lock", &path)?;
-        let busy = || Error::InUse { dir: places.dir.clone(), is_exclusive: alone };
+        let busy = || Error::InUse { dir: paths.dir.clone(), is_exclusive: alone };
         if alone && !first {
             return Err(busy());
         }
@@ -72,8 +72,8 @@ impl HandleLocks {
         }
         for slot in 0..SLOTS_MAX as u32 {
             let name = slot_name(slot);
-            let file = open(disk, places, &name)?;
-            if file.try_lock().io_context("lock", &places.lock(&name))? {
+            let file = open(disk, paths, &name)?;
+            if file.try_lock().io_context("lock", &paths.lock(&name))? {
                 return Ok(HandleLocks {
                     _attach_lock: attached,
                     _slot_file: file,
@@ -82,13 +82,13 @@ impl HandleLocks {
                 });
             }
         }
-        Err(Error::TooManyHandles { dir: places.dir.clone(), max: SLOTS_MAX })
+        Err(Error::TooManyHandles { dir: paths.dir.clone(), max: SLOTS_MAX })
     }
 }
 
 /// Opens a lock file.
-pub(crate) fn open(disk: &dyn Disk, places: &Paths, name: &str) -> Result<Box<dyn File>> {
-    let path = places.lock(name);
+pub(crate) fn open(disk: &dyn Disk, paths: &Paths, name: &str) -> Result<Box<dyn File>> {
+    let path = paths.lock(name);
     disk.open(&path, OpenMode::Create).io_context("open", &path)
 }
 

@@ -53,9 +53,16 @@ pub(crate) struct CommitGroup {
 
 /// Maps the buffer; creates or recreates the file if its size is wrong. Only shrinking a mapped
 /// file would harm other processes, and a process that maps it has it at the right size.
-pub(crate) fn map(disk: &dyn Disk, places: &Paths, born: &StoredSettings) -> Result<Buffer> {
-    let path = places.buffer();
-    let size = BufferLayout::new(born.settings.buffer_bytes, born.settings.producers_max);
+pub(crate) fn map(
+    disk: &dyn Disk,
+    paths: &Paths,
+    stored_settings: &StoredSettings,
+) -> Result<Buffer> {
+    let path = paths.buffer();
+    let size = BufferLayout::new(
+        stored_settings.settings.buffer_bytes,
+        stored_settings.settings.producers_max,
+    );
     let bytes = size.file_bytes();
     let file = disk.open(&path, OpenMode::Create).io_context("open", &path)?;
     let short = file.len().io_context("get the length of", &path)? < bytes;
@@ -63,10 +70,10 @@ pub(crate) fn map(disk: &dyn Disk, places: &Paths, born: &StoredSettings) -> Res
     file.allocate(bytes).io_context("reserve space for", &path)?;
     if short {
         file.sync().io_context("fsync", &path)?;
-        disk.sync_dir(&places.dir).io_context("fsync directory", &places.dir)?;
+        disk.sync_dir(&paths.dir).io_context("fsync directory", &paths.dir)?;
     }
     let memory: Region = file.map(bytes).io_context("map", &path)?;
-    Ok(Buffer::new(memory, size, born.id))
+    Ok(Buffer::new(memory, size, stored_settings.id))
 }
 
 /// Guard of the flusher; releases the lease on demand.

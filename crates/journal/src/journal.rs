@@ -76,7 +76,7 @@ impl Journal {
         settings: &Settings,
     ) -> Result<()> {
         settings.check()?;
-        let places = Paths::new(dir);
+        let paths = Paths::new(dir);
         // Every new directory, and the first existing parent, needs an fsync.
         let above: Vec<&Path> =
             dir.ancestors().skip(1).filter(|above| !above.as_os_str().is_empty()).collect();
@@ -84,27 +84,27 @@ impl Journal {
             matches!(disk.list(above), Err(error) if error.kind() == std::io::ErrorKind::NotFound)
         });
         let changed = missing.count().saturating_add(1);
-        for folder in [&places.dir, &places.segments(), &places.checkpoints(), &places.locks()] {
+        for folder in [&paths.dir, &paths.segments(), &paths.checkpoints(), &paths.locks()] {
             disk.create_dir(folder).io_context("create", folder)?;
         }
-        let _turn = OpenLock::begin(disk, &places)?;
-        match StoredSettings::read(disk, &places) {
+        let _guard = OpenLock::begin(disk, &paths)?;
+        match StoredSettings::read(disk, &paths) {
             Err(Error::NotFound { .. }) => {}
             Ok(_) | Err(Error::SettingsLost { .. }) => {
                 return Err(Error::AlreadyExists { dir: dir.to_owned() });
             }
             Err(error) => return Err(error),
         }
-        let born = StoredSettings { id, created: now, settings: *settings };
-        map(disk, &places, &born)?;
+        let stored_settings = StoredSettings { id, created: now, settings: *settings };
+        map(disk, &paths, &stored_settings)?;
         // On a full disk they could not be created later, and a power loss removes files created
         // later.
-        HandleLocks::prepare(disk, &places)?;
-        for folder in [places.segments(), places.checkpoints(), places.locks()] {
+        HandleLocks::prepare(disk, &paths)?;
+        for folder in [paths.segments(), paths.checkpoints(), paths.locks()] {
             disk.sync_dir(&folder).io_context("fsync directory", &folder)?;
         }
         // Last, because this file makes the directory a journal.
-        born.create(disk, &places)?;
+        stored_settings.create(disk, &paths)?;
         for folder in above.into_iter().take(changed) {
             disk.sync_dir(folder).io_context("fsync parent directory of", folder)?;
         }
@@ -113,46 +113,46 @@ impl Journal {
 
     /// Opens a journal and recovers it from any crash; [`Journal::recovery_report`] has the result.
     pub fn open(disk: Arc<dyn Disk>, dir: &Path, options: &Options) -> Result<Journal> {
-        let places = Paths::new(dir);
-        let (born, wounded, is_lost) =
-            match (StoredSettings::read(&*disk, &places), options.settings) {
-                (Ok((born, wounded)), _) => (born, wounded, false),
+        let paths = Paths::new(dir);
+        let (stored_settings, is_degraded, is_lost) =
+            match (StoredSettings::read(&*disk, &paths), options.settings) {
+                (Ok((stored_settings, is_degraded)), _) => (stored_settings, is_degraded, false),
                 (Err(error @ Error::SettingsLost { .. }), Some(settings)) => {
                     settings.check()?;
-                    let born = StoredSettings::from_segments(&*disk, &places, settings)?;
-                    (born.ok_or(error)?, false, true)
+                    let stored_settings = StoredSettings::from_segments(&*disk, &paths, settings)?;
+                    (stored_settings.ok_or(error)?, false, true)
                 }
                 (Err(error), _) => return Err(error),
             };
-        for folder in [places.segments(), places.checkpoints(), places.locks()] {
+        for folder in [paths.segments(), paths.checkpoints(), paths.locks()] {
             disk.create_dir(&folder).io_context("create", &folder)?;
         }
-        let turn = OpenLock::begin(&*disk, &places)?;
-        let presence = HandleLocks::begin(&*disk, &places, options.is_exclusive, &turn)?;
-        let buffer = map(&*disk, &places, &born)?;
+        let guard = OpenLock::begin(&*disk, &paths)?;
+        let handle_locks = HandleLocks::begin(&*disk, &paths, options.is_exclusive, &guard)?;
+        let buffer = map(&*disk, &paths, &stored_settings)?;
         let mut opened = RecoveryReport::default();
-        if presence.is_first {
-            opened = recovery::recover(&*disk, &places, &born, &buffer)?;
-        } else if !buffer.is_same_journal(born.id) {
+        if handle_locks.is_first {
+            opened = recovery::recover(&*disk, &paths, &stored_settings, &buffer)?;
+        } else if !buffer.is_same_journal(stored_settings.id) {
             return Err(Error::InUse { dir: dir.to_owned(), is_exclusive: false });
         }
-        if wounded || is_lost {
+        if is_degraded || is_lost {
             // Restores the second copy.
-            if presence.is_first {
-                born.create(&*disk, &places)?;
+            if handle_locks.is_first {
+                stored_settings.create(&*disk, &paths)?;
             }
             opened.damaged_files.push(match is_lost {
                 false => "journal: settings degraded, one superblock copy was corrupt".to_owned(),
                 true => "journal: settings lost, rebuilt from the segments".to_owned(),
             });
         }
-        buffer.begin_slot(presence.slot);
+        buffer.begin_slot(handle_locks.slot);
         let store = JournalShared {
             disk,
-            paths: places,
-            stored_settings: born,
+            paths,
+            stored_settings,
             buffer,
-            handle_locks: presence,
+            handle_locks,
             clock: Arc::clone(&options.clock),
             append_timeout: options.append_timeout,
             supervisor: options.supervisor.clone(),
@@ -161,7 +161,7 @@ impl Journal {
         if options.has_background_thread {
             flusher.acquire_lease(&store)?;
         }
-        drop(turn);
+        drop(guard);
         let inner = Arc::new(JournalInner {
             shared: store,
             flusher: Mutex::new(flusher),
@@ -268,9 +268,9 @@ impl Journal {
     pub fn subscribe(&self, name: &str) -> Result<Subscriber> {
         let store = &self.inner.shared;
         // Excludes a concurrent removal.
-        let turn = OpenLock::begin(&*store.disk, &store.paths)?;
+        let guard = OpenLock::begin(&*store.disk, &store.paths)?;
         let held = LockedCheckpoint::open(&*store.disk, &store.paths, name)?;
-        drop(turn);
+        drop(guard);
         let reader = JournalReader::new(Arc::clone(&self.inner), held.get().position)?;
         Ok(Subscriber::new(reader, held))
     }
@@ -293,10 +293,10 @@ impl Journal {
         holds: bool,
     ) -> Result<Checkpoint> {
         let store = &self.inner.shared;
-        let (disk, places) = (&*store.disk, &store.paths);
+        let (disk, paths) = (&*store.disk, &store.paths);
         // Serialises creation under the same name.
-        let _turn = OpenLock::begin(disk, places)?;
-        match checkpoint::read(disk, places, name) {
+        let _guard = OpenLock::begin(disk, paths)?;
+        match checkpoint::read(disk, paths, name) {
             Err(Error::NoCheckpoint { .. }) => {}
             Ok(_) | Err(Error::CheckpointCorrupt { .. }) => {
                 return Err(Error::CheckpointExists { name: name.to_owned() });
@@ -312,7 +312,7 @@ impl Journal {
             blocks_deletion: holds,
             is_degraded: false,
         };
-        checkpoint::create(disk, places, &checkpoint)?;
+        checkpoint::create(disk, paths, &checkpoint)?;
         Ok(checkpoint)
     }
 
@@ -327,7 +327,7 @@ impl Journal {
     pub fn set_checkpoint(&self, name: &str, start: StartPosition) -> Result<Checkpoint> {
         let store = &self.inner.shared;
         let position = self.find(start)?;
-        let turn = OpenLock::begin(&*store.disk, &store.paths)?;
+        let guard = OpenLock::begin(&*store.disk, &store.paths)?;
         match LockedCheckpoint::open(&*store.disk, &store.paths, name) {
             Ok(mut held) => held.set(position, store.now(), true)?,
             // Only the name is known: assume a blocking subscriber, which loses nothing.
@@ -347,7 +347,7 @@ impl Journal {
             }
             Err(error) => return Err(error),
         }
-        drop(turn);
+        drop(guard);
         self.inner.release_up_to(position);
         self.checkpoint(name)
     }
@@ -355,14 +355,14 @@ impl Journal {
     /// Removes a subscriber without an open reader, or a bookmark.
     pub fn remove_checkpoint(&self, name: &str) -> Result<()> {
         let store = &self.inner.shared;
-        let turn = OpenLock::begin(&*store.disk, &store.paths)?;
+        let guard = OpenLock::begin(&*store.disk, &store.paths)?;
         let held = match LockedCheckpoint::open(&*store.disk, &store.paths, name) {
             Ok(held) => Some(held),
             Err(Error::CheckpointCorrupt { .. }) => None,
             Err(error) => return Err(error),
         };
         checkpoint::remove(&*store.disk, &store.paths, name)?;
-        drop((held, turn));
+        drop((held, guard));
         self.inner.release_up_to(u64::MAX);
         Ok(())
     }
@@ -373,8 +373,8 @@ impl Journal {
         let store = &self.inner.shared;
         limits.check(store.stored_settings.settings.segment_bytes)?;
         let settings = Settings { limits, ..store.stored_settings.settings };
-        let born = StoredSettings { settings, ..store.stored_settings };
-        born.create(&*store.disk, &store.paths)
+        let stored_settings = StoredSettings { settings, ..store.stored_settings };
+        stored_settings.create(&*store.disk, &store.paths)
     }
 
     /// Whether the journal is full; [`Journal::stat`] has the reason.
@@ -396,20 +396,20 @@ impl Journal {
     /// Statistics of the journal.
     pub fn stat(&self) -> Result<JournalStat> {
         let store = &self.inner.shared;
-        let (disk, places) = (&*store.disk, &store.paths);
-        let (checkpoints, damaged_checkpoints) = checkpoint::list(disk, places)?;
+        let (disk, paths) = (&*store.disk, &store.paths);
+        let (checkpoints, damaged_checkpoints) = checkpoint::list(disk, paths)?;
         let state = store.buffer.state();
         Ok(JournalStat {
             id: store.stored_settings.id,
             created: store.stored_settings.created,
             settings: store.stored_settings.settings,
             watermarks: self.watermarks(),
-            segments: crate::segment::list(disk, places)?.len(),
+            segments: crate::segment::list(disk, paths)?.len(),
             segment_bytes: store.segment_bytes()?,
             buffered_bytes: store.buffer.used_bytes(),
             checkpoints,
             damaged_checkpoints,
-            gaps: crate::gap::GapSet::load(disk, places)?.0.iter().cloned().collect(),
+            gaps: crate::gap::GapSet::load(disk, paths)?.0.iter().cloned().collect(),
             is_failed: state & FAIL_STOP != 0,
             full_reason: (state & FULL != 0).then(|| store.full_reason()).transpose()?,
         })

@@ -130,8 +130,8 @@ mod tests {
 
     #[test]
     fn segments_sort_by_position() {
-        let places = Paths::new(Path::new("j"));
-        let name = places.segment(255);
+        let paths = Paths::new(Path::new("j"));
+        let name = paths.segment(255);
         assert_eq!(name, Path::new("j/segments/00000000000000ff.seg"));
         assert_eq!(first_position("00000000000000ff.seg"), Some(255));
         for none in ["ff.seg", "00000000000000FF.seg", "00000000000000ff", "+0000000000000ff.seg"] {

@@ -225,8 +225,8 @@ impl JournalReader {
                     self.scan = None;
                     return Ok(None);
                 }
-                let sound = scan.body(&head, body, &mut self.raw);
-                if !sound {
+                let is_valid = scan.body(&head, body, &mut self.raw);
+                if !is_valid {
                     // The checksum is right: it was written like this.
                     self.record_missing(self.position..end, None)?;
                     return Ok(None);

@@ -40,19 +40,19 @@ pub struct RecoveryReport {
 /// Reconciles segments, gaps and the buffer before any other process has the journal.
 pub(crate) fn recover(
     disk: &dyn Disk,
-    places: &Paths,
-    born: &StoredSettings,
+    paths: &Paths,
+    stored_settings: &StoredSettings,
     buffer: &Buffer,
 ) -> Result<RecoveryReport> {
-    let mut recovery = Recovery::new(disk, places, born, buffer);
+    let mut recovery = Recovery::new(disk, paths, stored_settings, buffer);
     recovery.find_tail()?;
     // Assigned positions are never assigned again, or a checkpoint would skip new records.
-    let (checkpoints, damaged) = checkpoint::list(disk, places)?;
+    let (checkpoints, damaged) = checkpoint::list(disk, paths)?;
     let both_damaged =
         |name: &String| format!("checkpoint {name:?}: both superblock copies are corrupt");
     recovery.report.damaged_files.extend(damaged.iter().map(both_damaged));
     let checkpoints: Vec<u64> = checkpoints.iter().map(|c| c.position).collect();
-    let (gaps, are_gaps_intact) = GapSet::load(disk, places)?;
+    let (gaps, are_gaps_intact) = GapSet::load(disk, paths)?;
     let told = gaps.iter().map(|gap| gap.positions.end);
     let mark = recovery.mark.map(|mark| mark.position);
     let seen = checkpoints.iter().copied().chain(mark).chain(told).max().unwrap_or(0);
@@ -282,8 +282,8 @@ impl<'a> Recovery<'a> {
 /// authoritative, and the frame is truncated.
 fn drop_superseded_frame(
     disk: &dyn Disk,
-    places: &Paths,
-    born: &StoredSettings,
+    paths: &Paths,
+    stored_settings: &StoredSettings,
     buffer: &Buffer,
     mark: FlushMark,
     firsts: &mut Vec<u64>,
@@ -306,19 +306,19 @@ fn drop_superseded_frame(
     group.extend_from_slice(&body);
     let published = |first: u64| first == mark.segment && mark.offset > 0;
     for &first in firsts.iter().filter(|&&first| published(first) || first == mark.position) {
-        let mut scan = SegmentScan::open(disk, places, born.id, first)?;
+        let mut scan = SegmentScan::open(disk, paths, stored_settings.id, first)?;
         if published(first) {
             scan = scan.resume_at(mark.offset, mark.position);
         }
         let limit = scan.file_bytes()?;
         let ScanItem::Frame { head, body, .. } = scan.next(limit)? else { continue };
         let mut raw = Vec::new();
-        let sound = scan.body(&head, body, &mut raw);
+        let is_valid = scan.body(&head, body, &mut raw);
         // A frame that was flushed from the buffer starts with the buffer's entries.
-        if head.first != mark.position || !sound || raw.starts_with(&group) {
+        if head.first != mark.position || !is_valid || raw.starts_with(&group) {
             continue;
         }
-        let path = places.segment(first);
+        let path = paths.segment(first);
         if published(first) {
             let file = disk.open(&path, OpenMode::Write).io_context("open", &path)?;
             file.set_len(mark.offset).io_context("truncate the unpublished tail of", &path)?;
@@ -342,15 +342,15 @@ struct TailScan {
 /// Scans the last segment; `None` if nothing in it is usable.
 fn scan_tail(
     disk: &dyn Disk,
-    places: &Paths,
-    born: &StoredSettings,
+    paths: &Paths,
+    stored_settings: &StoredSettings,
     first: u64,
     opened: &mut RecoveryReport,
 ) -> Result<Option<TailScan>> {
-    let path = places.segment(first);
+    let path = paths.segment(first);
     let file: Arc<dyn File> = disk.open(&path, OpenMode::Read).io_context("open", &path)?.into();
-    let head = SegmentHeader::read(&*file, &path, born.id, first)?;
-    let mut scan = SegmentScan::open(disk, places, born.id, first)?;
+    let head = SegmentHeader::read(&*file, &path, stored_settings.id, first)?;
+    let mut scan = SegmentScan::open(disk, paths, stored_settings.id, first)?;
     let limit = scan.file_bytes()?;
     let mut frames = 0u64;
     let mut damaged = Vec::new();
@@ -381,12 +381,12 @@ fn scan_tail(
 /// Positions before `next` for which a segment has no frame.
 fn missing_positions(
     disk: &dyn Disk,
-    places: &Paths,
-    born: &StoredSettings,
+    paths: &Paths,
+    stored_settings: &StoredSettings,
     first: u64,
     next: u64,
 ) -> Result<Vec<Range<u64>>> {
-    let mut scan = SegmentScan::open(disk, places, born.id, first)?;
+    let mut scan = SegmentScan::open(disk, paths, stored_settings.id, first)?;
     let limit = scan.file_bytes()?;
     let mut missing = Vec::new();
     loop {
@@ -407,18 +407,18 @@ fn missing_positions(
 /// while it was created; otherwise it is corrupt and kept for inspection.
 fn quarantine_segment(
     disk: &dyn Disk,
-    places: &Paths,
+    paths: &Paths,
     first: u64,
     opened: &mut RecoveryReport,
 ) -> Result<()> {
-    let path = places.segment(first);
+    let path = paths.segment(first);
     let file = disk.open(&path, OpenMode::Read).io_context("open", &path)?;
     let mut bytes = vec![0; 64 << 10];
     let have = file.read_full_at(&mut bytes, 0).io_context("read", &path)?;
     if bytes[..have].iter().all(|&byte| byte == 0) {
         return disk.remove(&path).io_context("remove", &path);
     }
-    let dir = places.quarantine();
+    let dir = paths.quarantine();
     disk.create_dir(&dir).io_context("create", &dir)?;
     let name = format!("{first:016x}.seg");
     disk.rename(&path, &dir.join(&name)).io_context("quarantine", &path)?;
@@ -433,8 +433,8 @@ fn quarantine_segment(
 /// them.
 pub(crate) fn recover_producers(
     disk: &dyn Disk,
-    places: &Paths,
-    born: &StoredSettings,
+    paths: &Paths,
+    stored_settings: &StoredSettings,
     firsts: &[u64],
     end: u64,
     gaps: &GapSet,
@@ -447,7 +447,7 @@ pub(crate) fn recover_producers(
     };
     let mut lasts = Vec::new();
     for (i, &first) in firsts.iter().enumerate().rev() {
-        let mut scan = SegmentScan::open(disk, places, born.id, first)?;
+        let mut scan = SegmentScan::open(disk, paths, stored_settings.id, first)?;
         let limit = if i.saturating_add(1) == firsts.len() { end } else { scan.file_bytes()? };
         for_each_record(&mut scan, limit, &mut |_| {}, &mut |record| {
             if let Some(identity) = record.identity {
@@ -461,9 +461,9 @@ pub(crate) fn recover_producers(
                 }
             }
         })?;
-        let path = places.segment(first);
+        let path = paths.segment(first);
         let file = disk.open(&path, OpenMode::Read).io_context("open", &path)?;
-        if let Some(head) = SegmentHeader::read(&*file, &path, born.id, first)? {
+        if let Some(head) = SegmentHeader::read(&*file, &path, stored_settings.id, first)? {
             let (gone, there): (Vec<_>, Vec<_>) = head.producers.into_iter().partition(lost);
             lasts.extend(there);
             if gone.is_empty() {

@@ -200,11 +200,11 @@ impl<'a> Ring<'a> {
         let before = out.len();
         self.copy_out(at.wrapping_add(head_words as u64), body_len, out);
         let records = if packed { head[head_words.wrapping_sub(1)] } else { 1 };
-        let sound = self.entry_crc(length, &head[1..head_words], &out[before..]) == crc
+        let is_valid = self.entry_crc(length, &head[1..head_words], &out[before..]) == crc
             && records > 0
             && u32::try_from(records).is_ok()
             && head[1].checked_add(records).is_some();
-        if !sound {
+        if !is_valid {
             out.truncate(before);
             return None;
         }

@@ -141,8 +141,8 @@ impl SegmentHeader {
 }
 
 /// First positions of all segments, ascending.
-pub(crate) fn list(disk: &dyn Disk, places: &Paths) -> Result<Vec<u64>> {
-    let dir = places.segments();
+pub(crate) fn list(disk: &dyn Disk, paths: &Paths) -> Result<Vec<u64>> {
+    let dir = paths.segments();
     let names = disk.list(&dir).io_context("list", &dir)?;
     let mut firsts: Vec<u64> =
         names.iter().filter_map(|name| paths::first_position(name)).collect();
@@ -151,10 +151,10 @@ pub(crate) fn list(disk: &dyn Disk, places: &Paths) -> Result<Vec<u64>> {
 }
 
 /// Total size of all segments in bytes.
-pub(crate) fn total_bytes(disk: &dyn Disk, places: &Paths) -> Result<u64> {
+pub(crate) fn total_bytes(disk: &dyn Disk, paths: &Paths) -> Result<u64> {
     let mut sum = 0u64;
-    for first in list(disk, places)? {
-        let path = places.segment(first);
+    for first in list(disk, paths)? {
+        let path = paths.segment(first);
         match disk.open(&path, OpenMode::Read) {
             Ok(file) => {
                 sum = sum.saturating_add(file.len().io_context("get the length of", &path)?);
@@ -211,11 +211,11 @@ impl SegmentScan {
     /// is found.
     pub(crate) fn open(
         disk: &dyn Disk,
-        places: &Paths,
+        paths: &Paths,
         journal_id: u128,
         first: u64,
     ) -> Result<SegmentScan> {
-        let path = places.segment(first);
+        let path = paths.segment(first);
         let file: Arc<dyn File> =
             disk.open(&path, OpenMode::Read).io_context("open", &path)?.into();
         let head = SegmentHeader::read(&*file, &path, journal_id, first)?;

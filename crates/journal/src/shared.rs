@@ -78,25 +78,25 @@ impl StoredSettings {
     }
 
     /// Writes a new settings file.
-    pub(crate) fn create(&self, disk: &dyn Disk, places: &Paths) -> Result<()> {
-        Superblock::create(disk, &places.settings(), SETTINGS_MAGIC, &self.payload()).map(drop)
+    pub(crate) fn create(&self, disk: &dyn Disk, paths: &Paths) -> Result<()> {
+        Superblock::create(disk, &paths.settings(), SETTINGS_MAGIC, &self.payload()).map(drop)
     }
 
     /// Reads the file; returns whether one copy is corrupt.
-    pub(crate) fn read(disk: &dyn Disk, places: &Paths) -> Result<(StoredSettings, bool)> {
-        let path = places.settings();
+    pub(crate) fn read(disk: &dyn Disk, paths: &Paths) -> Result<(StoredSettings, bool)> {
+        let path = paths.settings();
         match Superblock::read_only(disk, &path, SETTINGS_MAGIC) {
-            Ok(Some((payload, wounded))) => {
-                let born = StoredSettings::from_payload(&payload);
+            Ok(Some((payload, is_degraded))) => {
+                let stored_settings = StoredSettings::from_payload(&payload);
                 // The checksum is right: a newer program wrote it.
-                born.settings.check()?;
-                Ok((born, wounded))
+                stored_settings.settings.check()?;
+                Ok((stored_settings, is_degraded))
             }
             Ok(None) => Err(Error::SettingsLost { path }),
-            Err(error) if error.is_not_found() => Err(match segment::list(disk, places) {
+            Err(error) if error.is_not_found() => Err(match segment::list(disk, paths) {
                 // Segments belong to the lost id: a new journal in this place could not read them.
                 Ok(firsts) if !firsts.is_empty() => Error::SettingsLost { path },
-                _ => Error::NotFound { dir: places.dir.clone() },
+                _ => Error::NotFound { dir: paths.dir.clone() },
             }),
             Err(error) => Err(error),
         }
@@ -106,11 +106,11 @@ impl StoredSettings {
     /// the lost settings. Without such a segment nothing in the journal can be read.
     pub(crate) fn from_segments(
         disk: &dyn Disk,
-        places: &Paths,
+        paths: &Paths,
         settings: Settings,
     ) -> Result<Option<StoredSettings>> {
-        for first in segment::list(disk, places)? {
-            let path = places.segment(first);
+        for first in segment::list(disk, paths)? {
+            let path = paths.segment(first);
             let file = disk.open(&path, OpenMode::Read).io_context("open", &path)?;
             if let Some(head) = SegmentHeader::read_any(&*file, &path)? {
                 return Ok(Some(StoredSettings {
@@ -142,8 +142,8 @@ impl JournalShared {
     #[inline]
     pub(crate) fn lock_append(&self) -> Result<AppendLockGuard<'_>> {
         let waited = self.append_timeout;
-        let turn = self.buffer.lock(self.handle_locks.slot, &self.liveness(), waited);
-        turn.ok_or(Error::AppendTimeout { waited })
+        let guard = self.buffer.lock(self.handle_locks.slot, &self.liveness(), waited);
+        guard.ok_or(Error::AppendTimeout { waited })
     }
 
     pub(crate) fn liveness(&self) -> LivenessProbe<'_> {
@@ -185,7 +185,7 @@ impl fmt::Debug for JournalShared {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Store")
             .field("places", &self.paths)
-            .field("born", &self.stored_settings)
+            .field("stored_settings", &self.stored_settings)
             .finish_non_exhaustive()
     }
 }

@@ -63,13 +63,13 @@ impl Superblock {
     /// Opens the file; `None` if both copies are corrupt.
     pub(crate) fn open(disk: &dyn Disk, path: &Path, magic: [u8; 8]) -> Result<Option<Superblock>> {
         let file = disk.open(path, OpenMode::Write).io_context("open", path)?;
-        Ok(read(&*file, path, magic)?.map(|(generation, payload, wounded)| Superblock {
+        Ok(read(&*file, path, magic)?.map(|(generation, payload, is_degraded)| Superblock {
             path: path.to_owned(),
             file,
             magic,
             generation,
             payload,
-            is_degraded: wounded,
+            is_degraded,
         }))
     }
 
@@ -81,7 +81,7 @@ impl Superblock {
         magic: [u8; 8],
     ) -> Result<Option<(Payload, bool)>> {
         let file = disk.open(path, OpenMode::Read).io_context("open", path)?;
-        Ok(read(&*file, path, magic)?.map(|(_, payload, wounded)| (payload, wounded)))
+        Ok(read(&*file, path, magic)?.map(|(_, payload, is_degraded)| (payload, is_degraded)))
     }
 
     pub(crate) fn payload(&self) -> &Payload {
@@ -95,8 +95,9 @@ impl Superblock {
     /// Rereads the file, which another process may have written.
     pub(crate) fn refresh(&mut self) -> Result<()> {
         match read(&*self.file, &self.path, self.magic)? {
-            Some((generation, payload, wounded)) => {
-                (self.generation, self.payload, self.is_degraded) = (generation, payload, wounded);
+            Some((generation, payload, is_degraded)) => {
+                (self.generation, self.payload, self.is_degraded) =
+                    (generation, payload, is_degraded);
                 Ok(())
             }
             None => Err(Error::CheckpointCorrupt { path: self.path.clone() }),
@@ -149,7 +150,7 @@ fn read(file: &dyn File, path: &Path, magic: [u8; 8]) -> Result<Option<(u64, Pay
         let found = newest(&copies, path, magic)?;
         // Another process may be writing at this time. Real corruption does not change between
         // reads.
-        if found.is_some_and(|(.., wounded)| !wounded) || before == Some(copies) {
+        if found.is_some_and(|(.., is_degraded)| !is_degraded) || before == Some(copies) {
             return Ok(found);
         }
         before = Some(copies);
@@ -168,10 +169,10 @@ fn newest(
     for (parity, copy) in (0..).zip(copies) {
         let fields = FieldTable::read_only(&SUPERBLOCK, copy);
         let generation = fields.u64("generation");
-        let sound = fields.bytes("magic") == magic
+        let is_valid = fields.bytes("magic") == magic
             && fields.u32("crc") == checksum(copy)
             && generation % 2 == parity;
-        if !sound {
+        if !is_valid {
             continue;
         }
         if fields.u32("version") > VERSION {

@@ -183,7 +183,7 @@ impl Supervisor {
             let Some(times) = left.get_mut(point).filter(|times| **times > 0) else { return };
             *times = times.saturating_sub(1);
             drop(left);
-            panic!("injected at {point}");
+            panic!("thrown at {point}");
         });
         let wait_first = Duration::ZERO;
         Supervisor::new(SupervisorSettings {

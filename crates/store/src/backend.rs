@@ -120,7 +120,7 @@ pub trait Part: Send + Sync + Debug {
     fn chunk_locations(&self) -> Result<Vec<ChunkLocation>>;
 
     /// Reads the bytes of a chunk, unchecked.
-    fn read(&self, place: &ChunkLocation, bytes: &mut Vec<u8>) -> Result<()>;
+    fn read(&self, location: &ChunkLocation, bytes: &mut Vec<u8>) -> Result<()>;
 
     /// Yields the canonical key of each series in the part.
     fn for_each_key(&self, each: &mut dyn FnMut(&[u8])) -> Result<()>;

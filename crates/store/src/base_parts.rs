@@ -73,8 +73,9 @@ impl StoreInner {
                     };
                     gathered.rows.retain(|_, end| keep(id, end));
                     gathered.predecessors.retain(|end| keep(id, end));
-                    let told = gathered.predecessors.for_reading((time, i64::MAX)).into_reading();
-                    refused = gather::later_reading(refused, told, kind);
+                    let recorded =
+                        gathered.predecessors.for_reading((time, i64::MAX)).into_reading();
+                    refused = gather::later_reading(refused, recorded, kind);
                     gathered.rows.normalize(kind);
                     gathered.rows.last_reading(time)
                 }
@@ -100,14 +101,14 @@ impl StoreInner {
             gathered.rows.retain(|_, end| keep(id, end));
             gathered.predecessors.retain(|end| keep(id, end));
         }
-        let (rows, told) = gathered.into_settled(kind);
+        let (rows, recorded) = gathered.into_settled(kind);
         let Some((end, _)) = rows.first_time().filter(|_| kind.is_cumulative()) else {
             return Ok((rows, Predecessor::Unknown));
         };
         let before = end.saturating_sub(1);
         let known_before = gaps.len();
         let stored = self.previous_sample(base, id, kind, before, filter, gaps)?;
-        let predecessor = match base.manifest.predecessor(stored, told) {
+        let predecessor = match base.manifest.predecessor(stored, recorded) {
             // No gap was found, so there was no predecessor; this must be recorded before other
             // rows are dropped.
             Predecessor::Unknown
@@ -130,22 +131,22 @@ fn last_reading(
     time: i64,
     gaps: &mut Vec<Gap>,
 ) -> Result<Option<Rows>> {
-    let mut places = Vec::new();
+    let mut locations = Vec::new();
     for part in parts {
-        let found = part.find(id)?.into_iter().filter(|place| place.start <= time);
-        places.extend(found.map(|place| (part, place)));
+        let found = part.find(id)?.into_iter().filter(|location| location.start <= time);
+        locations.extend(found.map(|location| (part, location)));
     }
-    places.sort_by_key(|(_, place)| Reverse(place.end.min(time)));
+    locations.sort_by_key(|(_, location)| Reverse(location.end.min(time)));
     let mut last: Option<Rows> = None;
     let mut bytes = Vec::new();
-    for (part, place) in places {
-        let is_later = |held: &Rows| held.first_time().is_some_and(|held| held.0 > place.end);
+    for (part, location) in locations {
+        let is_later = |held: &Rows| held.first_time().is_some_and(|held| held.0 > location.end);
         if last.as_ref().is_some_and(is_later) {
             break;
         }
-        let read = gather::read(&**part, &place, &mut bytes)?.and_then(|header| {
+        let read = gather::read(&**part, &location, &mut bytes)?.and_then(|header| {
             chunk::last_reading(&header, &bytes, time)
-                .map_err(|why| gather::missing_chunk(&**part, &place, &why))
+                .map_err(|why| gather::missing_chunk(&**part, &location, &why))
         });
         match read {
             Ok(found) => last = gather::later_reading(last, found, kind),

@@ -216,7 +216,7 @@ impl<'a> StoreChange<'a> {
             }
         }
         match held {
-            Some(reading) => Predecessor::Reading(reading),
+            Some(sample) => Predecessor::Reading(sample),
             None if is_new => Predecessor::Nothing,
             // No gap was found, so there was no predecessor; this must be recorded before other
             // rows are dropped.

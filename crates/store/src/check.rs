@@ -143,7 +143,7 @@ impl StoreInner {
             self.supervisor().fault_point(format_args!("store check {:016x}", info.number));
             let opened =
                 self.part(info.number).and_then(|part| Ok((part.chunk_locations()?, part)));
-            let (places, part) = match opened {
+            let (locations, part) = match opened {
                 Ok(opened) => opened,
                 // An unreadable part does not stop the scrub of the others.
                 Err(error) => {
@@ -152,19 +152,19 @@ impl StoreInner {
                     continue;
                 }
             };
-            let Some(&place) = places.get(round.at.1) else {
+            let Some(&location) = locations.get(round.at.1) else {
                 let damage = part.damage().unwrap_or_else(|error| vec![error.to_string()]);
                 damage.iter().for_each(|what| self.add_warning(format!("{}: {what}", part.name())));
                 round.at = (info.number.saturating_add(1), 0);
                 continue;
             };
-            match gather::read(&*part, &place, &mut bytes) {
+            match gather::read(&*part, &location, &mut bytes) {
                 Ok(Ok(_)) => {}
                 Ok(Err(gap)) => self.add_warning(gap.reason),
                 Err(error) => self.add_warning(error.to_string()),
             }
             round.at.1 = round.at.1.saturating_add(1);
-            round.bytes -= f64::from(place.length);
+            round.bytes -= f64::from(location.length);
         }
     }
 
@@ -180,8 +180,8 @@ impl StoreInner {
         let name = format!("{:016x}.part", info.number);
         let opened = self
             .part(info.number)
-            .and_then(|part| part.chunk_locations().map(|places| (part, places)));
-        let (part, places) = match opened {
+            .and_then(|part| part.chunk_locations().map(|locations| (part, locations)));
+        let (part, locations) = match opened {
             Ok(opened) => opened,
             Err(error) => {
                 return report.damage.push(damage(&name, error.to_string(), Some(info.rows)));
@@ -197,17 +197,18 @@ impl StoreInner {
         }));
         let mut rows = 0u64;
         let mut bytes = Vec::new();
-        for place in &places {
+        for location in &locations {
             report.chunks = report.chunks.saturating_add(1);
-            report.bytes = report.bytes.saturating_add(place.length.into());
-            let read = gather::read(&*part, place, &mut bytes).map_err(|error| error.to_string());
+            report.bytes = report.bytes.saturating_add(location.length.into());
+            let read =
+                gather::read(&*part, location, &mut bytes).map_err(|error| error.to_string());
             let read = read.and_then(|read| read.map_err(|gap| gap.reason));
             let read = read.and_then(|header| chunk::decode(&header, &bytes));
             match read {
                 Ok((found, _)) => rows = rows.saturating_add(found.len() as u64),
                 Err(what) => {
-                    report.damage.push(damage(&name, what, Some(place.rows.into())));
-                    rows = rows.saturating_add(place.rows.into());
+                    report.damage.push(damage(&name, what, Some(location.rows.into())));
+                    rows = rows.saturating_add(location.rows.into());
                 }
             }
         }

@@ -83,17 +83,17 @@ impl Manifest {
     /// record. A sample that arrived after its day's samples were dropped is in no rollup: the
     /// samples after it still follow it, otherwise the increase in between would be lost. Of two
     /// samples at one time, the stored one contains the other.
-    pub(crate) fn predecessor(&self, stored: Option<Rows>, told: Predecessor) -> Predecessor {
-        let Some(reading) = stored else { return told };
-        let time = reading.first_time();
-        let is_newer = match &told {
+    pub(crate) fn predecessor(&self, stored: Option<Rows>, recorded: Predecessor) -> Predecessor {
+        let Some(sample) = stored else { return recorded };
+        let time = sample.first_time();
+        let is_newer = match &recorded {
             Predecessor::Unknown => true,
-            told => {
-                time >= told.time()
+            recorded => {
+                time >= recorded.time()
                     && time.is_some_and(|(end, _)| self.has_all_sources(slot(end, DAY)))
             }
         };
-        if is_newer { Predecessor::Reading(reading) } else { told }
+        if is_newer { Predecessor::Reading(sample) } else { recorded }
     }
 
     /// Rollups of a day that cover the part `old` now cover its successor too.

@@ -43,7 +43,7 @@ impl StoreInner {
             if empty.len() < part.chunks()? / CHUNKS_PER_LOOKUP {
                 let mut found = Vec::new();
                 for id in &empty {
-                    found.extend(part.find(id)?.first().map(|place| place.series));
+                    found.extend(part.find(id)?.first().map(|location| location.series));
                 }
                 found.iter().for_each(|id| _ = empty.remove(id));
             } else {

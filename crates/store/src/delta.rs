@@ -13,22 +13,22 @@ use crate::row::Row;
 /// A sample whose start is after the sample before it, or whose value is smaller, follows a reset:
 /// it counts whole. A first sample without a start time yields nothing, because its increase is
 /// unknown.
-pub(crate) fn deltas<T: CumulativeValue>(readings: &[Row<T>]) -> Vec<Row<T>> {
+pub(crate) fn deltas<T: CumulativeValue>(samples: &[Row<T>]) -> Vec<Row<T>> {
     let mut before: Option<&Row<T>> = None;
-    let mut deltas = Vec::with_capacity(readings.len());
-    for reading in readings.iter().filter(|reading| reading.value.is_amount()) {
-        let says_since = reading.start < reading.end;
-        let began_anew = |before: &Row<T>| says_since && reading.start >= before.end;
+    let mut deltas = Vec::with_capacity(samples.len());
+    for sample in samples.iter().filter(|sample| sample.value.is_amount()) {
+        let says_since = sample.start < sample.end;
+        let began_anew = |before: &Row<T>| says_since && sample.start >= before.end;
         match before {
             Some(before) if !began_anew(before) => {
-                let value = reading.value.since(&before.value);
-                let value = value.unwrap_or_else(|| reading.value.clone());
-                deltas.push(Row { start: before.end, end: reading.end, value });
+                let value = sample.value.since(&before.value);
+                let value = value.unwrap_or_else(|| sample.value.clone());
+                deltas.push(Row { start: before.end, end: sample.end, value });
             }
-            _ if says_since => deltas.push(reading.clone()),
+            _ if says_since => deltas.push(sample.clone()),
             _ => {}
         }
-        before = Some(reading);
+        before = Some(sample);
     }
     deltas
 }
@@ -38,11 +38,11 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn check(readings: &[(i64, i64, f64)], expected: &[(i64, i64, f64)]) {
+    fn check(samples: &[(i64, i64, f64)], expected: &[(i64, i64, f64)]) {
         let rows = |rows: &[(i64, i64, f64)]| -> Vec<Row<f64>> {
             rows.iter().map(|&(start, end, value)| Row { start, end, value }).collect()
         };
-        assert_eq!(deltas(&rows(readings)), rows(expected));
+        assert_eq!(deltas(&rows(samples)), rows(expected));
     }
 
     #[test]

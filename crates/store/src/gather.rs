@@ -20,27 +20,27 @@ use crate::row::{Predecessor, Rows};
 /// an error, because a retry may succeed.
 pub(crate) fn read(
     part: &dyn Part,
-    place: &ChunkLocation,
+    location: &ChunkLocation,
     bytes: &mut Vec<u8>,
 ) -> Result<Result<ChunkHeader, Gap>> {
-    part.read(place, bytes)?;
+    part.read(location, bytes)?;
     Ok(match chunk::check(bytes) {
-        Ok(header) if header.series != place.series || header.rows != place.rows as usize => {
-            Err(missing_chunk(part, place, "chunk differs from its index entry"))
+        Ok(header) if header.series != location.series || header.rows != location.rows as usize => {
+            Err(missing_chunk(part, location, "chunk differs from its index entry"))
         }
         Ok(header) => Ok(header),
-        Err(why) => Err(missing_chunk(part, place, &why)),
+        Err(why) => Err(missing_chunk(part, location, &why)),
     })
 }
 
 /// A chunk that is missing.
-pub(crate) fn missing_chunk(part: &dyn Part, place: &ChunkLocation, why: &str) -> Gap {
-    let ChunkLocation { series, offset, .. } = place;
+pub(crate) fn missing_chunk(part: &dyn Part, location: &ChunkLocation, why: &str) -> Gap {
+    let ChunkLocation { series, offset, .. } = location;
     Gap {
-        start: place.start,
-        end: place.end,
+        start: location.start,
+        end: location.end,
         producer: None,
-        lost: Some(place.rows.into()),
+        lost: Some(location.rows.into()),
         reason: format!("chunk of series {series} in {} at byte {offset}: {why}", part.name()),
     }
 }
@@ -51,7 +51,7 @@ pub(crate) fn missing_rows(part: &dyn Part, info: &PartInfo) -> Result<Option<Ga
     if damage.is_empty() {
         return Ok(None);
     }
-    let found: u64 = part.chunk_locations()?.iter().map(|place| u64::from(place.rows)).sum();
+    let found: u64 = part.chunk_locations()?.iter().map(|location| u64::from(location.rows)).sum();
     let lost = info.rows.saturating_sub(found);
     let reason = format!("{}: {}; {lost} rows are missing", part.name(), damage.join("; "));
     let (start, end) = (info.start, info.end);
@@ -126,12 +126,13 @@ pub(crate) fn gather_rows(
     let mut found: Option<GatheredRows> = None;
     let mut bytes = Vec::new();
     for part in parts {
-        for place in part.find(series)? {
-            if place.end <= range.start || place.start.saturating_sub(1) >= range.end {
+        for location in part.find(series)? {
+            if location.end <= range.start || location.start.saturating_sub(1) >= range.end {
                 continue;
             }
-            let read = read(&**part, &place, &mut bytes)?.and_then(|header| {
-                chunk::decode(&header, &bytes).map_err(|why| missing_chunk(&**part, &place, &why))
+            let read = read(&**part, &location, &mut bytes)?.and_then(|header| {
+                chunk::decode(&header, &bytes)
+                    .map_err(|why| missing_chunk(&**part, &location, &why))
             });
             let (mut rows, predecessor) = match read {
                 Ok(read) => read,

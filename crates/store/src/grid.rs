@@ -58,11 +58,11 @@ impl TimeGrid {
 }
 
 /// Share of a time range that lies within another: 0 to 1.
-pub(crate) fn overlap_share(stretch: &Range<i64>, range: &Range<i64>) -> f64 {
+pub(crate) fn overlap_share(interval: &Range<i64>, range: &Range<i64>) -> f64 {
     // A timestamp counts as one nanosecond long.
-    let last = stretch.end.max(stretch.start.saturating_add(1));
-    let (start, end) = (stretch.start.max(range.start), last.min(range.end));
-    let length = last.saturating_sub(stretch.start).max(1);
+    let last = interval.end.max(interval.start.saturating_add(1));
+    let (start, end) = (interval.start.max(range.start), last.min(range.end));
+    let length = last.saturating_sub(interval.start).max(1);
     end.saturating_sub(start).clamp(0, length) as f64 / length as f64
 }
 
@@ -122,8 +122,8 @@ mod tests {
 
     #[test]
     fn shares_are_parts_of_a_stretch() {
-        let check = |stretch, range, expected: f64| {
-            assert_eq!(overlap_share(&stretch, &range), expected, "{stretch:?} in {range:?}");
+        let check = |interval, range, expected: f64| {
+            assert_eq!(overlap_share(&interval, &range), expected, "{interval:?} in {range:?}");
         };
         check(0..100, 0..100, 1.0);
         check(0..100, 50..200, 0.5);

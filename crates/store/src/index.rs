@@ -411,9 +411,9 @@ impl SeriesIndex {
         };
         self.names.delete(&is_deleted, &|number| text_in(number, |parts| parts.name));
         self.units.delete(&is_deleted, &|number| text_in(number, |parts| parts.unit));
-        let mut places = vec![None; self.labels.len()];
+        let mut locations = vec![None; self.labels.len()];
         let labels = std::mem::take(&mut self.labels);
-        for (mut label, place) in labels.into_iter().zip(&mut places) {
+        for (mut label, location) in labels.into_iter().zip(&mut locations) {
             let name = forms.text(label.name).as_bytes();
             let texts_in = |number: u32| {
                 let form = forms.key(number);
@@ -426,10 +426,10 @@ impl SeriesIndex {
             label.delete(&is_deleted, &|number| texts_in(number).1);
             let Some(first) = label.values.first() else { continue };
             label.name = texts_in(first.postings.first()).0;
-            *place = Some(self.labels.len() as u32);
+            *location = Some(self.labels.len() as u32);
             self.labels.push(label);
         }
-        self.by_label_name.renumber(|at| places[at as usize]);
+        self.by_label_name.renumber(|at| locations[at as usize]);
         self.keys.delete(&gone);
     }
 

@@ -398,10 +398,10 @@ impl StoreInner {
         let number = match (known, series) {
             (Some(number), _) => number,
             (None, SeriesRef::Id(id)) => return Err(Error::UnknownSeries { id: *id }),
-            (None, SeriesRef::Key(form)) => {
+            (None, SeriesRef::Key(key)) => {
                 drop(index);
                 let mut index = self.index.write().unwrap_or_else(PoisonError::into_inner);
-                let number = index.insert(form, producer)?;
+                let number = index.insert(key, producer)?;
                 let kind = index.kind(number);
                 return Ok((number, kind));
             }

@@ -117,7 +117,7 @@ impl StorageWriter for LocalBackend {
 
     fn add_series(&self, series: &[(Option<u64>, Vec<u8>)], durably: bool) -> Result<()> {
         self.append(durably, |writer| {
-            series.iter().for_each(|(producer, form)| writer.add(*producer, form));
+            series.iter().for_each(|(producer, key)| writer.add(*producer, key));
         })
     }
 

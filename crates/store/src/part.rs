@@ -136,11 +136,11 @@ impl PartWriter for FilePartWriter {
         clippy::expect_used,
         reason = "zstd packs whatever fits memory; a part lies in a folder"
     )]
-    fn finish(mut self: Box<Self>, form: &dyn Fn(&SeriesId) -> Vec<u8>) -> Result<u64> {
+    fn finish(mut self: Box<Self>, key: &dyn Fn(&SeriesId) -> Vec<u8>) -> Result<u64> {
         self.locations.sort_by_key(|place| (place.series, place.start, place.offset));
         let ids: BTreeSet<SeriesId> = self.locations.iter().map(|place| place.series).collect();
         let mut forms = Vec::new();
-        ids.iter().for_each(|id| put_bytes(&mut forms, &form(id)));
+        ids.iter().for_each(|id| put_bytes(&mut forms, &key(id)));
         let packed = zstd::bulk::compress(&forms, KEYS_ZSTD_LEVEL);
         let packed = packed.expect("BUG: zstd packs whatever fits memory");
         let index: Vec<u8> = self.locations.iter().flat_map(encode_entry).collect();
@@ -424,7 +424,7 @@ impl Part for FilePart {
         let mut reader = WireReader::new(&self.contents()?.keys);
         while !reader.is_empty() {
             match reader.bytes("form") {
-                Ok(form) => each(form),
+                Ok(key) => each(key),
                 Err(error) => {
                     return Err(Error::Damage { location: self.name(), reason: error.to_string() });
                 }

@@ -103,13 +103,13 @@ impl<'a> PointLookup<'a> {
                 continue;
             }
             let part = self.inner.part(info.number)?;
-            for place in part.find(id)? {
-                if place.end < time || place.start > time {
+            for location in part.find(id)? {
+                if location.end < time || location.start > time {
                     continue;
                 }
-                let at = (info.number, place.offset);
+                let at = (info.number, location.offset);
                 if self.last.as_ref().is_none_or(|last| last.0 != at) {
-                    let Ok(header) = gather::read(&*part, &place, &mut bytes)? else { continue };
+                    let Ok(header) = gather::read(&*part, &location, &mut bytes)? else { continue };
                     let Ok((rows, _)) = chunk::decode(&header, &bytes) else { continue };
                     self.last = Some((at, rows));
                 }

@@ -165,8 +165,8 @@ impl StoreInner {
         for part in
             manifest.base_parts().filter(|part| part.start <= range.end && range.start < part.end)
         {
-            let places = self.part(part.number)?.chunk_locations()?;
-            if places.iter().any(|place| ids.contains(&place.series)) {
+            let locations = self.part(part.number)?.chunk_locations()?;
+            if locations.iter().any(|location| ids.contains(&location.series)) {
                 days.insert(part.day());
             }
         }

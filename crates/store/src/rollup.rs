@@ -80,7 +80,9 @@ impl StoreInner {
         let mut ids = changed;
         while let Some(day) = open.pop() {
             for &number in uncovered.get(&day).into_iter().flatten() {
-                ids.extend(self.part(number)?.chunk_locations()?.iter().map(|place| place.series));
+                ids.extend(
+                    self.part(number)?.chunk_locations()?.iter().map(|location| location.series),
+                );
             }
             open.extend(self.days_after(manifest, day, &ids)?.difference(&days));
             days.extend(&open);
@@ -120,11 +122,11 @@ impl StoreInner {
     ) -> Result<Option<i64>> {
         let mut next: Option<i64> = None;
         for part in parts {
-            let places = self.part(part.number)?.find(id)?;
-            let starts = places
+            let locations = self.part(part.number)?.find(id)?;
+            let starts = locations
                 .iter()
-                .filter(|place| place.end > time)
-                .map(|place| place.start.max(time.saturating_add(1)));
+                .filter(|location| location.end > time)
+                .map(|location| location.start.max(time.saturating_add(1)));
             next = next.into_iter().chain(starts).min();
         }
         Ok(next)
@@ -198,10 +200,11 @@ impl StoreInner {
     ) -> Result<Vec<(SeriesId, SeriesKind)>> {
         let mut series = BTreeMap::new();
         for part in parts {
-            for place in part.chunk_locations()? {
-                let kind = series.entry(place.series).or_insert_with(|| self.kind(&place.series));
+            for location in part.chunk_locations()? {
+                let kind =
+                    series.entry(location.series).or_insert_with(|| self.kind(&location.series));
                 if kind.is_none() {
-                    gaps.push(gather::missing_chunk(&**part, &place, "unknown series"));
+                    gaps.push(gather::missing_chunk(&**part, &location, "unknown series"));
                 }
             }
         }
@@ -240,7 +243,7 @@ impl StoreInner {
             }
             let gathered = gather::gather_rows(&parts, &id, &(day..day.saturating_add(DAY)), gaps)?;
             let Some(gathered) = gathered else { continue };
-            let told = gathered.predecessors.clone();
+            let recorded = gathered.predecessors.clone();
             let (mut rows, predecessor) =
                 self.filtered_rows(&base_parts, &id, kind, gathered, filter, gaps)?;
             rebuilt.put(id, kind, &rows, &predecessor)?;
@@ -254,7 +257,7 @@ impl StoreInner {
                 continue;
             }
             if kind.is_cumulative() {
-                rebuilt.mark_outdated(&rows, &predecessor, &told);
+                rebuilt.mark_outdated(&rows, &predecessor, &recorded);
                 if predecessor == Predecessor::Unknown {
                     gaps.extend(change.base_manifest.without_baseline(&id, &mut rows));
                 }
@@ -281,11 +284,11 @@ impl StoreInner {
 
     fn needs_minute_rollup(&self, parts: &[Arc<dyn Part>]) -> Result<bool> {
         for part in parts {
-            let pays = |place: &crate::backend::ChunkLocation| {
-                let span = place.end.saturating_sub(place.start);
-                place.rows > 1
+            let pays = |location: &crate::backend::ChunkLocation| {
+                let span = location.end.saturating_sub(location.start);
+                location.rows > 1
                     && span
-                        .checked_div(place.rows.into())
+                        .checked_div(location.rows.into())
                         .is_some_and(|step| step < MINUTE_ROLLUP_SPACING)
             };
             if part.chunk_locations()?.iter().any(pays) {
@@ -360,14 +363,19 @@ impl<'a> RewrittenDay<'a> {
     /// Marks retained parts whose recorded predecessor of a series' first sample is outdated
     /// because a later sample, or a greater one of the same time, arrived late. When that sample is
     /// dropped, the increase since it would be unknown.
-    fn mark_outdated(&mut self, rows: &Rows, predecessor: &Predecessor, told: &KnownPredecessors) {
+    fn mark_outdated(
+        &mut self,
+        rows: &Rows,
+        predecessor: &Predecessor,
+        recorded: &KnownPredecessors,
+    ) {
         for (&start, &number) in &self.retained_by_partition {
             let partition = start..start.saturating_add(Resolution::Base.partition());
             let is_of = |end: i64| partition.contains(&end.saturating_sub(1));
             let first = rows.times().into_iter().find(|&(_, end)| is_of(end));
             let Some((began, end)) = first else { continue };
             let now = before_partition(rows, start, predecessor);
-            let then = told.at((end, began));
+            let then = recorded.at((end, began));
             let is_outdated = then.and_then(Predecessor::time) <= now.time() && then != Some(&now);
             if now.time().is_some() && is_outdated {
                 self.outdated.insert(number);
@@ -473,10 +481,10 @@ fn merge_day_histograms(
     let mut between: Option<ColumnMerge> = None;
     let mut bytes = Vec::new();
     for part in parts {
-        for place in part.find(id)? {
-            let read = gather::read(&**part, &place, &mut bytes)?;
+        for location in part.find(id)? {
+            let read = gather::read(&**part, &location, &mut bytes)?;
             let added = read.and_then(|header| {
-                let gap = |why: String| gather::missing_chunk(&**part, &place, &why);
+                let gap = |why: String| gather::missing_chunk(&**part, &location, &why);
                 let (times, block) = chunk::read_times(&header, &bytes).map_err(gap)?;
                 let rows = rows_in_runs(&times, &runs);
                 if !times.iter().any(|&time| is_between_slots(time, period)) {

@@ -187,14 +187,14 @@ mod tests {
         for bit in 0..bytes.len() * 8 {
             let mut damaged = bytes.clone();
             damaged[bit / 8] ^= 1 << (bit % 8);
-            let (found, places, _) = lines(&damaged);
+            let (found, locations, _) = lines(&damaged);
             let whose = |line: &String| {
                 let (form, _) = line.split_once(' ').unwrap();
                 all.contains(line)
                     || all.iter().any(|known| known.starts_with(form)) && line.ends_with("None")
             };
             assert!(found.iter().all(whose), "bit {bit}: {found:?}");
-            assert!(places > 0 || found.len() < all.len(), "bit {bit}");
+            assert!(locations > 0 || found.len() < all.len(), "bit {bit}");
         }
     }
 }

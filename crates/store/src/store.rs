@@ -92,7 +92,7 @@ impl Store {
         let journal = Journal::open(disk, &dir.join("journal"), &options.journal)?;
         let subscriber = open_subscriber(&journal, &manifest, dir, &mut notes)?;
         let producers = manifest.producers.clone();
-        let forms = index.len() as u64;
+        let keys = index.len() as u64;
         let state = StoreState {
             manifest: Arc::new(manifest),
             previous_manifests: Vec::new(),
@@ -109,7 +109,7 @@ impl Store {
             manifest_file,
             journal,
             index: Arc::new(RwLock::new(index)),
-            stored_keys: AtomicU64::new(forms),
+            stored_keys: AtomicU64::new(keys),
             keys_lock: Mutex::default(),
             admission: RwLock::default(),
             deleted_keys: Mutex::default(),

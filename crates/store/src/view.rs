@@ -206,37 +206,39 @@ impl ReadView {
             extent = Some(first.min(start)..last.max(end));
         };
         // Rollup rows are whole slots: finer rows, where present, give the exact range.
-        let mut told: BTreeSet<u64> = BTreeSet::new();
+        let mut recorded: BTreeSet<u64> = BTreeSet::new();
         for resolution in Resolution::ALL {
             let own = || self.manifest.parts.values().filter(|part| part.resolution == resolution);
             let made_of = |info: &PartInfo| match resolution {
                 Resolution::Base => vec![info.number],
                 _ => info.covers.values().flatten().copied().collect(),
             };
-            for info in own().filter(|info| !made_of(info).iter().all(|part| told.contains(part))) {
+            for info in
+                own().filter(|info| !made_of(info).iter().all(|part| recorded.contains(part)))
+            {
                 let Ok(part) = self.inner.part(info.number) else { continue };
                 for some in asked.chunks(SERIES_AT_ONCE) {
                     self.check()?;
                     for series in some {
                         let kind = series.found.series.kind();
-                        for place in part.find(&series.id)? {
+                        for location in part.find(&series.id)? {
                             let start = match resolution.period() {
-                                None => place.start.saturating_sub(before(kind)),
+                                None => location.start.saturating_sub(before(kind)),
                                 // A point-in-time row starts where its slot ends: a range that cuts
                                 // the slot would miss it.
-                                Some(period) if starts_with_point(&*part, &place, kind) => {
-                                    slot(place.start, period)
+                                Some(period) if starts_with_point(&*part, &location, kind) => {
+                                    slot(location.start, period)
                                 }
-                                Some(_) => place.start,
+                                Some(_) => location.start,
                             };
-                            add(start, place.end);
+                            add(start, location.end);
                         }
                     }
                 }
             }
             // If a rule dropped series from a part, coarser rows give their range.
             let says_all = |info: &&PartInfo| !info.has_dropped_series;
-            told.extend(own().filter(says_all).flat_map(made_of).collect::<Vec<_>>());
+            recorded.extend(own().filter(says_all).flat_map(made_of).collect::<Vec<_>>());
         }
         self.check()?;
         for head in self.heads() {
@@ -390,15 +392,15 @@ impl ReadView {
 
 /// Whether the first row of a rollup chunk is a point-in-time value. False for an unreadable chunk;
 /// reading its rows reports the damage.
-fn starts_with_point(part: &dyn Part, place: &ChunkLocation, kind: SeriesKind) -> bool {
-    if place.start == place.end {
+fn starts_with_point(part: &dyn Part, location: &ChunkLocation, kind: SeriesKind) -> bool {
+    if location.start == location.end {
         return true;
     }
     if kind != SeriesKind::Histogram(Temporality::Delta) {
         return false;
     }
     let mut bytes = Vec::new();
-    let Ok(Ok(header)) = gather::read(part, place, &mut bytes) else { return false };
+    let Ok(Ok(header)) = gather::read(part, location, &mut bytes) else { return false };
     let times = chunk::read_times(&header, &bytes);
     times.is_ok_and(|(times, _)| times.first().is_some_and(|(start, end)| start == end))
 }

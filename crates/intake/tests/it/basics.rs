@@ -93,7 +93,7 @@ fn rejected_samples_are_reported_with_their_reason() {
     let line = &account.hops[1];
     assert_eq!((line.received.samples, line.stored.samples), (2, 1));
     assert_eq!((line.discrepancy, line.is_reconciled), (1, true));
-    assert!(line.losses[0].reason.contains("is not known here"), "{line:?}");
+    assert!(line.losses[0].reason.contains("unknown series"), "{line:?}");
     assert_eq!(store.stat().unwrap().head_rows, 1);
 }
 

@@ -173,7 +173,7 @@ fn a_dead_process_does_not_keep_a_file_mapped() {
 }
 
 #[test]
-#[should_panic(expected = "is cut to 8184 bytes while 8192 are mapped")]
+#[should_panic(expected = "is truncated to 8184 bytes while 8192 are mapped")]
 fn truncating_a_mapped_file_panics() {
     let disk = SimDisk::new(1).process();
     let file = put(&disk, "/a", &[7; 9000]);

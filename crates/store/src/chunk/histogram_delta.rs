@@ -73,18 +73,18 @@ impl SummaryValues {
         [high, low, self.min.value().unwrap_or_default(), self.max.value().unwrap_or_default()]
     }
 
-    pub(super) fn from_bits(standings: u8, [high, low, min, max]: [f64; 4]) -> SummaryValues {
-        fn side<T>(standing: u8, value: T) -> TrackedValue<T> {
-            match standing & 3 {
+    pub(super) fn from_bits(accuracies: u8, [high, low, min, max]: [f64; 4]) -> SummaryValues {
+        fn side<T>(tag: u8, value: T) -> TrackedValue<T> {
+            match tag & 3 {
                 0 => TrackedValue::Absent,
                 1 => TrackedValue::Estimated(value),
                 _ => TrackedValue::Exact(value),
             }
         }
         SummaryValues {
-            sum: side(standings, CompensatedSum::from_parts(high, low)),
-            min: side(standings >> 2, min),
-            max: side(standings >> 4, max),
+            sum: side(accuracies, CompensatedSum::from_parts(high, low)),
+            min: side(accuracies >> 2, min),
+            max: side(accuracies >> 4, max),
         }
     }
 }

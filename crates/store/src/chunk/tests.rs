@@ -173,8 +173,8 @@ fn check_after(kind: SeriesKind, mut rows: Rows, predecessor: Predecessor) {
     let mut found = Rows::empty_for(kind);
     for (header, bytes) in &chunks {
         assert_eq!(check_header(bytes), *header);
-        let (some, told) = decode(header, bytes).unwrap();
-        assert_eq!(told, before);
+        let (some, recorded) = decode(header, bytes).unwrap();
+        assert_eq!(recorded, before);
         for time in [header.start, header.end - 1, header.end, i64::MAX] {
             assert_eq!(
                 last_reading(header, bytes, time).unwrap(),

@@ -166,9 +166,9 @@ pub(crate) fn decode(
             return Ok((Rows::Histograms(to_rows(&times, histograms)?), predecessor));
         }
         ChunkKind::Cumulative | ChunkKind::CumulativeWithPredecessor => {
-            let readings = CumulativeReadings::read(&mut reader, header.content, times.len())?;
-            let values = readings.values()?;
-            predecessor = readings.predecessor;
+            let samples = CumulativeReadings::read(&mut reader, header.content, times.len())?;
+            let values = samples.values()?;
+            predecessor = samples.predecessor;
             Rows::Cumulative(to_rows(&times, values)?)
         }
         ChunkKind::NumbersWithPredecessor => {
@@ -245,11 +245,11 @@ impl CumulativeReadings {
         let mut is_first_added = false;
         if content == ChunkKind::CumulativeWithPredecessor {
             predecessor = Predecessor::Nothing;
-            let standing = reader.u8("standing").map_err(|error| error.to_string())?;
-            if has_predecessor(standing)? {
+            let tag = reader.u8("standing").map_err(|error| error.to_string())?;
+            if has_predecessor(tag)? {
                 let (start, end) = read_time(reader)?;
                 let value = read_frame(reader, "predecessor")?;
-                is_first_added = standing == DELTA_CODED;
+                is_first_added = tag == DELTA_CODED;
                 before = is_first_added.then(|| value.clone());
                 predecessor =
                     Predecessor::Reading(Rows::Cumulative(vec![Row { start, end, value }]));
@@ -283,8 +283,8 @@ impl CumulativeReadings {
 
     fn values(&self) -> Result<Vec<Histogram>, Corruption> {
         let (steps, _) = block::decode(&self.steps).map_err(|error| error.to_string())?;
-        let told = usize::from(!self.is_first_added);
-        if steps.len().saturating_add(told) != self.rows {
+        let recorded = usize::from(!self.is_first_added);
+        if steps.len().saturating_add(recorded) != self.rows {
             return Err(format!("{} deltas for {} rows", steps.len(), self.rows));
         }
         let mut values = Vec::with_capacity(self.rows);
@@ -320,8 +320,8 @@ impl CumulativeReadings {
 }
 
 /// Whether the predecessor tag says that there is a predecessor.
-fn has_predecessor(standing: u8) -> Result<bool, Corruption> {
-    match standing {
+fn has_predecessor(tag: u8) -> Result<bool, Corruption> {
+    match tag {
         FIRST_READING => Ok(false),
         DELTA_CODED | STANDALONE => Ok(true),
         other => Err(format!("unknown predecessor tag {other}")),
@@ -346,8 +346,8 @@ fn read_frame(reader: &mut WireReader<'_>, field: &'static str) -> Result<Histog
 }
 
 fn read_predecessor(reader: &mut WireReader<'_>) -> Result<Predecessor, Corruption> {
-    let standing = reader.u8("standing").map_err(|error| error.to_string())?;
-    if !has_predecessor(standing)? {
+    let tag = reader.u8("standing").map_err(|error| error.to_string())?;
+    if !has_predecessor(tag)? {
         return Ok(Predecessor::Nothing);
     }
     let (start, end) = read_time(reader)?;

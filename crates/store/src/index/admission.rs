@@ -29,18 +29,18 @@ impl SeriesIndex {
     /// batch, and afterwards this one. Returns whether the series is new.
     pub(crate) fn check_insert(
         &self,
-        form: &[u8],
+        key: &[u8],
         producer: Option<u64>,
         batch: &mut NewSeries,
     ) -> Result<bool, CardinalityError> {
-        let id = SeriesId::from_canonical_key(form);
-        if self.find_by_key(&id, form)?.is_some() {
+        let id = SeriesId::from_canonical_key(key);
+        if self.find_by_key(&id, key)?.is_some() {
             return Ok(false);
         }
         if batch.ids.contains(&id) {
             return Ok(true);
         }
-        let series = Series::from_canonical_key(form)?;
+        let series = Series::from_canonical_key(key)?;
         let new = (batch.ids.len() as u64).saturating_add(1);
         let found = (self.live() as u64).saturating_add(new);
         let max =
@@ -48,7 +48,7 @@ impl SeriesIndex {
         if found > max {
             return Err(CardinalityError::Series { series: series.to_string(), found, max });
         }
-        let tags = self.parse_key(form);
+        let tags = self.parse_key(key);
         let owner = self.owners.find(producer);
         let found = owner.map_or(0, |owner| self.owners.series(owner));
         let (found, max) = (found.saturating_add(new), self.limits.series_per_producer_max);

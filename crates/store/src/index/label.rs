@@ -83,8 +83,8 @@ impl LabelIndex {
     }
 
     /// Index of a text among the values.
-    pub(super) fn find(&self, forms: &SeriesKeys, hash: u64, text: &[u8]) -> Option<u32> {
-        self.by_text.find(hash, |at| forms.is(self.values[at as usize].text, text))
+    pub(super) fn find(&self, keys: &SeriesKeys, hash: u64, text: &[u8]) -> Option<u32> {
+        self.by_text.find(hash, |at| keys.is(self.values[at as usize].text, text))
     }
 
     /// Adds series `number` to the value that [`Self::find`] found at `at`.
@@ -102,12 +102,12 @@ impl LabelIndex {
     /// Removes deleted series, by number; `text_of` returns a value as located in the key of a
     /// series that has it.
     pub(super) fn delete(&mut self, is_deleted: &[bool], text_of: &dyn Fn(u32) -> KeyText) {
-        let mut places = vec![None; self.values.len()];
+        let mut locations = vec![None; self.values.len()];
         let (mut left, mut series) = (Vec::with_capacity(self.values.len()), 0);
-        for (value, place) in std::mem::take(&mut self.values).into_iter().zip(&mut places) {
+        for (value, location) in std::mem::take(&mut self.values).into_iter().zip(&mut locations) {
             let LabelValue { text, postings: numbers } = value;
             let Some(numbers) = numbers.without_deleted(is_deleted) else { continue };
-            *place = Some(left.len() as u32);
+            *location = Some(left.len() as u32);
             series = (numbers.len() as u32).saturating_add(series);
             let text = match is_deleted[text.number() as usize] {
                 true => text_of(numbers.first()),
@@ -115,9 +115,9 @@ impl LabelIndex {
             };
             left.push(LabelValue { text, postings: numbers });
         }
-        if left.len() < places.len() {
+        if left.len() < locations.len() {
             left.shrink_to_fit();
-            self.by_text.renumber(|at| places[at as usize]);
+            self.by_text.renumber(|at| locations[at as usize]);
         }
         (self.values, self.series) = (left, series);
     }

@@ -68,21 +68,21 @@ fn the_same_id_twice() {
 #[test]
 fn non_canonical_keys_are_rejected() {
     let mut index = SeriesIndex::new(CardinalityLimits::default());
-    let form = gauge("m", &[("a", "b")]).canonical_key();
-    assert!(matches!(index.insert(&form[1..], None), Err(CardinalityError::InvalidKey(_))));
+    let key = gauge("m", &[("a", "b")]).canonical_key();
+    assert!(matches!(index.insert(&key[1..], None), Err(CardinalityError::InvalidKey(_))));
     // The same name with its length encoded in two bytes.
-    let longer = [&form[..1], &[0x81, 0], &form[2..]].concat();
+    let longer = [&key[..1], &[0x81, 0], &key[2..]].concat();
     assert!(matches!(index.insert(&longer, None), Err(CardinalityError::InvalidKey(_))));
-    assert_eq!(index.insert(&form, None), Ok(SeriesNumber(0)));
+    assert_eq!(index.insert(&key, None), Ok(SeriesNumber(0)));
 }
 
 /// Admits a series as the only new one of its batch, and inserts it.
 #[track_caller]
 fn check(index: &mut SeriesIndex, producer: u64, series: &Series, expected: Result<u32, &str>) {
     let len = index.len();
-    let form = series.canonical_key();
-    let admitted = index.check_insert(&form, Some(producer), &mut NewSeries::default());
-    let number = admitted.and_then(|_| index.insert(&form, Some(producer)));
+    let key = series.canonical_key();
+    let admitted = index.check_insert(&key, Some(producer), &mut NewSeries::default());
+    let number = admitted.and_then(|_| index.insert(&key, Some(producer)));
     let number = number.map(|number| number.0).map_err(|error| error.to_string());
     assert_eq!(number, expected.map_err(str::to_owned), "{series}");
     let is_new = number.is_ok_and(|number| number as usize == len);
@@ -307,10 +307,10 @@ proptest! {
             prop_assert_eq!((index.id(*number), index.number(&series.id())), (series.id(), None));
         }
         for number in &numbers {
-            let form = distinct[number.0 as usize].canonical_key();
-            let new = index.insert(&form, Some(2)).unwrap();
+            let key = distinct[number.0 as usize].canonical_key();
+            let new = index.insert(&key, Some(2)).unwrap();
             prop_assert!(new.0 as usize >= distinct.len());
-            prop_assert_eq!(index.key(new), form);
+            prop_assert_eq!(index.key(new), key);
         }
         let all = |selector: &Selector| index.select(selector).into_iter().map(|n| index.id(n)).collect();
         for selector in &selectors {
@@ -389,10 +389,10 @@ fn build_index(count: u32, unique: bool) -> (SeriesIndex, u64, f64) {
         // The last fleet exceeds the default limit of label values.
         let mut index = SeriesIndex::new(NO_LIMITS);
         for n in 0..count {
-            let form = fleet(n, unique).canonical_key();
-            bytes += form.len();
+            let key = fleet(n, unique).canonical_key();
+            bytes += key.len();
             let start = Instant::now();
-            index.insert(&form, Some(u64::from(n % 7))).unwrap();
+            index.insert(&key, Some(u64::from(n % 7))).unwrap();
             time += start.elapsed();
         }
         built = Some(index);
@@ -405,11 +405,11 @@ fn build_index(count: u32, unique: bool) -> (SeriesIndex, u64, f64) {
 
 #[track_caller]
 fn check_memory(count: u32, unique: bool, bytes_per_series_max: f64) -> SeriesIndex {
-    let (index, allocated, form) = build_index(count, unique);
+    let (index, allocated, key) = build_index(count, unique);
     let own = index.memory_bytes() as u64;
     let per_series = |bytes: u64| bytes as f64 / f64::from(count);
     println!(
-        "unique {unique}: a form {form:.0} B, a series {:.0} B, by its own account {:.0} B",
+        "unique {unique}: a form {key:.0} B, a series {:.0} B, by its own account {:.0} B",
         per_series(allocated),
         per_series(own)
     );

@@ -118,9 +118,9 @@ fn step() -> impl Strategy<Value = RollupStep> {
         1 => (0..DAYS, 0i64..3).prop_map(|(day, off)| (day * 24 * 60 + off).max(1)),
         1 => (1..=DAYS, 0i64..3).prop_map(|(day, off)| day * 24 * 60 - off),
     ];
-    let reading = (minute, any::<bool>(), prop::bool::weighted(0.1));
+    let sample = (minute, any::<bool>(), prop::bool::weighted(0.1));
     prop_oneof![
-        4 => prop::collection::vec(reading, 1..5).prop_map(RollupStep::Read),
+        4 => prop::collection::vec(sample, 1..5).prop_map(RollupStep::Read),
         3 => Just(RollupStep::Seal),
         5 => (0..DAYS).prop_map(RollupStep::Roll),
         1 => Just(RollupStep::Compact),
@@ -131,8 +131,8 @@ fn run(steps: &[RollupStep]) -> Result<(), TestCaseError> {
     let (rolled, plain) = (store(), store());
     for (at, step) in steps.iter().enumerate() {
         match step {
-            RollupStep::Read(readings) => {
-                for &(minute, says_since, is_new) in readings {
+            RollupStep::Read(samples) => {
+                for &(minute, says_since, is_new) in samples {
                     let batch = batch(minute, says_since, is_new);
                     for store in [&rolled, &plain] {
                         let _ack = store.ingest(None, &batch, Level::Process).unwrap();

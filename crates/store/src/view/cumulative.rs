@@ -232,8 +232,8 @@ impl ReadView {
                     Ok((part.find(&series.id)?, is_whole))
                 });
                 match part {
-                    Ok((places, true)) => {
-                        touched.extend(places.iter().map(|place| place.start..place.end));
+                    Ok((locations, true)) => {
+                        touched.extend(locations.iter().map(|place| place.start..place.end));
                     }
                     // The unreadable part may contain this series: the read meets the gap.
                     _ => touched.push(info.start..info.end),

@@ -330,10 +330,11 @@ impl ReadView {
         wanted: impl Fn(&PartInfo) -> bool,
     ) -> bool {
         self.manifest.parts.values().filter(|part| wanted(part)).any(|part| {
-            let places = self.inner.part(part.number).and_then(|part| part.find(&series.id));
-            let is_of =
-                |place: &ChunkLocation| place.start < day.saturating_add(DAY) && day < place.end;
-            places.is_ok_and(|places| places.iter().any(is_of))
+            let locations = self.inner.part(part.number).and_then(|part| part.find(&series.id));
+            let is_of = |location: &ChunkLocation| {
+                location.start < day.saturating_add(DAY) && day < location.end
+            };
+            locations.is_ok_and(|locations| locations.iter().any(is_of))
         })
     }
 

@@ -45,12 +45,14 @@ impl ReadView {
         let found = self
             .inner
             .part(info.number)
-            .and_then(|part| part.find(id).map(|places| (part, places)))
-            .and_then(|(part, places)| Ok((gather::missing_rows(&*part, info)?, part, places)));
-        let (part, places) = match found {
-            Ok((missing, part, places)) => {
+            .and_then(|part| part.find(id).map(|locations| (part, locations)))
+            .and_then(|(part, locations)| {
+                Ok((gather::missing_rows(&*part, info)?, part, locations))
+            });
+        let (part, locations) = match found {
+            Ok((missing, part, locations)) => {
                 gaps.extend(missing);
-                (part, places)
+                (part, locations)
             }
             Err(error) => {
                 gaps.push(whole(error.to_string()));
@@ -58,19 +60,19 @@ impl ReadView {
             }
         };
         let mut bytes = Vec::new();
-        for place in places {
+        for location in locations {
             // A row belongs to the nanosecond before its end.
-            if place.end <= range.start || place.start > range.end {
+            if location.end <= range.start || location.start > range.end {
                 continue;
             }
-            let read = gather::read(&*part, &place, &mut bytes).unwrap_or_else(|error| {
-                Err(gather::missing_chunk(&*part, &place, &error.to_string()))
+            let read = gather::read(&*part, &location, &mut bytes).unwrap_or_else(|error| {
+                Err(gather::missing_chunk(&*part, &location, &error.to_string()))
             });
             match read {
                 Err(gap) => gaps.push(gap),
                 Ok(header) => {
-                    if let Err(why) = each(&place, &header, &bytes) {
-                        gaps.push(whole(format!("chunk at byte {}: {why}", place.offset)));
+                    if let Err(why) = each(&location, &header, &bytes) {
+                        gaps.push(whole(format!("chunk at byte {}: {why}", location.offset)));
                     }
                 }
             }
@@ -127,7 +129,7 @@ impl ReadView {
         let placement = Placement { columns, points_by_start };
         let mut merge = ColumnMerge::new(columns.len());
         let covered = self.rollup_coverage();
-        let (adding, readings): (Vec<&SeriesQuery>, Vec<&SeriesQuery>) =
+        let (adding, samples): (Vec<&SeriesQuery>, Vec<&SeriesQuery>) =
             series.iter().partition(|series| !series.found.series.kind().is_cumulative());
         if !adding.is_empty() {
             let plan = placement.extend_with_points(plan.clone());
@@ -142,8 +144,8 @@ impl ReadView {
                 self.add_base(series, plan, &covered, placement, gaps, &mut merge)?;
             }
         }
-        let dropped = self.dropped_gaps(&readings, &plan, &covered)?;
-        for series in readings {
+        let dropped = self.dropped_gaps(&samples, &plan, &covered)?;
+        for series in samples {
             let plan = dropped.plan_of(series, &plan);
             let Rows::Histograms(rows) = self.deltas_in_pieces(series, plan, &covered, gaps)?
             else {
@@ -249,9 +251,9 @@ impl ReadView {
             return Ok(());
         };
         for series in series {
-            self.chunks(info, &series.id, &range, gaps, &mut |place, header, bytes| {
-                let after = runs.partition_point(|(range, _)| range.end < place.start);
-                if runs.get(after).is_none_or(|(range, _)| range.start >= place.end) {
+            self.chunks(info, &series.id, &range, gaps, &mut |location, header, bytes| {
+                let after = runs.partition_point(|(range, _)| range.end < location.start);
+                if runs.get(after).is_none_or(|(range, _)| range.start >= location.end) {
                     return Ok(());
                 }
                 let (times, block) = chunk::read_times(header, bytes)?;
