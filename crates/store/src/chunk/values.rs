@@ -5,7 +5,7 @@
     deny(clippy::unwrap_used, clippy::expect_used, clippy::arithmetic_side_effects)
 )]
 
-use hist::Histogram;
+use hist::{Accumulator, CompensatedSum, Histogram, TrackedValue};
 use hist::codec::block;
 use hist::codec::header::{SeriesMeta, Temporality};
 use model::wire::{WireReader, put_bytes, put_varint, put_zigzag};

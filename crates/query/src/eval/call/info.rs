@@ -326,7 +326,7 @@ impl ShiftSearch {
         found
     }
 
-    fn any<'a>(
+    fn inspect_any<'a>(
         &mut self,
         nodes: impl Iterator<Item = &'a PlanNode>,
         subqueries: &mut Vec<TimeShift>,
