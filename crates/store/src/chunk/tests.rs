@@ -3,8 +3,12 @@
 use hist::Scheme;
 use proptest::prelude::*;
 
+use hist::Histogram;
+use hist::codec::header::Temporality;
+
 use super::*;
 use crate::resolution::MINUTE;
+use crate::row::{NumberSummary, Row};
 
 const SERIES: SeriesId = SeriesId([7; 16]);
 

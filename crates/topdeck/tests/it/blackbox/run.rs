@@ -404,7 +404,9 @@ impl BlackboxRun {
         self.steps.push(format!("keep {}", rules.join(", ")));
         self.with_store(|run, store| {
             let rules = rules.iter().map(String::as_str);
-            command(&["store", "retention", store].into_iter().chain(rules.clone()).collect::<Vec<_>>());
+            command(
+                &["store", "retention", store].into_iter().chain(rules.clone()).collect::<Vec<_>>(),
+            );
             command(&["store", "maintain", store]);
             if rules.clone().any(|rule| rule.starts_with("base")) {
                 run.dropped = run.dropped.max(now - hours * 60 * MINUTE);
