@@ -1,5 +1,5 @@
-//! All metrics of a process, as text and as JSON. Schema: `docs/shm.md`. Fields are only ever
-//! added; a change of meaning is another `schema`.
+//! All metrics of a process, as text and as JSON. Schema: `docs/shm.md`. Fields are only added; a
+//! change of meaning gets another `schema`.
 
 use render::json::Json::{self, Integer, List, Null, Object, Text};
 use render::json::statistics::{bracket, fields as bracket_fields, labels, statistic};
@@ -15,7 +15,7 @@ use render::text::escape_control;
 const SCHEMA: u64 = 2;
 const QUANTILES: [f64; 5] = [0.5, 0.9, 0.99, 0.999, 0.9999];
 
-/// Its heading, and a table of the metrics that are wanted.
+/// Heading, and a table of the selected metrics.
 pub fn to_text(
     process: &MatchedProcess,
     metrics: &[ProcessMetric],
@@ -31,7 +31,7 @@ pub fn to_text(
     text
 }
 
-/// The metrics that are wanted, as JSON.
+/// Selected metrics as JSON.
 pub fn to_json(
     process: &MatchedProcess,
     metrics: &[ProcessMetric],

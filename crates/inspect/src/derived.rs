@@ -1,5 +1,5 @@
-//! What several metrics say together, by their roles: how full something is, how often a cache had
-//! it, calls per request.
+//! Values derived from several metrics by their roles: utilisation, cache hit ratio, calls per
+//! request.
 
 use shm::MetricRole;
 use shm::snapshot::{MetricValue, NumericValue, ProcessMetric};
@@ -7,7 +7,7 @@ use shm::snapshot::{MetricValue, NumericValue, ProcessMetric};
 use crate::values;
 use render::value_formatter::{count, share};
 
-/// What follows for a metric from those it is linked to; empty where nothing does.
+/// Remark on a metric, derived from its related metrics; empty if there is none.
 pub(crate) fn derived_remark(metrics: &[ProcessMetric], at: usize) -> String {
     let Some(metric) = metrics.get(at) else { return String::new() };
     let Some(linked) = metric.related_metric.and_then(|link| metrics.get(link)) else {
@@ -42,7 +42,7 @@ fn utilisation(metric: &ProcessMetric, capacity: &ProcessMetric) -> Option<Strin
     Some(format!("{percent:.2} % of {most}"))
 }
 
-/// Of all that a cache was asked for, how much it had.
+/// Hit ratio of a cache.
 fn hit_ratio(metrics: &[ProcessMetric], of: &ProcessMetric) -> String {
     let sum = |role: MetricRole| -> Option<u64> {
         let all = metrics
@@ -77,7 +77,7 @@ fn integer_value(metric: &ProcessMetric) -> Option<u64> {
     }
 }
 
-/// How often something was done.
+/// Number of events of a metric.
 fn event_count(metric: &ProcessMetric) -> Option<u64> {
     match &metric.value {
         MetricValue::Histogram(of) => Some(of.count()),

@@ -1,4 +1,4 @@
-//! What changed in a process between two moments, or how two processes differ, as text.
+//! Changes of a process between two snapshots, or differences of two processes, as text.
 
 use std::collections::HashMap;
 
@@ -13,7 +13,7 @@ use crate::reference_time::ReferenceTime;
 use crate::value_change::{self, ValueChange};
 use crate::{Result, report, values};
 
-/// From the first to the second: two files of one process, or two processes side by side.
+/// Compares two files of one process in time, or two processes side by side.
 pub fn compare(first: &mut MatchedProcess, second: &mut MatchedProcess) -> Result<String> {
     let (before, after) = (first.attached.metrics()?, second.attached.metrics()?);
     let (first, second) = (&*first, &*second);
@@ -26,7 +26,7 @@ pub fn compare(first: &mut MatchedProcess, second: &mut MatchedProcess) -> Resul
     Ok(plain_lines(&about) + note + &change_table(&before, &after, None))
 }
 
-/// What changed in a process within `over_ns`.
+/// Changes of a process within `over_ns`.
 pub fn interval_text(
     process: &MatchedProcess,
     [before, after]: [&[ProcessMetric]; 2],
@@ -40,12 +40,12 @@ fn metrics_path(process: &MatchedProcess) -> String {
     process.attached.metrics_file().path.display().to_string()
 }
 
-/// Control characters escaped, but for the end of the line.
+/// Escapes control characters except line ends.
 fn plain_lines(text: &str) -> String {
     escape_control(text.trim_end_matches('\n')) + "\n"
 }
 
-/// A series: name and labels.
+/// Identity of a series: name and labels.
 fn series_key(metric: &ProcessMetric) -> (&str, &[(String, String)]) {
     (&metric.name, &metric.labels)
 }
@@ -119,7 +119,7 @@ fn distribution(
     [name, when.to_owned(), n, rate, p50, p99, max]
 }
 
-/// Two processes that have nothing in common but names.
+/// Compares two processes by the names of their metrics.
 fn compare_processes(processes: [&MatchedProcess; 2], metrics: [&[ProcessMetric]; 2]) -> String {
     let as_of = [0, 1].map(|at| ReferenceTime::for_process(processes[at], metrics[at]));
     let [a, b] = processes.map(MatchedProcess::name);

@@ -8,26 +8,26 @@ use shm::{AttachedProcess, MetricsFile, ProcessState};
 
 use crate::{InspectError, Result, listing};
 
-/// Candidates that a message lists.
+/// Limit of candidates in an error message.
 const LISTED_MAX: usize = 20;
 
 /// A matched process with its metrics.
 #[derive(Debug)]
 pub struct MatchedProcess {
-    /// Its metrics file.
+    /// Metrics file of the process.
     pub attached: AttachedProcess,
-    /// Its file is not the one it writes to, but was copied from that.
+    /// The file is a copy, not the one that the process writes.
     pub(crate) is_copy: bool,
 }
 
 impl MatchedProcess {
-    /// The name of its program.
+    /// Program name.
     pub fn program(&self) -> &str {
         let program = self.attached.program();
         program.rsplit('/').next().unwrap_or(program)
     }
 
-    /// Its id where it runs.
+    /// PID, if the process runs.
     pub fn running_pid(&self) -> Option<u32> {
         match self.attached.metrics_file().state {
             ProcessState::Running { pid } if !self.is_copy => Some(pid),
@@ -35,7 +35,7 @@ impl MatchedProcess {
         }
     }
 
-    /// What became of it, in a word or a few.
+    /// State in a few words.
     pub fn state_text(&self) -> &'static str {
         match self.attached.metrics_file().state {
             ProcessState::Running { .. } if self.is_copy => "running, this is a copy",
@@ -50,14 +50,14 @@ impl MatchedProcess {
     }
 }
 
-/// All that show metrics, the latest first, and what could not be read.
+/// All processes with metrics, latest first, and errors of those that could not be read.
 pub fn find_all() -> (Vec<MatchedProcess>, Vec<String>) {
     let (found, problems) = shm::list_metrics_files();
     let mut problems: Vec<String> = problems.iter().map(ToString::to_string).collect();
     (attach_all(found, &mut problems), problems)
 }
 
-/// Opens their files, but for those that were removed meanwhile.
+/// Opens the files; skips those removed since the scan.
 fn attach_all(found: Vec<MetricsFile>, problems: &mut Vec<String>) -> Vec<MatchedProcess> {
     let mut processes = Vec::new();
     for found in found {
@@ -70,21 +70,21 @@ fn attach_all(found: Vec<MetricsFile>, problems: &mut Vec<String>) -> Vec<Matche
     processes
 }
 
-/// Whether a file was removed meanwhile.
+/// Whether the file was removed since the scan.
 fn is_removed(error: &shm::Error) -> bool {
     matches!(error, shm::Error::Io { cause, .. } if cause.kind() == std::io::ErrorKind::NotFound)
 }
 
-/// Which of several of one name is meant.
+/// Preference among several matches.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum MatchPreference {
-    /// One that runs, if there is one.
+    /// A running process, if there is one.
     Running,
-    /// One that is gone.
+    /// An exited process.
     Exited,
 }
 
-/// The process that a person means, and a remark if the choice is not obvious.
+/// Finds the process for a user's argument, with a remark if the choice is not obvious.
 pub fn find_one(text: &str, prefer: MatchPreference) -> Result<(MatchedProcess, Option<String>)> {
     if text.contains('/') {
         return Ok((open_path(Path::new(text))?, None));
@@ -125,18 +125,18 @@ pub fn find_one(text: &str, prefer: MatchPreference) -> Result<(MatchedProcess, 
     Ok((processes.swap_remove(at), remark))
 }
 
-/// Whether anybody is meant by a text that is no path.
+/// Whether a text that is not a path matches any process.
 pub fn matches_any(text: &str) -> bool {
     !text.contains('/') && !find_candidates(text).processes.is_empty()
 }
 
 /// Processes that match a text.
 struct Candidates {
-    /// Those that have it as their pid or, if there are none, as their name.
+    /// Processes with that PID or, if there are none, with that name.
     processes: Vec<MatchedProcess>,
-    /// All others, if nobody is meant.
+    /// All others, if none match.
     others: Vec<MatchedProcess>,
-    /// Why some could not be read.
+    /// Errors of those that could not be read.
     errors: Vec<String>,
 }
 
@@ -144,7 +144,7 @@ fn find_candidates(text: &str) -> Candidates {
     let (found, problems) = shm::list_metrics_files();
     let mut problems: Vec<String> = problems.iter().map(ToString::to_string).collect();
     let pid: Option<u32> = text.parse().ok();
-    // Of the one that is known by its pid the file is opened, and of no other.
+    // With a PID, only the file of that process is opened.
     let (of_pid, rest): (Vec<MetricsFile>, Vec<MetricsFile>) =
         found.into_iter().partition(|found| Some(found.pid()) == pid);
     let processes = attach_all(of_pid, &mut problems);
@@ -161,18 +161,18 @@ fn find_candidates(text: &str) -> Candidates {
 enum ProcessChoice {
     None,
     Index(usize),
-    /// The latest of so many that are gone.
+    /// The latest of several exited processes.
     Latest {
         at: usize,
         of: usize,
     },
-    /// Any of these, all of which run.
+    /// Several running processes.
     Ambiguous(Vec<usize>),
-    /// One that runs, where one that is gone was asked for.
+    /// A running process, although an exited one was requested.
     StillRunning(usize),
 }
 
-/// Chooses by what became of them, the latest first.
+/// Chooses by state; candidates are sorted latest first.
 fn choose(fates: &[ProcessState], prefer: MatchPreference) -> ProcessChoice {
     let all = 0..fates.len();
     let (run, gone): (Vec<usize>, Vec<usize>) =
@@ -185,7 +185,7 @@ fn choose(fates: &[ProcessState], prefer: MatchPreference) -> ProcessChoice {
         (MatchPreference::Running, [_, _, ..], _) => ProcessChoice::Ambiguous(run),
         (MatchPreference::Exited, [one, ..], []) => ProcessChoice::StillRunning(*one),
         (_, _, [first, ..]) => {
-            // One that was only replaced has a successor that says more.
+            // A replaced process has a successor with more information.
             let latest = gone.iter().find(|&&at| fates[at] != ProcessState::Replaced);
             ProcessChoice::Latest { at: *latest.unwrap_or(first), of: gone.len() }
         }
@@ -229,7 +229,7 @@ fn no_match_message(
     message
 }
 
-/// What to do where nobody shows anything.
+/// Advice if no process has metrics.
 pub fn no_metrics_advice() -> String {
     let folder = match std::env::var(shm::ENV_VARIABLE) {
         Ok(folder) if !folder.is_empty() && folder != "off" => {
@@ -261,8 +261,8 @@ fn open_path(path: &Path) -> Result<MatchedProcess> {
     Ok(MatchedProcess { attached: AttachedProcess::new(found)?, is_copy })
 }
 
-/// Whether a process has a file open: then it is the one that it writes to. Its mappings are not
-/// looked at: that takes a lock which it may wait for.
+/// Whether a process has a file open: then it is the original. Mappings are not checked, because
+/// that takes a lock (`mmap_lock`) that the process may wait for.
 fn is_open_in(pid: u32, file: &fs::Metadata) -> bool {
     let open = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
     open.filter_map(|entry| fs::metadata(entry.path()).ok())

@@ -1,5 +1,4 @@
-//! The operations in flight of one process or of several, as text and as JSON. Schema:
-//! `docs/shm.md`.
+//! In-flight operations of one or several processes, as text and as JSON. Schema: `docs/shm.md`.
 
 use render::json::Json::{self, List, Null, Object, Text};
 use render::json::integer;
@@ -11,11 +10,12 @@ use crate::find::MatchedProcess;
 use crate::operations::Operations;
 use crate::reference_time::ReferenceTime;
 
-/// Operations in a list.
+/// Limit of listed operations.
 pub const LISTED_MAX: usize = 20;
 const SCHEMA: u64 = 1;
 
-/// Operations of all processes, as of when the last of them is, and what could not be read.
+/// In-flight operations of all processes, the latest reference time, and errors of processes that
+/// could not be read.
 pub fn gather(processes: &mut [MatchedProcess]) -> (Operations, ReferenceTime, Vec<shm::Error>) {
     let (mut operations, mut errors) = (Operations::default(), Vec::new());
     let mut as_of = ReferenceTime::unknown();
@@ -31,7 +31,7 @@ pub fn gather(processes: &mut [MatchedProcess]) -> (Operations, ReferenceTime, V
     (operations, as_of, errors)
 }
 
-/// How many there are, the oldest or groups by the tag `by`, and what is left out.
+/// Number of operations, the oldest or groups by the tag `by`, and omissions.
 pub fn to_text(
     by: Option<&str>,
     of: &[MatchedProcess],
@@ -64,7 +64,7 @@ pub fn to_text(
     text
 }
 
-/// The same as JSON.
+/// In-flight operations as JSON.
 pub fn to_json(by: Option<&str>, operations: &Operations, as_of: &ReferenceTime) -> Json {
     let age = |ns: Option<u64>| ns.map_or(Null, integer);
     let mut fields = vec![

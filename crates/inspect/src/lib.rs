@@ -1,10 +1,10 @@
-//! What a person sees of the programs on this host: the metrics that they show in shared memory.
+//! Views of the programs on this host, from their metrics in shared memory.
 //!
-//! [`find`] gets from what a person types to a process; [`reference_time`] says as of when its
-//! values are; [`values`], [`operations`], `derived` and `value_change` say what they mean. Each
-//! view of a command has its file: [`ls`], [`cat`], [`watch`], [`diff`], [`in_flight`],
-//! [`post_mortem`], [`top`]. They return text and JSON; printing, waiting for signals and the
-//! terminal belong to the binary. Nothing is asked of the processes: their files are read.
+//! [`find`] resolves a user's argument to a process; [`reference_time`] determines the time of its
+//! values; [`values`], [`operations`], `derived` and `value_change` interpret them. Each command
+//! has its file: [`ls`], [`cat`], [`watch`], [`diff`], [`in_flight`], [`post_mortem`], [`top`].
+//! They return text and JSON; printing, signals and the terminal belong to the binary. Processes
+//! are not contacted: only their files are read.
 #![forbid(unsafe_code)]
 
 pub mod cat;

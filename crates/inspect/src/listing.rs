@@ -1,5 +1,4 @@
-//! What is said of a process beside its metrics: whose it is, since when, how much memory its file
-//! takes.
+//! Description of a process: owner, start time, memory of its file.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
@@ -10,7 +9,7 @@ use render::time::format_time;
 use render::time::precise_time_text;
 use render::value_formatter::count;
 
-/// Since when it shows metrics; of formats that do not say, unknown.
+/// Creation time of the metrics file; unknown for formats without one.
 pub(crate) fn start_text(process: &MatchedProcess) -> String {
     match process.attached.reader() {
         Some(reader) => format_time(reader.process().created_unix_ns),
@@ -18,7 +17,7 @@ pub(crate) fn start_text(process: &MatchedProcess) -> String {
     }
 }
 
-/// Who owns its file: a name where there is one.
+/// Owner of the file, by name if there is one.
 pub(crate) fn owner_name(process: &MatchedProcess) -> String {
     let Ok(found) = fs::metadata(&process.attached.metrics_file().path) else {
         return "unknown".to_owned();
@@ -33,13 +32,13 @@ pub(crate) fn owner_name(process: &MatchedProcess) -> String {
     name.unwrap_or(uid)
 }
 
-/// What its file takes of memory.
+/// Memory of the file.
 pub(crate) fn memory_text(process: &MatchedProcess) -> String {
     let found = fs::metadata(&process.attached.metrics_file().path);
     found.map_or_else(|_| "unknown".to_owned(), |found| format_bytes(found.blocks() * 512))
 }
 
-/// How many series it shows.
+/// Number of series.
 pub(crate) fn series_count_text(process: &mut MatchedProcess) -> String {
     let known = match process.attached.reader() {
         Some(reader) => Ok(reader.len()),
@@ -48,7 +47,7 @@ pub(crate) fn series_count_text(process: &mut MatchedProcess) -> String {
     known.map_or_else(|_| "unknown".to_owned(), |series| count(series as u64))
 }
 
-/// The first lines of a report on a process: who it is, and what of it is missing.
+/// First lines of a report on a process: identity, and lost records.
 pub(crate) fn heading_lines(process: &MatchedProcess) -> Vec<String> {
     let attached = &process.attached;
     let format = attached.metrics_file().format.name();

@@ -1,4 +1,4 @@
-//! The list of the processes that show metrics, as text.
+//! List of the processes with metrics, as text.
 
 use render::table::format_table;
 use render::text::escape_control;
@@ -8,7 +8,7 @@ use shm::ProcessState;
 use crate::find::MatchedProcess;
 use crate::listing;
 
-/// A table of the processes that run, or of all of them; and how many are not listed.
+/// Table of running or all processes, and the number of hidden ones.
 pub fn to_text(processes: &mut [MatchedProcess], with_exited: bool) -> String {
     let (gone, running): (Vec<&MatchedProcess>, Vec<&MatchedProcess>) =
         processes.iter().partition(|process| process.running_pid().is_none());
@@ -43,7 +43,7 @@ fn process_row(process: &mut MatchedProcess) -> [String; 8] {
     ]
 }
 
-/// How many are not shown, and where to see them.
+/// Number of hidden processes, and the option that lists them.
 fn hidden_summary(gone: &[&MatchedProcess]) -> String {
     let of = |fate| gone.iter().filter(|it| it.attached.metrics_file().state == fate).count();
     let parts = [

@@ -1,10 +1,10 @@
-//! Which metrics a person means: names in which `*` stands for anything.
+//! Selection of metrics by name patterns with `*`.
 
 use shm::snapshot::ProcessMetric;
 
 use crate::values;
 
-/// Patterns, any of which may fit; none at all means every metric.
+/// Patterns, any of which may match; no pattern selects every metric.
 #[derive(Clone, Debug)]
 pub struct MetricPatterns(Vec<String>);
 
@@ -14,7 +14,7 @@ impl MetricPatterns {
         MetricPatterns(patterns.to_vec())
     }
 
-    /// Whether a metric is meant: by its name, or by name and labels as they are printed.
+    /// Whether a metric matches: by its name, or by name and labels as printed.
     pub fn matches(&self, metric: &ProcessMetric) -> bool {
         let fits = |pattern: &String| {
             matches_glob(pattern, &metric.name)
@@ -23,7 +23,7 @@ impl MetricPatterns {
         self.0.is_empty() || self.0.iter().any(fits)
     }
 
-    /// What to say where none fits.
+    /// Message if no metric matches.
     pub fn no_match_message(&self, process: &str, metrics: &[ProcessMetric]) -> String {
         const NAMES_MAX: usize = 20;
         let mut names: Vec<&str> = metrics.iter().map(|metric| &metric.name[..]).collect();
@@ -39,8 +39,8 @@ impl MetricPatterns {
     }
 }
 
-/// Whether a text is like a pattern. Each `*` takes as little as it can, which finds a way if there
-/// is one.
+/// Whether a text matches a pattern. Each `*` matches as little as possible, which finds a match if
+/// there is one.
 fn matches_glob(pattern: &str, text: &str) -> bool {
     let mut parts = pattern.split('*');
     let first = parts.next().unwrap_or_default();

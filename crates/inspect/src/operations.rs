@@ -1,4 +1,4 @@
-//! Operations that have begun and have not ended: gathered from processes, by age, in groups.
+//! In-flight operations: collected from processes, sorted by age, grouped.
 
 use shm::snapshot::{MetricValue, ProcessMetric};
 
@@ -7,20 +7,20 @@ use render::text::escape_control;
 use render::value_formatter::count;
 use render::{table::format_table, time::format_ns};
 
-/// An operation of some process.
+/// In-flight operation of a process.
 #[derive(Clone, Debug)]
 pub(crate) struct OpenOperation {
     /// Name and pid.
     pub(crate) process: String,
-    /// Name of the metric that shows it.
+    /// Name of its metric.
     pub(crate) metric: String,
-    /// The metric's labels, and after them the operation's tags.
+    /// Labels of the metric, then tags of the operation.
     pub(crate) tags: Vec<(String, String)>,
-    /// How many of `tags` are the metric's labels.
+    /// Number of labels in `tags`.
     pub(crate) labels: usize,
-    /// Its number in the table of its metric.
+    /// Number given by the program.
     pub(crate) number: u64,
-    /// None where nothing says as of when.
+    /// `None` if the reference time is unknown.
     pub(crate) age_ns: Option<u64>,
 }
 
@@ -29,8 +29,8 @@ impl OpenOperation {
         self.age_ns.map_or_else(|| "unknown".to_owned(), |age| format_ns(age as f64))
     }
 
-    /// The value of a tag, or of a label; `metric` and `process` are known as well, unless the
-    /// program uses those words itself.
+    /// Value of a tag or label; `metric` and `process` are available too, unless the program uses
+    /// these names itself.
     fn tag(&self, name: &str) -> Option<&str> {
         let tag = self.tags.iter().rev().find(|tag| tag.0 == name).map(|tag| &tag.1[..]);
         tag.or(match name {
@@ -41,21 +41,21 @@ impl OpenOperation {
     }
 }
 
-/// All that is in flight somewhere.
+/// In-flight operations of several processes.
 #[derive(Clone, Debug, Default)]
 pub struct Operations {
-    /// The oldest first.
+    /// Oldest first.
     pub(crate) list: Vec<OpenOperation>,
-    /// Those that are counted alone: their table was full when they began.
+    /// Operations that are only counted: the table was full when they started.
     pub(crate) unlisted: u64,
-    /// How many tables there are.
+    /// Number of tables.
     pub tables: usize,
-    /// How many were left out because they are not old enough.
+    /// Number of operations left out because of their age.
     pub(crate) too_young: u64,
 }
 
 impl Operations {
-    /// Adds what a process has in flight.
+    /// Adds the in-flight operations of a process.
     pub(crate) fn add(&mut self, process: &str, metrics: &[ProcessMetric], as_of: &ReferenceTime) {
         for metric in metrics {
             let MetricValue::InFlight(of) = &metric.value else { continue };
@@ -73,24 +73,24 @@ impl Operations {
         self.list.sort_by_key(|open| std::cmp::Reverse(open.age_ns));
     }
 
-    /// Leaves out what is younger. What has no known age stays.
+    /// Removes younger operations. Operations of unknown age stay.
     pub fn retain_older_than(&mut self, least_ns: u64) {
         let before = self.list.len();
         self.list.retain(|open| open.age_ns.is_none_or(|age| age >= least_ns));
         self.too_young += (before - self.list.len()) as u64;
     }
 
-    /// How many there are, listed or not.
+    /// Number of operations, listed or not.
     pub(crate) fn count(&self) -> u64 {
         self.list.len() as u64 + self.unlisted
     }
 
-    /// How long the oldest has been at it.
+    /// Age of the oldest operation.
     pub(crate) fn oldest_age(&self) -> String {
         self.list.first().map_or_else(String::new, OpenOperation::age)
     }
 
-    /// By the value of a tag, the most first; what has no such tag is a group of its own.
+    /// Groups by the value of a tag, largest first; operations without the tag form a group.
     pub(crate) fn groups(&self, by: &str) -> Vec<OperationGroup> {
         let mut groups: std::collections::HashMap<Option<&str>, Vec<Option<u64>>> =
             Default::default();
@@ -112,7 +112,7 @@ impl Operations {
         groups
     }
 
-    /// The groups as a table.
+    /// Groups as a table.
     pub(crate) fn group_table(&self, by: &str) -> String {
         let age =
             |ns: Option<u64>| ns.map_or_else(|| "unknown".to_owned(), |ns| format_ns(ns as f64));
@@ -134,7 +134,7 @@ impl Operations {
         format_table(&rows, [false, true, true, true])
     }
 
-    /// The oldest as a table.
+    /// Oldest operations as a table.
     pub(crate) fn oldest_table(&self, most: usize) -> String {
         let mut rows = vec![["age", "process", "metric", "number", "tags"].map(str::to_owned)];
         for open in self.list.iter().take(most) {
@@ -152,7 +152,7 @@ impl Operations {
         format_table(&rows, [true, false, false, true, false])
     }
 
-    /// What the tables above leave out, each in a sentence.
+    /// Operations that the tables leave out, as sentences.
     pub(crate) fn omissions(&self, shown: usize) -> Vec<String> {
         let more = self.list.len().saturating_sub(shown) as u64;
         let parts = [
@@ -173,7 +173,7 @@ impl Operations {
 pub(crate) struct OperationGroup {
     /// The value of the tag; `None` for operations without it.
     pub(crate) value: Option<String>,
-    /// Operations of the group.
+    /// Number of operations.
     pub(crate) count: u64,
     pub(crate) p50_ns: Option<u64>,
     pub(crate) oldest_ns: Option<u64>,

@@ -1,4 +1,4 @@
-//! What processes that are gone were doing, as text.
+//! Post mortem of exited processes, as text.
 
 use render::table::format_table;
 use render::text::escape_control;
@@ -12,7 +12,7 @@ use crate::operations::Operations;
 use crate::reference_time::{self, ReferenceTime};
 use crate::{InspectError, Result, listing, report};
 
-/// A table of those that died, the latest first, and what could not be read.
+/// Table of crashed processes, latest first, and errors of those that could not be read.
 pub fn latest_dead(mut processes: Vec<MatchedProcess>) -> Result<(String, Vec<shm::Error>)> {
     processes.retain(|process| process.attached.metrics_file().state == ProcessState::Terminated);
     if processes.is_empty() {
@@ -49,8 +49,8 @@ pub fn latest_dead(mut processes: Vec<MatchedProcess>) -> Result<(String, Vec<sh
     Ok((format_table(&rows, [true, false, false, true, true, false]), errors))
 }
 
-/// What a process that is gone was doing: what it had in flight, by age or in groups by the tag
-/// `by`, and all its metrics.
+/// Post mortem of an exited process: in-flight operations by age, or in groups by the tag `by`, and
+/// all metrics.
 pub fn to_text(mut process: MatchedProcess, by: Option<&str>) -> Result<String> {
     if process.running_pid().is_some() {
         let pid = process.attached.pid();

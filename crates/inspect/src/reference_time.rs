@@ -1,6 +1,5 @@
-//! As of when something is told of a process. Of one that runs that is now. Of one that is gone
-//! nobody knows when it went, unless it said goodbye; then it is the latest sign of life that its
-//! file holds.
+//! Reference time of a process' values: now for a running process. For an exited one it is the exit
+//! time if the process wrote it; else the latest event in its file.
 
 use shm::snapshot::{MetricValue, ProcessMetric};
 
@@ -11,21 +10,21 @@ use render::time::format_ns;
 /// Reference time and its source.
 #[derive(Clone, Debug)]
 pub struct ReferenceTime {
-    /// Nanoseconds of the machine's CLOCK_MONOTONIC; none where nothing is known.
+    /// Nanoseconds of the machine's CLOCK_MONOTONIC; `None` if unknown.
     pub(crate) ns: Option<u64>,
-    /// How it is known, as a part of a sentence.
+    /// How it is known, as part of a sentence.
     pub(crate) basis: String,
-    /// The same moment since 1970.
+    /// The same in nanoseconds since the Unix epoch.
     pub(crate) unix_ns: Option<i64>,
 }
 
 impl ReferenceTime {
-    /// Nothing is known.
+    /// Unknown reference time.
     pub(crate) fn unknown() -> ReferenceTime {
         ReferenceTime { ns: None, basis: "nothing says when".to_owned(), unix_ns: None }
     }
 
-    /// As of when `metrics`, which were read just now, are.
+    /// Reference time of `metrics`, which were read just now.
     pub fn for_process(process: &MatchedProcess, metrics: &[ProcessMetric]) -> ReferenceTime {
         if process.running_pid().is_some() {
             let (ns, unix_ns) = (clock::now(), clock::wall().unix_ns);
@@ -43,13 +42,13 @@ impl ReferenceTime {
         ReferenceTime { ns: Some(ns), basis, unix_ns: unix_ns(&of, ns) }
     }
 
-    /// How old what began then is.
+    /// Age of an operation or beat.
     pub(crate) fn age_ns(&self, start_ns: u64) -> Option<u64> {
-        // What began between the reading and the look at the clock is new.
+        // An operation that started between the read and the clock reading has age 0.
         self.ns.map(|now| now.saturating_sub(start_ns))
     }
 
-    /// The same in words.
+    /// Age as text.
     pub(crate) fn age(&self, start_ns: u64) -> String {
         let age = self.age_ns(start_ns);
         age.map_or_else(|| "an unknown time".to_owned(), |age| format_ns(age as f64))
@@ -64,12 +63,12 @@ impl ReferenceTime {
     }
 }
 
-/// A time to the millisecond.
+/// Time with milliseconds.
 pub(crate) fn time_ms_text(unix_ns: i64) -> String {
     render::time::time_text(unix_ns, 1_000_000)
 }
 
-/// A moment of a process since 1970, by the time at which its file was made.
+/// Time of a process since the Unix epoch, relative to the creation time of its file.
 pub(crate) fn unix_ns(of: &shm::ProcessInfo, ns: u64) -> Option<i64> {
     let since = i128::from(ns) - i128::from(of.created_ns);
     i64::try_from(i128::from(of.created_unix_ns) + since).ok()
@@ -77,7 +76,7 @@ pub(crate) fn unix_ns(of: &shm::ProcessInfo, ns: u64) -> Option<i64> {
 
 fn last_activity(metrics: &[ProcessMetric], of: &shm::ProcessInfo) -> (u64, String) {
     let own = shm::ProcessIdentity::current();
-    // What would lie ahead is damage, and no sign.
+    // A time in the future is damage and ignored.
     let limit = if of.identity.boot == own.boot { clock::now() } else { u64::MAX };
     let limit = if of.ended_ns > 0 { limit.min(of.ended_ns) } else { limit };
     let mut latest = (of.created_ns, "that its file was made".to_owned());
@@ -103,7 +102,7 @@ fn last_activity(metrics: &[ProcessMetric], of: &shm::ProcessInfo) -> (u64, Stri
     latest
 }
 
-/// When a process that is gone went, as far as that is known: `ended at …`, `found dead at …`.
+/// Exit time of a process, if known: `ended at …`, `found dead at …`.
 pub(crate) fn exit_text(of: &shm::ProcessInfo) -> String {
     match (of.has_exited, of.ended_ns) {
         (true, 0) => "it said goodbye, at an unknown time".to_owned(),

@@ -1,4 +1,4 @@
-//! All that a process shows, and what happened to it, as rows of a table.
+//! Metrics of a process and their changes, as table rows.
 
 use collect::Unit;
 use shm::snapshot::ProcessMetric;
@@ -11,7 +11,7 @@ use render::table::format_table;
 use render::text::escape_control;
 use render::value_formatter::count;
 
-/// One row for each metric that is wanted: its name, its value and what follows from it and others.
+/// One row per selected metric: name, value, and derived remark.
 pub(crate) fn metrics_table(
     metrics: &[ProcessMetric],
     wanted: &MetricPatterns,
@@ -30,8 +30,7 @@ pub(crate) fn metrics_table(
     format_table(&rows, [false, false])
 }
 
-/// How often, or how much, in a second; nothing where no time lies between the looks, or nobody
-/// knows how much.
+/// Rate per second; empty if the interval is 0 or the amount is unknown.
 pub(crate) fn rate_text(unit: Option<&Unit>, n: f64, over_ns: Option<u64>) -> String {
     match over_ns {
         None | Some(0) => String::new(),
@@ -39,10 +38,10 @@ pub(crate) fn rate_text(unit: Option<&Unit>, n: f64, over_ns: Option<u64>) -> St
     }
 }
 
-/// What is said of what cannot be, if the looks are in their order and of one process.
+/// Text for a counter that decreased between two samples of one process.
 pub(crate) const COUNTER_RESET: &str = "less than before";
 
-/// One row for what happened to a metric: name, how much, how much in a second, and more.
+/// Row for a change of a metric: name, amount, rate, and more.
 pub(crate) fn change_row(
     metric: &ProcessMetric,
     change: &ValueChange,

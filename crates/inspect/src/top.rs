@@ -1,11 +1,10 @@
-//! The model and the pages of `topdeck top`: every process of this host that shows metrics, over
-//! time.
+//! Model and pages of `topdeck top`: every process of this host with metrics, over time.
 //!
-//! [`process_monitor`] finds processes and samples them, in the detail that [`detail_selection`]
-//! asks for; `metric_interval` is what happened between two samples; `series_history`,
-//! `process_history` and [`app_state`] keep that and know what is selected; `columns` and
-//! `column_table` write it, [`page_view`] draws the screen and [`once`] the text. Only
-//! [`process_monitor`] reads files; nothing here writes to the terminal.
+//! [`process_monitor`] finds processes and samples them, in the detail requested by
+//! [`detail_selection`]; `metric_interval` is the change between two samples; `series_history`,
+//! `process_history` and [`app_state`] keep the changes and the selection; `columns` and
+//! `column_table` format them, [`page_view`] draws the screen and [`once`] the text. Only
+//! [`process_monitor`] reads files; this module does not write to the terminal.
 
 mod ansi;
 pub mod app_state;
@@ -30,7 +29,7 @@ use crate::top::app_state::AppState;
 use crate::top::detail_selection::DetailSelection;
 use crate::top::process_monitor::ProcessMonitor;
 
-/// Samples all processes, now.
+/// Samples all processes now.
 pub fn sample_all(
     board: &mut AppState,
     watch: &mut ProcessMonitor,
@@ -43,7 +42,7 @@ pub fn sample_all(
     board.record_samples(looks, at_ns, wall.unix_ns, after_pause);
 }
 
-/// Why nothing is shown, and what to do.
+/// Message if there are no processes, with advice.
 pub fn no_process_message(asked: Option<&str>) -> String {
     match asked {
         None => "no process of this host shows metrics in shared memory that may be read: a \

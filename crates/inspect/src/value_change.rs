@@ -6,30 +6,30 @@ use shm::snapshot::{InFlightSnapshot, MetricValue, NumericValue};
 /// Change of a value.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum ValueChange {
-    /// So much was counted.
+    /// Increase of a counter.
     Added(NumericValue),
-    /// Another value was set.
+    /// New value of a gauge.
     Set {
-        /// By how much it differs from before, where that can be said.
+        /// Difference from the previous value, if it is defined.
         by: f64,
         now: NumericValue,
     },
-    /// Another text was set.
+    /// New text.
     TextChanged(String),
-    /// What was recorded meanwhile.
+    /// Values recorded in between.
     Recorded(Box<Histogram>),
-    /// Operations began and ended.
+    /// Operations started and ended.
     InFlightChanged { started: u64, ended: u64, now: u64 },
-    /// A heart beat so often.
+    /// Number of beats.
     Heartbeat(u64),
-    /// It holds less than before: it is not the same process, or the looks are in the wrong order.
+    /// The value decreased: another process, or samples in the wrong order.
     CounterReset,
-    /// It cannot be told.
+    /// Unknown, with the reason.
     Unknown(&'static str),
 }
 
 impl ValueChange {
-    /// Whether it says that nothing happened.
+    /// Whether nothing changed.
     fn is_unchanged(&self) -> bool {
         match self {
             ValueChange::Added(by) => by.as_float() == 0.0,
@@ -46,7 +46,7 @@ impl ValueChange {
     }
 }
 
-/// What happened since `before`, which is `None` for what was not there; `None` where nothing did.
+/// Change since `before`, which is `None` for a new metric; `None` if nothing changed.
 pub(crate) fn change_between(
     before: Option<&MetricValue>,
     after: &MetricValue,
@@ -54,8 +54,7 @@ pub(crate) fn change_between(
     change_since(before, after).filter(|change| !change.is_unchanged())
 }
 
-/// The same, but of what counts and records it is said that it was nothing: `None` is a gauge or a
-/// text as it was.
+/// Change since `before`, including increases of 0: `None` is an unchanged gauge or text.
 pub(crate) fn change_since(
     before: Option<&MetricValue>,
     after: &MetricValue,
@@ -71,7 +70,7 @@ pub(crate) fn change_since(
             counter_change(*before, *now)
         }
         (Some(MetricValue::Gauge(before)), MetricValue::Gauge(now)) => {
-            // What is no number is not equal to itself, and is no change.
+            // NaN is not equal to itself; two NaN are no change.
             let are_none = [before, now].iter().all(|n| n.as_float().is_nan());
             if before == now || are_none {
                 return None;
@@ -121,7 +120,7 @@ fn histogram_change(before: &Histogram, now: &Histogram) -> ValueChange {
 }
 
 fn in_flight_change(before: &InFlightSnapshot, now: &InFlightSnapshot) -> ValueChange {
-    // Both counters wrap, which at a billion a second takes 500 years.
+    // Both counters wrap, which takes 500 years at a billion per second.
     let more = |before: u64, now: u64| u64::try_from(now.wrapping_sub(before).cast_signed()).ok();
     match (more(before.started, now.started), more(before.ended, now.ended)) {
         (Some(began), Some(ended)) => {

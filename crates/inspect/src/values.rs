@@ -1,4 +1,4 @@
-//! Values of processes in words, each with its unit.
+//! Values of processes as text, each with its unit.
 
 use collect::Unit;
 use hist::{Bracket, Histogram};
@@ -19,8 +19,7 @@ pub(crate) fn series_name(metric: &ProcessMetric) -> String {
     format!("{}{{{}}}", metric.name, labels.collect::<Vec<_>>().join(","))
 }
 
-/// A unit as UCUM writes it, as topdeck knows it; none where there is none. What is in braces is
-/// what is counted.
+/// Parses a UCUM unit; `None` if there is none. Text in braces names what is counted.
 pub fn parse_unit(text: &str) -> Option<Unit> {
     match text {
         "" | "1" => None,
@@ -33,12 +32,12 @@ pub fn parse_unit(text: &str) -> Option<Unit> {
     }
 }
 
-/// How the values of a metric are written.
+/// Formatter of a metric's values.
 pub(crate) fn metric_formatter(metric: &ProcessMetric) -> ValueFormatter {
     ValueFormatter::new(parse_unit(&metric.unit).as_ref())
 }
 
-/// A number with its unit. What has none keeps all its digits.
+/// Number with its unit. A number without a unit keeps all digits.
 pub(crate) fn format_number(unit: Option<&Unit>, number: NumericValue) -> String {
     match (unit, number) {
         (None, NumericValue::Unsigned(n)) => count(n),
@@ -47,14 +46,14 @@ pub(crate) fn format_number(unit: Option<&Unit>, number: NumericValue) -> String
     }
 }
 
-/// A whole number with marks between thousands.
+/// Integer with thousands separators.
 pub(crate) fn format_signed(n: i128) -> String {
     let size = count(u64::try_from(n.unsigned_abs()).unwrap_or(u64::MAX));
     if n < 0 { format!("-{size}") } else { size }
 }
 
-/// So much in a second. What has a unit is told by [`Show`]; else three digits are enough: `3.20
-/// /s`, `12.3 k/s`.
+/// Rate per second. With a unit it is formatted by [`ValueFormatter`]; else with three digits:
+/// `3.20 /s`, `12.3 k/s`.
 pub(crate) fn format_rate(unit: Option<&Unit>, per_second: f64) -> String {
     if unit.is_some() {
         return format!("{}/s", ValueFormatter::new(unit).estimate(per_second));
@@ -72,7 +71,7 @@ pub(crate) fn format_rate(unit: Option<&Unit>, per_second: f64) -> String {
     }
 }
 
-/// A number of which three digits are enough.
+/// Number with three digits.
 pub(crate) fn format_three_digits(number: f64) -> String {
     let whole = number.fract() == 0.0;
     match number {
@@ -89,7 +88,7 @@ pub(crate) fn distribution_cells(show: &ValueFormatter, of: &Histogram) -> [Stri
     [count(of.count()), quantile(0.5), quantile(0.99), format_max(show, of.max())]
 }
 
-/// A maximum, with `~` where only its bucket is known.
+/// Maximum, with `~` if only its bucket is known.
 pub(crate) fn format_max(show: &ValueFormatter, max: Option<Bracket>) -> String {
     match max {
         None => "none".to_owned(),
@@ -98,7 +97,7 @@ pub(crate) fn format_max(show: &ValueFormatter, max: Option<Bracket>) -> String 
     }
 }
 
-/// A value as it is.
+/// Current value of a metric.
 pub(crate) fn format_value(metric: &ProcessMetric, as_of: &ReferenceTime) -> String {
     match &metric.value {
         MetricValue::Counter(n) | MetricValue::Gauge(n) => {

@@ -1,4 +1,4 @@
-//! What changed in a process in an interval, as text.
+//! Changes of a process per interval, as text.
 
 use render::table::format_table;
 use render::text::{escape_control, plural};
@@ -9,18 +9,18 @@ use shm::snapshot::ProcessMetric;
 use crate::metric_patterns::MetricPatterns;
 use crate::{reference_time, report, value_change};
 
-/// Counts for the last line.
+/// Counts for the summary line.
 #[derive(Default)]
 pub struct WatchSummary {
-    /// Intervals that passed.
+    /// Number of intervals.
     pub intervals: u64,
-    /// Intervals in which nothing changed.
+    /// Intervals without a change.
     pub unchanged: u64,
-    /// Intervals that were made one with the next.
+    /// Intervals merged with the next one.
     pub delayed: u64,
 }
 
-/// What changed of what is wanted.
+/// Changes of the selected metrics.
 pub fn change_rows(
     before: &[ProcessMetric],
     now: &[ProcessMetric],
@@ -29,7 +29,7 @@ pub fn change_rows(
 ) -> Vec<[String; 4]> {
     let mut rows = Vec::new();
     for (at, metric) in now.iter().enumerate().filter(|(_, metric)| wanted.matches(metric)) {
-        // A series keeps its place, as long as none before it disappears.
+        // A series keeps its index as long as none before it disappears.
         let is_it = |it: &&ProcessMetric| it.name == metric.name && it.labels == metric.labels;
         let before = before.get(at).filter(is_it).or_else(|| before.iter().find(is_it));
         if let Some(change) =
@@ -42,7 +42,7 @@ pub fn change_rows(
     rows
 }
 
-/// The interval, which ends now, and its rows.
+/// Line of the interval, which ends now, and its rows.
 pub fn change_lines(rows: &[[String; 4]], over_ns: u64, late: u64) -> String {
     let at = reference_time::time_ms_text(clock::wall().unix_ns);
     let mut text = format!("{at}  {} long", format_ns(over_ns as f64));
@@ -55,7 +55,7 @@ pub fn change_lines(rows: &[[String; 4]], over_ns: u64, late: u64) -> String {
     text + "\n" + &format_table(rows, [false, true, true, false])
 }
 
-/// The last line: why it ended, and how many intervals there were.
+/// Summary line: why it ended, and the number of intervals.
 pub fn summary_text(why: &str, seen: &WatchSummary) -> String {
     let mut text = format!("{why}: {}", plural(seen.intervals, "interval", "intervals"));
     if seen.unchanged > 0 {

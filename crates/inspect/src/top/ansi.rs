@@ -1,9 +1,9 @@
-//! Text with the escape sequences that topdeck's own pictures have, as lines for a screen.
+//! Converts text with topdeck's own escape sequences to screen lines.
 
 use ratatui_core::style::{Color, Modifier, Style};
 use ratatui_core::text::{Line, Span};
 
-/// A line; a sequence that is none of ours is left out.
+/// Converts a line; unknown sequences are dropped.
 pub(crate) fn parse_line(text: &str) -> Line<'static> {
     let mut spans = Vec::new();
     let mut style = Style::new();

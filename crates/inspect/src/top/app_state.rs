@@ -9,9 +9,9 @@ use crate::top::process_sample::ProcessSample;
 use crate::top::series_history::SeriesHistory;
 use crate::top::sort_order::{SortKey, SortOrder, matches_filter};
 
-/// One that ended stays so long.
+/// Time for which an exited process stays listed.
 const EXITED_SHOWN_NS: u64 = 10_000_000_000;
-/// Intervals that keys go through.
+/// Intervals selectable by keys.
 const INTERVALS_NS: [u64; 7] = [
     100_000_000,
     200_000_000,
@@ -21,39 +21,39 @@ const INTERVALS_NS: [u64; 7] = [
     5_000_000_000,
     10_000_000_000,
 ];
-/// An interval that is so much longer than wanted is told.
+/// An interval longer than requested by this ratio is reported.
 const LATE_RATIO: f64 = 1.2;
 const LATE_NS: u64 = 20_000_000;
 
-/// All that is shown.
+/// State of the application.
 #[derive(Debug)]
 pub struct AppState {
     pub(crate) processes: Vec<ProcessHistory>,
     pub(crate) page: AppPage,
-    /// Sorted by, in the list of processes and in that of metrics.
+    /// Sort orders of the process list and the metric list.
     pub(crate) order: SortOrder,
     pub(crate) series_order: SortOrder,
-    /// What is shown, in the same two lists.
+    /// Filters of the same two lists.
     pub(crate) filter: String,
     pub(crate) series_filter: String,
-    /// Whether keys are text of the filter.
+    /// Whether keys edit the filter.
     pub is_editing: bool,
-    /// Whether no samples are taken.
+    /// Whether sampling is paused.
     pub is_paused: bool,
     pub(crate) is_helping: bool,
-    /// Whether the user wants to leave.
+    /// Whether the user quit.
     pub is_done: bool,
-    /// From one sample to the next, in nanoseconds.
+    /// Sampling interval in nanoseconds.
     pub interval_ns: u64,
     pub(crate) last_sample: Option<SampleTime>,
-    /// What could not be looked at.
+    /// Processes that could not be read, with the reason.
     pub errors: Vec<String>,
     process: Option<PathBuf>,
     series: Option<String>,
     pub(crate) window: HistogramWindow,
-    /// Lines of a long page that are above the screen.
+    /// Lines of a long page above the screen.
     pub(crate) scroll: usize,
-    /// How many can be, as the page was drawn last.
+    /// Largest `scroll` of the page as last drawn.
     pub(crate) scroll_max: Cell<usize>,
 }
 
@@ -61,9 +61,9 @@ pub struct AppState {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SampleTime {
     pub(crate) at_ns: u64,
-    /// The same as time of day: nanoseconds since 1970.
+    /// The same as nanoseconds since the Unix epoch.
     pub(crate) unix_ns: i64,
-    /// Since the looks before; `None` after the first.
+    /// Time since the previous samples; `None` after the first.
     pub(crate) interval_ns: Option<u64>,
     pub(crate) is_late: bool,
     pub(crate) is_after_pause: bool,
@@ -77,7 +77,7 @@ pub(crate) enum AppPage {
     Histogram,
 }
 
-/// Which values the pictures of a histogram are of.
+/// Time window of a histogram page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum HistogramWindow {
     Minute,
@@ -88,37 +88,37 @@ pub(crate) enum HistogramWindow {
 /// Action of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeyAction {
-    /// So many rows down.
+    /// Moves down by that many rows.
     Move(isize),
-    /// The first row.
+    /// Selects the first row.
     First,
-    /// The last row.
+    /// Selects the last row.
     Last,
     /// Opens the selected row.
     Open,
-    /// Back to the page before.
+    /// Returns to the previous page.
     Back,
-    /// Takes the filter away, or goes back.
+    /// Clears the filter, or goes back.
     Escape,
-    /// Ends the program.
+    /// Quits.
     Quit,
     /// Sorts by the next column.
     Sort,
     /// Reverses the order.
     Reverse,
-    /// Begins to edit the filter.
+    /// Starts editing the filter.
     Filter,
-    /// Pauses, or goes on.
+    /// Pauses or resumes.
     Pause,
-    /// A longer interval.
+    /// Lengthens the interval.
     Longer,
-    /// A shorter interval.
+    /// Shortens the interval.
     Shorter,
-    /// Another window of a histogram.
+    /// Selects the next window of a histogram.
     Window,
     /// Shows the keys.
     Help,
-    /// While a filter is written.
+    /// Character of the filter.
     Char(char),
     /// Removes the last character of the filter.
     Erase,
@@ -129,7 +129,7 @@ pub enum KeyAction {
 }
 
 impl AppState {
-    /// No process, and an interval in nanoseconds.
+    /// State without processes; interval in nanoseconds.
     pub fn new(interval_ns: u64) -> AppState {
         AppState {
             processes: Vec::new(),
@@ -158,7 +158,7 @@ impl AppState {
         self.processes.is_empty()
     }
 
-    /// Takes note of looks at all processes, made at this time.
+    /// Adds samples of all processes, taken at this time.
     pub(crate) fn record_samples(
         &mut self,
         looks: Vec<ProcessSample>,
@@ -185,7 +185,7 @@ impl AppState {
                 None => self.processes.push(ProcessHistory::new(look, is_open)),
             }
         }
-        // The page of one that is gone stays for as long as somebody looks at it.
+        // The page of an exited process stays while it is open.
         let open = if self.page == AppPage::Processes { None } else { self.process.clone() };
         self.processes.retain(|process| {
             let is_recent =
@@ -194,7 +194,8 @@ impl AppState {
         });
     }
 
-    /// What the next look is to see closely: what the screen shows, and what the next key may open.
+    /// Series to read in detail with the next sample: those on the screen, and those that the next
+    /// key may open.
     pub fn detail_selection(&self) -> DetailSelection {
         let row = |process: &ProcessHistory| {
             Some((process.path.clone(), process.busiest_name()?.to_owned()))
@@ -206,7 +207,7 @@ impl AppState {
         }
     }
 
-    /// The processes that are shown, in order.
+    /// Visible processes in order.
     pub(crate) fn visible_processes(&self) -> Vec<&ProcessHistory> {
         let mut rows: Vec<&ProcessHistory> = self
             .processes
@@ -221,7 +222,7 @@ impl AppState {
         rows
     }
 
-    /// The metrics of the open process that are shown, in order.
+    /// Visible metrics of the open process in order.
     pub(crate) fn visible_series(&self) -> Vec<&SeriesHistory> {
         let Some(process) = self.selected_process() else { return Vec::new() };
         let mut rows = process.rows();
@@ -230,8 +231,7 @@ impl AppState {
         rows
     }
 
-    /// The process that is selected: in the list the first one if the one that was is not shown any
-    /// more.
+    /// Selected process: the first in the list if the previous one is no longer visible.
     pub(crate) fn selected_process(&self) -> Option<&ProcessHistory> {
         if self.page == AppPage::Processes {
             return self.visible_processes().get(self.selected()).copied();
@@ -239,7 +239,7 @@ impl AppState {
         self.processes.iter().find(|process| Some(&process.path) == self.process.as_ref())
     }
 
-    /// The metric that is selected.
+    /// Selected metric.
     pub(crate) fn selected_series(&self) -> Option<&SeriesHistory> {
         let rows = self.visible_series();
         if self.page == AppPage::Histogram {
@@ -252,7 +252,7 @@ impl AppState {
         rows.get(self.selected()).copied()
     }
 
-    /// Which row is selected.
+    /// Index of the selected row.
     pub(crate) fn selected(&self) -> usize {
         let found = match self.page {
             AppPage::Processes => self
@@ -282,9 +282,9 @@ impl AppState {
         }
     }
 
-    /// Does what a key means.
+    /// Applies the action of a key.
     pub fn apply(&mut self, action: KeyAction) {
-        // Any key puts the help away.
+        // Any key closes the help.
         if std::mem::take(&mut self.is_helping) && action != KeyAction::Quit {
             return;
         }

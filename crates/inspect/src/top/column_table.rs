@@ -5,17 +5,17 @@ use ratatui_core::text::Span;
 use render::terminal::TextStyle;
 use render::terminal::sparkline::Sparkline;
 
-/// A column.
+/// Heading and layout of a column.
 #[derive(Clone, Debug)]
 pub(crate) struct ColumnHeading {
     pub(crate) text: String,
-    /// Numbers stand at the right.
+    /// Right-aligned, for numbers.
     pub(crate) is_right: bool,
-    /// Of higher rank leaves first.
+    /// Columns of higher rank are dropped first.
     pub(crate) rank: u8,
-    /// Narrower than this it says nothing; what is shorter takes less.
+    /// Minimum useful width; shorter contents take less.
     pub(crate) least: usize,
-    /// Wider than this it says no more.
+    /// Maximum width.
     pub(crate) most: usize,
 }
 
@@ -40,7 +40,7 @@ pub(crate) struct VisibleColumn {
     width: usize,
 }
 
-/// Where there is less room, columns are one cell apart and not two.
+/// Screens narrower than this have gaps of one cell, not two.
 const WIDE_GAP_MIN: usize = 100;
 
 impl TableCell {
@@ -57,7 +57,7 @@ impl TableCell {
 }
 
 impl ColumnTable {
-    /// The columns that there is room for, and how wide they are.
+    /// Columns that fit, with their widths.
     pub(crate) fn fit_columns(&self, room: usize) -> Vec<VisibleColumn> {
         let gap = gap(room);
         let natural: Vec<usize> =
@@ -74,9 +74,9 @@ impl ColumnTable {
             columns.retain(|at| Some(*at) != last);
         }
         let mut rest = room.saturating_sub(taken(&columns, &least));
-        // The last column stays, also where it does not fit.
+        // The last column stays even if it does not fit.
         let mut widths: Vec<usize> = columns.iter().map(|&at| least(at).min(room)).collect();
-        // What is left goes to the most important first.
+        // Remaining space goes to the most important columns first.
         let mut order: Vec<usize> = (0..columns.len()).collect();
         order.sort_by_key(|&at| self.headings[columns[at]].rank);
         for at in order {
@@ -97,7 +97,7 @@ impl ColumnTable {
         widest.max(display_width(&heading.text)).min(heading.most)
     }
 
-    /// The line of headings.
+    /// Line of headings.
     pub(crate) fn head(&self, placed: &[VisibleColumn], room: usize) -> String {
         let cells = placed.iter().map(|place| {
             let heading = &self.headings[place.column];
@@ -106,7 +106,7 @@ impl ColumnTable {
         cells.collect::<Vec<_>>().join(&" ".repeat(gap(room)))
     }
 
-    /// A row: texts and what they are painted in, gaps included.
+    /// Cells of a row: texts and styles, including gaps.
     pub(crate) fn row_cells(
         &self,
         row: usize,
@@ -127,7 +127,7 @@ impl ColumnTable {
         parts
     }
 
-    /// The whole table as text, without colours.
+    /// The table as text without colours.
     pub(crate) fn text(&self, room: usize) -> Vec<String> {
         let placed = self.fit_columns(room);
         let mut lines = vec![self.head(&placed, room)];
@@ -142,12 +142,12 @@ fn gap(room: usize) -> usize {
     if room >= WIDE_GAP_MIN { 2 } else { 1 }
 }
 
-/// Cells on the screen.
+/// Width in terminal cells.
 pub(crate) fn display_width(text: &str) -> usize {
     Span::raw(text).width()
 }
 
-/// At most so wide; what is cut off is seen to be.
+/// Truncates to a width; a mark shows the truncation.
 pub(crate) fn truncate(text: &str, room: usize) -> String {
     if display_width(text) <= room {
         return text.to_owned();

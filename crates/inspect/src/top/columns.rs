@@ -1,4 +1,4 @@
-//! What stands in the rows: of processes, and of the metrics of one.
+//! Columns of the process list and of the metric list.
 
 use collect::Unit;
 use hist::Bracket;
@@ -29,13 +29,13 @@ pub(crate) enum TableColumn {
     Spark,
 }
 
-/// What is not known.
+/// Cell of an unknown value.
 const UNKNOWN: &str = "?";
-/// What is known to be nothing.
+/// Cell without a value.
 const NO_VALUE: &str = "-";
 
 impl TableColumn {
-    /// Those of processes; without those that no process has anything for.
+    /// Columns of the process list, without those that are empty for all processes.
     pub(crate) fn process_columns(all: &[&ProcessHistory]) -> Vec<TableColumn> {
         use TableColumn::{Errors, InFlight, Max, Metric, P50, P99, Pid, Program, Rate, Spark};
         let mut columns = vec![Pid, Program, Metric, Rate, P50, P99, Max, InFlight, Errors, Spark];
@@ -47,7 +47,7 @@ impl TableColumn {
         columns
     }
 
-    /// Those of the metrics of a process.
+    /// Columns of the metric list.
     pub(crate) const SERIES_COLUMNS: [TableColumn; 7] = [
         TableColumn::Metric,
         TableColumn::Value,
@@ -58,14 +58,14 @@ impl TableColumn {
         TableColumn::Spark,
     ];
 
-    /// Its heading; the column that rows are sorted by is marked.
+    /// Heading; the sort column is marked.
     pub(crate) fn heading(self, sorted: Option<bool>) -> ColumnHeading {
         let (text, is_right, rank, least, most) = match self {
             TableColumn::Program => ("program", false, 0, 8, 24),
             TableColumn::Max => ("max", true, 1, 9, 12),
             TableColumn::P99 => ("p99", true, 2, 8, 12),
             TableColumn::Rate => ("rate", true, 3, 8, 10),
-            // A number that is cut is another number.
+            // A truncated number would be another number.
             TableColumn::Pid => ("pid", true, 4, 10, 10),
             TableColumn::InFlight => ("in flight", true, 5, 12, 18),
             TableColumn::Value => ("value", true, 5, 9, 24),
@@ -82,7 +82,7 @@ impl TableColumn {
         ColumnHeading { text: format!("{text}{mark}"), is_right, rank, least, most }
     }
 
-    /// Its cell in the row of a process.
+    /// Cell in the row of a process.
     pub(crate) fn process_cell(self, process: &ProcessHistory) -> TableCell {
         let series = process.busiest();
         match self {
@@ -119,7 +119,7 @@ impl TableColumn {
         }
     }
 
-    /// Its cell in the row of a metric.
+    /// Cell in the row of a metric.
     pub(crate) fn series_cell(self, series: &SeriesHistory, now_ns: u64) -> TableCell {
         let quantile =
             |pick: fn(&crate::top::metric_interval::IntervalStats) -> Option<Bracket>| {
@@ -161,7 +161,7 @@ impl TableColumn {
     }
 }
 
-/// The word for one that is gone.
+/// State of an exited process.
 fn exit_word(process: &ProcessHistory) -> Option<&'static str> {
     process.state.has_exited().then(|| process.state.name())
 }
@@ -175,7 +175,7 @@ fn exit_text(gone: &str, process: &ProcessHistory) -> String {
     }
 }
 
-/// `12, 3.400 s`: how many, and how old the oldest is.
+/// `12, 3.400 s`: number, and age of the oldest.
 fn pending_text(pending: PendingOperations) -> String {
     match pending {
         PendingOperations { count: 0, .. } => "0".into(),
@@ -188,7 +188,7 @@ fn pending_text(pending: PendingOperations) -> String {
     }
 }
 
-/// Three digits are enough of an age.
+/// Age with three digits.
 pub(crate) fn age_text(ns: u64) -> String {
     let (number, unit) = match ns {
         0..1_000 => (ns as f64, "ns"),
@@ -199,7 +199,7 @@ pub(crate) fn age_text(ns: u64) -> String {
     format!("{} {unit}", values::format_three_digits(number))
 }
 
-/// How much was counted in a second: with its unit where that scales, so that there is room for it.
+/// Rate per second; with its unit if that scales, to save space.
 fn rate_text(series: &SeriesHistory, per_second: f64) -> String {
     let scales = |unit: &&Unit| **unit == Unit::Bytes || unit.in_nanoseconds().is_some();
     let unit = series.unit.as_ref().filter(|_| !series.is_histogram()).filter(scales);
@@ -236,7 +236,7 @@ fn value_text(series: &SeriesHistory, now_ns: u64) -> String {
     }
 }
 
-/// Why something in a row is not known, or what is wrong; nothing where all is well.
+/// Why a value in a row is unknown, or a problem; `None` if there is none.
 pub(crate) fn row_status(process: &ProcessHistory) -> Option<String> {
     if let Some(trouble) = &process.error {
         return Some(format!("cannot be read: {trouble}"));
@@ -260,7 +260,7 @@ pub(crate) fn row_status(process: &ProcessHistory) -> Option<String> {
     })
 }
 
-/// The 99th percentile of each interval of the last minute.
+/// p99 of each interval of the last minute.
 fn p99_sparkline(series: &SeriesHistory) -> Sparkline {
     let points = series.points.iter().filter_map(|past| {
         let p99 = past.p99.filter(|p99| p99.is_finite())?;

@@ -1,7 +1,7 @@
 //! Detail selection: histograms whose buckets are read.
 //!
-//! Reading and subtracting buckets is nearly all that `top` costs; what is not on the screen needs
-//! none of it.
+//! Reading and subtracting buckets is nearly the whole cost of `top`; series that are not on the
+//! screen do not need it.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -9,11 +9,11 @@ use std::path::{Path, PathBuf};
 /// Series to read in detail with the next sample.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DetailSelection {
-    /// Everything.
+    /// All series.
     pub(crate) is_all: bool,
-    /// All of this process: the one that is open, or that Enter would open.
+    /// All series of this process: the open one, or the one that Enter would open.
     pub(crate) process: Option<PathBuf>,
-    /// The metric that the row of a process shows.
+    /// Metric in the row of each process.
     pub(crate) rows: HashMap<PathBuf, String>,
 }
 
@@ -23,7 +23,7 @@ impl DetailSelection {
         DetailSelection { is_all: true, ..DetailSelection::default() }
     }
 
-    /// Which series of a process it is about.
+    /// Selected series of a process.
     pub(crate) fn series_of(&self, path: &Path) -> SeriesSelection<'_> {
         if self.is_all || self.process.as_deref() == Some(path) {
             return SeriesSelection::All;
@@ -32,7 +32,7 @@ impl DetailSelection {
     }
 }
 
-/// Some series of a process.
+/// Selection within a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SeriesSelection<'a> {
     All,

@@ -1,5 +1,5 @@
-//! The page of a histogram: a table of three windows, the last minute as a heatmap, the
-//! distribution and the percentile spectrum. The pictures are those of `topdeck hist`.
+//! Page of a histogram: a table of three windows, the last minute as a heatmap, the distribution
+//! and the percentile spectrum. The graphs are those of `topdeck hist`.
 
 use hist::Bracket;
 
@@ -16,7 +16,7 @@ use render::terminal::plot;
 use render::terminal::{Terminal, TextStyle};
 use render::value_formatter::{self, ValueFormatter};
 
-/// Narrower, nothing can be drawn; what is beyond the screen is cut off.
+/// Minimum width of a graph; wider parts are cut off at the screen.
 const WIDTH_MIN: usize = 30;
 /// Lines above the heatmap.
 const LINES_ABOVE: usize = 6;
@@ -87,7 +87,7 @@ fn window_name(window: HistogramWindow) -> &'static str {
     }
 }
 
-/// What was recorded in a window, and how long that was; 0 where that is not known.
+/// Values recorded in a window, and its duration; 0 if unknown.
 fn window_values(series: &SeriesHistory, window: HistogramWindow) -> (MergedDistribution, f64) {
     let mut whole = MergedDistribution::default();
     let mut seconds = 0.0;
@@ -97,7 +97,7 @@ fn window_values(series: &SeriesHistory, window: HistogramWindow) -> (MergedDist
                 && let Some(values) = interval.values()
             {
                 seconds = interval.seconds();
-                // The first part of a whole always fits.
+                // Adding the first part cannot fail.
                 let _ = whole.add(values);
             }
         }
@@ -105,8 +105,7 @@ fn window_values(series: &SeriesHistory, window: HistogramWindow) -> (MergedDist
             for past in &series.points {
                 if let Some(values) = past.interval.values() {
                     seconds += past.interval.seconds();
-                    // All come from one series: beyond 2^64 values nothing is added, which nobody
-                    // lives to see.
+                    // All parts have the same scheme; adding fails only beyond 2^64 values.
                     let _ = whole.add(values);
                 }
             }

@@ -39,7 +39,7 @@ pub(crate) fn errors(name: &str, count: u64) -> ProcessMetric {
     }
 }
 
-/// Operations that began at these times.
+/// In-flight operations with these start times.
 pub(crate) fn in_flight(name: &str, starts: &[u64]) -> ProcessMetric {
     let operations = starts.iter().map(|&start_ns| OperationSnapshot {
         start_ns,
@@ -75,8 +75,7 @@ pub(crate) fn process_sample(
     }
 }
 
-/// A server that answers with these times in each second, and a worker that does nothing, after two
-/// looks.
+/// A server with these response times in each second, and an idle worker, after two samples.
 pub(crate) fn two(at_s: u64, times: &[u64]) -> Vec<ProcessSample> {
     let all: Vec<u64> = times.iter().cycle().take(times.len() * at_s as usize).copied().collect();
     let half = &all[..all.len() / 2];

@@ -1,10 +1,10 @@
-//! What keys mean.
+//! Key bindings.
 
 use ratatui_crossterm::crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 
 use crate::top::app_state::KeyAction;
 
-/// A key, what is said of it.
+/// Key and its description.
 pub(crate) const HELP: [(&str, &str); 12] = [
     ("up down, k j", "another row; page up and down, home, end"),
     ("Enter", "open the process, then the histogram"),
@@ -20,10 +20,10 @@ pub(crate) const HELP: [(&str, &str); 12] = [
     ("? in a row", "not known; the line below the table says why"),
 ];
 
-/// Rows of a page up or down.
+/// Rows per page key.
 const PAGE_ROWS: isize = 10;
 
-/// What a key means; `None` if nothing.
+/// Action of a key, if it has one.
 pub fn key_action(key: KeyEvent, is_editing: bool) -> Option<KeyAction> {
     if key.kind == KeyEventKind::Release {
         return None;

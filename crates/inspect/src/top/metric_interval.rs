@@ -9,13 +9,13 @@ use crate::value_change;
 /// Change between two samples.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum IntervalChange {
-    /// It cannot be told, and why.
+    /// Unknown, with the reason.
     Unknown(&'static str),
-    /// So much was counted.
+    /// Increase of a counter.
     Counter(f64),
-    /// These values were recorded.
+    /// Recorded values.
     Histogram(Box<Histogram>),
-    /// It is no metric of what happens, but of what is.
+    /// Not a metric of events, but of a state.
     None,
 }
 
@@ -31,8 +31,8 @@ pub(crate) struct MetricInterval {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct IntervalStats {
     pub(crate) count: u64,
-    /// `None` where nothing was recorded. The maximum is exact where it is the greatest since the
-    /// process began, or its bucket holds one whole number.
+    /// `None` if nothing was recorded. The maximum is exact if it is the largest since the start of
+    /// the process, or if its bucket holds one integer only.
     pub(crate) p50: Option<Bracket>,
     pub(crate) p99: Option<Bracket>,
     pub(crate) max: Option<Bracket>,
@@ -42,13 +42,13 @@ const NS_PER_S: f64 = 1e9;
 pub(crate) const COUNTER_RESET: &str = "it is less than before: it began anew";
 pub(crate) const ONE_SAMPLE: &str =
     "one look so far: it takes two to tell what happened between them";
-/// Threads of a process that may be in the midst of a record.
+/// Limit of records in progress, one per thread of a process.
 const IN_FLIGHT_MAX: u64 = 64;
 const EMPTY_INTERVAL: &str = "two looks at the same moment";
 
 impl MetricInterval {
-    /// Between a look at a value and the next. Of a histogram whose buckets were not read at both,
-    /// how many values were recorded.
+    /// Change between two samples. For a histogram whose buckets were not read in both, the number
+    /// of recorded values.
     pub(crate) fn between(
         before: (u64, &PartialValue),
         now: (u64, &PartialValue),
@@ -61,14 +61,14 @@ impl MetricInterval {
         }
     }
 
-    /// The same, but of values only how many were recorded: that takes a hundredth of the time.
+    /// Change between two samples; for histograms only the number of values, which takes a
+    /// hundredth of the time.
     pub(crate) fn between_counts(
         before: (u64, &PartialValue),
         now: (u64, &PartialValue),
     ) -> MetricInterval {
         MetricInterval::new(before.0, now.0, || match (before.1.recorded(), now.1.recorded()) {
-            // Records that were under way are counted where buckets were not read, and not where
-            // they were.
+            // Records in progress are counted if buckets were not read, and are not if they were.
             (Some(first), Some(second)) if first > second && first - second <= IN_FLIGHT_MAX => {
                 IntervalChange::Counter(0.0)
             }
@@ -96,7 +96,7 @@ impl MetricInterval {
         self.end_ns.saturating_sub(self.start_ns) as f64 / NS_PER_S
     }
 
-    /// How much was counted, or how many values recorded.
+    /// Increase of the counter, or number of recorded values.
     pub(crate) fn count(&self) -> Option<f64> {
         match &self.change {
             IntervalChange::Counter(count) => Some(*count),
@@ -105,12 +105,12 @@ impl MetricInterval {
         }
     }
 
-    /// The same each second.
+    /// Rate per second.
     pub(crate) fn rate(&self) -> Option<f64> {
         self.count().map(|count| count / self.seconds()).filter(|rate| rate.is_finite())
     }
 
-    /// What was recorded, if that can be told.
+    /// Recorded values, if known.
     pub(crate) fn values(&self) -> Option<&Histogram> {
         match &self.change {
             IntervalChange::Histogram(values) => Some(values),
@@ -122,7 +122,7 @@ impl MetricInterval {
 impl IntervalStats {
     pub(crate) fn new(values: &Histogram) -> IntervalStats {
         let max = values.max();
-        // No percentile is shown above the maximum: where only its bucket is known, both are
+        // No percentile exceeds the maximum: if only the bucket of the maximum is known, both are
         // estimates.
         let least = |value: Bracket| match max {
             Some(max) => Bracket { estimate: value.estimate.min(max.estimate), ..value },
@@ -136,7 +136,7 @@ impl IntervalStats {
 fn value_change(before: &MetricValue, now: &MetricValue) -> IntervalChange {
     use crate::value_change::ValueChange as Happened;
     match (before, now) {
-        // What was set, or said, is shown as it is.
+        // Gauges and texts are shown as they are.
         (_, MetricValue::Gauge(_) | MetricValue::Text(_)) => return IntervalChange::None,
         (MetricValue::Unknown(_), now) if !matches!(now, MetricValue::Unknown(_)) => {
             return IntervalChange::Unknown(ONE_SAMPLE);
@@ -165,7 +165,7 @@ mod tests {
         PartialValue::Full(MetricValue::Histogram(Box::new(histogram)))
     }
 
-    /// Count, whether the maximum is exact, and its estimate, of what came between.
+    /// Expected count, exactness of the maximum, and its estimate, of the change.
     #[track_caller]
     fn figures(before: &[u64], after: &[u64]) -> (u64, bool, f64) {
         let all: Vec<u64> = before.iter().chain(after).copied().collect();
@@ -231,7 +231,7 @@ mod tests {
         );
         assert_eq!(of(&PartialValue::CountOnly(1), &recorded(&[7, 8])), (Some(1.0), false));
         assert_eq!(of(&recorded(&[7]), &PartialValue::CountOnly(3)), (Some(2.0), false));
-        // One record was under way at the first look, and is none yet where buckets are read.
+        // One record was in progress at the first sample, and is not in the buckets.
         assert_eq!(of(&PartialValue::CountOnly(3), &recorded(&[7, 8])), (Some(0.0), false));
         assert_eq!(of(&PartialValue::CountOnly(1_000), &recorded(&[7, 8])), (None, false));
     }

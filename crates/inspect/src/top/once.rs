@@ -1,11 +1,11 @@
-//! `--once`: the table as text, for scripts and whoever has no terminal.
+//! `--once`: the table as text, for scripts and without a terminal.
 
 use crate::top::app_state::AppState;
 use crate::top::column_table::{ColumnTable, TableCell};
 use crate::top::columns::{TableColumn, age_text, row_status};
 use render::value_formatter;
 
-/// What was seen between two looks.
+/// Table of the changes between two samples.
 pub fn snapshot_text(board: &AppState) -> String {
     let rows = board.visible_processes();
     let columns: Vec<TableColumn> = TableColumn::process_columns(&rows)

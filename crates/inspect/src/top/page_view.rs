@@ -17,7 +17,7 @@ use render::terminal::{ColourDepth, Terminal, TextStyle};
 use render::value_formatter;
 use shm::snapshot::MetricValue;
 
-/// Fills the screen.
+/// Draws the screen.
 pub fn draw(board: &AppState, colours: ColourDepth, area: Rect, buffer: &mut Buffer) {
     let (room, height) = (usize::from(area.width), usize::from(area.height));
     let lines = if board.is_helping {
@@ -32,7 +32,7 @@ pub fn draw(board: &AppState, colours: ColourDepth, area: Rect, buffer: &mut Buf
     for (y, line) in (area.top()..area.bottom()).zip(lines) {
         let is_whole_line = line.style != Style::new();
         buffer.set_line(area.left(), y, &line, area.width);
-        // A bar reaches from end to end.
+        // A bar fills the whole line.
         if is_whole_line {
             buffer.set_style(Rect { y, height: 1, ..area }, line.style);
         }
@@ -47,7 +47,7 @@ struct PageLayout {
 }
 
 impl PageLayout {
-    /// On a low screen the rows are what stays.
+    /// On a low screen only the rows remain.
     fn new(
         height: usize,
         title: Line<'static>,
@@ -72,12 +72,12 @@ impl PageLayout {
         frame
     }
 
-    /// How many rows there is room for.
+    /// Number of rows that fit.
     fn row_capacity(height: usize) -> usize {
         height - [2, 3, 5, 6].into_iter().filter(|&least| height >= least).count()
     }
 
-    /// The rows that are seen, the selected one among them: no other is worked out.
+    /// Visible rows, including the selected one; other rows are not formatted.
     fn visible_rows(selected: usize, rows: usize, height: usize) -> Range<usize> {
         let room = PageLayout::row_capacity(height);
         let first = (selected + 1).saturating_sub(room).min(rows);
@@ -161,7 +161,7 @@ fn series_lines(
     let placed = table.fit_columns(room);
     let name = format!("{} {}", process.program, process.pid);
     let gone = process.state.has_exited().then(|| process.state.name().to_uppercase());
-    // Sums are rows, too, but no metrics of the process.
+    // Totals are rows too, but not metrics of the process.
     let own = rows.iter().filter(|series| series.members == 1).count();
     let of = count_text(own, process.series.len(), "metric", "metrics");
     let by = format!("by {}", board.series_order.by.name());
@@ -239,7 +239,7 @@ fn count_text(shown: usize, all: usize, one: &str, many: &str) -> String {
     }
 }
 
-/// The first line: what there is room for.
+/// First line, as far as it fits.
 fn title_line(
     board: &AppState,
     name: &str,
@@ -285,7 +285,7 @@ fn title_line(
     Line::from(spans)
 }
 
-/// What is to be said of the process that is selected, and how loudly.
+/// Status of the selected process, and its severity.
 fn process_status(board: &AppState, process: &ProcessHistory) -> (String, TextStyle) {
     if let Some(trouble) = row_status(process) {
         return (trouble, TextStyle::Max);
@@ -303,7 +303,7 @@ fn process_status(board: &AppState, process: &ProcessHistory) -> (String, TextSt
     (format!("{metric}{}", process.command), TextStyle::Faint)
 }
 
-/// What is to be said of the metric that is selected.
+/// Status of the selected metric.
 fn series_status(series: &SeriesHistory, process: &ProcessHistory) -> (String, TextStyle) {
     if let Some(why) = series.unknown_reason().filter(|_| series.is_histogram()) {
         return (format!("? {why}"), TextStyle::Max);
@@ -350,7 +350,7 @@ fn filled_with_reason(
     frame.with_rows(lines)
 }
 
-/// The last line: the filter while it is written, or else keys.
+/// Last line: the filter while it is edited, else keys.
 fn footer_line(board: &AppState, room: usize, colours: ColourDepth) -> Line<'static> {
     let filter =
         if board.page == AppPage::Processes { &board.filter } else { &board.series_filter };
@@ -418,7 +418,7 @@ fn row_line(
     is_gone: bool,
 ) -> Line<'static> {
     let parts = table.row_cells(row, placed, room).into_iter().map(|(text, paint)| {
-        // A bar is of one colour.
+        // A bar has one colour.
         let paint = paint.filter(|_| !is_selected);
         let paint = if is_gone && !is_selected {
             paint.filter(|paint| *paint == TextStyle::Max).or(Some(TextStyle::Faint))
@@ -439,7 +439,7 @@ fn head_style() -> Style {
     Style::new().add_modifier(Modifier::UNDERLINED | Modifier::BOLD)
 }
 
-/// The same looks as pictures have.
+/// The style used in graphs.
 fn style(paint: TextStyle, colours: ColourDepth) -> Style {
     let style = match paint {
         TextStyle::Heading => Style::new().add_modifier(Modifier::BOLD),

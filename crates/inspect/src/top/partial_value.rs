@@ -3,28 +3,28 @@
 use hist::Histogram;
 use shm::snapshot::{MetricValue, NumericValue, ProcessMetric};
 
-/// A series in a sample.
+/// Series in a sample.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum SampledSeries {
-    /// What it is, and its value: at the first look at it, and where a format tells series apart by
-    /// nothing but that.
+    /// Description and value: at the first sample, and for formats that identify series by name and
+    /// labels only.
     New(ProcessMetric),
-    /// One that is known, in its place.
+    /// A known series, at its index.
     Known(PartialValue),
 }
 
-/// A value, as far as it was read.
+/// Value, as far as it was read.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum PartialValue {
     Full(MetricValue),
-    /// A histogram has so many values. Its buckets were not read, which takes a thousand times as
-    /// long; a record that was under way is among them.
+    /// Number of values of a histogram, including records in progress. Its buckets were not read,
+    /// which takes a thousand times as long.
     CountOnly(u64),
 }
 
 #[cfg(test)]
 impl SampledSeries {
-    /// Whether it is a histogram with all its buckets.
+    /// Whether it is a histogram with its buckets.
     pub(crate) fn has_buckets(&self) -> bool {
         matches!(
             self,
@@ -43,7 +43,7 @@ impl PartialValue {
         }
     }
 
-    /// All that was recorded, if it was read.
+    /// The histogram, if it was read.
     pub(crate) fn histogram(&self) -> Option<&Histogram> {
         match self {
             PartialValue::Full(MetricValue::Histogram(histogram)) => Some(histogram),
@@ -51,7 +51,7 @@ impl PartialValue {
         }
     }
 
-    /// How many values a histogram has; `None` of what is no histogram.
+    /// Number of values of a histogram; `None` for other kinds.
     pub(crate) fn recorded(&self) -> Option<u64> {
         match self {
             PartialValue::Full(MetricValue::Histogram(histogram)) => Some(histogram.count()),
@@ -60,7 +60,7 @@ impl PartialValue {
         }
     }
 
-    /// The same as a counter.
+    /// Number of values as a counter.
     pub(crate) fn counter(&self) -> Option<MetricValue> {
         self.recorded().map(|count| MetricValue::Counter(NumericValue::Unsigned(count)))
     }

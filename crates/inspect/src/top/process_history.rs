@@ -1,4 +1,4 @@
-//! History of one process: series, busiest metric, operations in flight.
+//! History of one process: series, busiest metric, in-flight operations.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
@@ -12,47 +12,47 @@ use crate::top::process_sample::ProcessSample;
 use crate::top::series_history::SeriesHistory;
 use render::text::escape_control;
 
-/// A row shows another metric only once that is so much busier: rows that change their metric every
-/// second cannot be read.
+/// A row switches to another metric only if that is busier by this ratio: a row that changes every
+/// second is unreadable.
 const BUSIER_RATIO: f64 = 1.5;
 
-/// A process over time.
+/// History of a process.
 #[derive(Debug)]
 pub(crate) struct ProcessHistory {
     pub(crate) path: PathBuf,
     pub(crate) pid: u32,
-    /// The name of its program, fit for a terminal.
+    /// Program name, escaped for a terminal.
     pub(crate) program: String,
     pub(crate) command: String,
     pub(crate) format: &'static str,
     pub(crate) state: ProcessState,
-    /// When it was found gone.
+    /// Time when it was found exited.
     pub(crate) exited_ns: Option<u64>,
     pub(crate) sampled_ns: u64,
     /// Why it could not be read.
     pub(crate) error: Option<String>,
     pub(crate) dropped: u64,
     pub(crate) rejected: u64,
-    /// In the order of the process's own list.
+    /// In the order of the process.
     pub(crate) series: Vec<SeriesHistory>,
-    /// All histograms of a name together, where there are several and they are followed.
+    /// Totals of all histograms of a name, if there are several and they are followed.
     pub(crate) totals: BTreeMap<String, SeriesHistory>,
-    /// The name of the metric that the row of the process shows.
+    /// Name of the metric in the row of the process.
     busiest: Option<String>,
     pending: Option<PendingOperations>,
     errors: Option<Option<f64>>,
 }
 
-/// Operations in flight of a process.
+/// In-flight operations of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct PendingOperations {
     pub(crate) count: u64,
-    /// The age of the oldest. `None` where none is listed.
+    /// Age of the oldest; `None` if none is listed.
     pub(crate) oldest_ns: Option<u64>,
 }
 
 impl ProcessHistory {
-    /// A process at the first look.
+    /// History that starts with a first sample.
     pub(crate) fn new(look: ProcessSample, is_open: bool) -> ProcessHistory {
         let mut process = ProcessHistory {
             path: look.path.clone(),
@@ -76,8 +76,7 @@ impl ProcessHistory {
         process
     }
 
-    /// Takes note of another look. Of a process that is open all metrics are followed, of others
-    /// the busiest.
+    /// Adds a sample. In an open process all metrics are followed, in others the busiest.
     pub(crate) fn record(&mut self, look: ProcessSample, is_open: bool) {
         self.state = look.state;
         self.sampled_ns = look.at_ns;
@@ -117,14 +116,14 @@ impl ProcessHistory {
         self.errors = self.all_errors();
     }
 
-    /// What was read of the series in a place, of which note is taken if it is a new one.
+    /// Adds the sample of the series at an index; creates the series if it is new.
     fn record_series(&mut self, at: usize, seen: SampledSeries) -> PartialValue {
         let metric = match seen {
             SampledSeries::Known(reading) => return reading,
             SampledSeries::New(metric) => metric,
         };
         match self.series.get(at) {
-            // A series keeps its place; what has another name there is another series.
+            // A series keeps its index; another name at the index is another series.
             Some(known) if known.matches(&metric) => {}
             Some(_) => self.series[at] = SeriesHistory::new(&metric),
             None => self.series.push(SeriesHistory::new(&metric)),
@@ -132,7 +131,7 @@ impl ProcessHistory {
         PartialValue::Full(metric.value)
     }
 
-    /// Places of the histograms of each name that has several, if they are followed together.
+    /// Indexes of the histograms of each name with several, if their total is followed.
     fn groups(&self, readings: &[PartialValue], is_open: bool) -> BTreeMap<String, Vec<usize>> {
         let mut groups: BTreeMap<String, Vec<usize>> = BTreeMap::new();
         for (at, (series, reading)) in self.series.iter().zip(readings).enumerate() {
@@ -160,13 +159,13 @@ impl ProcessHistory {
             let is_new = self.totals.get(name).is_none_or(|total| total.members != members.len());
             if is_new && let Some(mut total) = SeriesHistory::total(&of) {
                 match self.totals.remove(name) {
-                    // More series joined, which began at nothing.
+                    // More series joined, starting from zero.
                     Some(known) => {
                         let (shown, members) = (total.display_name, total.members);
                         total = known;
                         (total.display_name, total.members) = (shown, members);
                     }
-                    // It is followed from now on; each member knows what it was at the last look.
+                    // Followed from now on; each member has its value of the last sample.
                     None => {
                         let before = of
                             .iter()
@@ -190,8 +189,7 @@ impl ProcessHistory {
         }
     }
 
-    /// The metric that had the most values lately: of those that take times, or else of all
-    /// histograms.
+    /// Metric with the most values lately: among timings, or else among all histograms.
     fn choose_busiest(&self, current: Option<String>) -> Option<String> {
         let mut scores: HashMap<&str, (bool, f64)> = HashMap::new();
         for series in self.series.iter().filter(|series| series.is_histogram()) {
@@ -214,21 +212,21 @@ impl ProcessHistory {
         }
     }
 
-    /// The name of the metric that the row of the process shows.
+    /// Name of the metric in the row of the process.
     pub(crate) fn busiest_name(&self) -> Option<&str> {
         self.busiest.as_deref()
     }
 
-    /// What the row of the process shows: the busiest metric, all its series together.
+    /// Metric in the row of the process: the busiest, total of all its series.
     pub(crate) fn busiest(&self) -> Option<&SeriesHistory> {
         let name = self.busiest.as_ref()?;
         self.totals.get(name).or_else(|| self.series.iter().find(|series| series.name == *name))
     }
 
-    /// All rows of the page of the process: histograms first, and totals before their members.
+    /// Rows of the page of the process: histograms first, totals before their members.
     pub(crate) fn rows(&self) -> Vec<&SeriesHistory> {
         let mut rows = Vec::with_capacity(self.series.len() + self.totals.len());
-        // Members that were registered apart stand together all the same.
+        // Members that were registered separately are listed together.
         let mut members: HashMap<&str, Vec<&SeriesHistory>> = HashMap::new();
         for series in self.series.iter().filter(|one| self.totals.contains_key(&one.name)) {
             members.entry(&series.name).or_default().push(series);
@@ -248,7 +246,7 @@ impl ProcessHistory {
         rows
     }
 
-    /// `None` where nothing of the kind is told.
+    /// `None` if the process has no table of operations.
     pub(crate) fn pending(&self) -> Option<PendingOperations> {
         self.pending
     }
@@ -265,8 +263,8 @@ impl ProcessHistory {
         })
     }
 
-    /// Errors each second, of all counters that are said to count them; `None` where there are no
-    /// such, `Some(None)` where it is not known yet.
+    /// Errors per second of all counters with the role error; `None` if there are none,
+    /// `Some(None)` if not known yet.
     pub(crate) fn errors(&self) -> Option<Option<f64>> {
         self.errors
     }
@@ -278,7 +276,7 @@ impl ProcessHistory {
     }
 }
 
-/// What of a table has begun and not ended.
+/// In-flight operations of a table.
 pub(crate) fn pending_in(table: &InFlightSnapshot, now_ns: u64) -> PendingOperations {
     let oldest = table.operations.iter().map(|operation| operation.start_ns).min();
     PendingOperations {
@@ -287,10 +285,9 @@ pub(crate) fn pending_in(table: &InFlightSnapshot, now_ns: u64) -> PendingOperat
     }
 }
 
-/// All of them as they were at the last look: with buckets if all were read, else how many values
-/// there were.
+/// Total at the last sample: with buckets if all were read, else the number of values.
 fn merge_readings(of: &[&SeriesHistory]) -> Option<PartialValue> {
-    // Those that were not there yet had nothing.
+    // Series that did not exist yet had no values.
     let last = || of.iter().filter_map(|series| Some(&series.last.as_ref()?.1));
     if last().all(|reading| reading.histogram().is_some()) {
         let whole = merge_histograms(last().filter_map(PartialValue::histogram))?;
@@ -307,7 +304,7 @@ fn merge_histograms<'a>(histograms: impl Iterator<Item = &'a Histogram>) -> Opti
     Some(whole)
 }
 
-/// The last part of a path.
+/// Last component of a path.
 fn file_name(program: &str) -> &str {
     program.rsplit('/').next().filter(|name| !name.is_empty()).unwrap_or(program)
 }
@@ -358,7 +355,7 @@ mod tests {
 
     #[test]
     fn total_has_an_interval_at_once() {
-        // The second look is the first at which the total is followed.
+        // The total is followed from the second sample on.
         let process = after_samples(2, false);
         assert_eq!(process.busiest().and_then(|total| total.stats).map(|f| f.count), Some(6));
     }

@@ -9,19 +9,19 @@ use crate::top::detail_selection::{DetailSelection, SeriesSelection};
 use crate::top::partial_value::{PartialValue, SampledSeries};
 use crate::top::process_sample::ProcessSample;
 
-/// Processes are looked for so often at the most.
+/// Minimum interval of scans for processes.
 const SCAN_INTERVAL_NS: u64 = 1_000_000_000;
 
 /// Monitor of all processes.
 #[derive(Debug, Default)]
 pub struct ProcessMonitor {
-    /// Only those whose id this is, or whose program has it in its name.
+    /// Only processes with this PID, or with this text in their name.
     only: Option<String>,
     scanned_ns: Option<u64>,
     attached: HashMap<PathBuf, WatchedProcess>,
-    /// Files that are looked at no more: of those that are gone, or not asked for.
+    /// Files not read any more: of exited or filtered processes.
     ignored: HashSet<PathBuf>,
-    /// What could not be looked at at the last scan.
+    /// Errors of the last scan.
     pub errors: Vec<String>,
 }
 
@@ -30,18 +30,17 @@ pub struct ProcessMonitor {
 struct WatchedProcess {
     attached: AttachedProcess,
     state: ProcessState,
-    /// Series that were told whole: they keep their places, and what they are.
+    /// Number of series already described: they keep their indexes and descriptions.
     known_series: usize,
 }
 
 impl ProcessMonitor {
-    /// Of all processes, or of those that match a part of the name or a pid.
+    /// Monitor of all processes, or of those that match a part of the name or a PID.
     pub fn new(only: Option<String>) -> ProcessMonitor {
         ProcessMonitor { only: only.map(|only| only.to_lowercase()), ..ProcessMonitor::default() }
     }
 
-    /// Looks at each process, at some series closely; those that are gone are looked at a last
-    /// time.
+    /// Samples each process, some series in detail; exited processes are sampled a last time.
     pub(crate) fn sample_all(&mut self, close: &DetailSelection) -> Vec<ProcessSample> {
         let now_ns = clock::now();
         if self.scanned_ns.is_none_or(|at| now_ns.saturating_sub(at) >= SCAN_INTERVAL_NS * 9 / 10) {
@@ -53,7 +52,7 @@ impl ProcessMonitor {
             .iter_mut()
             .map(|(path, one)| sample_process(path.clone(), one, close))
             .collect();
-        // Rows that have nothing else to tell them apart stand in the order of their ids.
+        // Rows that compare equal are sorted by PID.
         looks.sort_by(|a, b| a.pid.cmp(&b.pid).then_with(|| a.path.cmp(&b.path)));
         for look in looks.iter().filter(|look| look.state.has_exited()) {
             self.attached.remove(&look.path);
@@ -75,7 +74,7 @@ impl ProcessMonitor {
                 self.attach(found, fate);
             }
         }
-        // Its file was swept away: it had ended.
+        // Its file was removed: the process had exited.
         for (path, one) in &mut self.attached {
             if !seen.contains(path) && !one.state.has_exited() {
                 one.state = ProcessState::Exited;
@@ -86,7 +85,7 @@ impl ProcessMonitor {
 
     fn attach(&mut self, found: MetricsFile, fate: ProcessState) {
         let path = found.path.clone();
-        // One that was gone before is what others show: `top` shows what goes on.
+        // Processes that exited before the start are not part of `top`.
         if fate.has_exited() {
             self.ignored.insert(path);
             return;
@@ -99,8 +98,8 @@ impl ProcessMonitor {
             Ok(_) => {
                 self.ignored.insert(path);
             }
-            // It may be readable at the next scan: it was just being made, or belongs to somebody
-            // else.
+            // It may be readable at the next scan: it was just being created, or belongs to another
+            // user.
             Err(error) => self.errors.push(error.to_string()),
         }
     }
@@ -140,10 +139,10 @@ fn sample_process(
 }
 
 impl WatchedProcess {
-    /// All its series: those that were not told yet whole, of others the value.
+    /// All series: new ones with their description, others with their value only.
     fn read_series(&mut self, close: SeriesSelection<'_>) -> shm::Result<Vec<SampledSeries>> {
         let Some(reader) = self.attached.reader_mut() else {
-            // Files of others are read whole, and have no buckets.
+            // Files of other formats are read completely, and have no buckets.
             return Ok(self.attached.metrics()?.into_iter().map(SampledSeries::New).collect());
         };
         reader.refresh()?;
@@ -155,8 +154,7 @@ impl WatchedProcess {
     }
 }
 
-/// Series that were told: of histograms that nobody looks at closely how many values they have, of
-/// all others the value.
+/// Values of known series: of unselected histograms only the number of values.
 fn read_known_series(
     reader: &MetricsFileReader,
     told: usize,
@@ -180,7 +178,7 @@ fn read_known_series(
 mod tests {
     use super::*;
 
-    /// What a look at this process finds.
+    /// Sample of this process.
     fn sample_one(watch: &mut ProcessMonitor, close: &DetailSelection) -> Vec<SampledSeries> {
         let mut looks = watch.sample_all(close);
         assert_eq!(looks.len(), 1, "{:?}", watch.errors);
@@ -200,13 +198,12 @@ mod tests {
             }
         }
         let mut watch = ProcessMonitor::new(Some(pid));
-        // The first look has everything, so that what turns out to be the busiest can be shown at
-        // the second.
+        // The first sample has everything, so that the busiest metric can be shown at the second.
         let first = sample_one(&mut watch, &DetailSelection::default());
         let is_ours = |seen: &SampledSeries| matches!(seen, SampledSeries::New(one) if one.name.starts_with("top_watch_"));
         let ours: Vec<usize> = (0..first.len()).filter(|&at| is_ours(&first[at])).collect();
         assert!(ours.iter().all(|&at| first[at].has_buckets()));
-        // How many of them are read with their buckets, and how many are counted.
+        // Number of series read with buckets, and number only counted.
         let read = |watch: &mut ProcessMonitor, close: &DetailSelection| {
             let seen = sample_one(watch, close);
             let close = ours.iter().filter(|&&at| seen[at].has_buckets()).count();

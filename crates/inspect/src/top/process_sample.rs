@@ -9,19 +9,19 @@ use crate::top::partial_value::SampledSeries;
 /// One sample of a process.
 #[derive(Debug)]
 pub(crate) struct ProcessSample {
-    /// Its file, by which it is known.
+    /// Path of its file, which identifies it.
     pub(crate) path: PathBuf,
     pub(crate) pid: u32,
     pub(crate) program: String,
     pub(crate) command: String,
-    /// Who wrote the file.
+    /// Format of the file.
     pub(crate) format: &'static str,
     pub(crate) state: ProcessState,
-    /// When its metrics were read: nanoseconds of `clock::now`.
+    /// Time of the sample: nanoseconds of `clock::now`.
     pub(crate) at_ns: u64,
-    /// All that it shows, or why it could not be read.
+    /// All series, or the error.
     pub(crate) metrics: Result<Vec<SampledSeries>, String>,
-    /// Records that found no room, and series.
+    /// Lost records and rejected series.
     pub(crate) dropped: u64,
     pub(crate) rejected: u64,
 }

@@ -11,41 +11,41 @@ use crate::top::partial_value::PartialValue;
 use crate::values;
 use render::text::escape_control;
 
-/// So much of the past is kept of what is followed.
+/// History kept for followed series.
 pub(crate) const POINTS_NS: u64 = 60_000_000_000;
-/// Intervals kept at the most; a minute of the shortest.
+/// Limit of kept intervals: a minute of the shortest.
 const POINTS_MAX: usize = 620;
 /// Why there are no percentiles.
 const BUCKETS_NOT_READ: &str = "its buckets were not read at the look before: the next one tells";
-/// A score goes to what happened now so fast.
+/// Weight of the latest interval in the score (exponential moving average).
 const SCORE_WEIGHT: f64 = 0.3;
 
-/// A metric over time.
+/// History of a metric.
 #[derive(Debug)]
 pub(crate) struct SeriesHistory {
-    /// As the process wrote it: what series are known by.
+    /// Name as written by the process, which identifies the series.
     pub(crate) name: String,
     labels: Vec<(String, String)>,
-    /// As a reader sees it, fit for a terminal.
+    /// Name escaped for a terminal.
     pub(crate) display_name: String,
     pub(crate) unit: Option<Unit>,
     pub(crate) help: String,
     pub(crate) role: MetricRole,
-    /// How many series this is the sum of; 1 is itself.
+    /// Number of series in this total; 1 for a single series.
     pub(crate) members: usize,
     pub(crate) last: Option<(u64, PartialValue)>,
-    /// The look before that.
+    /// The sample before the last.
     previous: Option<(u64, PartialValue)>,
     pub(crate) interval: Option<MetricInterval>,
-    /// Of the latest interval, while it is followed.
+    /// Statistics of the latest interval, while it is followed.
     pub(crate) stats: Option<IntervalStats>,
     /// Newest last, while it is followed.
     pub(crate) points: VecDeque<SparkPoint>,
-    /// How many values each second it had lately.
+    /// Recent number of values per second.
     pub(crate) score: f64,
 }
 
-/// An interval as pictures show it.
+/// Interval as used in graphs.
 #[derive(Clone, Debug)]
 pub(crate) struct SparkPoint {
     pub(crate) interval: MetricInterval,
@@ -71,7 +71,7 @@ impl SeriesHistory {
         }
     }
 
-    /// All series of one name together.
+    /// Total of all series of one name.
     pub(crate) fn total(of: &[&SeriesHistory]) -> Option<SeriesHistory> {
         let first = of.first()?;
         let shown = format!("{}, all {}", escape_control(&first.name), of.len());
@@ -93,15 +93,15 @@ impl SeriesHistory {
         })
     }
 
-    /// Whether this is the series that is now in its place.
+    /// Whether this is the series that is now at its index.
     pub(crate) fn matches(&self, metric: &ProcessMetric) -> bool {
         self.name == metric.name && self.labels == metric.labels
     }
 
-    /// Takes note of another look; what is followed gets figures, and a past.
+    /// Adds a sample; followed series get statistics and history.
     pub(crate) fn record(&mut self, at_ns: u64, reading: PartialValue, is_followed: bool) {
         let interval = match &self.last {
-            // Of the many that nobody looks at, distributions are not worked out.
+            // Distributions of unfollowed series are not computed.
             Some((before_ns, before)) if is_followed => {
                 MetricInterval::between((*before_ns, before), (at_ns, &reading))
             }
@@ -119,11 +119,11 @@ impl SeriesHistory {
                 self.score + SCORE_WEIGHT * (rate - self.score)
             }
             (Some(rate), _) => rate,
-            // After one look nothing is known but what there is in all.
+            // After one sample only the total is known.
             (None, Some(all)) if self.last.is_none() => all as f64,
             (None, _) => self.score,
         };
-        // A first interval is one that had two looks.
+        // The first interval needs two samples.
         self.interval = self.last.is_some().then_some(interval);
         self.previous = self.last.replace((at_ns, reading));
         self.stats = None;
@@ -141,7 +141,7 @@ impl SeriesHistory {
         }
     }
 
-    /// Works out what a row shows.
+    /// Computes the statistics of a row.
     pub(crate) fn update_stats(&mut self) {
         if self.stats.is_some() || !self.is_histogram() {
             return;
@@ -155,12 +155,12 @@ impl SeriesHistory {
             self.interval.as_ref().and_then(MetricInterval::values).map(IntervalStats::new);
     }
 
-    /// Its latest value, if it was read.
+    /// Latest value, if it was read.
     pub(crate) fn value(&self) -> Option<&MetricValue> {
         self.last.as_ref()?.1.value()
     }
 
-    /// How many values it has, if it is a histogram.
+    /// Number of values of a histogram.
     pub(crate) fn recorded(&self) -> Option<u64> {
         self.last.as_ref()?.1.recorded()
     }
@@ -173,13 +173,13 @@ impl SeriesHistory {
         self.recorded().is_some()
     }
 
-    /// Whether its values are lengths of time.
+    /// Whether its values are durations.
     pub(crate) fn is_timing(&self) -> bool {
         let is_time = self.unit.as_ref().is_some_and(|unit| unit.in_nanoseconds().is_some());
         self.is_histogram() && (self.role == MetricRole::Timing || is_time)
     }
 
-    /// Why nothing is known of the last interval.
+    /// Why the last interval is unknown.
     pub(crate) fn unknown_reason(&self) -> Option<&'static str> {
         match self.interval.as_ref().map(|interval| &interval.change) {
             None => Some(ONE_SAMPLE),

@@ -7,7 +7,7 @@ use crate::top::metric_interval::IntervalStats;
 use crate::top::process_history::ProcessHistory;
 use crate::top::series_history::SeriesHistory;
 
-/// A column, and whether it is upside down.
+/// Sort key and direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SortOrder {
     pub(crate) by: SortKey,
@@ -29,7 +29,7 @@ pub(crate) enum SortKey {
     Pid,
 }
 
-/// In the order of the key that goes through them.
+/// In the order in which the sort key cycles.
 const PROCESS_KEYS: [SortKey; 10] = [
     SortKey::Rate,
     SortKey::P99,
@@ -51,7 +51,7 @@ enum SortValue<'a> {
 }
 
 impl SortKey {
-    /// What is said of it.
+    /// Name of the key.
     pub(crate) fn name(self) -> &'static str {
         match self {
             SortKey::Rate => "rate",
@@ -81,7 +81,7 @@ impl SortKey {
         }
     }
 
-    /// The next one, of processes or of the metrics of one.
+    /// Next key, of the process list or the metric list.
     pub(crate) fn next(self, is_of_series: bool) -> SortKey {
         let all: &[SortKey] = if is_of_series { &SERIES_KEYS } else { &PROCESS_KEYS };
         let at = all.iter().position(|by| *by == self).map_or(0, |at| at + 1);
@@ -105,7 +105,7 @@ impl SortKey {
     fn series_value<'a>(self, series: &'a SeriesHistory) -> SortValue<'a> {
         let figure = |pick: fn(&IntervalStats) -> Option<hist::Bracket>| {
             let value = series.stats.as_ref().and_then(pick).map(|value| value.estimate);
-            // Times of other units are put beside each other as times.
+            // Durations in different units are compared as durations.
             let in_ns = series.unit.as_ref().and_then(collect::Unit::in_nanoseconds).unwrap_or(1.0);
             SortValue::Number(value.map(|value| value * in_ns))
         };
@@ -124,12 +124,12 @@ impl SortOrder {
         SortOrder { by, is_reversed: false }
     }
 
-    /// Sorts processes; equal ones keep their order, and what is not known comes last either way.
+    /// Sorts processes; the sort is stable, and unknown values come last in both directions.
     pub(crate) fn sort_processes(self, rows: &mut [&ProcessHistory]) {
         rows.sort_by(|a, b| self.compare(self.by.process_value(a), self.by.process_value(b)));
     }
 
-    /// Sorts the metrics of a process. By metric they stay as the process has them: histograms
+    /// Sorts the metrics of a process. By metric they keep the order of the process: histograms
     /// first.
     pub(crate) fn sort_series(self, rows: &mut [&SeriesHistory]) {
         match (self.by, self.is_reversed) {
@@ -156,16 +156,15 @@ impl SortOrder {
         }
     }
 
-    /// How the column of this order is marked: whether the greatest is on top; `None` of other
-    /// columns.
+    /// Mark of the sort column: whether the largest is first; `None` for other columns.
     pub(crate) fn column_mark(self, column: TableColumn) -> Option<bool> {
         let is_name = matches!(self.by, SortKey::Program | SortKey::Metric | SortKey::Pid);
         (self.by.column() == column).then_some(is_name == self.is_reversed)
     }
 }
 
-/// Whether a row is shown that has these texts: each word of the filter is in one of them, in
-/// whichever case.
+/// Whether a row with these texts matches: each word of the filter is in one of them, ignoring
+/// case.
 pub(crate) fn matches_filter(filter: &str, texts: &[&str]) -> bool {
     filter.split_whitespace().all(|word| {
         let word = word.to_lowercase();

@@ -1,4 +1,4 @@
-//! Screens, as they are drawn.
+//! Screens as drawn.
 
 use std::path::{Path, PathBuf};
 
@@ -14,7 +14,7 @@ const TIMES: [u64; 5] = [1_200_000, 1_900_000, 48_000_000, 2_300_000, 900_000];
 /// 2026-11-14 22:40:00.
 const UNIX_NS: i64 = 1_794_696_000 * 1_000_000_000;
 
-/// After so many looks, a second apart.
+/// State after that many samples, a second apart.
 fn app_after(looks: u64) -> AppState {
     let mut board = AppState::new(S);
     for at in 1..=looks {
