@@ -1,5 +1,5 @@
-//! `topdeck doctor interference`: that it ends, has all rows, counts what it was told to, and
-//! leaves nothing. How long anything takes is no matter here.
+//! `topdeck doctor interference`: it ends, has all rows and the requested number of operations, and
+//! leaves nothing behind. Durations are not checked.
 
 use std::fs;
 use std::process::{Command, Stdio};
@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use crate::{TextRun, topdeck};
 
-/// Few operations of everything; no run ends with its time.
+/// Few operations per experiment; no run ends by its time.
 const SMALL: [&str; 8] =
     ["--seconds", "600", "--max-operations", "25", "--sockets", "200", "--memory", "16MiB"];
 
@@ -16,7 +16,7 @@ fn doctor(arguments: &[&str]) -> TextRun {
     topdeck(&[&["doctor", "interference"], &SMALL[..], arguments].concat(), b"")
 }
 
-/// The rows of a table: who it was beside, and how many operations all columns have.
+/// Rows of a table: observer, and the number of operations in all columns.
 fn rows(out: &str) -> Vec<(&str, u64)> {
     let row = |line: &'_ str| -> Option<u64> {
         let cells = line.split("  ").map(str::trim).filter(|cell| !cell.is_empty()).skip(1);
@@ -115,13 +115,13 @@ fn observer_reports_its_rounds() {
     let last = run.stdout.lines().last().and_then(|line| line.strip_prefix("rounds "));
     assert!(last.is_some_and(|n| n.parse::<u64>().is_ok()), "{}", run.stdout);
     let run = topdeck(&["doctor", "interference", "--observer", "nobody"], b"");
-    assert_eq!(run.stdout, "failed there is no such reader\n");
-    // A process that is not: no number is beyond that.
+    assert_eq!(run.stdout, "failed no such observer\n");
+    // No such process: no id is that large.
     let run = topdeck(&[&line[..], &["--observer-pid", "4294967295"]].concat(), b"");
     assert!(run.stdout.starts_with("failed "), "{}", run.stdout);
 }
 
-/// The readers of a process, by their command lines.
+/// Observers of a process, by their command lines.
 fn observer_count(of: u32) -> usize {
     let wanted = format!("--observer-pid\0{of}\0");
     let processes = fs::read_dir("/proc")
@@ -134,7 +134,7 @@ fn observer_count(of: u32) -> usize {
 fn killed_doctor_leaves_no_observer() {
     let mut child = Command::new(env!("CARGO_BIN_EXE_topdeck"))
         .args(["doctor", "interference", "--experiment", "memory", "--memory", "16MiB"])
-        // The first run is beside nothing and ends soon; the second is not over when it is killed.
+        // The baseline ends soon; the second run is killed before its end.
         .args(["--seconds", "0.5"])
         .stdin(Stdio::null())
         .stdout(Stdio::null())
