@@ -127,11 +127,11 @@ async fn run_until_stopped(
                         }
                         Ok(notes) => notes.iter().for_each(print_message),
                         Err(error) => {
-                            print_message(format_args!("cannot load the new settings: {error:#}"))
+                            print_message(format_args!("cannot apply all new settings: {error:#}"))
                         }
                     },
                     Err(error) => print_message(format_args!(
-                        "cannot apply the new settings, keeping the previous ones: {error:#}"
+                        "cannot load the new settings, keeping the previous ones: {error:#}"
                     )),
                 }
                 notify_service_manager("READY=1");

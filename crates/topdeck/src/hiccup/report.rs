@@ -56,7 +56,7 @@ pub(super) fn report_text(seen: &DelayStats, joined: &JoinedScope) -> String {
     rows.extend(longest);
     text.push_str(&format_table(&rows, [false, true]));
     text.push_str("\nover time\n");
-    let mut rows = vec![["from", "moments", "p99", "max"].map(str::to_owned)];
+    let mut rows = vec![["from", "samples", "p99", "max"].map(str::to_owned)];
     for (number, row) in seen.intervals.iter().enumerate() {
         let p99 = row.quantile(0.99).map_or(0.0, |found| found.estimate);
         rows.push([

@@ -257,7 +257,7 @@ mod tests {
               4,000 records in 30 frames in 2 segments, positions 0..4100
               DAMAGED: j/segments/0000000000000000.seg, bytes 4096..8192 (4 KiB): a frame whose checksum is wrong; 100 records cannot be read, positions 1000..1100
               DAMAGED: j/checkpoints/store: one of its two copies is damaged; no record is lost
-              17 B of a torn write, never acknowledged: no damage
+              17 B of a torn write, never acknowledged: not damage
 
             `topdeck journal repair j` keeps valid records and quarantines the rest; the journal must not be in use.
         "#]],
@@ -276,7 +276,7 @@ mod tests {
                   4,000 records in 30 frames in 2 segments, positions 0..4100
                   DAMAGED: j/segments/0000000000000000.seg, bytes 4096..8192 (4 KiB): a frame whose checksum is wrong; 100 records cannot be read, positions 1000..1100
                   DAMAGED: j/checkpoints/store: one of its two copies is damaged; no record is lost
-                  17 B of a torn write, never acknowledged: no damage
+                  17 B of a torn write, never acknowledged: not damage
 
                 100 records are lost; 4 KiB were put into j/quarantine/x
             "#]],

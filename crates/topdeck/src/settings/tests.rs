@@ -140,7 +140,7 @@ fn errors_have_their_line_and_the_nearest_key() {
     check(
         "[store]\nretention = [\"base\"]",
         expect![[r#"
-            line 2: "base": expected a resolution (base, 1m, 5m, 1h or 1d), how long (such as 30d, 1y or forever), and perhaps of which series, as in 'base 30d' or '5m 1y {host="x"}'
+            line 2: "base": expected a resolution (base, 1m, 5m, 1h or 1d), a duration (such as 30d, 1y or forever) and optionally a selector, as in 'base 30d' or '5m 1y {host="x"}'
               | retention = ["base"]
               |              ^"#]],
     );

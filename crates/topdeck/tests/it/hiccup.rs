@@ -75,12 +75,12 @@ fn a_command_is_measured_for_as_long_as_it_runs() {
     let run = topdeck(&["hiccup", "--", "sh", "-c", "echo said; sleep 0.2; exit 7"], b"");
     assert_eq!((run.stdout.as_str(), run.status), ("said\n", 7));
     assert!(run.stderr.starts_with("hiccups of this host: "), "{}", run.stderr);
-    for part in ["how late", "p99 ", "max ", "longer than 1.000 ms", "over time"] {
+    for part in ["wake-up delay", "p99 ", "max ", "longer than 1.000 ms", "over time"] {
         assert!(run.stderr.contains(part), "{part}: {}", run.stderr);
     }
     let run = topdeck(&["hiccup", "--", "/no/such/program"], b"");
     assert_eq!((run.stdout.as_str(), run.status), ("", 1));
-    assert!(run.stderr.contains("/no/such/program cannot be started"), "{}", run.stderr);
+    assert!(run.stderr.contains("cannot start /no/such/program"), "{}", run.stderr);
 }
 
 /// The report is lost, the exit status is not.
@@ -116,8 +116,8 @@ fn command_is_stopped_if_measuring_fails() {
         let left = all.filter(|entry| entry.file_name().to_str().is_some_and(is_left));
         assert_eq!(left.count(), 0, "it is left behind");
     };
-    check(["--cgroup", "/no/such/cgroup"], "no cgroup");
-    check(["--pid", "2147483647"], "cannot be looked at");
+    check(["--cgroup", "/no/such/cgroup"], "is not a cgroup");
+    check(["--pid", "2147483647"], "cannot inspect process");
 }
 
 #[test]
@@ -154,11 +154,11 @@ fn measurement_follows_a_process_until_its_exit() {
     assert_eq!(output.status.code(), Some(0), "{text}");
     let first = format!("hiccups of process {pid} (cat): ");
     assert!(text.starts_with(&first), "{text}");
-    assert!(text.contains("as it: processors "), "{text}");
+    assert!(text.contains("inherited: processors "), "{text}");
     let run = topdeck(&["hiccup", "--pid", &pid], b"");
     assert_eq!(run.status, 1);
     let run = topdeck(&["hiccup", "--cgroup", "/no/such/cgroup"], b"");
-    assert!(run.status == 1 && run.stderr.contains("no cgroup"), "{}", run.stderr);
+    assert!(run.status == 1 && run.stderr.contains("is not a cgroup"), "{}", run.stderr);
 }
 
 /// Cgroup with a quota of 5 % of a CPU, and a busy loop in it. The quota is so low that the loop

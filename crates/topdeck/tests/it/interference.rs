@@ -32,31 +32,31 @@ fn every_observer_is_measured_against_the_baseline() {
     assert!(run.stderr.starts_with("topdeck: measuring for about "), "{}", run.stderr);
     assert_eq!(run.status, 0, "{}", run.stdout);
     let expected = [
-        "nothing",
+        "baseline",
         "/proc/net/unix",
         "topdeck host",
         "topdeck metrics",
         "topdeck attach",
-        "nothing",
-        "nothing",
+        "baseline",
+        "baseline",
         "ps auxww",
         "topdeck host",
         "topdeck metrics",
         "topdeck attach",
-        "nothing",
-        "nothing",
+        "baseline",
+        "baseline",
         "smaps_rollup",
         "maps",
         "status",
         "topdeck host",
         "topdeck metrics",
         "topdeck attach",
-        "nothing",
-        "nothing",
+        "baseline",
+        "baseline",
         "topdeck host",
         "topdeck metrics",
         "topdeck attach",
-        "nothing",
+        "baseline",
     ];
     assert_eq!(rows(&run.stdout), expected.map(|name| (name, 25)), "{}", run.stdout);
     let topdecks = ["topdeck host", "topdeck metrics", "topdeck attach"];
@@ -65,13 +65,9 @@ fn every_observer_is_measured_against_the_baseline() {
         let said = run.stdout.lines().any(|line| line.starts_with(&format!("{reader}: ")));
         assert!(said, "{reader}: {}", run.stdout);
     }
-    for title in [
-        "\nprocesses: ",
-        "\nmemory: ",
-        "\nrecords: ",
-        "Unix sockets: ",
-        "while 200 others are held\n",
-    ] {
+    for title in
+        ["\nprocesses: ", "\nmemory: ", "\nrecords: ", "Unix sockets: ", " with 200 others open\n"]
+    {
         assert!(run.stdout.contains(title), "{title}: {}", run.stdout);
     }
     assert!(run.stdout.lines().last().is_some_and(|line| line.starts_with("Linux ")));
@@ -86,8 +82,8 @@ fn too_few_sockets_are_reported() {
     let output = Command::new("sh").args(["-c", &line]).stdin(Stdio::null()).output().unwrap();
     let out = String::from_utf8(output.stdout).unwrap();
     assert_eq!(output.status.code(), Some(1), "{out}");
-    let why = "Unix sockets: not measured: open files are limited to 64 (RLIMIT_NOFILE), which \
-               leaves room for 0 sockets of at least 100: raise it, as with `ulimit -n`\n";
+    let why = "Unix sockets: not measured: open files limit (64, RLIMIT_NOFILE) allows 0 sockets, \
+               at least 100 are required; raise it with `ulimit -n`\n";
     assert!(out.starts_with(why), "{out}");
 }
 

@@ -482,7 +482,7 @@ fn watch_ends_with_its_process() {
     let text = String::from_utf8(output.stdout).expect("UTF-8");
     let last = text.lines().last().unwrap_or_default();
     assert!(
-        last.contains(" died; `topdeck post-mortem ") && last.ends_with(", none late"),
+        last.contains(" terminated; `topdeck post-mortem ") && last.ends_with(", none late"),
         "{text}"
     );
 }

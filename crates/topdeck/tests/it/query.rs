@@ -497,16 +497,15 @@ fn two_hosts_are_compared() {
               ● the same share of A and of B: above the diagonal B is slower or greater; 5
               median, 9 p99, M maximum
 
-              distance     3.903 ms  3.656 to 4.173 ms
-                mean distance between the distributions (Wasserstein)
-              separation    10.00 %  9.99 to 14.01 %
-                maximum difference of the cumulative shares (Kolmogorov-Smirnov)
-              superiority   54.56 %  52.32 to 56.80 %
+              Wasserstein         3.903 ms  3.656 to 4.173 ms
+                mean distance between the distributions
+              Kolmogorov-Smirnov   10.00 %  9.99 to 14.01 %
+                maximum difference of the cumulative shares
+              P(B > A)             54.56 %  52.32 to 56.80 %
                 probability that a value of B exceeds one of A; 50 % if equal
-              chance       0.05 %
-                of 2,000 random splits of all 60 intervals, 1 split, this one among them,
-                lie at least as far apart. So much is hardly chance: something differs
-                between the sides besides the luck of the draw
+              p-value             0.05 %
+                of 2,000 random splits of all 60 intervals, 1 split (the actual one
+                included) reached this distance. Significant: the sides differ
             --- exit status 0
         "#]],
     );
@@ -556,17 +555,16 @@ fn two_hosts_are_compared() {
               ● the same share of A and of B: above the diagonal B is slower or greater; 5
               median, 9 p99, M maximum
 
-              distance     57.07 us  46.61 to 280.9 us
-                mean distance between the distributions (Wasserstein)
-              separation     0.38 %  0.38 to 5.39 %
-                maximum difference of the cumulative shares (Kolmogorov-Smirnov)
-              superiority   50.01 %  47.53 to 52.48 %
+              Wasserstein         57.07 us  46.61 to 280.9 us
+                mean distance between the distributions
+              Kolmogorov-Smirnov    0.38 %  0.38 to 5.39 %
+                maximum difference of the cumulative shares
+              P(B > A)             50.01 %  47.53 to 52.48 %
                 probability that a value of B exceeds one of A; 50 % if equal
-              chance       100 %
-                of 2,000 random splits of all 29 intervals, 2,000 splits, this one among
-                them, lie at least as far apart. So much is what chance does: intervals of
-                one kind differ as much among each other, and that A and B differ is not
-                shown
+              p-value             100 %
+                of 2,000 random splits of all 29 intervals, 2,000 splits (the actual one
+                included) reached this distance. Not significant: the intervals of one side
+                differ as much among each other
             --- exit status 0
         "#]],
     );

@@ -306,8 +306,8 @@ fn doctor_clock_reports_costs() {
         assert!(cost > 0.0, "{line}");
     }
     let last = match run.status {
-        0 => "topdeck reads the processor's counter: ",
-        _ => "topdeck reads the system's clock: ",
+        0 => "Clock source: CPU counter, ",
+        _ => "Clock source: system clock (",
     };
     assert!(run.stdout.lines().any(|line| line.starts_with(last)), "{}", run.stdout);
 }

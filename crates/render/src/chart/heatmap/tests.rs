@@ -186,8 +186,8 @@ fn an_incident_and_a_gap() {
                       └┬───────────────────────┬──────────────────────┬
                      12:00                   12:01                12:02
               values per cell  · 1  ▒ 2  ▓ 3  █ 4+    ▁ maximum
-              2026-03-01 12:00:00Z to 2026-03-01 12:02:00Z; a column is 10 s
-              ? 3 of 12 columns are incomplete, nothing is known of 2; first 2026-03-01 12:01:10Z
+              2026-03-01 12:00:00Z to 2026-03-01 12:02:00Z; column width 10 s
+              ? 3 of 12 columns have gaps, 2 have no data; first 2026-03-01 12:01:10Z
                 the agent on host-3 was not heard (2 columns)
                 12 records were lost (2 columns)
         "#]],
@@ -213,7 +213,7 @@ fn empty_heatmap() {
                       │(no values to draw)
                       └┬───────────────────────┬──────────────────────┬
                    12:00:00                12:00:10            12:00:20
-              2026-03-01 12:00:00Z to 2026-03-01 12:00:20Z; a column is 10 s
+              2026-03-01 12:00:00Z to 2026-03-01 12:00:20Z; column width 10 s
         "#]],
     );
 }
@@ -231,8 +231,8 @@ fn gaps_only() {
               missing ┤????????????????????????????????????????????????
                       └┬─────────────────┬─────────────────┬───────────
                    12:00:00          12:00:15          12:00:30
-              2026-03-01 12:00:00Z to 2026-03-01 12:00:40Z; a column is 10 s
-              ? nothing is known of 4 of 4 columns; first 2026-03-01 12:00:00Z
+              2026-03-01 12:00:00Z to 2026-03-01 12:00:40Z; column width 10 s
+              ? no data for 4 of 4 columns; first 2026-03-01 12:00:00Z
                 nobody was there (4 columns)
         "#]],
     );
@@ -259,7 +259,7 @@ fn single_value() {
                   └┬───────────────────────┬───────────────────────┬
                12:00:00                12:00:05             12:00:10
           values per cell  █ 1+    ▁ maximum
-          2026-03-01 12:00:00Z to 2026-03-01 12:00:10Z; a column is 10 s
+          2026-03-01 12:00:00Z to 2026-03-01 12:00:10Z; column width 10 s
     "#]],
     );
 }
@@ -289,7 +289,7 @@ fn values_outside_a_logarithmic_axis() {
                   └┬───────────────────────┬──────────────────────┬
                12:00:00                12:00:10            12:00:20
           values per cell  █ 1+    ▁ maximum
-          2026-03-01 12:00:00Z to 2026-03-01 12:00:20Z; a column is 10 s
+          2026-03-01 12:00:00Z to 2026-03-01 12:00:20Z; column width 10 s
     "#]],
     );
 }
@@ -328,7 +328,7 @@ fn grids_that_do_not_nest() {
                   └┬───────────────────────┬──────────────────────┬
                12:00:00                12:00:10            12:00:20
           values per cell  · 1+  ░ 3+  ▒ 7+  ▓ 16+  █ 40+    ▁ maximum
-          2026-03-01 12:00:00Z to 2026-03-01 12:00:20Z; a column is 10 s
+          2026-03-01 12:00:00Z to 2026-03-01 12:00:20Z; column width 10 s
     "#]],
     );
 }
@@ -384,7 +384,7 @@ fn colours_are_half_blocks() {
                   └┬─
              12:00:00
           values per cell  ␛[0;38;2;253;231;37m██␛[0m 1    ␛[0;38;2;255;85;85m▀▀␛[0m maximum
-        ␛[2m  2026-03-01 12:00:00Z to 2026-03-01 12:00:20Z; a column is 10 s␛[0m
+        ␛[2m  2026-03-01 12:00:00Z to 2026-03-01 12:00:20Z; column width 10 s␛[0m
     "#]]
     .assert_eq(&picture);
 }

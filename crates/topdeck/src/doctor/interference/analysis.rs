@@ -111,7 +111,7 @@ mod tests {
             &[(24_000, 100_000), (21_600_000, 150)],
             40,
             expect![
-                "smaps_rollup: p99.99 of map and unmap is 21.58 ms instead of 75.90 us (x284): \
+                "smaps_rollup: p99.99 of map and unmap is 21.58 ms, baseline 75.90 us (x284): \
                  topdeck never reads it"
             ],
         );
@@ -143,7 +143,7 @@ mod tests {
             &[(12_000_000, 112)],
             40,
             expect![
-                "smaps_rollup: p50 of map and unmap is 12.00 ms instead of 24.10 us (x498): \
+                "smaps_rollup: p50 of map and unmap is 12.00 ms, baseline 24.10 us (x498): \
                  topdeck never reads it"
             ],
         );
@@ -155,7 +155,7 @@ mod tests {
             &[(32_000, 100_000), (60_000, 150)],
             40,
             expect![
-                "smaps_rollup: p50 of map and unmap is 32.03 us instead of 24.10 us (x1.3): \
+                "smaps_rollup: p50 of map and unmap is 32.03 us, baseline 24.10 us (x1.3): \
                  topdeck never reads it"
             ],
         );
@@ -175,7 +175,7 @@ mod tests {
             &[(24_000, 100_000), (21_600_000, 50)],
             40,
             expect![
-                "smaps_rollup: p99.99 of map and unmap is 21.53 ms instead of 75.90 us (x284): \
+                "smaps_rollup: p99.99 of map and unmap is 21.53 ms, baseline 75.90 us (x284): \
                  topdeck never reads it"
             ],
         );
@@ -186,12 +186,8 @@ mod tests {
         check(
             &[(24_000, 100_000), (21_600_000, 150)],
             0,
-            expect!["smaps_rollup: nothing can be said, it did not come round"],
+            expect!["smaps_rollup: inconclusive, the observer completed no round"],
         );
-        check(
-            &[(24_000, 19)],
-            40,
-            expect!["smaps_rollup: nothing can be said, 19 operations are too few"],
-        );
+        check(&[(24_000, 19)], 40, expect!["smaps_rollup: inconclusive, only 19 operations"]);
     }
 }

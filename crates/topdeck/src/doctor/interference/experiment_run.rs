@@ -118,7 +118,7 @@ pub(crate) mod tests {
         ];
         expect![[r#"
             title
-              beside           < 1 us  1-10 us  10-100 us  0.1-1 ms  1-10 ms  10-100 ms  >= 100 ms       p50       p99     p99.9    p99.99       max     read
+              observer         < 1 us  1-10 us  10-100 us  0.1-1 ms  1-10 ms  10-100 ms  >= 100 ms       p50       p99     p99.9    p99.99       max   rounds
               nothing         900,000    8,000      1,054         0        0          0          0  803.5 ns  806.9 ns  32.80 us  32.98 us  33.00 us
               /proc/net/unix    9,000        0          7         0        2          0          0  803.5 ns  806.8 ns  806.9 ns         –  3.459 ms     32 x
               topdeck host      9,000        0          0         0        0          0          0    800 ns    800 ns    800 ns         –    800 ns  1,500 x
