@@ -1,4 +1,4 @@
-//! Sizes as people read them: bytes in powers of 1,024.
+//! Formatting of byte sizes, in powers of 1,024.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use crate::value_formatter::count;
 pub fn format_bytes(bytes: u64) -> String {
     const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
     let mut at = 0;
-    // 1,023.996 KiB would be written as 1024.00.
+    // Without this bound 1,023.996 KiB would be printed as 1024.00 KiB.
     while at + 1 < UNITS.len() && bytes as f64 / 1024f64.powi(at as i32) >= 1023.995 {
         at += 1;
     }
@@ -19,12 +19,13 @@ pub fn format_bytes(bytes: u64) -> String {
     }
 }
 
-/// Bytes in a time.
+/// Byte rate, such as `1.21 MiB/s`.
 pub fn format_rate(size: u64, time: Duration) -> String {
     format!("{}/s", format_bytes((size as f64 / time.as_secs_f64().max(1e-9)) as u64))
 }
 
-/// Text in which sizes are written as "16384 bytes" or "16384 to 65536 bytes", with units that fit.
+/// Replaces sizes such as "16384 bytes" or "16384 to 65536 bytes" in a text by sizes in a fitting
+/// unit.
 pub fn humanize_sizes(text: &str) -> String {
     if !text.contains(" bytes") {
         return text.to_owned();

@@ -1,7 +1,7 @@
-//! Axes, scales and cells of pictures, for every output: where a value is drawn, which values are
-//! named beside an axis, and how much falls into a cell.
+//! Axes, scales and cells of charts, shared by all outputs: position of a value, tick values, and
+//! counts per cell.
 //!
-//! Places are shares of an axis, 0 to 1. Values are in the unit of pictures, which is nanoseconds
+//! Positions are fractions of an axis, 0 to 1. Values are in the chart unit, which is nanoseconds
 //! for times ([`ValueFormatter::scale`](crate::value_formatter::ValueFormatter::scale)).
 
 pub mod axis;

@@ -6,26 +6,26 @@ use crate::merged_distribution::MergedDistribution;
 use crate::terminal::{Terminal, TextStyle, column_widths};
 use crate::value_formatter::{self, ValueFormatter};
 
-/// The values from one power of ten to the next.
+/// Values between two powers of ten.
 #[derive(Debug)]
 pub struct Decade {
-    /// In the unit of the values; minus infinity for what lies below zero.
+    /// Lower bound, in the unit of the values; minus infinity for values below zero.
     pub from: f64,
-    /// In the unit of the values; itself in the decade only if [`Self::closed`].
+    /// Upper bound, in the unit of the values; included only if [`Self::closed`].
     pub below: f64,
-    /// Whether `below` belongs to this decade and `from` to the one before. So it is with explicit
-    /// bounds, each of which belongs to the bucket below: 0.1 s is often a bound, and exact only
-    /// this way.
+    /// Whether `below` belongs to this decade and `from` to the previous one. This holds for
+    /// explicit bounds, which belong to the bucket below them: 0.1 s is a common bound, and its
+    /// count is exact only with closed decades.
     pub closed: bool,
-    /// Values in the decade.
+    /// Number of values in the decade.
     pub count: Bracket<u64>,
 }
 
-/// More rows and the empty ones are left out.
+/// Tables with more rows omit empty ones.
 const ROWS_MAX: usize = 16;
 const BAR_CELLS: usize = 24;
 
-/// All powers of ten that values lie between. What is at or below zero comes first.
+/// All decades with values. Values at or below zero come first.
 pub fn split_decades(whole: &MergedDistribution, show: &ValueFormatter) -> Vec<Decade> {
     let (mut least, mut greatest) = (f64::INFINITY, 0f64);
     for cell in whole.cells().filter(|cell| cell.upper > 0.0 && cell.lower < f64::INFINITY) {
@@ -47,10 +47,10 @@ pub fn split_decades(whole: &MergedDistribution, show: &ValueFormatter) -> Vec<D
     let least = whole.cells().map(|cell| cell.lower).fold(0.0, f64::min);
     let mut from = if least < 0.0 { f64::NEG_INFINITY } else { 0.0 };
     let mut below = Bracket::exact(0);
-    // A power of ten may be an edge or lie inside a bucket: the count between two is bracketed by
-    // the buckets that lie wholly, or partly, between them.
+    // A power of ten may be a bucket edge or lie inside a bucket: the count between two powers is
+    // bounded by the buckets that are inside completely or partly.
     let zero = count_to(0.0);
-    // A bucket from minus infinity to above zero is no sign of values below zero.
+    // A bucket from minus infinity to a positive bound does not prove values below zero.
     if whole.cells().any(|cell| cell.lower < 0.0 && (cell.upper <= 0.0 || cell.lower.is_finite())) {
         decades.push(between(whole, (from, 0.0, closed), below, zero));
         (from, below) = (0.0, zero);
@@ -88,7 +88,7 @@ fn between(
 ) -> Decade {
     let (mut lower, mut upper) = (0u64, 0u64);
     for cell in whole.cells() {
-        // The last stretch has no end, and infinity is in it.
+        // The last decade has no upper bound and includes infinity.
         let before_end =
             |value: f64| value < below || below == f64::INFINITY || closed && value == below;
         let after_start =
@@ -100,14 +100,15 @@ fn between(
             upper += cell.count;
         }
     }
-    // The difference of two cumulative counts knows declared thresholds; the buckets know the rest.
+    // The difference of two cumulative counts uses declared thresholds; bucket counts bound the
+    // rest.
     let lower = lower.max(next.lower.saturating_sub(first.upper));
     let upper = upper.min(next.upper.saturating_sub(first.lower));
     let estimate = next.estimate.saturating_sub(first.estimate).clamp(lower, upper);
     Decade { from, below, closed, count: Bracket { lower, estimate, upper } }
 }
 
-/// The table as lines.
+/// Lines of the table.
 pub fn lines(
     whole: &MergedDistribution,
     show: &ValueFormatter,
@@ -150,7 +151,7 @@ pub fn lines(
     lines
 }
 
-/// A horizontal bar in eighths of a cell; anything at all is at least one eighth.
+/// Horizontal bar in eighths of a cell; a count above 0 gets at least one eighth.
 fn draw_bar(part: u64, most: u64, terminal: &Terminal) -> String {
     const PARTS: [&str; 8] = ["", "▏", "▎", "▍", "▌", "▋", "▊", "▉"];
     let eighths = (part as f64 / most as f64 * (BAR_CELLS * 8) as f64).round() as usize;

@@ -1,5 +1,5 @@
-//! JSON as topdeck writes it: fields in the order they were given; for people with short objects on
-//! one line, for programs (`{:#}`) without a blank.
+//! JSON with fields in insertion order: indented for people, with short objects on one line;
+//! compact (`{:#}`) for programs.
 
 pub mod heatmap;
 pub mod statistics;
@@ -8,37 +8,38 @@ use std::fmt::{self, Write as _};
 
 use hist::Cell;
 
-/// A value in the order in which it is written.
+/// JSON value; fields keep their order.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Json {
-    /// Nothing.
+    /// `null`.
     Null,
-    /// True or false.
+    /// `true` or `false`.
     Bool(bool),
-    /// A whole number.
+    /// Integer.
     Integer(i128),
-    /// A number, which is finite.
+    /// Finite number.
     Number(f64),
-    /// A text.
+    /// String.
     Text(String),
-    /// Values in a row.
+    /// Array.
     List(Vec<Json>),
-    /// Objects of `lower`, `upper` and `count`, of which there can be very many.
+    /// Array of objects with `lower`, `upper` and `count`: compact in memory, because there may be
+    /// many.
     Cells(Vec<Cell>),
-    /// An object whose keys are fields.
+    /// Object with a fixed set of keys.
     Object(Vec<(&'static str, Json)>),
-    /// An object whose keys are no fields.
+    /// Object with arbitrary keys.
     Map(Vec<(String, Json)>),
 }
 
 use Json::{List, Null, Object, Text};
 
-/// A count.
+/// Integer value.
 pub fn integer(n: u64) -> Json {
     Json::Integer(n.into())
 }
 
-/// JSON has no infinity: no bound.
+/// Number, or `null` for infinity (no bound), which JSON cannot express.
 pub fn number(x: f64) -> Json {
     if x.is_finite() { Json::Number(x) } else { Null }
 }
@@ -52,7 +53,7 @@ impl fmt::Display for Json {
     }
 }
 
-/// Objects up to this wide stay on one line.
+/// Maximum width of an object on one line.
 const LINE_CHARS: usize = 96;
 
 impl Json {
@@ -61,7 +62,7 @@ impl Json {
             Null => f.write_str("null"),
             Json::Bool(value) => write!(f, "{value}"),
             Json::Integer(n) => write!(f, "{n}"),
-            // The shortest decimal that reads back to the same double.
+            // Shortest decimal that reads back to the same double.
             Json::Number(x) => write!(f, "{x:?}"),
             Text(text) => write_text(f, text),
             List(items) if items.is_empty() => f.write_str("[]"),
@@ -101,7 +102,7 @@ impl Json {
 }
 
 impl Json {
-    /// Bytes that it holds in memory, beside its own.
+    /// Heap memory of the value, in bytes.
     pub fn held_bytes(&self) -> usize {
         match self {
             Null | Json::Bool(_) | Json::Integer(_) | Json::Number(_) => 0,
@@ -191,7 +192,7 @@ fn write_block(
     write!(f, "\n{}{close}", "  ".repeat(depth))
 }
 
-/// A text in quotes.
+/// Writes a quoted JSON string.
 pub fn write_text(f: &mut dyn fmt::Write, text: &str) -> fmt::Result {
     f.write_char('"')?;
     for c in text.chars() {
@@ -199,7 +200,8 @@ pub fn write_text(f: &mut dyn fmt::Write, text: &str) -> fmt::Result {
             '"' => f.write_str("\\\"")?,
             '\\' => f.write_str("\\\\")?,
             '\n' => f.write_str("\\n")?,
-            // Those above 0x7e need not be, but a terminal may obey them.
+            // JSON does not require escapes above 0x7e, but a terminal may interpret these
+            // characters.
             c if c.is_control() => write!(f, "\\u{:04x}", c as u32)?,
             c => f.write_char(c)?,
         }

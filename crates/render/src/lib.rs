@@ -1,9 +1,9 @@
-//! What people read: numbers with their units, tables, and pictures of distributions.
+//! Rendering for people: numbers with units, tables, and charts of distributions.
 //!
-//! Numbers: [`value_formatter`], [`number_formatter`], [`time`], [`bytes`], [`text`]. Pictures:
-//! [`chart`] has axes, scales and cells, and knows no medium; [`terminal`], [`svg`] and [`json`]
-//! are the three outputs. Nothing here reads a clock, a file or an option of the command line; only
-//! [`terminal::Terminal::new`] looks at the environment.
+//! Numbers: [`value_formatter`], [`number_formatter`], [`time`], [`bytes`], [`text`]. Charts:
+//! [`chart`] has axes, scales and cells, independent of the output; [`terminal`], [`svg`] and
+//! [`json`] are the three outputs. Nothing here reads a clock, a file or a command line option;
+//! only [`terminal::Terminal::new`] reads the environment.
 #![forbid(unsafe_code)]
 
 pub mod bytes;

@@ -1,8 +1,8 @@
-//! Merged distribution over parts on different grids.
+//! Merged distribution of histograms on different grids.
 
 use hist::{Bracket, Cell, Histogram, LimitInclusion, MergeError, Mixture};
 
-/// Distribution of a group: nested grids are merged, others kept as parts.
+/// Distribution of a group: histograms on nested grids are merged, others are kept as parts.
 #[derive(Clone, Debug, Default)]
 pub struct MergedDistribution {
     mixture: Mixture,
@@ -15,12 +15,12 @@ impl From<Mixture> for MergedDistribution {
 }
 
 impl MergedDistribution {
-    /// Adds a histogram; an error if there are more than 2^64 values.
+    /// Adds a histogram; fails if the total exceeds 2^64 - 1 values.
     pub fn add(&mut self, histogram: &Histogram) -> Result<(), MergeError> {
         self.mixture.add(histogram)
     }
 
-    /// Adds all that `other` holds.
+    /// Adds all values of `other`.
     pub fn merge(&mut self, other: &MergedDistribution) -> Result<(), MergeError> {
         other.parts().iter().try_for_each(|part| self.add(part))
     }
@@ -30,7 +30,7 @@ impl MergedDistribution {
         self.mixture.parts()
     }
 
-    /// The only part, whose own statistics are the sharper ones.
+    /// The only part, if there is one: its own statistics are more precise.
     pub fn single_part(&self) -> Option<&Histogram> {
         match self.parts() {
             [one] => Some(one),
@@ -38,7 +38,7 @@ impl MergedDistribution {
         }
     }
 
-    /// All parts on one grid, which moves values within 0.05 %.
+    /// Merges all parts on one grid, which moves values by at most 0.05 %.
     pub fn flatten(&self) -> Result<Histogram, MergeError> {
         Ok(self.mixture.flatten()?.histogram)
     }
@@ -47,86 +47,87 @@ impl MergedDistribution {
         self.parts().iter().map(f).fold(0, u64::saturating_add)
     }
 
-    /// Values, without those that are not a number.
+    /// Number of values, NaN excluded.
     pub fn count(&self) -> u64 {
         self.mixture.count()
     }
 
-    /// Values that are not a number.
+    /// Number of NaN values.
     pub fn nan(&self) -> u64 {
         self.total(Histogram::nan_count)
     }
 
-    /// Values in the bucket of zero.
+    /// Number of values in the zero bucket.
     pub fn zero(&self) -> u64 {
         self.total(Histogram::zero_count)
     }
 
-    /// Values above the grids.
+    /// Number of values above the grids.
     pub fn overflow(&self) -> u64 {
         self.total(Histogram::overflow)
     }
 
-    /// Values below the grids.
+    /// Number of values below the grids.
     pub fn underflow(&self) -> u64 {
         self.total(Histogram::underflow)
     }
 
-    /// Whether nothing at all was recorded, not even what is not a number.
+    /// Whether nothing was recorded, NaN included.
     pub fn is_empty(&self) -> bool {
         self.count() == 0 && self.nan() == 0
     }
 
-    /// The sum of all values.
+    /// Sum of all values.
     pub fn sum(&self) -> Bracket {
         self.single_part().map_or_else(|| self.mixture.sum(), Histogram::sum)
     }
 
-    /// Never above a quantile: where only the bucket is known, both estimates place it alike.
+    /// Minimum, never above a quantile: if only the bucket is known, both estimates use the same
+    /// position in it.
     pub fn min(&self) -> Option<Bracket> {
         let (min, first) = (self.mixture.min()?, self.quantile(0.0)?);
         let estimate = min.estimate.min(first.estimate).max(min.lower);
         Some(Bracket { estimate, ..min })
     }
 
-    /// Never below a quantile.
+    /// Maximum, never below a quantile.
     pub fn max(&self) -> Option<Bracket> {
         let (max, last) = (self.mixture.max()?, self.quantile(1.0)?);
         let estimate = max.estimate.max(last.estimate).min(max.upper);
         Some(Bracket { estimate, ..max })
     }
 
-    /// The mean; `None` if there is no value.
+    /// Mean; `None` without values.
     pub fn mean(&self) -> Option<Bracket> {
         self.single_part().map_or_else(|| self.mixture.mean(), Histogram::mean)
     }
 
-    /// The standard deviation; `None` if there is no value.
+    /// Standard deviation; `None` without values.
     pub fn stddev(&self) -> Option<Bracket> {
         self.single_part().map_or_else(|| self.mixture.stddev(), Histogram::stddev)
     }
 
-    /// The value of a quantile from 0 to 1; `None` if there is no value.
+    /// Quantile `q` from 0 to 1; `None` without values.
     pub fn quantile(&self, q: f64) -> Option<Bracket> {
         self.single_part().map_or_else(|| self.mixture.quantile(q), |one| one.quantile(q))
     }
 
-    /// How many values are worse than `limit`.
+    /// Number of values above `limit`.
     pub fn count_above(&self, limit: f64) -> Bracket<u64> {
         self.mixture.count_above(limit, LimitInclusion::Exclusive)
     }
 
-    /// How many values are at most `limit`.
+    /// Number of values that are at most `limit`.
     pub(crate) fn count_at_most(&self, limit: f64) -> Bracket<u64> {
         self.count_above(limit).complement(self.count())
     }
 
-    /// How many values are less than `limit`.
+    /// Number of values below `limit`.
     pub(crate) fn count_below(&self, limit: f64) -> Bracket<u64> {
         self.count_at_most(limit.next_down())
     }
 
-    /// Buckets as closed bounds and counts.
+    /// Cells: closed bounds and counts of buckets.
     pub fn cells(&self) -> impl Iterator<Item = Cell> + '_ {
         self.parts().iter().flat_map(Histogram::cells)
     }

@@ -1,4 +1,4 @@
-//! Number formatting of results: unit and bounds.
+//! Formatting of query results: unit and bounds.
 
 use collect::Unit;
 use hist::Bracket;
@@ -8,12 +8,12 @@ use crate::value_formatter::ValueFormatter;
 /// Number formatter.
 pub struct NumberFormatter {
     formatter: ValueFormatter,
-    /// The unit where it is too long to stand after each number.
+    /// Unit, if it is too long to print after each number.
     separate_unit: Option<String>,
 }
 
 impl NumberFormatter {
-    /// In a unit, if it is known.
+    /// Formatter for a unit, if the unit is known.
     pub fn new(name: Option<&str>) -> NumberFormatter {
         let name = name.unwrap_or("");
         // "share, 0 to 1".
@@ -25,19 +25,19 @@ impl NumberFormatter {
         }
     }
 
-    /// What the table says about units in its first line; nothing where each number has one.
+    /// Text on the unit for the first line of a table; `None` if each number has its unit.
     pub fn unit_note(&self, name: Option<&str>) -> Option<String> {
         match (&self.separate_unit, name) {
             (Some(apart), _) => Some(apart.clone()),
             (None, Some(_)) => None,
-            (None, None) => Some("in no known unit".to_owned()),
+            (None, None) => Some("unit unknown".to_owned()),
         }
     }
 
-    /// The likeliest value.
+    /// Estimate of a value.
     pub fn value(&self, bracket: Bracket) -> String {
         let text = self.formatter.value(bracket);
-        // The units of counts are plurals.
+        // Unit names of counts are plural.
         match text.strip_prefix("1 ") {
             Some("values") => "1 value".to_owned(),
             Some("values/s") => "1 value/s".to_owned(),
@@ -45,25 +45,25 @@ impl NumberFormatter {
         }
     }
 
-    /// A value that is known exactly.
+    /// Exact value.
     pub fn exact(&self, value: f64) -> String {
         self.value(Bracket::exact(value))
     }
 
-    /// Both bounds where there is width between them.
+    /// Both bounds; empty if the value is exact.
     pub fn bounds(&self, bracket: Bracket) -> String {
         if bracket.estimate.is_nan() || bracket.is_exact() {
             return String::new();
         }
         let bounds = self.formatter.bounds(bracket);
-        // Nearer to each other than the digits that are shown.
+        // The bounds differ only beyond the digits that are shown.
         let is_narrow = bounds
             .split_once(" to ")
             .is_some_and(|(lower, upper)| upper == lower || upper.split(' ').next() == Some(lower));
         if is_narrow { String::new() } else { bounds }
     }
 
-    /// The value if it is exact, else its bounds: one cell that says no more than is known.
+    /// The value if it is exact, otherwise its bounds, for one cell.
     pub fn range(&self, bracket: Bracket) -> String {
         match self.bounds(bracket) {
             bounds if bounds.is_empty() => self.value(bracket),
@@ -71,13 +71,13 @@ impl NumberFormatter {
         }
     }
 
-    /// The value, marked where it is an estimate.
+    /// The value, with `~` if it is an estimate.
     pub fn value_with_mark(&self, bracket: Bracket) -> String {
         let mark = if bracket.is_exact() || bracket.estimate.is_nan() { "" } else { "~" };
         format!("{mark}{}", self.value(bracket))
     }
 
-    /// How values become what axes are divided by.
+    /// Formatter that converts values to axis positions.
     pub fn formatter(&self) -> &ValueFormatter {
         &self.formatter
     }
@@ -92,7 +92,7 @@ pub struct EstimateNote {
 }
 
 impl EstimateNote {
-    /// Counts an estimate that is shown.
+    /// Includes an estimate that is shown.
     pub fn add(&mut self, bracket: Bracket) {
         if bracket.is_exact() || bracket.estimate.is_nan() {
             return;
@@ -106,22 +106,21 @@ impl EstimateNote {
         }
     }
 
-    /// A line for below the table, with the name of what has the bounds of each; nothing where all
-    /// is exact.
+    /// Note below the table, with the name of the option or column that has the bounds; `None` if
+    /// all values are exact.
     pub fn text(&self, bounds: &str) -> Option<String> {
         let percent = (self.max_error * 1e4).ceil() / 100.0;
         match (self.has_estimates, self.is_unbounded || percent >= 100.0) {
             (false, _) => None,
-            (true, true) => Some(format!("~ is an estimate; {bounds} has the bounds of each")),
-            (true, false) => Some(format!(
-                "~ is an estimate; the truth is within {percent} % of it, and {bounds} has the \
-                 bounds of each"
-            )),
+            (true, true) => Some(format!("~ is an estimate; {bounds} has the bounds")),
+            (true, false) => {
+                Some(format!("~ is an estimate within {percent} %; {bounds} has the bounds"))
+            }
         }
     }
 }
 
-/// The unit of a series by its name, as topdeck scales it where it knows how.
+/// Parses a unit name of a series, if it is a known unit.
 pub fn parse_unit(name: &str) -> Option<Unit> {
     let other = || Unit::Other(name.to_owned());
     (!name.is_empty()).then(|| Unit::parse(name).unwrap_or_else(other))

@@ -1,7 +1,7 @@
-//! SVG, as far as pictures here need it: self-contained, light or dark as the reader's system is.
+//! SVG primitives: self-contained, light or dark according to the reader's system.
 //!
-//! Lengths are in pixels of a picture 960 wide. Text widths are estimated: a character of the fonts
-//! named is at most [`CHAR_WIDTH`] wide on average, which keeps labels apart.
+//! Lengths are in pixels of an image 960 wide. Text widths are estimated: a character of the fonts
+//! used is at most [`CHAR_WIDTH`] wide on average, which keeps labels apart.
 
 pub mod curve;
 pub mod distribution;
@@ -10,7 +10,7 @@ pub mod heatmap;
 use std::fmt::Write as _;
 
 pub(crate) const WIDTH: f64 = 960.0;
-/// Where plots begin, from the left.
+/// Left edge of plots.
 pub const LEFT: f64 = 88.0;
 const RIGHT: f64 = 24.0;
 /// Width of a plot.
@@ -20,17 +20,16 @@ pub const CHAR_WIDTH: f64 = 7.4;
 pub(crate) const CHAR_WIDTH_BOLD: f64 = 8.6;
 pub(crate) const LINE: f64 = 17.0;
 
-/// Classes that all pictures use.
+/// CSS classes shared by all charts.
 pub const STYLE: &str = "text{font:13px system-ui,-apple-system,'Segoe UI','DejaVu Sans',sans-serif;fill:#24292f}.title{font-size:19px;font-weight:600}.heading{font-weight:600}.faint{fill:#57606a}.paper{fill:#ffffff}.grid{stroke:#d8dee4;stroke-width:1}.axis{stroke:#8c959f;stroke-width:1}.area{fill:#2f81c7}.line{fill:none;stroke:#1f6fb2;stroke-width:2.5;stroke-linejoin:round}.doubt{fill:#2f81c7;fill-opacity:.25}.limit{stroke:#8250df;stroke-width:1.5;stroke-dasharray:5 \
                          4}.limits{fill:#8250df;stroke:#ffffff;stroke-width:4px;paint-order:stroke}.max{fill:#bc4c00;font-weight:600}.dot{fill:#bc4c00}.maxline{stroke:#bc4c00;stroke-width:1.5}@media(prefers-color-scheme:dark){text{fill:#e6edf3}.faint{fill:#9da7b1}.paper{fill:#0d1117}.grid{stroke:#262c34}.axis{stroke:#6e7681}.area{fill:#58a6e8}.line{stroke:#79c0ff}.doubt{fill:#58a6e8}.limit{stroke:#bc8cff}.limits{fill:#bc8cff;stroke:#0d1117}.max{fill:#ffa657}.dot{fill:#ffa657}.maxline{stroke:#ffa657}}";
 
-/// The whole file. `style` is what this picture adds to the common one.
+/// Complete SVG file. `style` adds to the common style.
 pub fn document(title: &str, about: &str, height: f64, style: &str, body: &str) -> String {
     element("", title, about, height, &format!("<style>{STYLE}{style}</style>\n"), body)
 }
 
-/// The same as a part of a page, where `id` tells it from others and the styles are the page's, or
-/// in `head`.
+/// SVG element for a page; `id` makes element ids unique. The styles are the page's or in `head`.
 pub fn element(id: &str, title: &str, about: &str, height: f64, head: &str, body: &str) -> String {
     format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" \
@@ -43,14 +42,14 @@ pub fn element(id: &str, title: &str, about: &str, height: f64, head: &str, body
     )
 }
 
-/// Which point of a text is at its position.
+/// Horizontal anchor of a text.
 #[derive(Clone, Copy, PartialEq)]
 pub enum TextAnchor {
-    /// The start.
+    /// Left edge.
     Start,
-    /// The middle.
+    /// Centre.
     Middle,
-    /// The end.
+    /// Right edge.
     End,
 }
 
@@ -63,7 +62,7 @@ pub fn line(out: &mut String, class: &str, from: (f64, f64), to: (f64, f64)) {
     );
 }
 
-/// Writes a text at the position of its anchor; nothing if it is empty.
+/// Writes a text at the position of its anchor; empty text writes nothing.
 pub fn text(out: &mut String, at: (f64, f64), class: &str, anchor: TextAnchor, words: &str) {
     if words.is_empty() {
         return;
@@ -79,7 +78,7 @@ pub fn text(out: &mut String, at: (f64, f64), class: &str, anchor: TextAnchor, w
         writeln!(out, "<text x=\"{:.1}\" y=\"{:.1}\"{class}{anchor}>{words}</text>", at.0, at.1);
 }
 
-/// XML has no place for control characters, however they are written.
+/// Control characters are dropped: XML cannot represent them, even as references.
 pub fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for c in text.chars() {
@@ -97,14 +96,14 @@ pub fn escape(text: &str) -> String {
     escaped
 }
 
-/// Stretches of a line that words already stand on.
+/// Occupied intervals of a line of labels.
 #[derive(Default)]
 pub(crate) struct OccupiedSpans {
     spans: Vec<(f64, f64)>,
 }
 
 impl OccupiedSpans {
-    /// With one span that is occupied.
+    /// Line with one occupied interval.
     pub(crate) fn new(from: f64, to: f64) -> OccupiedSpans {
         OccupiedSpans { spans: vec![(from, to)] }
     }

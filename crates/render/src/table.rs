@@ -1,31 +1,31 @@
-//! Tables in the terminal: columns as wide as their cells, and names on lines of their own where a
-//! row has no room.
+//! Text tables: columns as wide as their cells; if a row does not fit, its first cell gets a line
+//! of its own.
 
 use crate::terminal::{Terminal, TextStyle};
 
-/// Between two columns.
+/// Space between two columns.
 const GAP: usize = 2;
-/// What the first column is called where it has times, which stay on the line of what was then.
+/// Header of a first column of timestamps; such cells stay on the line of their row.
 pub const TIME: &str = "time";
-/// Before the first.
+/// Left margin.
 const MARGIN: usize = 2;
 
-/// A table. Columns in which no row has a cell are not shown.
+/// Text table. Columns without a cell are not shown.
 pub struct TextTable {
     head: Vec<String>,
-    /// Which columns stand at their right edge: numbers.
+    /// Whether a column is right-aligned (numbers).
     right: Vec<bool>,
     rows: Vec<TextRow>,
 }
 
 enum TextRow {
     Cells(Vec<String>),
-    /// Between rows, across all columns.
+    /// Line across all columns, between rows.
     Remark(String),
 }
 
 impl TextTable {
-    /// With a name for each column, which may be empty, and whether it stands at its right edge.
+    /// Table with a header per column, which may be empty, and its alignment (true: right).
     pub fn new(columns: &[(&str, bool)]) -> TextTable {
         let head = columns.iter().map(|(name, _)| (*name).to_owned()).collect();
         TextTable {
@@ -35,7 +35,7 @@ impl TextTable {
         }
     }
 
-    /// Lets a column stand at its left edge after all: text.
+    /// Left-aligns a column that contains text.
     pub fn left_align(&mut self, column: usize, is_text: bool) {
         self.right[column] &= !is_text;
     }
@@ -58,7 +58,7 @@ impl TextTable {
         })
     }
 
-    /// How many characters wide each column is; 0 for one that is not shown.
+    /// Width of each column in characters; 0 if it is not shown.
     fn widths(&self) -> Vec<usize> {
         let of = |at: usize| {
             let widest = self.cells().map(|row| row[at].chars().count()).max().unwrap_or(0);
@@ -67,14 +67,14 @@ impl TextTable {
         (0..self.right.len()).map(of).collect()
     }
 
-    /// How many characters a line has.
+    /// Width of a line in characters.
     pub fn width(&self) -> usize {
         let shown: Vec<usize> = self.widths().into_iter().filter(|width| *width > 0).collect();
         MARGIN + shown.iter().sum::<usize>() + GAP * shown.len().saturating_sub(1)
     }
 
-    /// Its lines. What is wider than the terminal has its first column on lines of its own, if that
-    /// helps.
+    /// Formatted table. If it is wider than the terminal, first cells get lines of their own,
+    /// provided that this makes it fit.
     pub fn text(&self, terminal: &Terminal) -> String {
         let widths = self.widths();
         let first = widths.first().copied().unwrap_or(0);
@@ -115,7 +115,7 @@ impl TextTable {
         " ".repeat(MARGIN) + &shown.collect::<Vec<_>>().join(&" ".repeat(GAP))
     }
 
-    /// All but the first column.
+    /// All columns except the first.
     fn wrapped_row(&self, cells: &[String], widths: &[usize]) -> String {
         let (mut cells, mut widths) = (cells.to_vec(), widths.to_vec());
         (cells[0], widths[0]) = (String::new(), INDENT);
@@ -123,7 +123,7 @@ impl TextTable {
     }
 }
 
-/// Lines whose columns stand below each other; the last is not padded.
+/// Aligns the columns of lines; the last column is not padded.
 pub fn format_table<const N: usize>(rows: &[[String; N]], right: [bool; N]) -> String {
     let width = |at: usize| rows.iter().map(|row| row[at].chars().count()).max().unwrap_or(0);
     let widths: [usize; N] = std::array::from_fn(width);
@@ -139,7 +139,7 @@ pub fn format_table<const N: usize>(rows: &[[String; N]], right: [bool; N]) -> S
     text
 }
 
-/// How far the rest of a row stands to the right of its name.
+/// Indentation of the remaining cells below the first one.
 const INDENT: usize = 2;
 
 #[cfg(test)]
@@ -158,7 +158,7 @@ mod tests {
         table.row(["latency{host=\"web-1\"}", "1.8 s", ""].map(str::to_owned).to_vec());
         table.remark("(no value for 2 min)".to_owned());
         table.row(["all", "12.34 ms", ""].map(str::to_owned).to_vec());
-        // A line without margin, so that the margin of the others is seen.
+        // The first line has no margin, so the margin of the other lines is visible.
         expected.assert_eq(&format!("{width} wide\n{}", table.text(&terminal)));
     }
 

@@ -11,63 +11,63 @@ use std::io;
 use std::os::fd::AsFd;
 
 const WIDTH_DEFAULT: usize = 80;
-/// Narrower, pictures say nothing; wider, eyes lose the line.
+/// Charts narrower than this are unreadable; text wider than the maximum is hard to read.
 const WIDTH_MIN: usize = 40;
 const WIDTH_MAX: usize = 160;
-/// Pictures over time have no line to lose.
+/// Charts over time may be wider than text.
 const RAW_WIDTH_MAX: usize = 500;
 const HEIGHT_DEFAULT: usize = 24;
 
-/// Width, characters, colours.
+/// Width, character set and colours of a terminal.
 #[derive(Clone, Copy, Debug)]
 pub struct Terminal {
-    /// Characters in a line of text.
+    /// Width for text, in characters.
     pub width: usize,
-    /// For pictures that use all there is.
+    /// Width for charts that use the whole width.
     pub raw_width: usize,
-    /// In lines.
+    /// Height in lines.
     pub height: usize,
-    /// Whether only ASCII is drawn.
+    /// Whether only ASCII characters are used.
     pub ascii: bool,
-    /// Which colours are drawn.
+    /// Supported colours.
     pub colour_depth: ColourDepth,
 }
 
-/// Which colours there are.
+/// Supported colours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ColourDepth {
     /// No colours.
     None,
-    /// The first eight or sixteen, by name.
+    /// The 8 or 16 named colours.
     Ansi16,
-    /// The palette of 256.
+    /// The 256-colour palette.
     Ansi256,
-    /// Any.
+    /// 24-bit colours.
     TrueColour,
 }
 
 /// Semantic text style.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TextStyle {
-    /// Names of sections.
+    /// Section heading.
     Heading,
     /// Bars and cells.
     Bar,
-    /// What lies between bounds.
+    /// Range between bounds.
     Uncertain,
-    /// The maximum.
+    /// Maximum.
     Max,
-    /// Remarks.
+    /// Notes.
     Faint,
 }
 
 impl Terminal {
-    /// Of standard output.
+    /// Terminal of standard output.
     pub fn new(ascii: bool) -> Terminal {
         Terminal::for_stream(&io::stdout(), ascii)
     }
 
-    /// Of a stream; without colours if it is no terminal.
+    /// Terminal of a stream; without colours if the stream is not a terminal.
     pub fn for_stream(stream: &(impl io::IsTerminal + AsFd), ascii: bool) -> Terminal {
         let is_terminal = stream.is_terminal();
         let columns = env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
@@ -89,7 +89,7 @@ impl Terminal {
         }
     }
 
-    /// The text with the escape sequences of a style.
+    /// Text with the escape sequences of a style.
     pub fn paint(&self, paint: TextStyle, text: &str) -> String {
         if self.colour_depth == ColourDepth::None || text.trim().is_empty() {
             return text.to_owned();
@@ -105,7 +105,7 @@ impl Terminal {
     }
 }
 
-/// What the terminal says of itself.
+/// Colour support according to the environment.
 fn detect_colour_depth() -> ColourDepth {
     let says = |name, words: &[&str]| {
         env::var(name).is_ok_and(|value| words.iter().any(|word| value.contains(word)))
@@ -119,14 +119,14 @@ fn detect_colour_depth() -> ColourDepth {
     }
 }
 
-/// How many characters the widest cell of each column has.
+/// Width of the widest cell of each column.
 pub fn column_widths<const N: usize>(rows: &[[String; N]]) -> [usize; N] {
     std::array::from_fn(|column| {
         rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0)
     })
 }
 
-/// Whether the locale writes UTF-8; no locale at all is taken to be a modern one.
+/// Whether the locale uses UTF-8; also true if no locale is set.
 fn is_utf8() -> bool {
     let set = |name| env::var(name).ok().filter(|value| !value.is_empty());
     let Some(locale) = set("LC_ALL").or_else(|| set("LC_CTYPE")).or_else(|| set("LANG")) else {

@@ -1,11 +1,10 @@
-//! Text on its way to a person: control characters, line breaks, plurals, paths for a shell.
+//! Text output: control characters, line wrapping, plurals, shell quoting.
 
 use std::path::Path;
 
 use crate::value_formatter::count;
 
-/// Foreign text (names of files, tags, labels) fit for a terminal and for XML: control characters
-/// are escaped.
+/// Escapes control characters in external text (file names, tags, labels) for terminals and XML.
 pub fn escape_control(text: &str) -> String {
     let escaped = |c: char| match c.is_control() {
         true => c.escape_default().to_string(),
@@ -14,12 +13,12 @@ pub fn escape_control(text: &str) -> String {
     text.chars().map(escaped).collect()
 }
 
-/// Words on lines of so many characters.
+/// Wraps text to lines of `width` characters.
 pub fn wrap_text(text: &str, width: usize) -> Vec<String> {
     wrap_indented(text, width, "")
 }
 
-/// The same, with `indent` before all lines but the first.
+/// Wraps text, with `indent` before all lines except the first.
 pub(crate) fn wrap_indented(text: &str, width: usize, indent: &str) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for word in text.split_whitespace() {
@@ -35,7 +34,7 @@ pub(crate) fn wrap_indented(text: &str, width: usize, indent: &str) -> Vec<Strin
     lines
 }
 
-/// A path as one types it in a shell.
+/// Path quoted for a shell.
 pub fn shell_quote(path: &Path) -> String {
     let path = escape_control(&path.display().to_string());
     let safe = |c: char| c.is_alphanumeric() || "/._-+,@%:".contains(c);

@@ -1,15 +1,15 @@
-//! How many values are above a threshold, as a number with bounds and as a sentence.
+//! Number of values above a threshold, as a bounded count and as a sentence.
 
 use hist::Bracket;
 
 use crate::value_formatter::{self, ValueFormatter};
 
-/// A threshold, in the unit of the values, and how many values exceed it.
+/// Threshold, in the unit of the values, and the number of values above it.
 #[derive(Clone, Copy, Debug)]
 pub struct ThresholdCount {
-    /// In the unit of the values.
+    /// Threshold in the unit of the values.
     pub threshold: f64,
-    /// Values above it.
+    /// Number of values above the threshold.
     pub count: Bracket<u64>,
 }
 

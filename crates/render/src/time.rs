@@ -1,5 +1,5 @@
-//! Times and lengths of time as people read them. Times are UTC; both are nanoseconds, times since
-//! the Unix epoch.
+//! Formatting of times and durations. Times are UTC. Both are nanoseconds, times since the Unix
+//! epoch.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::value_formatter::ValueFormatter;
 pub const NS_PER_S: i64 = 1_000_000_000;
 pub(crate) const S_PER_DAY: i64 = 86_400;
 
-/// `2015-09-09 15:24:39 UTC`, or `+12 s` for a log that does not know the date.
+/// `2015-09-09 15:24:39 UTC`, or `+12 s` for a log without a date.
 pub fn time_text(ns: i64, row_ns: i64) -> String {
     let seconds = ns.div_euclid(NS_PER_S);
     let fraction = ns.rem_euclid(NS_PER_S);
@@ -29,7 +29,7 @@ pub fn time_text(ns: i64, row_ns: i64) -> String {
     format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02}{decimals}Z")
 }
 
-/// `2026-05-01 12:00:00Z`, with as many decimals as it has.
+/// `2026-05-01 12:00:00Z`, with all significant decimals.
 pub fn precise_time_text(ns: i64) -> String {
     let row_ns = if ns % NS_PER_S == 0 { NS_PER_S } else { 1 };
     time_text(ns, row_ns)
@@ -40,14 +40,14 @@ pub fn format_time(ns: i64) -> String {
     time_text(ns, NS_PER_S)
 }
 
-/// Whether a time is shown as counted from the beginning of a log that does not know the date. One
-/// below zero is not: `-1 s` would be read as a second ago.
+/// Whether a time is shown relative to the start of a log without a date. Negative times are not:
+/// `-1 s` would mean a second ago.
 pub(crate) fn is_since_start(ns: i64) -> bool {
     ns >= 0 && hlog::is_since_start(ns)
 }
 
-/// Year, month and day of a count of days since 1970, in the Gregorian calendar. Years are counted
-/// from March, so that the leap day is their last.
+/// Year, month and day of a number of days since 1970, in the Gregorian calendar. Years start in
+/// March internally, so that the leap day is the last day.
 pub fn date(days: i64) -> (i64, i64, i64) {
     const DAYS_PER_400_YEARS: i64 = 146_097;
     // From 1970-01-01 back to 0000-03-01.
@@ -61,12 +61,12 @@ pub fn date(days: i64) -> (i64, i64, i64) {
     (era * 400 + year + next, month, day)
 }
 
-/// A length of time.
+/// Formatted duration.
 pub fn duration_text(ns: i64) -> String {
     ValueFormatter::new(Some(&Unit::Nanoseconds)).exact(ns as f64)
 }
 
-/// A length in the largest unit that it is a whole number of: `30d`.
+/// Duration in the largest unit that divides it: `30d`.
 pub fn whole_duration_text(ns: i64) -> String {
     const UNITS: [(i64, &str); 5] = [
         (365 * S_PER_DAY * NS_PER_S, "y"),
@@ -79,7 +79,7 @@ pub fn whole_duration_text(ns: i64) -> String {
     whole.map_or_else(|| format!("{ns}ns"), |(unit_ns, unit)| format!("{}{unit}", ns / unit_ns))
 }
 
-/// A limit in time, in the largest unit that it is a whole number of: `7 d`.
+/// Time limit in the largest unit that divides it: `7 d`.
 pub fn format_age(age: Duration) -> String {
     const UNITS: [(u128, &str); 4] = [
         (86_400_000_000_000, "d"),

@@ -3,20 +3,20 @@
 use collect::Unit;
 use hist::Bracket;
 
-/// Digits of an estimate and of bounds.
+/// Significant digits of estimates and bounds.
 const DIGITS: i32 = 4;
-/// Digits of what is exact.
+/// Significant digits of exact values.
 const DIGITS_EXACT: i32 = 7;
-/// Marks of an axis have room for so much without a power of ten.
+/// Tick labels above this use powers of ten.
 const TICK_PLAIN_MAX: f64 = 1e6;
-/// What conversion between units may be off by; bounds are not rounded outwards because of it.
+/// Rounding error of unit conversion; bounds are not rounded outwards because of it.
 const CONVERSION_ERROR: f64 = 1e-12;
 
 /// Value formatter of a group.
 #[derive(Clone, Debug)]
 pub struct ValueFormatter {
     unit: Option<Unit>,
-    /// Nanoseconds in one of the unit, or 1.
+    /// Nanoseconds per unit, or 1.
     factor: f64,
 }
 
@@ -31,38 +31,38 @@ const TIMES: [(f64, &str); 4] = [(1.0, "ns"), (1e3, "us"), (1e6, "ms"), (1e9, "s
 const SIZES: [(f64, &str); 5] = [(1.0, "B"), (1e3, "kB"), (1e6, "MB"), (1e9, "GB"), (1e12, "TB")];
 
 impl ValueFormatter {
-    /// For values in a unit.
+    /// Formatter for a unit.
     pub fn new(unit: Option<&Unit>) -> ValueFormatter {
         let factor = unit.and_then(Unit::in_nanoseconds).unwrap_or(1.0);
         ValueFormatter { unit: unit.cloned(), factor }
     }
 
-    /// Whether values are lengths of time.
+    /// Whether values are durations.
     pub fn is_time(&self) -> bool {
         self.unit.as_ref().is_some_and(|unit| unit.in_nanoseconds().is_some())
     }
 
-    /// A value in the unit that pictures and powers of ten use: nanoseconds for times.
+    /// Value in the chart unit: nanoseconds for times.
     pub fn scale(&self, value: f64) -> f64 {
         value * self.factor
     }
 
-    /// Back from [`Self::scale`].
+    /// Inverse of [`Self::scale`].
     pub fn unscale(&self, value: f64) -> f64 {
         value / self.factor
     }
 
-    /// The likeliest value.
+    /// Estimate.
     pub fn estimate(&self, value: f64) -> String {
         self.text(value, DIGITS, RoundingMode::Nearest)
     }
 
-    /// A value known exactly.
+    /// Exact value.
     pub fn exact(&self, value: f64) -> String {
         self.trimmed(value, DIGITS_EXACT)
     }
 
-    /// A round value, as on an axis.
+    /// Round value, as on an axis.
     pub fn tick(&self, base: f64) -> String {
         let value = self.unscale(base);
         if self.factor == 1.0 && self.unit.is_none() && value.abs() >= TICK_PLAIN_MAX {
@@ -71,7 +71,7 @@ impl ValueFormatter {
         self.trimmed(value, DIGITS)
     }
 
-    /// The estimate, or the exact value; `> 2.5 s` for what has no upper bound.
+    /// Estimate or exact value; `> 2.5 s` if there is no upper bound.
     pub fn value(&self, bracket: Bracket) -> String {
         if bracket.is_exact() {
             self.exact(bracket.estimate)
@@ -84,7 +84,7 @@ impl ValueFormatter {
         }
     }
 
-    /// Both bounds; nothing if the value is exact.
+    /// Both bounds; empty if the value is exact.
     pub fn bounds(&self, bracket: Bracket) -> String {
         if bracket.is_exact() {
             return String::new();
@@ -93,7 +93,7 @@ impl ValueFormatter {
             self.text(bracket.lower, DIGITS, RoundingMode::Down),
             self.text(bracket.upper, DIGITS, RoundingMode::Up),
         );
-        // One unit for both reads better.
+        // Equal units are printed once.
         match (lower.split_once(' '), upper.split_once(' ')) {
             (Some((number, a)), Some((_, b))) if a == b => format!("{number} to {upper}"),
             _ => format!("{lower} to {upper}"),
@@ -123,7 +123,7 @@ impl ValueFormatter {
             return if base > 0.0 { "infinity".into() } else { "-infinity".into() };
         }
         let mut at = scales.iter().rposition(|scale| base.abs() >= scale.0).unwrap_or(0);
-        // 999.96 us is 1.000 ms when it is written with four digits.
+        // With four digits 999.96 us rounds to 1.000 ms.
         if at + 1 < scales.len() && rounded(base.abs() / scales[at].0, digits, round) >= 1000.0 {
             at += 1;
         }
@@ -137,7 +137,7 @@ impl ValueFormatter {
     }
 }
 
-/// Rounded to significant digits; whole digits are never rounded away.
+/// Rounds to significant digits; digits before the decimal point are kept.
 fn rounded(number: f64, digits: i32, round: RoundingMode) -> f64 {
     let step = 10f64.powi(decimals(number, digits));
     let scaled = number * step;
@@ -157,7 +157,7 @@ fn decimals(number: f64, digits: i32) -> i32 {
     (digits - 1 - number.abs().log10().floor() as i32).clamp(0, 300)
 }
 
-/// A whole number has no decimals to show where nothing was divided.
+/// An integer that was not divided has no decimals.
 fn format_integer(number: f64, digits: i32, round: RoundingMode) -> String {
     const GREATEST: f64 = 1e15;
     if number.fract() == 0.0 && number.abs() < GREATEST {
@@ -167,7 +167,7 @@ fn format_integer(number: f64, digits: i32, round: RoundingMode) -> String {
     plain(number, digits, round)
 }
 
-/// A number by itself, with marks between thousands; powers of ten where there would be many zeros.
+/// Plain number with thousands separators; powers of ten instead of many zeros.
 fn plain(number: f64, digits: i32, round: RoundingMode) -> String {
     const LEAST: f64 = 1e-4;
     const GREATEST: f64 = 1e15;
@@ -214,24 +214,23 @@ fn thousands(digits: &str) -> String {
     marked
 }
 
-/// A count with marks between thousands.
+/// Count with thousands separators.
 pub fn count(n: u64) -> String {
     thousands(&n.to_string())
 }
 
-/// The estimate of a count, marked if it is one.
+/// Estimate of a count, with `~` if it is not exact.
 pub fn count_estimate(n: Bracket<u64>) -> String {
     let mark = if n.is_exact() { "" } else { "~" };
     format!("{mark}{}", count(n.estimate))
 }
 
-/// Both bounds of a count; nothing if it is exact.
+/// Both bounds of a count; empty if it is exact.
 pub fn count_bounds(n: Bracket<u64>) -> String {
     if n.is_exact() { String::new() } else { format!("{} to {}", count(n.lower), count(n.upper)) }
 }
 
-/// A share of a whole in percent. What is above nothing is not shown as 0 %, what is below all not
-/// as 100 %.
+/// Percentage of a whole. A nonzero part is not shown as 0 %, an incomplete one not as 100 %.
 pub fn share(part: u64, whole: u64) -> String {
     if whole == 0 {
         return "-".into();
@@ -244,7 +243,7 @@ pub fn share(part: u64, whole: u64) -> String {
     } else if percent > 99.0 {
         let rest = (whole - part) as f64 / whole as f64 * 100.0;
         let decimals = (1 - rest.log10().floor() as i32).clamp(2, 9) as usize;
-        // Cut, never rounded up to all.
+        // Truncated, never rounded up to 100 %.
         let step = 10f64.powi(decimals as i32);
         format!("{:.decimals$} %", ((percent * step).floor() / step).min(100.0 - 1.0 / step))
     } else if percent >= 0.01 {
@@ -260,9 +259,9 @@ fn plain_small(number: f64) -> String {
     format!("{number:.decimals$}")
 }
 
-/// The name of a quantile: p99.9.
+/// Name of a quantile: p99.9.
 pub fn quantile_name(q: f64) -> String {
-    // The decimal that was meant: 0.999 * 100 is 99.9 but 0.07 * 100 is 7.000000000000001.
+    // Rounded to the intended decimal: 0.07 * 100 is 7.000000000000001.
     let percent = format!("{:.10}", q * 100.0);
     format!("p{}", percent.trim_end_matches('0').trim_end_matches('.'))
 }

@@ -1,4 +1,4 @@
-//! `topdeck audit`: whether everything that came is where it belongs, and what became of the rest.
+//! `topdeck audit`: reconciliation of received, stored and lost samples.
 
 use std::process::ExitCode;
 
@@ -13,9 +13,9 @@ use render::text::escape_control;
 
 /// Reconcile received, stored and lost samples per producer and stage
 ///
-/// A producer is a source, a client or an agent; a hop is the journal, the store or a site. For
-/// each it is told how many values the hop before had for it, how many it has, and why the two
-/// differ, if they do.
+/// A producer is a source, a client or an agent. A stage is the journal, the store or a remote. The
+/// audit shows for each stage how many values the previous stage sent, how many this stage has, and
+/// the reason of a difference.
 #[derive(clap::Args)]
 #[command(after_long_help = AFTER)]
 pub(crate) struct Options {
@@ -33,10 +33,10 @@ Examples:
   topdeck audit --server https://north.example:7717 --token-file token
 
 Exit status:
-  0  every difference is zero or explained
-  1  topdeck could not be asked
+  0  every difference is zero or has a reason
+  1  the request to topdeck failed
   2  usage error
-  3  a difference is not explained";
+  3  a difference has no reason";
 
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     let audit = options.server.request(Method::GET, "/v1/audit")?;

@@ -1,7 +1,7 @@
-//! Threads beside a command's own work: they wait for signals, for a process, for the end of input.
+//! Background threads of a command: they wait for signals, for a process, or for the end of input.
 //!
-//! A server restarts threads that panic ([`journal::Supervisor`]). A command is short, and without
-//! the thread it would not end when it is told to. So a panic of such a thread ends the command.
+//! A server restarts threads that panic ([`journal::Supervisor`]). A command does not: without the
+//! thread it would miss the request to stop. So a panic of a background thread ends the command.
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -11,10 +11,10 @@ use journal::supervisor::panic_message;
 
 use crate::command::print_message;
 
-/// The exit status of a Rust program whose main thread panicked.
+/// Exit status of a Rust program whose main thread panicked.
 const STATUS: i32 = 101;
 
-/// Runs `work` on a thread of its own. A panic ends the program with status 101.
+/// Runs `work` on a new thread. A panic exits the program with status 101.
 pub(crate) fn spawn<T: Send + 'static>(
     name: &'static str,
     work: impl FnOnce() -> T + Send + 'static,
@@ -25,7 +25,7 @@ pub(crate) fn spawn<T: Send + 'static>(
     })
 }
 
-/// The same, with what happens after a panic.
+/// Runs `work` on a new thread, and `on_panic` after a panic.
 fn spawn_or<T: Send + 'static>(
     name: &'static str,
     work: impl FnOnce() -> T + Send + 'static,

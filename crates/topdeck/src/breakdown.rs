@@ -23,34 +23,34 @@ use render::terminal::Terminal;
 
 /// Break a heatmap selection down by label: share inside against outside
 ///
-/// The rectangle is the values above --above (and up to --up-to) from --from to --to. Everything
-/// else of the picture is outside. The label that tells most comes first: 1 bit if a look at it
-/// says whether a value is inside, 0 if inside is like outside.
+/// The selection is the values above --above (and up to --up-to) from --from to --to. All other
+/// values of the heatmap are outside. Labels are sorted by divergence: 1 bit if the label
+/// determines whether a value is inside, 0 if the shares inside and outside are equal.
 #[derive(clap::Args)]
 #[command(after_long_help = AFTER)]
 pub(crate) struct Options {
-    /// The store's folder
+    /// Folder of the store
     #[arg(value_name = "DIR")]
     dir: PathBuf,
 
-    /// Which series, such as latency, 'latency{host="a"}' or 'and(host:web-*)'
+    /// Selector, such as latency, 'latency{host="a"}' or 'and(host:web-*)'
     #[arg(value_parser = parse_selector)]
     selector: ParsedSelector,
 
-    /// Values above this are in the rectangle, such as 100ms
+    /// Lower bound of the selection (exclusive), such as 100ms
     #[arg(long, value_name = "LIMIT", value_parser = parse_quantity, allow_hyphen_values = true)]
     above: Quantity,
 
-    /// Values up to this are in it [default: no upper limit]
+    /// Upper bound of the selection [default: none]
     #[arg(long, value_name = "LIMIT", value_parser = parse_quantity, allow_hyphen_values = true)]
     up_to: Option<Quantity>,
 
-    /// Start of the rectangle: 2026-11-09, 2026-11-09T12:30:00Z, -2h [default: start of the
+    /// Start of the selection: 2026-11-09, 2026-11-09T12:30:00Z, -2h [default: start of the
     /// baseline]
     #[arg(long, value_name = "TIME", value_parser = time::parse_time, allow_hyphen_values = true)]
     from: Option<TimeExpr>,
 
-    /// End of the rectangle, also: now [default: end of the baseline]
+    /// End of the selection, also: now [default: end of the baseline]
     #[arg(long, value_name = "TIME", value_parser = time::parse_time, allow_hyphen_values = true)]
     to: Option<TimeExpr>,
 
@@ -62,15 +62,15 @@ pub(crate) struct Options {
     #[arg(long, value_name = "TIME", value_parser = time::parse_time, allow_hyphen_values = true)]
     baseline_to: Option<TimeExpr>,
 
-    /// Values shown of each label
+    /// Number of values shown per label
     #[arg(long, value_name = "N", default_value_t = 5)]
     top: usize,
 
-    /// Print JSON: every value of every label
+    /// Print JSON, with all values of all labels
     #[arg(long)]
     json: bool,
 
-    /// Maximum number of series that the selector matches
+    /// Maximum number of series of the selector
     #[arg(long, value_name = "N", default_value_t = Limits::default().series)]
     max_series: u64,
 }
@@ -82,8 +82,8 @@ Examples:
   topdeck breakdown s latency --above 1s --from -1h --baseline-from -1d --json | jq '.labels[0]'
 
 Exit status:
-  0  it is explained, whatever came out
-  1  there is no such store or series, or nothing in the rectangle, or the units differ
+  0  success
+  1  store or series not found, no values in the selection, or units differ
   2  usage error";
 
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
@@ -102,7 +102,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     let to = options.to.map_or(picture.end, |to| to.to_unix_ns(now));
     let rectangle = HeatmapSelection {
         selector: options.selector.selector.clone(),
-        // A rectangle beyond the rows is one in a picture that reaches as far.
+        // The baseline includes the selection.
         baseline: match (options.baseline_from, options.baseline_to) {
             (None, None) => picture.start.min(from)..picture.end.max(to),
             (None, Some(_)) => picture.start.min(from)..picture.end,
@@ -142,7 +142,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The unit of all of them.
+/// Common unit of the series.
 fn common_unit(selector: &Selector, found: &[SeriesEntryRef]) -> Result<Option<Unit>> {
     match &units(found)[..] {
         [] => Ok(None),
@@ -152,7 +152,7 @@ fn common_unit(selector: &Selector, found: &[SeriesEntryRef]) -> Result<Option<U
                 |unit: &str| if unit.is_empty() { "none".to_owned() } else { unit.to_owned() };
             let (a, b) = (named(a), named(b));
             bail!(
-                "{selector}: these series have different units ({a}, {b}): choose, as in \
+                "{selector}: the series have different units ({a}, {b}); select one, as in \
                  'and(__unit:ns)'"
             )
         }
@@ -162,6 +162,6 @@ fn common_unit(selector: &Selector, found: &[SeriesEntryRef]) -> Result<Option<U
 fn parse_threshold(name: &str, written: &Quantity, unit: Option<&Unit>) -> Result<f64> {
     written.value_in(unit).ok_or_else(|| match unit {
         Some(unit) => anyhow!("{name} {written}: the values are in {unit}"),
-        None => anyhow!("{name} {written}: the values have no unit; say it without one"),
+        None => anyhow!("{name} {written}: the values have no unit; use a plain number"),
     })
 }

@@ -1,4 +1,4 @@
-//! `topdeck cardinality`: what there are so many series of.
+//! `topdeck cardinality`: metrics, labels and label values with the most series.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -13,18 +13,18 @@ use render::text::escape_control;
 use render::text::plural;
 use render::value_formatter;
 
-/// Show what a store has many series of: metrics, labels, and values of labels
+/// Show which metrics, labels and label values have the most series
 ///
-/// Look here when there are too many series: a label with about as many values as series (a user, a
-/// request) makes a series of each.
+/// Use it if a store has too many series. A label with about as many values as series, such as a
+/// user or request id, creates a series per value.
 #[derive(clap::Args)]
 #[command(after_long_help = AFTER)]
 pub(crate) struct Options {
-    /// The store's folder
+    /// Folder of the store
     #[arg(value_name = "DIR")]
     dir: PathBuf,
 
-    /// How many of each
+    /// Number of entries per list
     #[arg(long, value_name = "N", default_value_t = 10)]
     top: u32,
 
@@ -39,8 +39,8 @@ Examples:
   topdeck cardinality s --top 100 --json | jq '.by_label[0]'
 
 Exit status:
-  0  it was read
-  1  there is no store, or it is in use
+  0  success
+  1  store not found or in use
   2  usage error";
 
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {

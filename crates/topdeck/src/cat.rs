@@ -1,4 +1,4 @@
-//! `topdeck cat`: all that a process shows, now or when it was last alive.
+//! `topdeck cat`: all metrics of a running or exited process.
 
 use std::process::ExitCode;
 
@@ -13,10 +13,9 @@ use crate::process_argument::find_process;
 
 /// Show all metrics of a process
 ///
-/// Reads them out of shared memory: the process is not asked and does not wait. Quantiles are at
-/// most 1.08 % off, counts and the maximum are exact. Where a program says how its metrics belong
-/// together (what is used to its capacity, the hits of a cache to its misses), what follows from
-/// that stands beside them.
+/// Reads shared memory; the process is neither interrupted nor slowed down. Quantiles have an error
+/// of at most 1.08 %; counts and the maximum are exact. If a program declares relations between its
+/// metrics (usage and capacity, hits and misses of a cache), derived values are shown beside them.
 #[derive(clap::Args)]
 #[command(after_long_help = AFTER)]
 pub(crate) struct Options {
@@ -24,11 +23,11 @@ pub(crate) struct Options {
     #[arg(value_name = "PROCESS")]
     process: String,
 
-    /// Only these metrics; * stands for anything, as in 'cache_*' or 'took{*route=\"home\"*}'
+    /// Only these metrics; * is a wildcard, as in 'cache_*' or 'took{*route=\"home\"*}'
     #[arg(value_name = "METRIC")]
     metrics: Vec<String>,
 
-    /// Print JSON: every statistic with its bounds
+    /// Print JSON, with the bounds of every statistic
     #[arg(long)]
     json: bool,
 }
@@ -40,8 +39,8 @@ Examples:
   topdeck cat --json /dev/shm/topdeck-1000/1234-5678.tdk
 
 Exit status:
-  0  they are shown
-  1  there is no such process, or it has no such metric
+  0  success
+  1  process or metric not found
   2  usage error";
 
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {

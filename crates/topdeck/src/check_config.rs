@@ -1,4 +1,4 @@
-//! `topdeck check-config`: whether a file of settings makes sense, without starting anything.
+//! `topdeck check-config`: checks a settings file without starting anything.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -13,13 +13,13 @@ use render::text::plural;
 
 /// Check the settings of `topdeck serve` and `topdeck agent`
 ///
-/// Reads the file as they do and says everything that is wrong with it, each with its line and, for
-/// a key that does not exist, the nearest one that does. Files that the settings name are looked
-/// for; nothing is started, listened on or connected to.
+/// Parses the file as they do and prints every error with its line and, for an unknown key, the
+/// nearest valid one. Checks that files named in the settings exist. Opens no port and no
+/// connection.
 #[derive(clap::Args)]
 #[command(after_long_help = AFTER)]
 pub(crate) struct Options {
-    /// The file, TOML; docs/topdeck.toml has every key
+    /// Settings file (TOML); docs/topdeck.toml lists all keys
     #[arg(value_name = "FILE")]
     file: PathBuf,
 }
@@ -29,8 +29,8 @@ Example:
   topdeck check-config /etc/topdeck.toml && kill -HUP \"$(pidof topdeck)\"
 
 Exit status:
-  0  the settings make sense
-  1  they do not; standard error says why
+  0  the settings are valid
+  1  the settings are invalid; standard error has the reasons
   2  usage error";
 
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
@@ -43,16 +43,16 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
             let file = escape_control(&options.file.display().to_string());
             let text = match counts.split_last() {
                 Some((last, first)) => {
-                    format!("{file}: sound, with {} and {last}\n", first.join(", "))
+                    format!("{file}: valid, with {} and {last}\n", first.join(", "))
                 }
-                None => format!("{file}: sound\n"),
+                None => format!("{file}: valid\n"),
             };
             print_stdout(text.as_bytes())?;
             Ok(ExitCode::SUCCESS)
         }
         Err(problems) => {
             for problem in problems.to_string().split('\n') {
-                // The lines of the file below a message are shown as they stand.
+                // Source lines below a message are printed unchanged.
                 match problem.strip_prefix("  | ") {
                     Some(_) => eprintln!("{}", problem.replace(char::is_control, " ")),
                     None => print_message(problem),

@@ -15,10 +15,10 @@ use crate::{
     renamed_flags, restore, serve, snapshot, store, token, top, watch,
 };
 
-/// See how a system treats each of its users, not on average.
+/// Latency observability with full distributions instead of averages.
 ///
-/// topdeck keeps the whole distribution of every latency and tells how many people had a bad
-/// experience, when, and where.
+/// topdeck stores the whole distribution of every latency and shows how many users were affected,
+/// when and where.
 #[derive(Parser)]
 #[command(name = "topdeck", version, arg_required_else_help = true, after_long_help = AFTER)]
 pub(crate) struct Topdeck {
@@ -31,12 +31,12 @@ Exit status:
   0  success
   1  error: an input could not be read or was empty
   2  usage error
-  3  data were missing (`topdeck journal cat` and `tail`, `topdeck store export`), or the result of
+  3  data is missing (`topdeck journal cat` and `tail`, `topdeck store export`), or the result of
      `topdeck load` is invalid
   4  a requirement of `topdeck load` was not met";
 
-/// Subcommands: a row has the variant of the command line, its options, and what runs it. A
-/// subcommand is a file, which `main.rs` declares, and a row.
+/// Subcommands: a row has the variant of the command line, its options, and the function that runs
+/// it. Adding a subcommand takes a file, declared in `main.rs`, and a row here.
 macro_rules! subcommands {
     ($command:ident: $($(#[$attribute:meta])* $variant:ident($options:ty) => $run:path,)+) => {
         #[derive(clap::Subcommand)]
@@ -95,7 +95,7 @@ pub(crate) fn parse_args() -> Topdeck {
         .unwrap_or_else(|error| renamed_flags::replace_error(error, &args).exit())
 }
 
-/// The whole command line, for what is written from it.
+/// The whole command line, for completions and man pages.
 pub(crate) fn clap_command() -> clap::Command {
     Topdeck::command()
 }
@@ -106,7 +106,7 @@ impl Topdeck {
     }
 }
 
-/// Says what went wrong. That nobody reads on (`| head`) is no failure of ours.
+/// Prints an error. A closed standard output (`| head`) is not an error.
 pub(crate) fn report_failure(error: &anyhow::Error) -> ExitCode {
     let closed = |cause: &(dyn std::error::Error + 'static)| {
         cause.downcast_ref::<io::Error>().is_some_and(|e| e.kind() == io::ErrorKind::BrokenPipe)
@@ -118,19 +118,19 @@ pub(crate) fn report_failure(error: &anyhow::Error) -> ExitCode {
     ExitCode::FAILURE
 }
 
-/// Tells the user. Where nobody can be told (standard error is full, or gone) the exit status still
-/// is.
+/// Prints a message to standard error. If standard error is full or closed, the message is lost,
+/// but not the exit status.
 pub(crate) fn print_message(message: impl Display) {
     let _ = writeln!(io::stderr(), "topdeck: {}", escape_control(&message.to_string()));
 }
 
-/// Writes what was asked for.
+/// Writes the result to standard output.
 pub(crate) fn print_stdout(bytes: &[u8]) -> Result<()> {
     let mut out = io::stdout().lock();
     out.write_all(bytes).and_then(|()| out.flush()).context("cannot write to standard output")
 }
 
-/// What is told beside it, to standard error, if anybody listens there.
+/// Writes additional output to standard error; errors are ignored.
 pub(crate) fn print_stderr(text: &str) {
     let _ = io::stderr().write_all(text.as_bytes());
 }

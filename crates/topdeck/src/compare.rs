@@ -1,4 +1,4 @@
-//! `topdeck compare`: two selections of a store side by side, or one at two times.
+//! `topdeck compare`: compares two selections of a store, or one selection at two times.
 
 pub(crate) mod report;
 
@@ -19,24 +19,23 @@ use crate::time::{self, TimeExpr};
 use render::terminal::Terminal;
 use render::time::precise_time_text;
 
-/// Compare two selections of a store, or one at two times: how far apart, and is it chance?
+/// Compare two selections, or one selection at two times: distance and significance
 ///
-/// All histograms that a selector picks are one distribution, exactly. Their quantiles stand beside
-/// each other with the bounds that the truth lies in; those that differ whatever the buckets hide
-/// are marked. The chance says how often a random split of all intervals of both sides lies at
-/// least as far apart.
+/// All histograms of a selector are merged exactly. The report shows the quantiles of both sides
+/// with their bounds and marks those whose bounds do not overlap. The p-value is the share of
+/// random splits of all intervals of both sides that have at least the same distance.
 #[derive(clap::Args)]
 #[command(after_long_help = AFTER)]
 pub(crate) struct Options {
-    /// The store's folder
+    /// Folder of the store
     #[arg(value_name = "DIR")]
     dir: PathBuf,
 
-    /// Which series are side A, such as latency or 'latency{host="a"}'
+    /// Selector of side A, such as latency or 'latency{host="a"}'
     #[arg(value_name = "SELECTOR_A", value_parser = parse_selector)]
     a: ParsedSelector,
 
-    /// Series of side B [default: those of side A, at another time]
+    /// Selector of side B [default: SELECTOR_A, at another time]
     #[arg(value_name = "SELECTOR_B", value_parser = parse_selector)]
     b: Option<ParsedSelector>,
 
@@ -56,7 +55,7 @@ pub(crate) struct Options {
     #[arg(long, value_name = "TIME", value_parser = time::parse_time, allow_hyphen_values = true)]
     to_b: Option<TimeExpr>,
 
-    /// Draw with plain ASCII
+    /// Use ASCII characters only
     #[arg(long)]
     ascii: bool,
 
@@ -76,16 +75,13 @@ Examples:
   topdeck compare s latency --from 2026-11-09 --to 2026-11-10 --from-b 2026-11-16 --to-b 2026-11-17
 
 Exit status:
-  0  they are compared, whatever came out
-  1  there is no such store or series, or nothing in that time, or the units differ
+  0  success, whatever the result
+  1  store or series not found, no rows in the range, or units differ
   2  usage error";
 
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     if options.b.is_none() && options.from_b.is_none() && options.to_b.is_none() {
-        bail!(
-            "what is it compared with? give a second selector, or another time with --from-b and \
-             --to-b"
-        );
+        bail!("side B is missing; add a second selector, or another time with --from-b and --to-b");
     }
     let store = open(&options.dir)?;
     let view = store.view().map_err(with_dir(&options.dir))?;
@@ -145,7 +141,7 @@ pub(crate) fn parse_selector(text: &str) -> Result<ParsedSelector, String> {
     Ok(ParsedSelector { text: text.to_owned(), selector })
 }
 
-/// The time that is asked about: to the ends of what there is, where it is not said.
+/// Time range: defaults to the range of the existing rows.
 pub(crate) fn resolve_range(
     dir: &std::path::Path,
     view: &ReadView,
@@ -162,11 +158,17 @@ pub(crate) fn resolve_range(
     let (first, last) = (precise_time_text(extent.start), precise_time_text(extent.end));
     if start >= end {
         let (start, end) = (precise_time_text(start), precise_time_text(end));
-        bail!("{start} is not before {end}; {selector} has rows from {first} to {last}");
+        bail!(
+            "invalid range: {start} is not before {end}; {selector} has rows from {first} to \
+               {last}"
+        );
     }
     if end <= extent.start || extent.end <= start {
         let (start, end) = (precise_time_text(start), precise_time_text(end));
-        bail!("{selector} has no rows between {start} and {end}, but from {first} to {last}");
+        bail!(
+            "{selector} has no rows between {start} and {end}; it has rows from {first} to \
+               {last}"
+        );
     }
     Ok(start..end)
 }

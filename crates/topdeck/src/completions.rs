@@ -1,4 +1,4 @@
-//! `topdeck completions SHELL`: what the shell needs to complete our flags.
+//! `topdeck completions SHELL`: completion scripts.
 
 use std::process::ExitCode;
 
@@ -14,7 +14,7 @@ use crate::command;
 #[derive(clap::Args)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Options {
-    /// The shell
+    /// Shell
     shell: Shell,
 }
 

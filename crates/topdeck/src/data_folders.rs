@@ -1,8 +1,8 @@
-//! Folders of the data folder that had other names in earlier versions.
+//! Folders of the data folder that were renamed since earlier versions.
 //!
-//! A folder is renamed at the start, when the store or the journal is locked. A rename is atomic
-//! and synchronised before anything is written to the folder: after a crash, the folder has one
-//! name or the other, and the next start goes on from there.
+//! A folder is renamed at startup, after the store or the journal is locked. A rename is atomic and
+//! fsynced before anything is written to the folder: after a crash the folder has either name, and
+//! the next start continues.
 
 use std::fs::File;
 use std::io::{self, ErrorKind};
@@ -11,7 +11,7 @@ use std::path::Path;
 /// Old name, new name.
 const RENAMED_FOLDERS: [(&str, &str); 2] = [("boards", "dashboards"), ("refused", "dead-letter")];
 
-/// Renames the folders that have old names. Returns lines for the log.
+/// Renames folders with old names. Returns log lines.
 pub(crate) fn rename_old_folders(data: &Path) -> io::Result<Vec<String>> {
     let mut lines = Vec::new();
     for (old, new) in RENAMED_FOLDERS {
@@ -19,14 +19,15 @@ pub(crate) fn rename_old_folders(data: &Path) -> io::Result<Vec<String>> {
         if !from.is_dir() {
             continue;
         }
-        // An empty folder of the new name is replaced, any other is not.
+        // rename(2) replaces an empty folder of the new name and fails for any other.
         match std::fs::rename(&from, &to) {
             Ok(()) => {
                 File::open(data)?.sync_all()?;
                 lines.push(format!("renamed {} to {}", from.display(), to.display()));
             }
             Err(error) if error.kind() == ErrorKind::DirectoryNotEmpty => lines.push(format!(
-                "cannot rename {} to {}: it is not empty; move the files of {old} there by hand",
+                "cannot rename {} to {}: the folder exists and is not empty; move the files of \
+                 {old} there by hand",
                 from.display(),
                 to.display()
             )),
@@ -58,7 +59,7 @@ mod tests {
             std::fs::write(path, "x").unwrap();
         }
 
-        /// Lines without the path of the data folder.
+        /// Log lines without the path of the data folder.
         fn rename(&self) -> Vec<String> {
             let lines = rename_old_folders(&self.0).unwrap().into_iter();
             lines.map(|line| line.replace(&format!("{}/", self.0.display()), "")).collect()
@@ -80,7 +81,7 @@ mod tests {
         let data = DataFolder::new();
         data.write("boards/shop.json");
         data.write("refused/north/00000000000000000001.parcel");
-        // The start after a crash may have made the new folder, and nothing in it.
+        // State after a crash: the new folder exists and is empty.
         std::fs::create_dir(data.0.join("dashboards")).unwrap();
         assert_eq!(
             data.rename(),

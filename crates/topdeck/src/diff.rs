@@ -1,4 +1,4 @@
-//! `topdeck diff`: what changed in a process between two moments.
+//! `topdeck diff`: difference of a process between two samples.
 
 use std::process::ExitCode;
 
@@ -11,20 +11,20 @@ use crate::process_argument::find_process;
 use crate::process_waiter::{self, ProcessWaiter, WakeReason};
 use crate::time;
 
-/// Show what changed in a process between two moments
+/// Show what changed in a process between two samples
 ///
-/// With one process: between now and a while later. With two, which may be copies of a file (`cp`
-/// is enough) or processes: from the first to the second. Histograms are compared: what was
-/// recorded before with what was recorded in between; or, of two different processes, all of one
-/// with all of the other.
+/// With one process: takes two samples, --interval apart. With two arguments, processes or copies
+/// of metrics files (made with `cp`): shows the change from the first to the second. Histograms are
+/// compared: values recorded before the first sample with values recorded between the samples. For
+/// two different processes all values of both are compared.
 #[derive(clap::Args)]
 #[command(after_long_help = AFTER)]
 pub(crate) struct Options {
-    /// Its id, the name of its program, or the path of its file
+    /// Process ID, program name, or path of a metrics file
     #[arg(value_name = "PROCESS")]
     first: String,
 
-    /// The same, later; or another
+    /// Later metrics file, or another process
     #[arg(value_name = "LATER")]
     second: Option<String>,
 
@@ -40,8 +40,8 @@ Examples:
   topdeck diff ./before.tdk 1234
 
 Exit status:
-  0  it is shown; there may be no change
-  1  there is no such process
+  0  success, with or without changes
+  1  process not found
   2  usage error";
 
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {

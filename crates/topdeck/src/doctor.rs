@@ -1,4 +1,4 @@
-//! `topdeck doctor`: what this machine is like, measured.
+//! `topdeck doctor`: measurements of this machine.
 
 mod clock;
 mod interference;
@@ -10,7 +10,7 @@ use anyhow::Result;
 
 use crate::command::subcommands;
 
-/// Measure what this machine does to measurements
+/// Measure this machine: clock, observer effect, process table
 #[derive(clap::Args)]
 pub(crate) struct Options {
     #[command(subcommand)]

@@ -1,4 +1,4 @@
-//! `topdeck gen`: made-up measurements of which the truth is known, for trying things on.
+//! `topdeck gen`: synthetic measurements with exact expected statistics.
 
 use std::fmt::Write as _;
 use std::fs::File;
@@ -18,20 +18,21 @@ use synthetic::{
 
 /// Generate a synthetic data set with exact expected statistics
 ///
-/// Draws the latencies of a disk or of a web service, a histogram a minute for each series, with a
-/// daily load and incidents. The same options draw the same values on every machine. --expected
-/// writes what is true of them, exactly, so that any program that reads them can be held to it.
+/// Draws the latencies of a disk or of a web service: a histogram per minute and series, with a
+/// daily load curve and incidents. The same options give the same values on every
+/// machine. --expected writes the exact statistics, as an oracle for any program that reads the
+/// data.
 #[derive(clap::Args)]
 #[command(after_long_help = AFTER)]
 pub(crate) struct Options {
-    /// The data set
+    /// Data set
     set: DatasetName,
 
-    /// Where to write; - is standard output
+    /// Output file; - is standard output
     #[arg(long, value_name = "FILE", default_value = "-")]
     out: PathBuf,
 
-    /// How it is written
+    /// Output format
     #[arg(long, value_enum, default_value = "frames")]
     format: OutputFormat,
 
@@ -43,7 +44,7 @@ pub(crate) struct Options {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=MINUTES_MAX))]
     minutes: Option<u32>,
 
-    /// Draw other values of the same kind; the totals stay
+    /// Random seed; totals do not change
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
 
@@ -52,9 +53,9 @@ pub(crate) struct Options {
     expected: Option<PathBuf>,
 }
 
-/// A table for each series is kept while it is drawn, 5 kB: half a gigabyte.
+/// The table of each series takes 5 kB while it is drawn: half a gigabyte.
 const SERIES_MAX: i64 = 100_000;
-/// A year. The truth keeps 6 kB for each four of them: 0.8 GB.
+/// A year. The expected statistics take 6 kB per four minutes: 0.8 GB.
 const MINUTES_MAX: i64 = 366 * 1_440;
 
 const AFTER: &str = "\
@@ -64,11 +65,11 @@ Examples:
   topdeck hist --by endpoint b.frames
 
 Formats:
-  frames    name, labels, times, unit, buckets, and exact sum, minimum and maximum
-  httptrap  names with labels in them, time of the beginning, buckets; no sum, minimum, maximum or unit
+  frames    name, labels, start and end, unit, buckets, exact sum, minimum and maximum
+  httptrap  name with labels, start, buckets; no sum, minimum, maximum or unit
 
 Exit status:
-  0  all was written
+  0  success
   1  a file could not be written
   2  usage error";
 
@@ -82,7 +83,7 @@ enum DatasetName {
 
 #[derive(Clone, Copy, ValueEnum)]
 enum OutputFormat {
-    /// One JSON object per line with a frame in base64; loses nothing
+    /// One JSON object per line with a base64 frame (lossless)
     Frames,
     /// HTTPTrap JSON, one document per line
     Httptrap,
@@ -118,7 +119,7 @@ fn cannot_write(path: &Path) -> String {
     format!("cannot write {}", path.display())
 }
 
-/// Writes all in the order of time; the truth, if it is asked for.
+/// Writes all histograms in order of time, and the expected statistics if requested.
 fn write_dataset(
     dataset: &Dataset,
     options: &Options,
@@ -161,7 +162,7 @@ fn write_frame(line: &mut String, series: &SyntheticSeries, sample: &SyntheticSa
     );
 }
 
-/// The name is Circonus' canonical one, `metric|ST[label:value,...]`; no label here needs escaping.
+/// Circonus' canonical name, `metric|ST[label:value,...]`; no label here needs escaping.
 fn write_httptrap(line: &mut String, series: &SyntheticSeries, sample: &SyntheticSample) {
     let tags: Vec<String> =
         series.labels.iter().map(|(name, value)| format!("{name}:{value}")).collect();
@@ -175,7 +176,7 @@ fn write_httptrap(line: &mut String, series: &SyntheticSeries, sample: &Syntheti
     written.expect("a String takes all");
 }
 
-/// The columns say their units; a quantile is a bucket, which has two ends.
+/// Column names include units. A quantile is a bucket with two bounds.
 fn expected_csv(truth: &ExpectedStats) -> String {
     const QUANTILES: [(f64, &str); 3] = [(0.5, "p50"), (0.99, "p99"), (0.999, "p99.9")];
     let mut text = format!(
@@ -236,7 +237,7 @@ impl GenerateProgress {
             return;
         }
         self.last_shown = Some(Instant::now());
-        // Progress that cannot be shown is no failure.
+        // Progress output errors are ignored.
         let _ = write!(
             io::stderr(),
             "\r{} of {} minutes ({} %)\x1b[K",

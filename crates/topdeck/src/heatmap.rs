@@ -1,4 +1,4 @@
-//! `topdeck heatmap`: the distribution of some series over time, from a store.
+//! `topdeck heatmap`: distribution of series over time, from a store.
 
 mod column_grid;
 
@@ -29,20 +29,19 @@ use render::terminal::heatmap as terminal_heatmap;
 use render::text::plural;
 use render::time::precise_time_text;
 
-/// Draw the distribution of series over time: a column for each stretch of time
+/// Draw a heatmap of series over time: a column per time interval
 ///
-/// All histograms that the selector picks are put together, exactly. How dark a cell is says how
-/// many values lie there; where something is known to be missing the column is marked, and the
-/// reason told. Columns are round stretches of time, so the picture may begin a little
-/// before --from and end a little after --to.
+/// All histograms of the selector are merged exactly. Darker cells have more values. Columns with
+/// known gaps are marked, and the reasons are listed. Columns start at round times, so the heatmap
+/// may start a little before --from and end a little after --to.
 #[derive(clap::Args)]
 #[command(after_long_help = AFTER)]
 pub(crate) struct Options {
-    /// The store's folder
+    /// Folder of the store
     #[arg(value_name = "DIR")]
     dir: PathBuf,
 
-    /// Which series, such as latency, 'latency{host="a"}' or 'and(host:web-*)'
+    /// Selector, such as latency, 'latency{host="a"}' or 'and(host:web-*)'
     #[arg(value_parser = parse_selector)]
     selector: ParsedSelector,
 
@@ -54,7 +53,7 @@ pub(crate) struct Options {
     #[arg(long, value_name = "TIME", value_parser = time::parse_time, allow_hyphen_values = true)]
     to: Option<TimeExpr>,
 
-    /// Maximum columns [default: as many as fit]
+    /// Maximum number of columns [default: as many as fit]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=COLUMNS_MAX))]
     columns: Option<u16>,
 
@@ -62,15 +61,15 @@ pub(crate) struct Options {
     #[arg(long, value_name = "LIMIT", value_parser = parse_quantity, allow_hyphen_values = true)]
     above: Vec<Quantity>,
 
-    /// Write the picture to this file as SVG, too
+    /// Also write the heatmap to this SVG file
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
 
-    /// Draw with plain ASCII
+    /// Use ASCII characters only
     #[arg(long)]
     ascii: bool,
 
-    /// Print JSON: each column with its cells and quantiles
+    /// Print JSON, with the cells and quantiles of each column
     #[arg(long)]
     json: bool,
 }
@@ -83,20 +82,19 @@ Examples:
   topdeck heatmap s latency --from 2026-11-09 --to 2026-11-10 --json | jq '.columns[].count'
 
 Environment:
-  COLUMNS   width to draw for, when the output is no terminal (80)
-  NO_COLOR  draw without colour
+  COLUMNS   width if the output is not a terminal [default: 80]
+  NO_COLOR  no colours
 
 Exit status:
-  0  it is drawn
-  1  there is no such store or series, or nothing in that time, or it cannot be one picture
+  0  success
+  1  store or series not found, no rows in the range, or units differ
   2  usage error";
 
-/// More columns than a picture has pixels show nothing more.
+/// More columns than pixels add nothing.
 const COLUMNS_MAX: i64 = 2000;
-/// Columns in a file, unless asked otherwise: what four pixels each allow.
+/// Default number of columns of a file: four pixels each.
 const COLUMNS_SVG: usize = 212;
-/// Series that are asked how long their rows are, and how long a stretch is looked at: a base part
-/// at most.
+/// Number of series whose row period is detected; at most one base part is read per series.
 const PERIOD_SERIES_MAX: usize = 4;
 const PERIOD_WINDOW_NS: i64 = 6 * 3_600_000_000_000;
 
@@ -120,7 +118,7 @@ struct HeatmapOutput<'a> {
     unit: Option<Unit>,
     range: Range<i64>,
     period: Option<RowPeriod>,
-    /// In the unit of the values.
+    /// Thresholds, in the unit of the values.
     thresholds: Vec<f64>,
     warnings: Vec<String>,
 }
@@ -155,7 +153,7 @@ impl HeatmapOutput<'_> {
         parts: &[PartInfo],
     ) -> Result<HeatmapOutput<'a>> {
         let asked = asked(options);
-        // A series all of whose rows are missing is none that a selector picks: the gaps say so.
+        // A series all of whose rows are missing is not in the index: only the gaps mention it.
         let missing = range_of_gaps(&view, &asked);
         let picked = match find_series(&view, &options.dir, &options.selector.selector) {
             Err(_) if missing.is_some() => Vec::new(),
@@ -169,12 +167,12 @@ impl HeatmapOutput<'_> {
         if found.is_empty() && !others.is_empty() {
             let (series, kind) = (&others[0].series, others[0].series.kind().name());
             let of = plural(of as u64, "series", "series");
-            bail!("{of}, but none of histograms: {series} holds {kind}");
+            bail!("{of}, but none of histograms: {series} has {kind}");
         }
         let mut notes = Vec::new();
         if !others.is_empty() {
             let n = plural(others.len() as u64, "series", "series");
-            notes.push(format!("{n} of other kinds left out, such as {}.", others[0].series));
+            notes.push(format!("{n} of other kinds skipped, such as {}.", others[0].series));
         }
         let unit = common_unit(options, &found)?;
         let limits = options.above.iter().map(|written| match found.is_empty() {
@@ -207,7 +205,7 @@ impl HeatmapOutput<'_> {
         }
     }
 
-    /// Each column with what is missing of it.
+    /// Columns with their gaps.
     fn columns(&self, most: usize) -> Result<Vec<store::TimeColumn<hist::Mixture>>> {
         let told = with_dir(&self.options.dir);
         let steps = ColumnGrid::covering(self.range.clone(), self.period, most);
@@ -221,8 +219,7 @@ impl HeatmapOutput<'_> {
             let n = columns.len();
             progress.show(|_| format!("column {n} of {}", steps.grid.columns));
         }
-        // Columns that begin later than they are shown to leave out what shorter rows have before
-        // the first of them.
+        // Columns that start later than shown omit shorter rows before the first of them.
         if let (Some(first), Some(early)) =
             (columns.first_mut(), steps.before_store_range(&self.range))
         {
@@ -250,8 +247,7 @@ impl HeatmapOutput<'_> {
         let mut notes = self.warnings.clone();
         if self.series.iter().any(is_cumulative) && columns.iter().all(|c| c.values.count() == 0) {
             notes.push(
-                "These histograms are cumulative: the first reading of each says from where the \
-                 next counts."
+                "These histograms are cumulative: the first sample of each is only a start value."
                     .to_owned(),
             );
         }
@@ -265,7 +261,7 @@ impl HeatmapOutput<'_> {
     }
 }
 
-/// The unit of all of them.
+/// Common unit of the series.
 fn common_unit(options: &Options, found: &[SeriesEntryRef]) -> Result<Option<Unit>> {
     if found.is_empty() {
         return Ok(None);
@@ -282,8 +278,7 @@ fn common_unit(options: &Options, found: &[SeriesEntryRef]) -> Result<Option<Uni
     let first = Selector::label_equals(selector::UNIT, units[0].0);
     let narrow = Selector::and(vec![options.selector.selector.clone(), first]);
     bail!(
-        "{}: these series have different units and cannot be one picture: {}; choose, as in \
-         '{narrow}'",
+        "{}: the series have different units: {}; select one, as in '{narrow}'",
         options.selector.text,
         named.join(", ")
     )
@@ -292,11 +287,11 @@ fn common_unit(options: &Options, found: &[SeriesEntryRef]) -> Result<Option<Uni
 fn parse_threshold(written: &Quantity, unit: Option<&Unit>) -> Result<f64> {
     written.value_in(unit).ok_or_else(|| match unit {
         Some(unit) => anyhow!("--above {written}: the values are in {unit}"),
-        None => anyhow!("--above {written}: the values have no unit; say it without one"),
+        None => anyhow!("--above {written}: the values have no unit; use a plain number"),
     })
 }
 
-/// What is asked for.
+/// Requested time range.
 fn asked(options: &Options) -> Range<i64> {
     let now = journal::wall_clock()();
     let from = options.from.map_or(i64::MIN, |from| from.to_unix_ns(now));
@@ -304,7 +299,7 @@ fn asked(options: &Options) -> Range<i64> {
     from..to
 }
 
-/// From when to when something is known to be missing, within a time.
+/// Time range of the known gaps within a range.
 fn range_of_gaps(view: &ReadView, asked: &Range<i64>) -> Option<Range<i64>> {
     let gaps = view.gaps(asked);
     let start = gaps.iter().map(|gap| gap.start).min()?.max(asked.start);
@@ -312,7 +307,7 @@ fn range_of_gaps(view: &ReadView, asked: &Range<i64>) -> Option<Range<i64>> {
     Some(start..end.max(start.saturating_add(1)))
 }
 
-/// What is asked for, or else all there is; and what there is, or is missing.
+/// Time range to draw: the requested one, limited by default to existing rows and gaps.
 fn resolve_range(
     options: &Options,
     view: &ReadView,
@@ -333,15 +328,15 @@ fn resolve_range(
     }
     // A row belongs to the nanosecond before its end.
     if options.from.is_some() && extent.end <= from && missing.is_none() {
-        bail!("no rows after {}; there are rows from {}", precise_time_text(from), there());
+        bail!("no rows after {}; rows exist from {}", precise_time_text(from), there());
     }
     if options.to.is_some() && to <= extent.start && missing.is_none() {
-        bail!("no rows before {}; there are rows from {}", precise_time_text(to), there());
+        bail!("no rows before {}; rows exist from {}", precise_time_text(to), there());
     }
     Ok((from..to.max(from.saturating_add(1)), extent))
 }
 
-/// How long rows are: of the series that has the longest, of some.
+/// Row period: the longest of some series.
 fn row_period(
     view: &ReadView,
     found: &[SeriesEntryRef],
@@ -361,14 +356,14 @@ fn row_period(
     Ok(longest)
 }
 
-/// The one with the longer rows.
+/// Longer of two periods.
 fn longer_period(a: Option<RowPeriod>, b: Option<RowPeriod>) -> Option<RowPeriod> {
     let interval = |rhythm: Option<RowPeriod>| rhythm.map(|rhythm| rhythm.interval);
     if interval(b) > interval(a) { b } else { a }
 }
 
-/// How finely the time from `from` on is still kept, where rows as they came are gone: columns that
-/// are finer than that would be empty.
+/// Resolution of the time from `from` on, if base rows were dropped: narrower columns would be
+/// empty.
 fn rollup_period(parts: &[PartInfo], from: i64) -> Option<RowPeriod> {
     let reaches = |resolution: &Resolution| {
         parts.iter().any(|part| part.resolution == *resolution && part.start <= from)

@@ -1,4 +1,4 @@
-//! `topdeck hiccup`: stalls of the platform, as an application would feel them.
+//! `topdeck hiccup`: platform stalls as an application experiences them.
 
 mod delay_stats;
 mod joined_scope;
@@ -22,22 +22,20 @@ use crate::time;
 use delay_stats::DelayStats;
 use joined_scope::JoinedScope;
 
-/// Measure stalls of the platform, as an application would feel them
+/// Measure platform stalls as an application experiences them (like jHiccup)
 ///
-/// A thread that has nothing else to do sleeps until moments that are 1 ms apart, and measures how
-/// late it wakes up: whatever stops a process (a hypervisor, a full run queue, a quota of its
-/// cgroup) stops this one too. Of a stall each moment counts that falls into it, with its own wait,
-/// as if a request had come then. Goes on until ctrl-C, or for a while, or as long as a command or
-/// a process.
+/// An otherwise idle thread sleeps until times 1 ms apart and measures its wake-up delay: anything
+/// that stops a process (hypervisor, full run queue, cgroup quota) delays this thread, too. Each
+/// sample time within a stall counts with its own delay, as if a request had arrived then. Runs
+/// until ctrl-C, for a duration, or as long as a command or a process runs.
 #[derive(clap::Args)]
 #[command(after_long_help = AFTER)]
 pub(crate) struct Options {
-    /// As this process would feel it: on its processors, with its nice value, in its cgroup; until
-    /// it ends
+    /// Inherit the CPUs, nice value and cgroup of this process; stops when it exits
     #[arg(long, value_name = "PID", conflicts_with = "cgroup", value_parser = clap::value_parser!(i32).range(1..))]
     pid: Option<i32>,
 
-    /// As a process of this cgroup would feel it: a folder, or its path as /proc/PID/cgroup has it
+    /// Measure in this cgroup: a folder, or a path as in /proc/PID/cgroup
     #[arg(long, value_name = "PATH")]
     cgroup: Option<String>,
 
@@ -45,11 +43,11 @@ pub(crate) struct Options {
     #[arg(long, value_name = "DURATION", value_parser = time::parse_interval)]
     duration: Option<u64>,
 
-    /// JSON instead of text
+    /// Print JSON
     #[arg(long)]
     json: bool,
 
-    /// As long as this command runs, which is not moved anywhere; the report goes to standard error
+    /// Measure while this command runs; the report goes to standard error
     #[arg(last = true, value_name = "COMMAND")]
     command: Vec<String>,
 }
@@ -61,20 +59,20 @@ Examples:
   topdeck hiccup -- make -j8
 
 Exit status:
-  0  it was measured
-  1  there is no such process or cgroup, or the command could not be started
+  0  success
+  1  process or cgroup not found, or the command could not be started
   2  usage error
-  of a command: its own, or 128 and the signal that ended it";
+  with a command: its exit status, or 128 plus the signal that terminated it";
 
 const PERIOD_NS: u64 = 1_000_000;
 
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     let stop = Arc::new(AtomicBool::new(false));
     let pid = options.pid.and_then(Pid::from_raw);
-    // Before the command, so that it is not started where this cannot be done.
+    // Before the command starts, so that an error does not leave it running.
     if let Some(pid) = pid {
         let process = pidfd_open(pid, PidfdFlags::empty())
-            .with_context(|| format!("process {pid} cannot be looked at"))?;
+            .with_context(|| format!("cannot inspect process {pid}"))?;
         let stop = Arc::clone(&stop);
         let wait = move || {
             let _ = poll(&mut [PollFd::new(&process, PollFlags::IN)], None);
@@ -82,7 +80,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
         };
         background::spawn("end of process", wait).context("cannot wait for the process")?;
     }
-    // Before anything is joined, so that the command is where it would be without this.
+    // Before joining a cgroup, so that the command stays in its own.
     let command = RunningCommand::start(&options.command)?;
     let joined = match (pid, &options.cgroup) {
         (Some(pid), _) => JoinedScope::process(pid)?,
@@ -113,34 +111,35 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
         print_stdout(text.as_bytes())?;
         return Ok(ExitCode::SUCCESS);
     };
-    let status = waited.join().ok().context("BUG: nobody waited for the command")?;
+    let status = waited.join().ok().context("BUG: the command was already waited for")?;
     let status = status.context("cannot wait for the command")?;
     print_stderr(&text);
     let code = status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0));
     Ok(ExitCode::from(u8::try_from(code).unwrap_or(u8::MAX)))
 }
 
-/// A command that runs. It ends with this.
+/// Running command; it is killed on drop.
 struct RunningCommand {
     child: Child,
-    /// Can be read when this program was told to end.
+    /// Readable after a termination signal.
     signal_stream: UnixStream,
 }
 
 impl RunningCommand {
     fn start(command: &[String]) -> Result<Option<RunningCommand>> {
         let Some((program, arguments)) = command.split_first() else { return Ok(None) };
-        // Ctrl-C is told to the command by the terminal, as it is to this program, which ends when
-        // the command does.
+        // Ctrl-C reaches the command through the terminal. This program ignores it and exits after
+        // the command.
         signal_hook::flag::register(SIGINT, Arc::default()).context("cannot wait for ctrl-C")?;
         let (told, tell) = UnixStream::pair().context("cannot wait for SIGTERM")?;
         signal_hook::low_level::pipe::register(SIGTERM, tell).context("cannot wait for SIGTERM")?;
         let child = Command::new(program).args(arguments).spawn();
-        let child = child.with_context(|| format!("{program} cannot be started"))?;
+        let child = child.with_context(|| format!("cannot start {program}"))?;
         Ok(Some(RunningCommand { child, signal_stream: told }))
     }
 
-    /// Waits until it ends. A SIGTERM, which nobody but this program gets, is passed on.
+    /// Waits for the exit of the command. A SIGTERM, which only this program receives, is
+    /// forwarded.
     fn wait(&mut self) -> io::Result<ExitStatus> {
         let process = pidfd_open(Pid::from_child(&self.child), PidfdFlags::empty())?;
         loop {
@@ -165,8 +164,7 @@ impl RunningCommand {
 }
 
 impl Drop for RunningCommand {
-    /// Nothing is left behind where it cannot be measured. Of a command that has ended it does
-    /// nothing.
+    /// Kills the command if the measurement failed. Does nothing if it has exited.
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();

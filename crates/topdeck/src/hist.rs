@@ -1,8 +1,8 @@
-//! `topdeck hist`: the distribution in files, as text, picture or JSON.
+//! `topdeck hist`: distribution of values in files, as text, charts or JSON.
 //!
 //! [`input`] reads files (or [`process_metrics`] a process) through `collect` into [`group`]s of
 //! one merged distribution each; [`report`] prints a group as text or SVG with crate `render`,
-//! [`json`] as JSON; [`compare`] and [`intervals`] are reports of their own.
+//! [`json`] as JSON; [`compare`] and [`intervals`] are separate reports.
 
 mod compare;
 pub(crate) mod group;
@@ -26,7 +26,7 @@ use crate::hist::input::CollectedInput;
 pub(crate) use crate::hist::options::Options;
 use render::terminal::Terminal;
 
-/// Reads, reports, and says what could not be read.
+/// Reads the input, prints the report, and reports read errors.
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     options.check();
     let in_memory = process_metrics::resolve_process(options)?;
@@ -67,7 +67,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     Ok(if damaged { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-/// As many troubles as a person reads; the rest is counted.
+/// Maximum number of errors printed; the rest is counted.
 const ERRORS_SHOWN_MAX: usize = 10;
 
 fn report_errors(options: &Options, collected: &CollectedInput) {
@@ -79,23 +79,23 @@ fn report_errors(options: &Options, collected: &CollectedInput) {
     }
     let more = collected.error_count.saturating_sub(ERRORS_SHOWN_MAX as u64);
     if more > 0 {
-        print_message(format_args!("{more} more like these"));
+        print_message(format_args!("{more} similar errors"));
     }
     if options.keep_going {
-        print_message("the report is of what could be read");
+        print_message("reporting the readable part");
     } else if collected.error_count > 0 {
         let unknown =
             collected.errors.iter().any(|(_, trouble)| trouble.expected == "a known format");
         let advice = if unknown {
-            "name the format with --format"
+            "set the format with --format"
         } else {
-            "mend the input, or report what can be read with --keep-going"
+            "repair the input, or report the readable part with --keep-going"
         };
-        print_message(format_args!("nothing is reported; {advice}"));
+        print_message(format_args!("nothing reported; {advice}"));
     }
 }
 
-/// A check that usage error of: exit status 2 as for any other.
+/// Reports a usage error of a check that clap cannot do: exit status 2.
 fn exit_with_usage_error(message: String) -> ! {
     use clap::CommandFactory as _;
     let mut command = crate::command::Topdeck::command();

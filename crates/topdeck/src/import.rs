@@ -1,9 +1,10 @@
-//! `topdeck import`: files into a store, each once.
+//! `topdeck import`: imports files into a store, each content once.
 //!
-//! A file is read twice: first all of it is looked at ([`look`]), so that nothing of a damaged file
-//! gets in by accident, and its contents become a number; then its readings go into the store in
-//! batches ([`fill`]) that carry that number. A store knows the batches it has, so the same
-//! contents are counted once, and an import that was interrupted goes on where it was.
+//! A file is read twice. The first pass ([`scan`]) checks the whole file, so that no part of a
+//! damaged file is imported by accident, and hashes its content to a producer number. The second
+//! pass ([`import_batches`]) writes its samples to the store in batches with that number. The store
+//! recognises its batches, so the same content is counted once, and an interrupted import continues
+//! where it stopped.
 
 mod import_batches;
 mod input_source;
@@ -33,27 +34,27 @@ use render::text::plural;
 use render::time::precise_time_text;
 use render::value_formatter;
 
-/// Put files into a store: all that `topdeck hist` reads, and what `topdeck store export` wrote
+/// Import files into a store: all formats of `topdeck hist`, and exports of `topdeck store export`
 ///
-/// Histograms keep their own buckets, single numbers become gauges, texts stay texts. The same
-/// contents are counted once, however often and under whichever name they are imported with the
-/// same options. A file that is damaged is not imported at all, unless --keep-going says so.
+/// Histograms keep their buckets, numbers become gauges, texts stay texts. The same content with
+/// the same options is counted once, regardless of repetition and file name. A damaged file is not
+/// imported at all, unless --keep-going is given.
 #[derive(clap::Args)]
 #[command(after_long_help = AFTER)]
 pub(crate) struct Options {
-    /// The store's folder
+    /// Folder of the store
     #[arg(value_name = "DIR")]
     dir: PathBuf,
 
-    /// Files to import; - is standard input
+    /// Input files; - is standard input
     #[arg(value_name = "FILE", required = true)]
     files: Vec<PathBuf>,
 
-    /// Make the store if there is none
+    /// Create the store if it is missing
     #[arg(long)]
     create: bool,
 
-    /// Name of what was measured, where the file does not say
+    /// Metric name, if the file has none
     #[arg(long, value_name = "NAME")]
     metric: Option<String>,
 
@@ -61,24 +62,23 @@ pub(crate) struct Options {
     #[arg(long, value_name = "NAME=VALUE", value_parser = parse_label)]
     label: Vec<(String, String)>,
 
-    /// Unit of the values, where the file does not say: ns, us, ms, s, min, h, d or B
+    /// Unit of the values, if the file has none: ns, us, ms, s, min, h, d or B
     #[arg(long, value_parser = parse_unit)]
     unit: Option<Unit>,
 
-    /// When it was, where the file does not say: 2026-11-09, 2026-11-09T12:30:00Z, -2h, now
+    /// Timestamp, if the file has none: 2026-11-09, 2026-11-09T12:30:00Z, -2h, now
     ///
-    /// Of readings without a time, when they were taken; of an .hlog whose times count from its own
-    /// beginning, when that was.
+    /// The time of samples without a timestamp, or the start of an .hlog with relative times.
     #[arg(long, value_name = "TIME", value_parser = time::parse_time, allow_hyphen_values = true)]
     start: Option<TimeExpr>,
 
-    /// How the files are written, when their content does not tell
+    /// Input format [default: detected from the content]
     #[arg(long, value_parser = format_parser())]
     format: Option<InputFormat>,
 
-    /// Import what can be read of a damaged file; the exit status is still 1
+    /// Import the readable part of a damaged file; the exit status is still 1
     ///
-    /// Mended later, the file has other contents, and all of it would be counted again.
+    /// A file repaired later has other content, so all of it would be counted again.
     #[arg(long)]
     keep_going: bool,
 
@@ -96,7 +96,7 @@ Examples:
   curl -s localhost:9090/metrics | topdeck import s --start now -
 
 Exit status:
-  0  all is in the store, durably
+  0  everything is durably in the store
   1  a file could not be read or imported; files before it are in the store
   2  usage error";
 
@@ -116,7 +116,7 @@ struct FileResult {
 
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     if options.files.iter().filter(|file| file.as_os_str() == "-").count() > 1 {
-        bail!("standard input (-) can be read once");
+        bail!("standard input (-) can only be given once");
     }
     if options.create && !store::Store::exists(&disk(), &options.dir)? {
         create(&options.dir, Compression::Lz4)?;
@@ -189,7 +189,7 @@ fn import(
     Ok(FileResult { name, scan: looked, summary: filled })
 }
 
-/// Shorter than what is shown of a time.
+/// Less than the displayed precision.
 const INSTANT_NS: i64 = 1_000_000;
 
 fn file_text(one: &FileResult) -> String {
@@ -210,7 +210,7 @@ fn file_text(one: &FileResult) -> String {
     }
     let mut text = format!("{}: ", escape_control(&one.name));
     if filled.duplicates == filled.batches {
-        text.push_str("is in the store already; nothing is counted twice");
+        text.push_str("already in the store; nothing is counted twice");
     } else {
         text.push_str(&parts.join(", "));
         text.push_str(&format!(" in {}", plural(filled.series, "series", "series")));
@@ -224,14 +224,14 @@ fn file_text(one: &FileResult) -> String {
         }
         if filled.duplicates > 0 {
             text.push_str(&format!(
-                "; {} of {} were in the store already",
+                "; {} of {} already in the store",
                 value_formatter::count(filled.duplicates),
                 plural(filled.batches, "batch", "batches")
             ));
         }
     }
     text.push('\n');
-    let skipped = one.scan.skipped_text("  left out: ");
+    let skipped = one.scan.skipped_text("  skipped: ");
     if !skipped.is_empty() {
         text.push_str(&format!("{skipped}\n"));
     }

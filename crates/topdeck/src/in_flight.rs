@@ -12,8 +12,8 @@ use crate::time;
 
 /// Show operations in flight
 ///
-/// What is stuck is seen here before it ends: a histogram knows an operation only after its end. Of
-/// all processes that run, or of one; of one that is gone, ages are as of its last sign of life.
+/// Shows blocked operations before they finish; a histogram has them only afterwards. Covers all
+/// running processes, or one process. For an exited process, ages refer to its last activity.
 #[derive(clap::Args)]
 #[command(after_long_help = AFTER)]
 pub(crate) struct Options {
@@ -21,7 +21,7 @@ pub(crate) struct Options {
     #[arg(value_name = "PROCESS")]
     process: Option<String>,
 
-    /// How many there are for each value of a tag or label; also `process` and `metric`
+    /// Count per value of a tag or label; also `process` and `metric`
     #[arg(long, value_name = "TAG")]
     by: Option<String>,
 
@@ -36,13 +36,13 @@ pub(crate) struct Options {
 
 const AFTER: &str = "\
 Examples:
-  topdeck in-flight                        the oldest of all processes
-  topdeck in-flight db --by device         how many on which device
+  topdeck in-flight                        oldest operations of all processes
+  topdeck in-flight db --by device         count per device
   topdeck in-flight --older-than 1s --by process
 
 Exit status:
-  0  they are shown; there may be none
-  1  there is no such process, or none shows what it has in flight
+  0  success, also if there are none
+  1  process not found, or no process records operations in flight
   2  usage error";
 
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
@@ -55,16 +55,16 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
         }
     };
     if processes.is_empty() {
-        bail!("no process that shows metrics runs here: {}", find::no_metrics_advice());
+        bail!("no running process exports metrics: {}", find::no_metrics_advice());
     }
     let (mut operations, as_of, errors) = in_flight::gather(&mut processes);
     errors.iter().for_each(print_message);
     if operations.tables == 0 {
         let who = match &processes[..] {
-            [one] => format!("{} does not show", one.name()),
-            all => format!("none of {} processes shows", all.len()),
+            [one] => format!("{} does not record", one.name()),
+            all => format!("none of {} processes records", all.len()),
         };
-        bail!("{who} what it has in flight: a program does with shm::InFlight");
+        bail!("{who} operations in flight; programs do with shm::InFlight");
     }
     if let Some(least_ns) = options.older_than {
         operations.retain_older_than(least_ns);

@@ -1,8 +1,8 @@
 //! `topdeck journal`: commands of the durable log.
 //!
-//! One file per subcommand. [`parse`] reads sizes and positions, [`show`] writes them; [`output`]
-//! brings records to standard output, [`input`] cuts what is appended into records, [`progress`]
-//! says on a terminal how far something has come.
+//! One file per subcommand. [`parse`] parses sizes and positions, [`format`] formats them;
+//! [`record_output`] writes records to standard output, [`record_splitter`] splits input into
+//! records, [`progress_line`] shows progress on a terminal.
 
 mod append;
 mod bench;
@@ -33,12 +33,11 @@ use render::bytes::humanize_sizes;
 use render::text::shell_quote;
 use render::time::format_duration;
 
-/// Keep records in a durable log, and read them with named subscribers
+/// Durable record log with named subscribers
 ///
-/// A journal is a folder. What is appended to it has a position, is acknowledged at a level
-/// (process: survives kill -9; disk: survives a power cut), and is kept until every subscriber has
-/// read it. Several processes may append to it and read it at once, and may be killed at any
-/// moment.
+/// A journal is a folder. An appended record has a position, is acknowledged at a durability level
+/// (process: survives kill -9; disk: survives a power loss), and is retained until every subscriber
+/// has read it. Several processes may append and read concurrently, and may be killed at any time.
 #[derive(clap::Args)]
 #[command(after_long_help = AFTER)]
 pub(crate) struct Options {
@@ -48,18 +47,18 @@ pub(crate) struct Options {
 
 const AFTER: &str = "\
 Examples:
-  topdeck journal create /tmp/j                            make one
-  topdeck journal subscribers /tmp/j add store             what `store` has not read is kept
+  topdeck journal create /tmp/j                            create one
+  topdeck journal subscribers /tmp/j add store             retain what `store` has not read
   printf '%s\\n' one two | topdeck journal append /tmp/j    append two records
-  topdeck journal cat /tmp/j --subscriber store            read them; next time, only what is new
+  topdeck journal cat /tmp/j --subscriber store            read them; the next time only new ones
   topdeck journal tail -f /tmp/j                           watch
-  topdeck journal stat /tmp/j                              how it is
+  topdeck journal stat /tmp/j                              show its state
 
 Exit status:
   0  success
-  1  something failed, or verify found damage, or a level was not reached
+  1  error, or verify found damage, or a durability level was not reached
   2  usage error
-  3  cat or tail: records were missing; standard error says which, and why";
+  3  cat or tail: records are missing; standard error has their positions and reasons";
 
 subcommands! {
     Command:
@@ -81,13 +80,13 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     options.subcommand.run()
 }
 
-/// Opens a journal, and says what was lost since it was open last, if anything was.
+/// Opens a journal, and reports records lost since it was last open.
 fn open(dir: &Path) -> Result<Journal> {
     try_open(dir, &journal::Options::default()).map_err(with_dir(dir))
 }
 
-/// The same for a command that reads: it leaves the writing to others, so that one that is stopped
-/// (Ctrl-Z on a `tail -f`) keeps nobody waiting.
+/// Opens a journal without becoming its segment writer, so that a stopped reader (Ctrl-Z on
+/// `tail -f`) blocks nobody.
 fn open_read_only(dir: &Path) -> Result<Journal> {
     let options = journal::Options { has_background_thread: false, ..journal::Options::default() };
     try_open(dir, &options).map_err(with_dir(dir))
@@ -98,19 +97,19 @@ fn try_open(dir: &Path, options: &journal::Options) -> Result<Journal, Error> {
     let opened = journal.recovery_report();
     for gap in &opened.gaps {
         print_message(format_args!(
-            "{}: found on opening: {}",
+            "{}: recovered on open: {}",
             dir.display(),
             format::describe_gap(gap)
         ));
     }
     for file in &opened.damaged_files {
-        print_message(format_args!("{}: found on opening: {file}", dir.display()));
+        print_message(format_args!("{}: recovered on open: {file}", dir.display()));
     }
     Ok(journal)
 }
 
-/// An error of the journal with the folder it is about, once, and what to do where the library
-/// cannot know.
+/// Error of the journal with its folder, mentioned once, and with a remedy if the library does not
+/// know it.
 fn with_dir(dir: &Path) -> impl Fn(Error) -> anyhow::Error {
     let (name, typed) = (dir.display().to_string(), shell_quote(dir));
     move |error| {
@@ -125,11 +124,11 @@ fn with_dir(dir: &Path) -> impl Fn(Error) -> anyhow::Error {
             | Error::TooManyHandles { .. }
             | Error::CheckpointCorrupt { .. } => return anyhow!("{error}"),
             Error::Full(full) => {
-                format!("the journal is full: {}", format::full_message(&typed, full))
+                format!("journal is full: {}", format::full_message(&typed, full))
             }
             Error::AppendTimeout { waited } => {
                 format!(
-                    "its buffer stayed full for {}: {}",
+                    "the buffer was full for {}: {}",
                     format_duration(*waited),
                     format::stalled_message(&typed)
                 )
@@ -139,7 +138,7 @@ fn with_dir(dir: &Path) -> impl Fn(Error) -> anyhow::Error {
                 "{error}; `topdeck journal subscribers {typed}` and `topdeck journal checkpoint \
                  {typed}` list them"
             ),
-            Error::SubscriberBusy { .. } => format!("{error}; end that one first"),
+            Error::SubscriberBusy { .. } => format!("{error}; stop it first"),
             other => other.to_string(),
         };
         anyhow!("{name}: {text}")

@@ -1,4 +1,4 @@
-//! `topdeck ls`: the processes of this host that show metrics.
+//! `topdeck ls`: processes of this host that export metrics.
 
 use std::process::ExitCode;
 
@@ -7,40 +7,40 @@ use inspect::{find, ls};
 
 use crate::command::{print_message, print_stdout};
 
-/// List the processes that show metrics in shared memory
+/// List the processes that export metrics in shared memory
 ///
-/// Those of this host that run, in containers too, as far as their files may be read: programs that
-/// use topdeck's library, Performance Co-Pilot's, or run in a Java virtual machine. Nothing is
-/// asked of the processes themselves.
+/// Lists running processes of this host and its containers whose files are readable: programs that
+/// use topdeck's library or Performance Co-Pilot's, or run in a Java virtual machine. The processes
+/// themselves are not accessed.
 #[derive(clap::Args)]
 #[command(after_long_help = AFTER)]
 pub(crate) struct Options {
-    /// Those that are gone and whose files are kept, too
+    /// Include exited processes whose files still exist
     #[arg(long)]
     all: bool,
 }
 
 const AFTER: &str = "\
 States:
-  running     it runs
-  exited      it exited cleanly
-  terminated  it was killed or crashed: `topdeck post-mortem` tells what it was doing
-  replaced    it became another program (exec), or made a later file
-  unknown     it is in a namespace where nobody here can see whether it runs
+  running     running
+  exited      exited cleanly
+  terminated  killed or crashed: `topdeck post-mortem` shows its last state
+  replaced    executed another program (exec), or created a newer file
+  unknown     in another PID namespace, so its state is not visible
 
 Environment:
-  TOPDECK_SHM  a folder to look at, beside /run/topdeck and /dev/shm
+  TOPDECK_SHM  folder to search in addition to /run/topdeck and /dev/shm
 
 Exit status:
-  0  there are some
-  1  there are none, or a file could not be read
+  0  at least one process was found
+  1  no process was found, or a file could not be read
   2  usage error";
 
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     let (mut processes, problems) = find::find_all();
     problems.iter().for_each(print_message);
     if processes.is_empty() {
-        print_message(format_args!("no process shows metrics here: {}", find::no_metrics_advice()));
+        print_message(format_args!("no process exports metrics: {}", find::no_metrics_advice()));
         return Ok(ExitCode::FAILURE);
     }
     print_stdout(ls::to_text(&mut processes, options.all).as_bytes())?;

@@ -42,8 +42,8 @@ mod watch;
 
 use std::process::ExitCode;
 
-/// musl's allocator takes one lock for all threads. With another C library its own allocator stays:
-/// docs/dist.md has what was measured. Libraries set none.
+/// musl's allocator takes one lock for all threads. With another C library its own allocator is
+/// used: docs/dist.md has the measurements. Libraries set no allocator.
 #[cfg(target_env = "musl")]
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;

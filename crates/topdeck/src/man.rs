@@ -1,4 +1,4 @@
-//! `topdeck man DIR`: the manual, from the same source as `--help`.
+//! `topdeck man DIR`: man pages, generated from the same source as `--help`.
 
 use std::fs;
 use std::path::PathBuf;
@@ -8,10 +8,10 @@ use anyhow::{Context as _, Result};
 
 use crate::command;
 
-/// Write the manual, one page per subcommand
+/// Write the man pages, one per subcommand
 #[derive(clap::Args)]
 pub(crate) struct Options {
-    /// Folder for the pages; made if it is missing
+    /// Folder of the pages, created if it is missing
     #[arg(value_name = "DIR")]
     folder: PathBuf,
 }

@@ -1,9 +1,9 @@
-//! A running topdeck: its folder, the intake, and the roles around it, started in one order and
-//! stopped in the other.
+//! A running topdeck: data folder, intake, and roles. Roles start in one order and stop in the
+//! reverse one.
 //!
 //! ```text
 //! listen, pull, host, api ─ intake ─ store      (serve)
-//!                                  └ journal ─ forward ─ sites
+//!                                  └ journal ─ forward ─ remotes
 //! ```
 //!
 //! The node knows no role by name: [`ROLES`] is the table of them, and a role is added by a row.
@@ -25,9 +25,9 @@ use crate::data_folders::rename_old_folders;
 use crate::settings::{NodeSettings, Settings};
 use crate::store::{disk, private_dir, with_dir};
 
-/// All roles, in the order in which data flows: the last one starts first and stops last, so that
-/// each can hand its last measurements on. `api` is none of them: it answers for all, starts last
-/// and stops first.
+/// All roles, in the order of data flow: the last one starts first and stops last, so that each
+/// role can hand over its last measurements. `api` is not in the table: it answers for all roles,
+/// starts last and stops first.
 pub(crate) const ROLES: RoleTable = &[
     &RoleEntry::<listen::ListenRole>::ROW,
     &RoleEntry::<pull::PullRole>::ROW,
@@ -35,15 +35,14 @@ pub(crate) const ROLES: RoleTable = &[
     &RoleEntry::<forward::ForwardRole>::ROW,
 ];
 
-/// How long requests that are being answered are waited for at a stop.
+/// Timeout for requests in progress at a stop.
 const STOP_TIMEOUT: Duration = Duration::from_secs(20);
-/// How large a segment of the journal is: a batch may take a quarter, which is what a request may
-/// have.
+/// Segment size of the journal. A batch may have a quarter of it, which is the maximum of a
+/// request.
 const SEGMENT_BYTES: u64 = 64 << 20;
-/// The same of an agent, which is small.
+/// Segment size of an agent's journal, which is smaller.
 const SEGMENT_BYTES_AGENT: u64 = 32 << 20;
-/// Batches of how many producers are known again: agents, clients with numbers of their own,
-/// sources.
+/// Size of the deduplication table in producers: agents, clients with their own identity, sources.
 const PRODUCERS_MAX: u32 = 4096;
 
 /// A running topdeck.
@@ -59,15 +58,15 @@ pub(crate) struct Node {
 }
 
 impl Node {
-    /// Opens the folder and starts everything. What cannot be is an error, before anything was
-    /// acknowledged.
+    /// Opens the data folder and starts all roles. An invalid configuration is an error before
+    /// anything is acknowledged.
     pub(crate) async fn start(mode: NodeMode, settings: Settings, data: &Path) -> Result<Node> {
         settings.roles.verify(Some(mode)).map_err(Error::from_boxed)?;
         let home = open_target(mode, &settings.node, data)?;
         rename_old_folders(data)?.iter().for_each(print_message);
         let intake_settings = intake::Settings { log: log(), ..settings.node.intake() };
         let intake = Arc::new(Intake::new(home, intake_settings)?);
-        // Before the first of them takes anything.
+        // Before any role accepts data.
         declare_volatile_sources(&settings, &intake);
         let role_context = role_context(&intake, &settings, data);
         let roles =
@@ -76,28 +75,28 @@ impl Node {
             .with_routes(roles.routes());
         context.queries.set_sections(roles.status());
         let trimmer = trimmer(&intake);
-        // Last: who is told that it is well may send to all of it.
+        // Last: a client that sees a healthy server may use all roles.
         let server = api::Server::start(settings.node.server(data), context.clone()).await?;
         let data = data.to_owned();
         Ok(Node { mode, settings, data, intake, context, server, roles, _trimmer: trimmer })
     }
 
-    /// Where it is reached, and what is not measured here, in lines.
+    /// Addresses, and measurements that are unavailable on this host, as log lines.
     pub(crate) fn startup_lines(&self) -> Vec<String> {
         let scheme = if self.settings.node.http.tls.is_some() { "https" } else { "http" };
         let addresses: Vec<String> =
             self.server.addresses().iter().map(|it| format!("{scheme}://{it}")).collect();
         let mut lines = vec![format!("HTTP and OTLP at {}", addresses.join(", "))];
-        lines.push(format!("all is kept in {}", self.data.display()));
+        lines.push(format!("data in {}", self.data.display()));
         if let Some((connections, wanted)) = self.server.reduced_connection_limit() {
             lines.push(format!(
-                "{connections} connections at the most, not {wanted}: the limit of open files \
-                 (`ulimit -Hn`, LimitNOFILE of systemd) leaves no more"
+                "connections limit is {connections}, not {wanted}: the limit of open files \
+                 (`ulimit -Hn`, LimitNOFILE of systemd) is too low"
             ));
         }
         let limit = getrlimit(Resource::As);
         lines.extend(address_space_warning(limit.current));
-        // What was found damaged, or lost, when the store was opened.
+        // Damage and losses found when the store was opened.
         let store = self.intake.target().store();
         let stat = store.and_then(|store| store.stat().ok());
         lines.extend(stat.into_iter().flat_map(|stat| stat.warnings));
@@ -105,18 +104,19 @@ impl Node {
         lines
     }
 
-    /// What counts now.
+    /// Current settings.
     pub(crate) fn settings(&self) -> &Settings {
         &self.settings
     }
 
-    /// Goes over to other settings, as far as that goes without a restart; says what does not.
+    /// Applies new settings as far as possible without a restart; returns messages about those that
+    /// need one.
     pub(crate) async fn reload(&mut self, settings: Settings) -> Result<Vec<String>> {
         let mut notes = restart_required(&self.settings.node, &settings.node);
-        // Looked at as a whole before anything changes.
+        // Verified as a whole before any change.
         settings.roles.verify(Some(self.mode)).map_err(Error::from_boxed)?;
         self.server.reload()?;
-        // Before the first of them takes anything.
+        // Before any role accepts data.
         declare_volatile_sources(&settings, &self.intake);
         let context = role_context(&self.intake, &settings, &self.data);
         let reloaded = self.roles.reload(&settings.roles, &context).await;
@@ -135,12 +135,11 @@ impl Node {
         apply_retention(store, rules.iter().map(|rule| rule.0.clone()).collect(), &self.data)
     }
 
-    /// Answers what was asked, stops what brings something in, hands on what there is, and closes
-    /// the folder.
+    /// Finishes requests, stops data sources, hands over buffered data, and closes the data folder.
     pub(crate) async fn stop(self) -> Result<()> {
         self.context.queries.stop();
         if !self.server.stop(STOP_TIMEOUT).await {
-            print_message(format_args!("some requests were not answered within {STOP_TIMEOUT:?}"));
+            print_message(format_args!("some requests did not finish within {STOP_TIMEOUT:?}"));
         }
         self.roles.stop().await.iter().for_each(print_message);
         self.intake.stop();
@@ -161,15 +160,15 @@ fn role_context(intake: &Arc<Intake>, settings: &Settings, data: &Path) -> RoleC
     }
 }
 
-/// Gives memory back that was freed after heavy queries and the like, and counts it.
+/// Returns freed memory to the system after heavy queries, and counts it.
 fn trimmer(intake: &Intake) -> Option<HeapTrimmer> {
     let meter = intake.meter();
     let counter = |name, about| meter.counter(name, about, &[]);
     let bytes = counter(
         "topdeck_heap_returned_bytes_total",
-        "resident bytes given back to the system by malloc_trim",
+        "Resident memory returned to the system by malloc_trim, in bytes",
     );
-    let times = meter.histogram("topdeck_heap_trim_duration", "how long malloc_trim took", &[]);
+    let times = meter.histogram("topdeck_heap_trim_duration", "Duration of malloc_trim", &[]);
     let trimmed = move |result: heap::TrimResult| {
         bytes.add(result.returned_bytes);
         times.record(result.duration);
@@ -185,30 +184,30 @@ fn trimmer(intake: &Intake) -> Option<HeapTrimmer> {
     match HeapTrimmer::start(supervise, trimmed) {
         Ok(trimmer) => trimmer,
         Err(error) => {
-            print_message(format_args!("free memory is not given back to the system: {error}"));
+            print_message(format_args!("cannot return free memory to the system: {error}"));
             None
         }
     }
 }
 
-/// What roles hold in memory is lost when the process is killed: the next start says so.
+/// Roles with data in memory lose it if the process is killed: the next start reports that.
 fn declare_volatile_sources(settings: &Settings, intake: &Intake) {
     let is_lossy = settings.roles.is_lossy();
-    // Without room on the disk it is written with the books, when there is.
+    // If the disk is full, it is written with the ledger once there is space.
     if is_lossy && let Err(error) = intake.declare_volatile_source() {
         print_message(format_args!(
-            "whether topdeck was killed may not be known at the next start: {error}"
+            "cannot record the start for the detection of unclean shutdowns: {error}"
         ));
     }
 }
 
-/// What needs a restart, if it is another one now.
+/// Changed settings that need a restart.
 fn restart_required(is: &NodeSettings, wanted: &NodeSettings) -> Vec<String> {
     let changed = [
         ("data_dir", is.data_dir != wanted.data_dir),
         ("durability", is.durability != wanted.durability),
         ("collection_interval", is.collection_interval != wanted.collection_interval),
-        ("[http] but tokens and certificates", is.http != wanted.http),
+        ("[http] except tokens and certificates", is.http != wanted.http),
         ("[journal]", is.journal != wanted.journal),
         ("limits and max_head_size of [store]", {
             (is.store.limits(), is.store.max_head_size)
@@ -216,7 +215,7 @@ fn restart_required(is: &NodeSettings, wanted: &NodeSettings) -> Vec<String> {
         }),
     ];
     let changed = changed.iter().filter(|(_, changed)| *changed);
-    changed.map(|(what, _)| format!("{what}: the change counts after a restart")).collect()
+    changed.map(|(what, _)| format!("{what}: the change takes effect after a restart")).collect()
 }
 
 fn open_target(mode: NodeMode, settings: &NodeSettings, data: &Path) -> Result<WriteTarget> {
@@ -267,7 +266,7 @@ fn open_store_target(
     };
     let mut store = Store::open(disk(), dir, &options).map_err(&told)?;
     if store.journal().stat()?.settings.limits != journal.limits {
-        // They count for those who open it from now on.
+        // They apply to processes that open the journal from now on.
         store.journal().set_limits(journal.limits)?;
         drop(store);
         store = Store::open(disk(), dir, &options).map_err(&told)?;
@@ -278,17 +277,17 @@ fn open_store_target(
     Ok(WriteTarget::Store(Arc::new(store)))
 }
 
-/// What a limit of address space means, if there is one.
+/// Warning about a limit of address space, if there is one.
 fn address_space_warning(bytes: Option<u64>) -> Option<String> {
     let mib = bytes? >> 20;
     Some(format!(
         "address space is limited to {mib} MiB (`ulimit -v`, LimitAS of systemd): mapped files \
-         and stacks of threads count too, and beyond it topdeck is refused memory and aborts; \
-         remove the limit, and limit memory with a cgroup (MemoryMax) instead"
+         and thread stacks count, too, and topdeck aborts when the limit is reached; remove it, \
+         and limit memory with a cgroup (MemoryMax) instead"
     ))
 }
 
-/// What runs threads again that panic, and logs it.
+/// Supervisor that restarts threads after a panic, and logs it.
 fn supervisor() -> Supervisor {
     let log: supervisor::LogFn = Arc::new(|message: &str| print_message(message));
     Supervisor::new(supervisor::SupervisorSettings {
@@ -317,14 +316,14 @@ fn open_journal_target(dir: &Path, settings: &journal::Settings) -> Result<Write
     };
     if !dir.join("journal").exists() {
         match Journal::create(&*disk, dir, journal::random_id(), now, settings) {
-            // Its settings are missing, and opening it makes them anew.
+            // Settings are missing; opening the journal recreates them.
             Ok(()) | Err(journal::Error::AlreadyExists { .. }) => {}
             Err(error) => return Err(error.into()),
         }
     }
     let mut journal = Journal::open(Arc::clone(&disk), dir, &options)?;
     if journal.stat()?.settings.limits != settings.limits {
-        // They count for those who open it from now on.
+        // They apply to processes that open the journal from now on.
         journal.set_limits(settings.limits)?;
         drop(journal);
         journal = Journal::open(disk, dir, &options)?;

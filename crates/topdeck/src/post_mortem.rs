@@ -1,4 +1,4 @@
-//! `topdeck post-mortem`: what a process that is gone was doing.
+//! `topdeck post-mortem`: last state of an exited process.
 
 use std::process::ExitCode;
 
@@ -9,11 +9,12 @@ use inspect::post_mortem;
 use crate::command::{print_message, print_stdout};
 use crate::process_argument::find_process;
 
-/// Tell what a process that died was doing
+/// Show the last state of a terminated process
 ///
-/// Its file outlives it, kill -9 and abort included: what it had in flight, by age or by what the
-/// program said of it, and all it had counted up to its last instruction. Files of processes that
-/// died are kept for a day, within 64 MiB; a copy of one (`cp`) is read as well.
+/// The metrics file outlives its process, also after kill -9 and abort. It has the operations in
+/// flight, by age or by tag, and all metrics up to the last instruction. Files of terminated
+/// processes are kept for a day, up to 64 MiB in total; a copy of a file (`cp`) can be read as
+/// well.
 #[derive(clap::Args)]
 #[command(after_long_help = AFTER)]
 pub(crate) struct Options {
@@ -22,19 +23,19 @@ pub(crate) struct Options {
     #[arg(value_name = "PROCESS")]
     process: Option<String>,
 
-    /// How many operations it had in flight for each value of a tag or label
+    /// Count operations in flight per value of a tag or label
     #[arg(long, value_name = "TAG", requires = "process")]
     by: Option<String>,
 }
 
 const AFTER: &str = "\
 Examples:
-  topdeck post-mortem                    who died
-  topdeck post-mortem db --by device     on which devices its operations were
+  topdeck post-mortem                    list terminated processes
+  topdeck post-mortem db --by device     count its operations per device
 
 Exit status:
-  0  it is told
-  1  nobody of that name is gone, or nobody died
+  0  success
+  1  no exited process of that name, or no terminated process
   2  usage error";
 
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {

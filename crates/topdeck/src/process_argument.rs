@@ -1,10 +1,10 @@
-//! The process that an argument of the command line means.
+//! Resolves the process argument of the command line.
 
 use inspect::find::{self, MatchPreference, MatchedProcess};
 
 use crate::command::print_message;
 
-/// Finds it, and prints a remark if the choice is not obvious.
+/// Finds the process, and prints a note if the choice is not obvious.
 pub(crate) fn find_process(text: &str, prefer: MatchPreference) -> inspect::Result<MatchedProcess> {
     let (process, remark) = find::find_one(text, prefer)?;
     remark.iter().for_each(print_message);

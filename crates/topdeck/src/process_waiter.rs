@@ -21,7 +21,7 @@ pub(crate) enum WakeReason {
     Interrupted,
 }
 
-/// See above.
+/// Waits for a time, the exit of a process, or ctrl-C.
 #[derive(Debug)]
 pub(crate) struct ProcessWaiter {
     process: OwnedFd,
@@ -29,19 +29,19 @@ pub(crate) struct ProcessWaiter {
 }
 
 impl ProcessWaiter {
-    /// For a process that runs.
+    /// Waiter for a running process.
     pub(crate) fn new(process: &MatchedProcess) -> Result<ProcessWaiter> {
         let Some(pid) = process.running_pid() else {
             let (name, state) = (process.name(), process.state_text());
             bail!(
-                "{name} does not run ({state}), so nothing changes; `topdeck cat` and `topdeck \
-                 post-mortem` show what it left"
+                "{name} is not running ({state}); `topdeck cat` and `topdeck post-mortem` show \
+                 its last state"
             );
         };
         let of = i32::try_from(pid).ok().and_then(Pid::from_raw).context("BUG: a pid of 0")?;
         let why = || format!("cannot wait for {}", process.name());
         let pidfd = pidfd_open(of, PidfdFlags::empty()).with_context(why)?;
-        // The id could have become another process's before it was held.
+        // Before the pidfd was opened, the process id could have been reused.
         let own = process.attached.metrics_file();
         let is_it =
             |found: &shm::MetricsFile| found.identity == own.identity && found.path == own.path;
@@ -51,7 +51,7 @@ impl ProcessWaiter {
             .or_else(|| shm::metrics_file_at(&own.path).ok())
             .is_some_and(|found| runs(&found))
         {
-            bail!("{} ended just now", process.name());
+            bail!("{} has just exited", process.name());
         }
         let interrupt = eventfd(0, EventfdFlags::CLOEXEC).context("cannot wait")?;
         let interrupt = Arc::new(interrupt);
@@ -67,7 +67,7 @@ impl ProcessWaiter {
         Ok(ProcessWaiter { process: pidfd, interrupt })
     }
 
-    /// Waits until then: nanoseconds of `clock::now`.
+    /// Waits until a time in nanoseconds of `clock::now`.
     pub(crate) fn wait_until(&self, due_ns: u64) -> Result<WakeReason> {
         loop {
             let left_ns = due_ns.saturating_sub(clock::now());
@@ -90,15 +90,15 @@ impl ProcessWaiter {
     }
 }
 
-/// What is said of a process that ended while it was looked at.
+/// Message for a process that exited while it was observed.
 pub(crate) fn exit_message(process: &MatchedProcess) -> String {
     let name = process.name();
     let Some(of) = process.attached.reader().map(|reader| reader.process()) else {
-        return format!("{name} is gone");
+        return format!("{name} has exited");
     };
     if of.has_exited {
-        return format!("{name} ended");
+        return format!("{name} exited");
     }
     let pid = of.identity.pid;
-    format!("{name} died; `topdeck post-mortem {pid}` tells what it was doing")
+    format!("{name} terminated; `topdeck post-mortem {pid}` shows its last state")
 }

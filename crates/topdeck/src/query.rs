@@ -1,4 +1,4 @@
-//! `topdeck query`: an expression of PromQL or CAQL, answered from a store.
+//! `topdeck query`: evaluates a PromQL or CAQL expression on a store.
 
 mod plot;
 mod result_page;
@@ -27,22 +27,22 @@ use render::terminal::Terminal;
 use render::text::plural;
 use render::time::precise_time_text;
 
-/// Ask a store anything about whole distributions, in PromQL or CAQL
+/// Query a store in PromQL or CAQL
 ///
-/// Without --from, --step or --to it asks about one moment: the end of the last row of the store.
-/// With --from it asks about the time until --to, at each --step. Every statistic of a distribution
-/// is given with the bounds that the truth lies in, and every percentile with the maximum beside
-/// it. `exact_increase(latency[5m])` is what happened in exactly those five minutes, merged out of
-/// rollups; `rate` and `increase` are Prometheus', which extrapolate. Limits, as in
+/// Without --from, --step or --to it is an instant query at the end of the last row of the store.
+/// With --from it is a range query until --to, one result per --step. Every statistic of a
+/// distribution has bounds, and every percentile is shown with the maximum.
+/// `exact_increase(latency[5m])` is the exact increase in these five minutes, merged from rollups;
+/// `rate` and `increase` are Prometheus', which extrapolate. Thresholds, as in
 /// `histogram_count_above(100e6, …)`, are in the unit of the values: 100e6 of ns is 100 ms.
 #[derive(clap::Args)]
 #[command(after_long_help = AFTER)]
 pub(crate) struct Options {
-    /// The store's folder
+    /// Folder of the store
     #[arg(value_name = "DIR")]
     dir: PathBuf,
 
-    /// What is asked
+    /// PromQL or CAQL expression
     #[arg(value_name = "EXPRESSION")]
     expression: String,
 
@@ -50,7 +50,7 @@ pub(crate) struct Options {
     #[arg(long)]
     caql: bool,
 
-    /// From when: 2026-11-09, 2026-11-09T12:30:00Z, -2h
+    /// Start: 2026-11-09, 2026-11-09T12:30:00Z, -2h
     #[arg(long, value_name = "TIME", value_parser = time::parse_time, allow_hyphen_values = true)]
     from: Option<TimeExpr>,
 
@@ -58,21 +58,20 @@ pub(crate) struct Options {
     #[arg(long, value_name = "TIME", value_parser = time::parse_time, allow_hyphen_values = true)]
     to: Option<TimeExpr>,
 
-    /// From one moment to the next, such as 5m; if not said, as long as the windows in the
-    /// expression, or about a hundredth of the time
+    /// Step, such as 5m [default: the window of the expression, or about a hundredth of the range]
     #[arg(long, value_name = "DURATION", value_parser = time::parse_duration)]
     step: Option<i64>,
 
-    /// Understand what Prometheus has behind feature flags: experimental functions, durations with
-    /// operators, anchored and smoothed ranges, fill
+    /// Enable Prometheus' experimental features: functions, duration expressions, anchored and
+    /// smoothed ranges, fill
     #[arg(long)]
     experimental: bool,
 
-    /// Draw the answer over time
+    /// Plot the result over time
     #[arg(long, conflicts_with = "json")]
     plot: bool,
 
-    /// Draw with plain ASCII
+    /// Use ASCII characters only
     #[arg(long)]
     ascii: bool,
 
@@ -84,7 +83,7 @@ pub(crate) struct Options {
     #[arg(long, value_name = "DURATION", value_parser = time::parse_duration, default_value = "5m")]
     lookback: i64,
 
-    /// Maximum number of samples in memory; a histogram counts as one per bucket and eight
+    /// Maximum number of samples in memory; a histogram counts as its number of buckets plus 8
     #[arg(long, value_name = "N", default_value_t = Limits::default().samples)]
     max_samples: u64,
 
@@ -112,16 +111,16 @@ Examples:
   topdeck query s 'sum(exact_increase(latency[15m]))' --from 2026-11-09 --to 2026-11-10 --plot
   topdeck query s --caql 'find:histogram(\"latency\") | histogram:merge() | histogram:count_above(100000000) | integrate()' --from -1d
 
-docs/query.md has both languages, and what topdeck adds to them.
+docs/query.md describes both languages and topdeck's extensions.
 
 Exit status:
-  0  it is answered, perhaps with notes
-  1  there is no such store, the expression is wrong, or a limit was reached
+  0  success, maybe with warnings
+  1  store not found, invalid expression, or a limit was reached
   2  usage error";
 
-/// As many steps as a person looks at, where nobody says how many.
+/// Default number of steps of a result.
 const DEFAULT_STEPS: i64 = 100;
-/// Windows that touch are put together in a picture; so many are read for it at the most.
+/// Maximum number of steps of a plot, in which adjacent windows are merged.
 const STEPS_PLOT: i64 = 5_000;
 
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
@@ -193,7 +192,7 @@ impl QueryRun<'_> {
         }
     }
 
-    /// The answer, or what is wrong with the question; an error is about the store.
+    /// The result, or an error in the expression; the outer error is one of the store.
     fn execute(&self, text: &str) -> Result<Result<QueryResult, Error>> {
         let (start, end, step) = (self.start, self.end, self.step);
         let (language, options) = (self.language(), self.promql_options());
@@ -206,8 +205,8 @@ impl QueryRun<'_> {
         }
     }
 
-    /// The maxima that belong beside percentiles. That one cannot be had is told, and spoils no
-    /// answer.
+    /// Maxima of the percentiles. A maximum that is unavailable is reported and does not fail the
+    /// query.
     fn maxima(&self, answer: &QueryResult) -> Result<Vec<Maxima>> {
         if matches!(
             answer.data,
@@ -250,7 +249,7 @@ impl QueryRun<'_> {
         Ok(maxima)
     }
 
-    /// How long the windows are that the answer is about.
+    /// Window of the results.
     fn step_window(&self) -> StepWindow {
         match self.language() {
             Language::Caql => StepWindow::Step,
@@ -261,7 +260,7 @@ impl QueryRun<'_> {
         }
     }
 
-    /// Why an answer may be empty: selectors that pick nothing, or times at which there is nothing.
+    /// Reports why a result is empty: selectors without series, or a range without rows.
     fn report_empty_result(&self) -> Result<()> {
         let mut selectors = Vec::new();
         if let Ok(expr) = promql::parse(&self.options.expression, &self.promql_options())
@@ -271,7 +270,7 @@ impl QueryRun<'_> {
         }
         for (selector, written) in &selectors {
             if let Err(error) = find_series(self.view, &self.options.dir, selector) {
-                // As it was written here.
+                // With the spelling of the expression.
                 print_message(format!("{error:#}").replace(&selector.to_string(), written));
                 return Ok(());
             }
@@ -284,13 +283,13 @@ impl QueryRun<'_> {
             self.view.time_range(&self.view.select(&all)).map_err(with_dir(&self.options.dir))?;
         if let Some(extent) = extent {
             let (first, last) = (precise_time_text(extent.start), precise_time_text(extent.end));
-            print_message(format_args!("there are rows from {first} to {last}"));
+            print_message(format_args!("rows exist from {first} to {last}"));
         }
         Ok(())
     }
 }
 
-/// Selectors of an expression, read as selectors of the store.
+/// Selectors of an expression, parsed as store selectors.
 fn collect_selectors<'a>(expr: &Expr, text: &'a str, selectors: &mut Vec<(Selector, &'a str)>) {
     let selector = match &expr.kind {
         ExprKind::Selector(selector) | ExprKind::Matrix { selector, .. } => Some(selector),
@@ -317,7 +316,7 @@ fn result_streams(answer: &QueryResult) -> &[Stream] {
     }
 }
 
-/// The length of the windows in an expression, if all are equally long.
+/// Length of the windows in an expression, if all are equal.
 fn common_window(text: &str, options: &promql::Options) -> Option<i64> {
     fn collect_windows(expr: &Expr, found: &mut Vec<Option<i64>>) {
         if let ExprKind::Matrix { range, .. } = &expr.kind {
@@ -334,24 +333,24 @@ fn common_window(text: &str, options: &promql::Options) -> Option<i64> {
     }
 }
 
-/// Says what is wrong with a question, with the place in its text.
+/// Prints an error of the expression, with its position.
 pub(crate) fn report_error(error: &Error, text: &str) {
     let shown = error.format_with_source(text);
     let mut lines = shown.lines();
     print_message(lines.next().map_or_else(String::new, with_flags));
     for line in lines {
-        // Tabs stand above each other in the text and in the line of the mark.
+        // Tabs in the text and in the line of the mark have the same width.
         let line: String = line.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
         let _ = writeln!(std::io::stderr(), "{line}");
     }
 }
 
-/// An error in a line.
+/// Error as one line.
 pub(crate) fn error_text(error: &Error) -> String {
     with_flags(&error.to_string())
 }
 
-/// Limits by the names that they have on the command line.
+/// Limits with the names of their command line flags.
 fn with_flags(message: &str) -> String {
     let mut message = message.to_owned();
     for limit in ["max_samples", "max_series", "max_bytes", "max_steps"] {
@@ -360,7 +359,7 @@ fn with_flags(message: &str) -> String {
     message.replace("raise timeout", "raise --timeout")
 }
 
-/// The first moment, the last, and from one to the next; 0 for one moment.
+/// First time, last time and step; step 0 for an instant query.
 fn resolve_range(options: &Options, view: &ReadView) -> Result<(i64, i64, i64)> {
     let now = journal::wall_clock()();
     let is_range = options.from.is_some() || options.step.is_some() || options.plot || options.caql;
@@ -369,7 +368,7 @@ fn resolve_range(options: &Options, view: &ReadView) -> Result<(i64, i64, i64)> 
         (None, Some(_)) if !is_range => None,
         _ => view.time_range(&view.select(&Selector::All)).map_err(with_dir(&options.dir))?,
     };
-    let missing = "there is nothing in this store yet; `topdeck import` brings recordings in";
+    let missing = "the store is empty; import data with `topdeck import`";
     let end = match options.to {
         Some(to) => to.to_unix_ns(now),
         None => extent.as_ref().context(missing)?.end,
@@ -382,14 +381,14 @@ fn resolve_range(options: &Options, view: &ReadView) -> Result<(i64, i64, i64)> 
         None => extent.context(missing)?.start,
     };
     if start > end {
-        bail!("--from lies after --to (or after the last row, where --to is not said)");
+        bail!("--from is after --to (default: the last row)");
     }
     let step = options.step.unwrap_or_else(|| default_step(options, end.saturating_sub(start)));
     Ok((start, end, step))
 }
 
-/// From one moment to the next, where nobody says: as long as the windows that the expression asks
-/// for, which then touch, if these are not too many; else about a hundredth.
+/// Default step: the window of the expression, so that windows are adjacent, unless that gives too
+/// many steps; otherwise about a hundredth of the range.
 fn default_step(options: &Options, length: i64) -> i64 {
     let parts = match options.experimental {
         true => promql::Options::all(),
@@ -403,7 +402,7 @@ fn default_step(options: &Options, length: i64) -> i64 {
     }
 }
 
-/// The next length that people count in.
+/// Next round duration.
 fn round_up(length: i64) -> i64 {
     const SECOND: i64 = 1_000_000_000;
     const ROUND_STEPS_S: [i64; 18] = [
@@ -414,7 +413,7 @@ fn round_up(length: i64) -> i64 {
     round.unwrap_or_else(|| (length / (86_400 * SECOND) + 1) * 86_400 * SECOND)
 }
 
-/// What the answer should not be read without.
+/// Prints the warnings of a result.
 fn report_warnings(answer: &QueryResult) {
     for kind in [QueryWarningKind::Warning, QueryWarningKind::Info] {
         for (message, _) in answer.warnings.of_kind(kind) {
@@ -424,7 +423,7 @@ fn report_warnings(answer: &QueryResult) {
     report_gaps(&answer.gaps);
 }
 
-/// What is known to be missing in what was read.
+/// Prints the known gaps of the data that was read.
 pub(crate) fn report_gaps(gaps: &[Gap]) {
     const GAPS_SHOWN_MAX: usize = 5;
     for gap in gaps.iter().take(GAPS_SHOWN_MAX) {

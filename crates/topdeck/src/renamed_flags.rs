@@ -1,4 +1,4 @@
-//! Subcommands and flags of earlier versions, which are refused with their new names.
+//! Subcommands and flags of earlier versions; they are refused with their new names.
 
 use std::ffi::OsString;
 
@@ -6,17 +6,17 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 use crate::command;
 
-/// A subcommand or a flag that was renamed.
+/// Renamed subcommand or flag.
 struct RenamedFlag {
-    /// Subcommands before it, by their present names.
+    /// Parent subcommands, by their current names.
     path: &'static str,
-    /// The name that is refused.
+    /// Old name, which is refused.
     old: &'static str,
-    /// The name that replaces it.
+    /// New name.
     new: &'static str,
 }
 
-/// All of them, by subcommand. `CHANGELOG.md` has the same under *Renamed*.
+/// All renamed subcommands and flags. `CHANGELOG.md` has the same under *Renamed*.
 const RENAMED_FLAGS: &[RenamedFlag] = &[
     row("", "explain", "breakdown"),
     row("", "inflight", "in-flight"),
@@ -72,7 +72,7 @@ pub(crate) fn replace_error(error: clap::Error, args: &[OsString]) -> clap::Erro
     let kinds = [ContextKind::InvalidArg, ContextKind::InvalidSubcommand];
     let mut found = kinds.into_iter().filter_map(|kind| error.get(kind));
     let Some(ContextValue::String(old)) = found.next() else { return error };
-    // Before the command's name is what the shell calls this program.
+    // Usage lines start with the program name.
     let mut command = command::clap_command().bin_name("topdeck");
     command.build();
     let (mut command, mut path) = (&mut command, Vec::new());

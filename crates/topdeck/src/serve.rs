@@ -1,4 +1,4 @@
-//! `topdeck serve` and `topdeck agent`: a node that runs until it is told to stop.
+//! `topdeck serve` and `topdeck agent`: a node that runs until it receives a signal.
 
 use std::os::linux::net::SocketAddrExt as _;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
@@ -16,10 +16,10 @@ use crate::settings::{OTLP_PORTS, Settings};
 
 /// Run the server: ingest, store and query
 ///
-/// Without settings it listens on this host alone: HTTP, OTLP and the API of Prometheus on
-/// 127.0.0.1:7717 (OTLP on 4317 and 4318 too), StatsD on 127.0.0.1:8125, and it tells this host's
-/// own block I/O, hiccups and counters. SIGHUP reads the settings anew, SIGTERM stops without
-/// losing anything.
+/// Without settings it listens on loopback only: HTTP, OTLP and the Prometheus API on
+/// 127.0.0.1:7717 (OTLP also on 4317 and 4318), StatsD on 127.0.0.1:8125; and it collects block I/O
+/// latency, hiccups and counters of this host. SIGHUP reloads the settings, SIGTERM stops without
+/// data loss.
 #[derive(clap::Args)]
 #[command(after_long_help = SERVE)]
 pub(crate) struct ServeOptions {
@@ -34,17 +34,18 @@ Examples:
   curl -d 1730 'http://127.0.0.1:7717/v1/record?metric=took&unit=ms'
   curl 'http://127.0.0.1:7717/v1/histogram?selector=took&above=1.5s'
 
-docs/serve.md says what it takes in, docs/api.md what it answers, docs/topdeck.toml has all settings.
+docs/serve.md describes ingest, docs/api.md the HTTP API, docs/topdeck.toml all settings.
 
 Exit status:
-  0  it was told to stop, and did
-  1  it could not start, or could not go on
+  0  stopped by a signal
+  1  it could not start, or failed
   2  usage error";
 
 /// Collect metrics on a host and forward them to remote topdeck servers
 ///
-/// A batch is on disk here before it is acknowledged, and is sent to each remote until that remote
-/// has it on disk. An unreachable remote delays no other; it gets its backlog when it is back.
+/// A batch is on disk before it is acknowledged, and is sent to each remote until that remote has
+/// acknowledged it as durable. An unreachable remote does not delay others; it gets its backlog
+/// when it is reachable again.
 #[derive(clap::Args)]
 #[command(after_long_help = AGENT)]
 pub(crate) struct AgentOptions {
@@ -59,17 +60,17 @@ Example:
 The settings need a [[remote]]; docs/agent.md has examples.
 
 Exit status:
-  0  it was told to stop, and did
-  1  it could not start, or could not go on
+  0  stopped by a signal
+  1  it could not start, or failed
   2  usage error";
 
 #[derive(clap::Args)]
 struct StartOptions {
-    /// Settings file, TOML; docs/topdeck.toml has every key
+    /// Settings file (TOML); docs/topdeck.toml lists all keys
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
 
-    /// Folder of all data; overrides `data_dir` of the settings
+    /// Data folder; overrides `data_dir` of the settings
     #[arg(long, value_name = "DIR")]
     data_dir: Option<PathBuf>,
 }
@@ -103,7 +104,7 @@ async fn run_until_stopped(
     settings: Settings,
     data: &Path,
 ) -> Result<()> {
-    // Before anything is taken: who stops us early is heard too.
+    // Before anything is accepted, so that an early signal is handled, too.
     let mut signals = Signals::new()?;
     let mut node = Node::start(mode, settings, data).await?;
     node.startup_lines().iter().for_each(print_message);
@@ -115,19 +116,23 @@ async fn run_until_stopped(
                 notify_service_manager("RELOADING=1");
                 let wanted = match &options.config {
                     Some(path) => read_settings(path),
-                    // Not looked for anew: the ports that are in use now are our own. Tokens are
-                    // read all the same.
+                    // Settings are unchanged: the ports in use are those of this process. Tokens
+                    // are read in any case.
                     None => Ok(node.settings().clone()),
                 };
                 match wanted {
                     Ok(settings) => match node.reload(settings).await {
                         Ok(notes) if notes.is_empty() => {
-                            print_message("the settings are as they were")
+                            print_message("the settings are unchanged")
                         }
                         Ok(notes) => notes.iter().for_each(print_message),
-                        Err(error) => print_message(format_args!("the new settings: {error:#}")),
+                        Err(error) => {
+                            print_message(format_args!("cannot apply all new settings: {error:#}"))
+                        }
                     },
-                    Err(error) => print_message(format_args!("goes on as before: {error:#}")),
+                    Err(error) => print_message(format_args!(
+                        "cannot load the new settings, keeping the previous ones: {error:#}"
+                    )),
                 }
                 notify_service_manager("READY=1");
             }
@@ -138,7 +143,7 @@ async fn run_until_stopped(
     node.stop().await
 }
 
-/// What the settings say.
+/// Reads the settings file.
 fn read_settings(path: &Path) -> Result<Settings> {
     match Settings::read(path, ROLES) {
         Ok(settings) => Ok(settings),
@@ -146,8 +151,8 @@ fn read_settings(path: &Path) -> Result<Settings> {
     }
 }
 
-/// Nobody asked for OTLP's own ports: where others have them, the rest is done without. To be asked
-/// before this process has them itself.
+/// The default OTLP ports are optional: ports in use by other processes are skipped. Must run
+/// before this process listens on them.
 fn without_ports_in_use(mut settings: Settings) -> Settings {
     let mut addresses = settings.node.http_addresses();
     addresses.retain(|address| {
@@ -155,7 +160,8 @@ fn without_ports_in_use(mut settings: Settings) -> Settings {
             !OTLP_PORTS.contains(&address.port()) || std::net::TcpListener::bind(address).is_ok();
         if !is_free {
             print_message(format_args!(
-                "{address} is in use: OTLP is taken on the other addresses"
+                "cannot listen for OTLP on {address}: in use; OTLP is available on the other \
+                 addresses"
             ));
         }
         is_free
@@ -164,7 +170,7 @@ fn without_ports_in_use(mut settings: Settings) -> Settings {
     settings
 }
 
-/// The folder of everything.
+/// Data folder.
 fn data_dir(options: &StartOptions, settings: &Settings) -> Result<PathBuf> {
     let of =
         |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
@@ -176,8 +182,8 @@ fn data_dir(options: &StartOptions, settings: &Settings) -> Result<PathBuf> {
         .or_else(|| of("XDG_DATA_HOME").map(|home| home.join("topdeck")))
         .or_else(|| of("HOME").map(|home| home.join(".local/share/topdeck")))
         .context(
-            "no data folder: neither --data-dir, data_dir in the settings, STATE_DIRECTORY, \
-                  XDG_DATA_HOME nor HOME is set",
+            "no data folder: set --data-dir, data_dir in the settings, STATE_DIRECTORY, \
+             XDG_DATA_HOME or HOME",
         )
 }
 
@@ -194,7 +200,7 @@ struct Signals {
 
 impl Signals {
     fn new() -> Result<Signals> {
-        let of = |kind| signal(kind).context("cannot hear signals");
+        let of = |kind| signal(kind).context("cannot handle signals");
         Ok(Signals {
             interrupt: of(SignalKind::interrupt())?,
             terminate: of(SignalKind::terminate())?,
@@ -211,8 +217,9 @@ impl Signals {
     }
 }
 
-/// Tells the service manager, if there is one that listens:
-/// <https://www.freedesktop.org/software/systemd/man/latest/sd_notify.html>. Nobody there is no failure.
+/// Notifies the service manager, if there is one:
+/// <https://www.freedesktop.org/software/systemd/man/latest/sd_notify.html>. Its absence is not an
+/// error.
 fn notify_service_manager(state: &str) {
     let Some(path) = std::env::var_os("NOTIFY_SOCKET") else { return };
     let address = match path.as_encoded_bytes().strip_prefix(b"@") {

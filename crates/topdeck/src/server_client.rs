@@ -11,34 +11,34 @@ use net::dial::{DialTimeouts, Dialer, ResponseLimits};
 use net::tls::ClientTls;
 use serde_json::Value;
 
-/// How long an answer may take: a snapshot of a large store takes a while.
+/// Response timeout: a snapshot of a large store takes a while.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(600);
-/// Bytes of an answer at the most.
+/// Maximum size of a response in bytes.
 const RESPONSE_BYTES_MAX: usize = 64 << 20;
 
-/// Which one, and who asks.
+/// Server and credentials.
 #[derive(clap::Args)]
 pub(crate) struct ServerClient {
-    /// Where it is
+    /// URL of the server
     #[arg(long, value_name = "URL", default_value_t = format!("http://127.0.0.1:{}", api::PORT))]
     server: String,
 
-    /// A file with the token, where one is asked for
+    /// File with the bearer token
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
 
-    /// Who signed its certificate, PEM, if not one that the system trusts
+    /// CA certificate (PEM) [default: system trust store]
     #[arg(long, value_name = "FILE")]
     ca: Option<PathBuf>,
 }
 
 impl ServerClient {
-    /// Asks, and reads the answer, which is JSON.
+    /// Sends a request and returns the JSON response.
     pub(crate) fn request(&self, method: Method, path: &str) -> Result<Value> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()
-            .context("cannot start a runtime")?;
+            .context("cannot start the runtime")?;
         runtime.block_on(self.exchange(method, path))
     }
 
@@ -51,7 +51,10 @@ impl ServerClient {
             let token = std::fs::read_to_string(file)
                 .with_context(|| format!("cannot read the token in {}", file.display()))?;
             let shown = net::bearer(token.trim()).with_context(|| {
-                format!("the token in {} has characters that no header can have", file.display())
+                format!(
+                    "the token in {} has characters that a header cannot contain",
+                    file.display()
+                )
             })?;
             request = request.header(header::AUTHORIZATION, shown);
         }
@@ -59,7 +62,7 @@ impl ServerClient {
         let (mut connection, _) = dialer
             .dial(&target)
             .await
-            .context("is topdeck running there? `topdeck serve` starts it")?;
+            .context("is topdeck running? start it with `topdeck serve`")?;
         let allowed = ResponseLimits { timeout: RESPONSE_TIMEOUT, max_bytes: RESPONSE_BYTES_MAX };
         let answer = connection.send(request, allowed).await?.response;
         let json: Option<Value> = serde_json::from_slice(answer.body()).ok();
@@ -69,6 +72,8 @@ impl ServerClient {
                 json.as_ref().and_then(|json| json["error"].as_str()).unwrap_or("no reason given");
             bail!("{}: {status}: {why}", self.server);
         }
-        json.with_context(|| format!("{}: the answer is no JSON: is that topdeck?", self.server))
+        json.with_context(|| {
+            format!("{}: the response is not JSON; is this a topdeck server?", self.server)
+        })
     }
 }

@@ -1,8 +1,8 @@
-//! The settings of `topdeck serve` and `topdeck agent`: one TOML file. The node's own keys are
-//! here, each with its default and unit; those of roles are in the roles' crates.
+//! Settings of `topdeck serve` and `topdeck agent`: one TOML file. The node's own keys are here,
+//! each with its default and unit; those of roles are in the crates of the roles.
 //!
-//! A file is checked as a whole before anything starts: [`Settings::read`] gives settings that make
-//! sense, or every reason why they do not, each with its line.
+//! A file is checked as a whole before anything starts: [`Settings::read`] returns valid settings,
+//! or all errors, each with its line.
 
 mod node;
 mod renamed_keys;
@@ -21,28 +21,28 @@ pub(crate) use crate::settings::node::OTLP_PORTS;
 use crate::settings::renamed_keys::RENAMED_KEYS;
 pub(crate) use crate::settings::value::{AckLevelSetting, RetentionSetting};
 
-/// All of it.
+/// All settings.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
     pub(crate) node: NodeSettings,
     pub(crate) roles: RoleSettings,
-    /// `name` of `[host]`: the table is the role's, and the name is for all.
+    /// `name` of `[host]`: the table belongs to the role, but all roles use the name.
     host: Option<String>,
 }
 
-/// Top-level keys of the node itself.
+/// Top-level keys of the node.
 const NODE_KEYS: [&str; 6] =
     ["data_dir", "durability", "collection_interval", "http", "journal", "store"];
 
-/// What belongs to no role.
+/// Settings of the node, which belong to no role.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct NodeSettings {
-    /// The folder of everything that topdeck keeps.
+    /// Data folder.
     pub(crate) data_dir: Option<FilePath>,
-    /// What a batch has survived when its sender is told: `disk` (default), `process` or `memory`.
+    /// Durability of a batch before it is acknowledged: `disk` (default), `process` or `memory`.
     pub(crate) durability: AckLevelSetting,
-    /// How often sources write what they have put together: `10s`, from 1 s to 60 s.
+    /// Interval at which sources write their aggregates: `10s`, from 1 s to 60 s.
     pub(crate) collection_interval: Option<Length>,
     pub(crate) http: HttpSettings,
     pub(crate) journal: JournalSettings,
@@ -53,11 +53,11 @@ pub(crate) struct NodeSettings {
 #[derive(Clone, Debug, Default, Deserialize, PartialEq)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct HttpSettings {
-    /// `["127.0.0.1:7717", "127.0.0.1:4317", "127.0.0.1:4318"]`; `[]` for none.
+    /// Listen addresses: `["127.0.0.1:7717", "127.0.0.1:4317", "127.0.0.1:4318"]`; `[]` for none.
     pub(crate) listen: Option<Vec<SocketAddr>>,
-    /// Whether a token is asked for on loopback too; on other addresses it always is.
+    /// Whether a token is required on loopback, too; on other addresses it always is.
     pub(crate) tokens_required: bool,
-    /// Names under which it is asked for without a token, beside localhost: of a proxy before it.
+    /// Host names that are accepted without a token, besides localhost: for a proxy in front of it.
     pub(crate) allowed_hosts: Vec<String>,
     pub(crate) tls: Option<TlsSettings>,
     pub(crate) limits: Limits,
@@ -67,11 +67,11 @@ pub(crate) struct HttpSettings {
 #[derive(Clone, Debug, Deserialize, PartialEq)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct TlsSettings {
-    /// PEM, the server's first.
+    /// Certificate chain (PEM), the server's first.
     pub(crate) certificate: FilePath,
-    /// PEM.
+    /// Private key (PEM).
     pub(crate) key: FilePath,
-    /// PEM: certificates of clients that these have signed stand for tokens.
+    /// CA certificates (PEM): client certificates that they signed replace tokens.
     pub(crate) client_ca: Option<FilePath>,
 }
 
@@ -79,29 +79,29 @@ pub(crate) struct TlsSettings {
 #[derive(Clone, Debug, Default, Deserialize, PartialEq)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Limits {
-    /// Of a request, as it comes and as it is unpacked: `16MiB`.
+    /// Maximum body of a request, compressed and decompressed: `16MiB`.
     pub(crate) max_body_bytes: Option<Size>,
-    /// Of all bodies that are being read or worked on: `256MiB`.
+    /// Maximum memory of all bodies that are being received or processed: `256MiB`.
     pub(crate) max_buffered_body_bytes: Option<Size>,
-    /// Of all answers that clients have not taken yet: `128MiB`.
+    /// Maximum memory of all responses that clients have not read yet: `128MiB`.
     pub(crate) max_buffered_response_bytes: Option<Size>,
-    /// For a whole body to come: `60s`.
+    /// Timeout to receive a body: `60s`.
     pub(crate) body_read_timeout: Option<Length>,
-    /// Of a request's line and headers: `64KiB`.
+    /// Maximum size of the request line and headers: `64KiB`.
     pub(crate) max_header_bytes: Option<Size>,
-    /// For these to come: `10s`.
+    /// Timeout to receive the headers: `10s`.
     pub(crate) header_read_timeout: Option<Length>,
-    /// Until the answer begins: `120s`.
+    /// Timeout until the response starts: `120s`.
     pub(crate) request_timeout: Option<Length>,
-    /// In which the other end takes nothing of an answer: `60s`.
+    /// Timeout of a client that reads nothing of its response: `60s`.
     pub(crate) write_timeout: Option<Length>,
-    /// Between requests of a connection: `300s`.
+    /// Timeout between requests of a connection: `300s`.
     pub(crate) idle_timeout: Option<Length>,
-    /// At a time: 16,384.
+    /// Maximum number of connections: 16,384.
     pub(crate) max_connections: Option<usize>,
-    /// Heavy queries that are worked on at a time: 8.
+    /// Maximum number of heavy queries that run at a time: 8.
     pub(crate) max_concurrent_queries: Option<usize>,
-    /// Memory of all queries together: `1GiB`.
+    /// Maximum memory of all queries together: `1GiB`.
     pub(crate) max_query_memory: Option<Size>,
 }
 
@@ -109,7 +109,7 @@ pub(crate) struct Limits {
 #[derive(Clone, Debug, Default, Deserialize, PartialEq)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct JournalSettings {
-    /// `10GiB`. At it, senders are asked to wait.
+    /// Maximum size: `10GiB`. When it is reached, senders are asked to retry later.
     pub(crate) max_size: Option<Size>,
 }
 
@@ -117,22 +117,22 @@ pub(crate) struct JournalSettings {
 #[derive(Clone, Debug, Default, Deserialize, PartialEq)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct StoreSettings {
-    /// How long rows are kept, as `topdeck store retention` has it: `["base 30d", "1m 90d"]`.
+    /// Retention rules, as for `topdeck store retention`: `["base 30d", "1m 90d"]`.
     pub(crate) retention: Option<Vec<RetentionSetting>>,
-    /// Series at the most: what the store says.
+    /// Maximum number of series; the default is the store's.
     pub(crate) max_series: Option<u64>,
-    /// Series of one producer.
+    /// Maximum number of series of a producer.
     pub(crate) max_producer_series: Option<u64>,
-    /// Series that one producer has of one metric.
+    /// Maximum number of series of a metric and producer.
     pub(crate) max_metric_series: Option<u64>,
-    /// Values that one producer brings of one label.
+    /// Maximum number of values of a label and producer.
     pub(crate) max_label_values: Option<u64>,
-    /// Rows in memory, in bytes, before they are sealed: `128MiB`.
+    /// Maximum memory of rows before a flush: `128MiB`.
     pub(crate) max_head_size: Option<Size>,
 }
 
 impl StoreSettings {
-    /// How many series, and values of a label, are taken.
+    /// Limits of the numbers of series and of label values.
     pub(crate) fn limits(&self) -> store::CardinalityLimits {
         let default = store::CardinalityLimits::default();
         store::CardinalityLimits {
@@ -147,7 +147,7 @@ impl StoreSettings {
 }
 
 impl Settings {
-    /// Reads and checks a file, with the keys of some roles.
+    /// Reads and checks a file, with the keys of the given roles.
     pub(crate) fn read(path: &Path, roles: RoleTable) -> Result<Settings, Problems> {
         let text = std::fs::read_to_string(path)
             .map_err(|error| Problems::of_file(path, format!("cannot read it: {error}")))?;
@@ -155,7 +155,7 @@ impl Settings {
         Settings::parse(&text, folder, roles).map_err(|problems| problems.in_file(path))
     }
 
-    /// Reads and checks text; files are seen from `folder`.
+    /// Parses and checks text; file names in it are relative to `folder`.
     pub(crate) fn parse(text: &str, folder: &Path, roles: RoleTable) -> Result<Settings, Problems> {
         let mut document = Document::parse(text, folder)?;
         let mut problems = document.take_renamed_keys(RENAMED_KEYS);
@@ -175,7 +175,7 @@ impl Settings {
         if problems.is_empty() { Ok(Settings { node, roles, host }) } else { Err(problems) }
     }
 
-    /// Of a node without a file.
+    /// Settings of a node without a file.
     pub(crate) fn without_file(roles: RoleTable, log: &LogFn) -> Settings {
         Settings {
             node: NodeSettings::default(),
@@ -184,7 +184,7 @@ impl Settings {
         }
     }
 
-    /// This host's name: as it is set, or else as the system has it.
+    /// Name of this host: from the settings, otherwise from the system.
     pub(crate) fn host_name(&self) -> String {
         let system = || rustix::system::uname().nodename().to_string_lossy().into_owned();
         self.host.clone().unwrap_or_else(system)

@@ -1,4 +1,4 @@
-//! `topdeck snapshot`: a copy of a running topdeck's store, which goes on running.
+//! `topdeck snapshot`: snapshot of the store of a running topdeck.
 
 use std::process::ExitCode;
 
@@ -9,15 +9,15 @@ use crate::command::print_stdout;
 use crate::server_client;
 use render::text::escape_control;
 
-/// Make a snapshot of a running topdeck
+/// Create a snapshot of a running topdeck
 ///
-/// The copy is made in the folder `snapshots` of what it keeps, takes no room until the two differ,
-/// and holds all that was acknowledged before. `topdeck restore` makes a running topdeck of it
-/// again. For a store that is not in use there is `topdeck store snapshot`.
+/// The snapshot is created in the folder `snapshots` of the data folder. It takes no space until
+/// the store changes, and contains everything acknowledged before. `topdeck restore` creates a data
+/// folder from it. For a store that is not in use there is `topdeck store snapshot`.
 #[derive(clap::Args)]
 #[command(after_long_help = AFTER)]
 pub(crate) struct Options {
-    /// The snapshot's name
+    /// Name of the snapshot
     #[arg(value_name = "NAME")]
     name: String,
 
@@ -30,8 +30,8 @@ Example:
   topdeck snapshot before-the-upgrade
 
 Exit status:
-  0  the snapshot is there, durably
-  1  it could not be made
+  0  the snapshot is durable
+  1  the snapshot could not be created
   2  usage error";
 
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
@@ -46,7 +46,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
         })
         .collect();
     let made = options.server.request(Method::POST, &format!("/v1/snapshots?name={name}"))?;
-    let folder = made["path"].as_str().unwrap_or("its folder of snapshots");
-    print_stdout(format!("made a snapshot in {}\n", escape_control(folder)).as_bytes())?;
+    let folder = made["path"].as_str().unwrap_or("the folder of snapshots");
+    print_stdout(format!("created a snapshot in {}\n", escape_control(folder)).as_bytes())?;
     Ok(ExitCode::SUCCESS)
 }

@@ -1,9 +1,8 @@
-//! `topdeck store`: a time-series store, made, looked into, kept in order and copied from the
-//! shell.
+//! `topdeck store`: creates, inspects, maintains and copies a time series store.
 //!
-//! One file per subcommand. [`rules`] reads and writes how long rows are kept; what is said of
-//! sizes, times and tables is said as for journals. `topdeck import` fills a store,
-//! `topdeck heatmap` draws what is in it.
+//! One file per subcommand. [`retention_rules`] parses and formats retention rules; sizes, times
+//! and tables are formatted as for journals. `topdeck import` fills a store, `topdeck heatmap`
+//! draws its contents.
 
 mod copy;
 mod create;
@@ -31,11 +30,10 @@ use crate::command::{print_message, subcommands};
 use crate::journal::format as journal_show;
 use render::text::{plural, shell_quote};
 
-/// Keep histograms over time in a store, look into it, and keep it in order
+/// Time series store for histograms, counters, gauges and texts
 ///
-/// A store is a folder of series: histograms, counts, gauges and texts over time. Histograms are
-/// kept on the buckets they came with, and add up exactly over any time and any series. One process
-/// has a store open at a time.
+/// A store is a folder of series. Histograms keep the buckets of their source and are merged
+/// exactly over any range and any series. A store can be open in one process at a time.
 #[derive(clap::Args)]
 #[command(after_long_help = AFTER)]
 pub(crate) struct Options {
@@ -45,17 +43,17 @@ pub(crate) struct Options {
 
 const AFTER: &str = "\
 Examples:
-  topdeck store create /var/lib/topdeck                  make one
-  topdeck import /var/lib/topdeck week.hlog              put files into it
-  topdeck heatmap /var/lib/topdeck 'latency{host=\"a\"}'   look
-  topdeck store stat /var/lib/topdeck                    how it is
-  topdeck store retention /var/lib/topdeck 'base 30d'    drop single rows after 30 days, keep rollups
+  topdeck store create /var/lib/topdeck                  create one
+  topdeck import /var/lib/topdeck week.hlog              import files
+  topdeck heatmap /var/lib/topdeck 'latency{host=\"a\"}'   draw a heatmap
+  topdeck store stat /var/lib/topdeck                    show its state
+  topdeck store retention /var/lib/topdeck 'base 30d'    drop base rows after 30 days, keep rollups
 
 Exit status:
   0  success
-  1  something failed, or verify found damage
+  1  error, or verify found damage
   2  usage error
-  3  export: something was missing; standard error says what, and why";
+  3  export: data is missing; standard error has the reasons";
 
 subcommands! {
     Command:
@@ -80,8 +78,8 @@ pub(crate) fn disk() -> Arc<dyn Disk> {
     Arc::new(OsDisk)
 }
 
-/// Makes a folder, and those above it, that nobody but its owner may look into: what is measured is
-/// nobody else's, and neither are tokens. One that is there stays as it is. Durable on return.
+/// Creates a folder and its parents with access for the owner only, because it holds measurements
+/// and tokens. An existing folder is not changed. Durable on return.
 pub(crate) fn private_dir(dir: &Path) -> Result<()> {
     use std::fs::{DirBuilder, File};
     use std::os::unix::fs::DirBuilderExt as _;
@@ -90,20 +88,20 @@ pub(crate) fn private_dir(dir: &Path) -> Result<()> {
     let make = || -> std::io::Result<()> {
         DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
         for above in missing.iter().filter_map(|made| made.parent()) {
-            // A relative path of one name has the empty path above it.
+            // The parent of a relative path of one component is the empty path.
             let above = if above.as_os_str().is_empty() { Path::new(".") } else { above };
             match File::open(above) {
-                // One may make folders where one may not look.
+                // A folder may allow the creation of folders without being readable.
                 Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => {}
                 opened => opened?.sync_all()?,
             }
         }
         Ok(())
     };
-    make().with_context(|| format!("cannot make the folder {}", dir.display()))
+    make().with_context(|| format!("cannot create folder {}", dir.display()))
 }
 
-/// Opens a store. Nothing happens in the background: a command does what it is for, and ends.
+/// Opens a store without background threads: a command does its work and exits.
 pub(crate) fn open(dir: &Path) -> Result<Store> {
     let journal = journal::Options {
         is_exclusive: true,
@@ -116,26 +114,26 @@ pub(crate) fn open(dir: &Path) -> Result<Store> {
     let opened = store.journal().recovery_report();
     for gap in &opened.gaps {
         print_message(format_args!(
-            "{}: found on opening: {}",
+            "{}: recovered on open: {}",
             dir.display(),
             journal_show::describe_gap(gap)
         ));
     }
     for file in &opened.damaged_files {
-        print_message(format_args!("{}: found on opening: {file}", dir.display()));
+        print_message(format_args!("{}: recovered on open: {file}", dir.display()));
     }
     Ok(store)
 }
 
-/// An error of the store with the folder it is about, once, and what to do where the library cannot
-/// know.
+/// Error of the store with its folder, mentioned once, and with a remedy if the library does not
+/// know it.
 pub(crate) fn with_dir(dir: &Path) -> impl Fn(Error) -> anyhow::Error {
     let (name, typed) = (dir.display().to_string(), shell_quote(dir));
     move |error| match &error {
         Error::NotFound { .. } => {
-            anyhow!("{error}; `topdeck store create {typed}` makes one")
+            anyhow!("{error}; create it with `topdeck store create {typed}`")
         }
-        Error::InUse { .. } => anyhow!("{error} (`fuser {typed}/lock` says which)"),
+        Error::InUse { .. } => anyhow!("{error} (find it with `fuser {typed}/lock`)"),
         Error::Io { .. }
         | Error::AlreadyExists { .. }
         | Error::Version { .. }
@@ -151,15 +149,15 @@ pub(crate) fn with_dir(dir: &Path) -> impl Fn(Error) -> anyhow::Error {
     }
 }
 
-/// Reads a selector from the command line.
+/// Parses a selector of the command line.
 pub(crate) fn parse_selector(text: &str) -> Result<Selector, String> {
     Selector::parse(text).map_err(|error| format!("{error}; docs/selectors.md has the grammar"))
 }
 
-/// As many names as a message lists.
+/// Maximum number of names listed in a message.
 const NAMES_LISTED: usize = 12;
 
-/// The series that a selector picks; none is an error that says what there is.
+/// Series of a selector; if there are none, the error lists existing ones.
 pub(crate) fn find_series(
     view: &ReadView,
     dir: &Path,
@@ -177,22 +175,22 @@ pub(crate) fn find_series(
     let dir = dir.display();
     let missing = match view.gaps(&(i64::MIN..i64::MAX)).is_empty() {
         true => "",
-        false => "; it may be of what is known to be missing",
+        false => "; it may be in a known gap",
     };
     let others = match names.len() {
         0 => "the store has no other series".to_owned(),
-        n => format!("there are: {}", list_names(&names, n)),
+        n => format!("available: {}", list_names(&names, n)),
     };
     if let Some(first) = deleted.iter().min_by_key(|series| series.to_string()) {
         let example = if deleted.len() > 1 { "such as " } else { "" };
         bail!(
             "{dir}: {selector} picks no series with rows: all rows of {} ({example}{first}) were \
-             deleted, or are older than retention rules keep; {others}{missing}",
+             deleted or have expired; {others}{missing}",
             plural(deleted.len() as u64, "series", "series"),
         );
     }
     Err(match names.len() {
-        0 => anyhow!("{dir}: the store has no series yet; `topdeck import` brings some{missing}"),
+        0 => anyhow!("{dir}: the store is empty; import data with `topdeck import`{missing}"),
         _ => anyhow!("{dir}: {selector} picks no series; {others}{missing}"),
     })
 }
@@ -203,7 +201,7 @@ fn list_names(names: &[&str], n: usize) -> String {
     if more > 0 { format!("{shown}, and {more} more") } else { shown }
 }
 
-/// Units among series, each with how many there are and one of them.
+/// Units of series, each with the number of series and an example.
 pub(crate) fn units(found: &[SeriesEntryRef]) -> Vec<(&str, usize, &Series)> {
     let mut units: Vec<(&str, usize, &Series)> = Vec::new();
     for SeriesEntryRef { series, .. } in found {

@@ -1,5 +1,5 @@
-//! Times and lengths of time on the command line: [`api::time_expr`], with what to say when one
-//! cannot be read. All times are UTC; they are nanoseconds since the Unix epoch.
+//! Times and durations of the command line: [`api::time_expr`] with messages for invalid input. All
+//! times are UTC, in nanoseconds since the Unix epoch.
 
 use api::time_expr;
 pub(crate) use api::time_expr::TimeExpr;
@@ -11,12 +11,12 @@ pub(crate) fn parse_time(text: &str) -> Result<TimeExpr, String> {
     })
 }
 
-/// `90s`, `30d`, `1h30m`; in nanoseconds, more than nothing.
+/// `90s`, `30d`, `1h30m`; positive, in nanoseconds.
 pub(crate) fn parse_duration(text: &str) -> Result<i64, String> {
     time_expr::length(text).ok_or_else(|| collect::LENGTH_EXPECTED.to_owned())
 }
 
-/// The same as a count of nanoseconds of `clock::now`.
+/// Duration in nanoseconds of `clock::now`.
 pub(crate) fn parse_interval(text: &str) -> Result<u64, String> {
     parse_duration(text).map(i64::unsigned_abs)
 }

@@ -1,4 +1,4 @@
-//! `topdeck token`: who may do what over HTTP.
+//! `topdeck token`: access tokens of the HTTP API.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -13,14 +13,14 @@ use render::time::precise_time_text;
 use crate::command::print_stdout;
 use crate::store::private_dir;
 
-/// Make, list and remove tokens: who may send, ask and administer
+/// Create, list and remove access tokens
 ///
-/// A token is shown once, when it is made; what is kept is its hash. A running topdeck notices
-/// changes within seconds. On loopback no token is needed, unless the settings say so.
+/// A token is shown once, when it is created; only its hash is stored. A running topdeck applies
+/// changes within seconds. On loopback no token is required by default.
 #[derive(clap::Args)]
 #[command(after_long_help = AFTER)]
 pub(crate) struct Options {
-    /// The folder of everything that topdeck keeps, as `topdeck serve` says it
+    /// Data folder, as for `topdeck serve`
     #[arg(value_name = "DIR")]
     data: PathBuf,
 
@@ -37,27 +37,27 @@ Examples:
   topdeck token /var/lib/topdeck remove web-team
 
 Exit status:
-  0  it is done
-  1  it cannot be done
+  0  success
+  1  error
   2  usage error";
 
 #[derive(Subcommand)]
 enum TokenCommand {
-    /// Make a token and print it, once
+    /// Create a token and print it
     Add {
         /// Token name
         name: String,
         /// Scopes: ingest, read, admin
         #[arg(required = true, value_parser = parse_scope)]
         scopes: Vec<Scope>,
-        /// Make no token: admit client certificates of this name that `client_ca` of the settings
-        /// has signed
+        /// Create no token: grant the scopes to client certificates with this name, signed by
+        /// `client_ca` of the settings
         #[arg(long, value_name = "NAME")]
         client_cert_name: Option<String>,
     },
-    /// Show names and scopes
+    /// List names and scopes
     List,
-    /// Take a token back
+    /// Revoke a token
     Remove {
         /// Token name
         name: String,
@@ -68,7 +68,7 @@ fn parse_scope(text: &str) -> Result<Scope, String> {
     Scope::parse(text).ok_or_else(|| "expected ingest, read or admin".to_owned())
 }
 
-/// The file in which tokens are kept.
+/// Token file of a data folder.
 pub(crate) fn token_file(data: &Path) -> PathBuf {
     data.join("tokens")
 }
@@ -101,7 +101,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
         }
         TokenCommand::Remove { name } => {
             if !tokens.remove(name)? {
-                bail!("there is no token named {name:?}; `topdeck token DIR list` shows them");
+                bail!("no token named {name:?}; list tokens with `topdeck token DIR list`");
             }
         }
     }

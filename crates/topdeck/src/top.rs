@@ -1,4 +1,4 @@
-//! `topdeck top`: every process of this host that shows metrics in shared memory, as it goes.
+//! `topdeck top`: live view of all processes of this host that export metrics in shared memory.
 
 mod screen;
 
@@ -15,30 +15,31 @@ use inspect::top::detail_selection::DetailSelection;
 use inspect::top::process_monitor::ProcessMonitor;
 use inspect::top::{no_process_message, once, sample_all};
 
-/// Show all processes that have metrics in shared memory, as they go
+/// Live view of all processes that export metrics in shared memory
 ///
-/// A row is a process with the busiest of its timing histograms: how often, p50, p99 and the
-/// maximum of the last second, and p99 over the last minute; what is in flight, and errors. Enter
-/// opens the process with all its metrics, and then a histogram in full. Nothing is asked of the
-/// processes: they are read, and do not notice.
+/// A row shows a process with its most used latency histogram: rate, p50, p99 and maximum of the
+/// last interval, p99 over the last minute, operations in flight, and errors. Enter opens the
+/// process with all its metrics, and then a histogram in full. Reading does not interrupt or slow
+/// down the processes.
 #[derive(clap::Args)]
 #[command(after_long_help = AFTER)]
 pub(crate) struct Options {
-    /// How long an interval is, 100ms to 10s; the keys + and - change it
+    /// Interval, 100ms to 10s; the keys + and - change it
     #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = interval)]
     interval: u64,
 
-    /// Only processes with this in the name of their program, or of this id
+    /// Only processes with this text in their program name, or with this process ID
     #[arg(long, value_name = "NAME|PID")]
     process: Option<String>,
 
-    /// One table as text, of one interval, and the end: for scripts
+    /// Print one interval as a text table and exit
     #[arg(long)]
     once: bool,
 }
 
 const AFTER: &str = "\
-Keys: up and down, Enter opens, q goes back, s sorts, r reverses, / filters, space pauses, + and - change the interval, ? helps.
+Keys: up and down, Enter: open, q: back, s: sort, r: reverse, /: filter,
+space: pause, + and -: interval, ?: help.
 
 Examples:
   topdeck top
@@ -46,8 +47,8 @@ Examples:
   topdeck top --once
 
 Exit status:
-  0  all was shown
-  1  no process shows anything (--once), or there is no terminal
+  0  success
+  1  no process exports metrics (--once), or standard output is not a terminal
   2  usage error";
 
 const INTERVALS_NS: std::ops::RangeInclusive<i64> = 100_000_000..=10_000_000_000;
@@ -67,12 +68,10 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
         return print_once(options, &mut board, &mut watch);
     }
     if !io::stdout().is_terminal() {
-        bail!("standard output is no terminal; --once writes one table as text");
+        bail!("standard output is not a terminal; --once prints one table");
     }
     if std::env::var_os("TERM").is_some_and(|term| term == "dumb") {
-        bail!(
-            "TERM=dumb says that the terminal cannot be drawn on; --once writes one table as text"
-        );
+        bail!("cannot draw on a terminal with TERM=dumb; --once prints one table");
     }
     screen::run_screen(&mut board, &mut watch)?;
     Ok(ExitCode::SUCCESS)
@@ -83,7 +82,7 @@ fn print_once(
     board: &mut AppState,
     watch: &mut ProcessMonitor,
 ) -> Result<ExitCode> {
-    // Which metric is the busiest of its process is known only after the second look.
+    // The most used metric of a process is known only after the second sample.
     sample_all(board, watch, &DetailSelection::all(), false);
     let nothing = |board: &AppState, watch: &ProcessMonitor| {
         watch.errors.iter().for_each(print_message);

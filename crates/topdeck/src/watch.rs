@@ -1,4 +1,4 @@
-//! `topdeck watch`: what changes in a process, interval by interval.
+//! `topdeck watch`: changes of a process per interval.
 
 use std::process::ExitCode;
 
@@ -12,19 +12,19 @@ use crate::process_argument::find_process;
 use crate::process_waiter::{self, ProcessWaiter, WakeReason};
 use crate::time;
 
-/// Show what changes in a process, interval by interval
+/// Show the changes of a process per interval
 ///
-/// For each interval, what was counted and how often that is in a second, and of histograms the
-/// distribution of that interval alone: count, p50, p99 and max, of which ~ says that only its
-/// bucket is known. Goes on until the process ends, or ctrl-C.
+/// Per interval: the increase and rate of counters, and the distribution of histograms in this
+/// interval alone: count, p50, p99 and max; ~ marks a maximum of which only the bucket is known.
+/// Runs until the process exits, or ctrl-C.
 #[derive(clap::Args)]
 #[command(after_long_help = AFTER)]
 pub(crate) struct Options {
-    /// Its id, the name of its program, or the path of its file
+    /// Process ID, program name, or path of a metrics file
     #[arg(value_name = "PROCESS")]
     process: String,
 
-    /// Only these metrics; * stands for anything
+    /// Only these metrics; * is a wildcard
     #[arg(value_name = "METRIC")]
     metrics: Vec<String>,
 
@@ -42,12 +42,12 @@ Examples:
   topdeck watch sample
   topdeck watch -i 10ms sample 'answer_*' queue_depth
 
-An interval that was not looked at in time is made one with the next, which is told, counted at the end, and
-in the length that stands beside the time.
+An interval that was sampled late is merged with the next one. This is reported, counted at the
+end, and visible in the duration beside the time.
 
 Exit status:
-  0  the process ended, the intervals are over, or ctrl-C was pressed
-  1  there is no such process, or it does not run
+  0  the process exited, the number of intervals was reached, or ctrl-C was pressed
+  1  process not found, or it is not running
   2  usage error";
 
 const INTERVAL_MIN_NS: u64 = 1_000_000;
@@ -55,9 +55,9 @@ const INTERVAL_MIN_NS: u64 = 1_000_000;
 fn watch_interval(text: &str) -> Result<u64, String> {
     match time::parse_interval(text) {
         Ok(ns) if ns >= INTERVAL_MIN_NS => Ok(ns),
-        Ok(_) => Err("an interval is 1ms at the least".to_owned()),
-        // Of nought nobody says that it is a length.
-        Err(why) => Err(format!("{why}; an interval is 1ms at the least")),
+        Ok(_) => Err("the interval must be at least 1ms".to_owned()),
+        // The message for 0 does not mention a minimum.
+        Err(why) => Err(format!("{why}; the interval must be at least 1ms")),
     }
 }
 
@@ -79,7 +79,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
         }
         let now_ns = clock::now();
         let now = match process.attached.metrics() {
-            // The file may go with its process.
+            // The file may be deleted when the process exits.
             Err(_) if woken == WakeReason::ProcessExited => {
                 break process_waiter::exit_message(&process);
             }
@@ -113,7 +113,7 @@ mod tests {
         assert_eq!(watch_interval("1ms"), Ok(1_000_000));
         for text in ["0", "0ms", "999us", "5"] {
             let why = watch_interval(text).expect_err(text);
-            assert!(why.ends_with("an interval is 1ms at the least"), "{why}");
+            assert!(why.ends_with("the interval must be at least 1ms"), "{why}");
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Logarithmic and percentile axes with ticks.
 
-/// A stretch of values above zero, drawn by their logarithm.
+/// Logarithmic axis over a range of positive values.
 #[derive(Clone, Copy, Debug)]
 pub struct Axis {
     /// The low end.
@@ -9,21 +9,21 @@ pub struct Axis {
     pub high: f64,
 }
 
-/// One value alone is drawn in the middle of this much.
+/// Minimum ratio of the ends: a single value is drawn in the middle of such a range.
 const RATIO_MIN: f64 = 2.0;
-/// Axes reach this much further than their values, so that nothing sticks to an end.
+/// The axis extends beyond the values by this factor, so that no point touches an end.
 const MARGIN: f64 = 1.02;
 
 impl Axis {
-    /// Over `low..=high`, both above zero and finite, and wide enough to be drawn.
+    /// Axis over `low..=high`, both positive and finite, widened to the minimum ratio.
     pub fn covering(low: f64, high: f64) -> Axis {
-        // Squares and roots of the extremes stay finite this way.
+        // Keeps squares and roots of extreme values finite.
         let (low, high) = (low.clamp(1e-300, 1e300), high.clamp(1e-300, 1e300));
         let widen = (RATIO_MIN / (high / low)).sqrt().max(MARGIN);
         Axis { low: low / widen, high: high * widen }
     }
 
-    /// Place of a value: 0 at the low end, 1 at the high one. Clamped.
+    /// Position of a value, clamped: 0 at the low end, 1 at the high end.
     pub fn position(&self, value: f64) -> f64 {
         if value <= self.low {
             return 0.0;
@@ -31,7 +31,8 @@ impl Axis {
         ((value / self.low).ln() / (self.high / self.low).ln()).min(1.0)
     }
 
-    /// Round values to mark, ascending: at most `most` of them, powers of ten if those are enough.
+    /// Tick values, ascending: at most `most` round values, powers of ten if there are enough of
+    /// them.
     pub fn ticks(&self, most: usize) -> Vec<f64> {
         let decades = (self.high / self.low).log10();
         let first = self.low.log10().floor() as i32;
@@ -65,20 +66,20 @@ impl Axis {
     }
 }
 
-/// The least of 1, 2, 5 times a power of ten that is not below `rough`.
+/// Smallest of 1, 2, 5 times a power of ten that is not below `rough`.
 pub(crate) fn round_step(rough: f64) -> f64 {
     let power = 10f64.powf(rough.log10().floor());
     let steps = [1.0, 2.0, 5.0, 10.0].map(|step| step * power);
     steps.into_iter().find(|&step| step >= rough).unwrap_or(10.0 * power)
 }
 
-/// Multiples of a round step from `low` to `high`, ascending: at most one more than `most`.
+/// Multiples of a round step from `low` to `high`, ascending: at most `most` + 1.
 pub(crate) fn linear_ticks(low: f64, high: f64, most: usize) -> Vec<f64> {
     let step = round_step((high - low) / most as f64);
     let first = (low / step).ceil();
     (0..=most)
         .map(|k| {
-            // Through whole numbers, so that 0.30000000000000004 is not marked.
+            // Computed from integers: repeated addition would give 0.30000000000000004.
             let n = first + k as f64;
             if step >= 1.0 { n * step } else { n / (1.0 / step).round() }
         })
@@ -86,25 +87,25 @@ pub(crate) fn linear_ticks(low: f64, high: f64, most: usize) -> Vec<f64> {
         .collect()
 }
 
-/// The nines axis of the percentile spectrum: 0 %, 90 %, 99 %, 99.9 % … at even distances.
+/// Axis of nines of the percentile spectrum: 0 %, 90 %, 99 %, 99.9 % … at equal distances.
 #[derive(Clone, Copy, Debug)]
 pub struct PercentileAxis {
-    /// How many nines the last value has: one in 10^nines.
+    /// Number of nines at the right end: one value in 10^nines.
     pub nines: f64,
 }
 
 impl PercentileAxis {
-    /// For `n` values, the slowest of which is at the end.
+    /// Axis for `n` values: the slowest one is at the right end.
     pub fn for_count(n: u64) -> PercentileAxis {
         PercentileAxis { nines: (n as f64).log10().max(1.0) }
     }
 
-    /// The share of values up to a place from 0 to 1.
+    /// Quantile at a position from 0 to 1.
     pub fn quantile(&self, place: f64) -> f64 {
         if place >= 1.0 { 1.0 } else { 1.0 - 10f64.powf(-place * self.nines) }
     }
 
-    /// Place and name of each mark but the end.
+    /// Position and label of each tick except the right end.
     pub fn ticks(&self) -> Vec<(f64, String)> {
         (0..=self.nines.floor() as usize)
             .map(|nines| (nines as f64 / self.nines, percentile_name(nines)))

@@ -1,23 +1,23 @@
-//! From counts to colours, by the logarithm of the count.
+//! Colour scale: count to colour, by the logarithm of the count.
 //!
-//! On paper the ramp goes from pale green over blue to navy (after ColorBrewer's YlGnBu by Cynthia
-//! Brewer, whose lightness falls evenly): the more values, the further from the paper. On dark
-//! paper it goes the other way. Nobody knows whether a terminal is dark or light: its ramp is that
-//! of viridis (Nathaniel Smith and Stéfan van der Walt) without its darkest fifth, of which both
-//! ends are seen on either.
+//! On a light background the ramp goes from pale green over blue to navy (after ColorBrewer's
+//! YlGnBu by Cynthia Brewer, whose lightness falls evenly): higher counts contrast more with the
+//! background. On a dark background the ramp is reversed. The background of a terminal is unknown:
+//! its ramp is viridis (Nathaniel Smith and Stéfan van der Walt) without the darkest fifth, so both
+//! ends are visible on either background.
 
-/// How counts are told apart: one value is 0, the fullest cell is 1.
+/// Logarithmic scale of counts: 1 maps to 0, the maximum count to 1.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ColourScale {
     max: u64,
 }
 
-/// Background of a picture.
+/// Background of a chart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Background {
     Light,
     Dark,
-    /// A terminal.
+    /// Terminal: light or dark.
     Any,
 }
 
@@ -55,7 +55,7 @@ impl ColourScale {
         ColourScale { max: most }
     }
 
-    /// 0 to 1; `None` of nothing.
+    /// Heat of a count, 0 to 1; `None` for a count of 0.
     pub(crate) fn heat(self, count: u64) -> Option<f64> {
         match (count, self.max) {
             (0, _) => None,
@@ -64,16 +64,16 @@ impl ColourScale {
         }
     }
 
-    /// One of so many levels of equal ratio, from 0; `None` of nothing.
+    /// Level of a count, from 0: the levels have equal ratios. `None` for a count of 0.
     pub(crate) fn level(self, count: u64, levels: usize) -> Option<usize> {
         self.heat(count).map(|heat| ((heat * levels as f64) as usize).min(levels - 1))
     }
 
-    /// The least count of each level that any count has.
+    /// Lowest count of each level that is in use.
     pub(crate) fn levels(self, levels: usize) -> Vec<(usize, u64)> {
         let mut all: Vec<(usize, u64)> = Vec::new();
         for level in 0..levels {
-            // The least count that is on this level or above.
+            // Binary search for the lowest count on this level or above.
             let (mut least, mut greatest) = (1, self.max.max(1));
             while least < greatest {
                 let middle = least.midpoint(greatest);
@@ -90,13 +90,13 @@ impl ColourScale {
         all
     }
 
-    /// Counts for a legend: powers of ten, thinned to about `most_marks`, and the greatest count.
+    /// Counts for a legend: powers of ten, thinned to about `most_marks`, and the maximum.
     pub(crate) fn marks(self, most_marks: usize) -> Vec<u64> {
         let powers = self.max.checked_ilog10().map_or(0, |power| power as usize + 1);
         let stride = powers.div_ceil(most_marks.max(1)).max(1);
         let mut marks: Vec<u64> =
             (0..powers).step_by(stride).map(|p| 10u64.pow(p as u32)).collect();
-        // The last power gives way to a greatest count that is near to it.
+        // The last power of ten is dropped if it is close to the maximum.
         if marks.last().is_some_and(|&last| self.max / last < 3 && self.max > last && last > 1) {
             marks.pop();
         }
@@ -107,7 +107,7 @@ impl ColourScale {
     }
 }
 
-/// The colour of a heat from 0 to 1.
+/// Colour of a heat from 0 to 1.
 pub(crate) fn colour(heat: f64, ground: Background) -> Rgb {
     let ramp: &[Rgb] = match ground {
         Background::Light => &ON_LIGHT,
@@ -123,8 +123,7 @@ pub(crate) fn colour(heat: f64, ground: Background) -> Rgb {
     })
 }
 
-/// The colour of a heat in a terminal with the palette of 256: near to the ramp, of rising
-/// lightness.
+/// Colour of a heat in the 256-colour palette: close to the ramp, with rising lightness.
 pub(crate) fn palette_256(heat: f64) -> u8 {
     const STEPS: [u8; 9] = [54, 60, 31, 36, 77, 113, 149, 191, 226];
     STEPS[((heat.clamp(0.0, 1.0) * STEPS.len() as f64) as usize).min(STEPS.len() - 1)]

@@ -1,29 +1,29 @@
-//! Shares of values per column of a logarithmic axis.
+//! Fraction of values per column of a logarithmic axis.
 
 use crate::chart::axis::Axis;
 use crate::merged_distribution::MergedDistribution;
 use crate::value_formatter::{ValueFormatter, count};
 
-/// Shares by column.
+/// Fraction of values per column.
 #[derive(Debug)]
 pub(crate) struct DensityShape {
-    /// In the unit of pictures ([`Show::base`]).
+    /// Value axis, in the chart unit ([`ValueFormatter::scale`]).
     pub(crate) axis: Axis,
-    /// Share of all values, 0 to 1.
+    /// Fraction of all values per column, 0 to 1.
     pub(crate) columns: Vec<f64>,
-    /// Values at or below zero, which a logarithmic axis has no place for.
+    /// Number of values at or below zero, which a logarithmic axis cannot show.
     pub(crate) not_positive: u64,
-    /// Values in a bucket without an upper bound.
+    /// Number of values in a bucket without an upper bound.
     pub(crate) unbounded: u64,
-    /// Where that bucket begins.
+    /// Lower bound of that bucket.
     pub(crate) unbounded_from: f64,
 }
 
-/// A bucket from zero (or from nowhere) is drawn over this ratio below its end.
+/// A bucket whose lower bound is zero or unknown is drawn over this ratio below its upper bound.
 pub(crate) const OPEN_RATIO: f64 = 4.0;
 
 impl DensityShape {
-    /// `None` if no value lies above zero, or none has bounds.
+    /// `None` if no value above zero has bounds.
     pub(crate) fn new(
         whole: &MergedDistribution,
         show: &ValueFormatter,
@@ -61,7 +61,7 @@ impl DensityShape {
         Some(DensityShape { axis, columns: shares, not_positive, unbounded, unbounded_from })
     }
 
-    /// What the picture does not show, in words.
+    /// Notes on values that are not drawn.
     pub(crate) fn notes(&self, show: &ValueFormatter) -> Vec<String> {
         let are = |n: u64| if n == 1 { "is" } else { "are" };
         let mut notes = Vec::new();
@@ -74,20 +74,20 @@ impl DensityShape {
             let what = if from.is_infinite() {
                 "infinite".to_owned()
             } else {
-                format!("in the bucket above {}, which has no end,", show.exact(from))
+                format!("in the unbounded bucket above {}", show.exact(from))
             };
             notes.push(format!("{} {what} {} not drawn", count(n), are(n)));
         }
         notes
     }
 
-    /// The fullest column.
+    /// Largest fraction of a column.
     pub(crate) fn peak(&self) -> f64 {
         self.columns.iter().copied().fold(0.0, f64::max)
     }
 }
 
-/// Adds a share to the columns that a bucket covers, evenly over the axis.
+/// Spreads a bucket's fraction evenly over the columns that it covers.
 fn spread(axis: &Axis, (lower, upper): (f64, f64), share: f64, columns: &mut [f64]) {
     let n = columns.len() as f64;
     let (from, to) = (axis.position(lower) * n, axis.position(upper) * n);

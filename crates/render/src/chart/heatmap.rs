@@ -1,12 +1,10 @@
-//! Heatmaps: the distribution over time, a column for each stretch of time and a row for each
-//! stretch of values.
+//! Heatmap: distribution over time, a column per time interval and a row per value range.
 //!
 //! Three outputs draw it: [`terminal::heatmap`](crate::terminal::heatmap),
 //! [`svg::heatmap`](crate::svg::heatmap), [`json::heatmap`](crate::json::heatmap). `heatmap_rows`
-//! spreads the counts of a column over the rows so that none is lost; `colour_scale` gives counts
-//! their colours, [`time_axis`](crate::chart::time_axis) names times. Empty and unknown are two
-//! things: a column in which nothing is missing and nothing was recorded stays blank, one of which
-//! something is missing is hatched.
+//! distributes the counts of a column over the rows without loss; `colour_scale` maps counts to
+//! colours, [`time_axis`](crate::chart::time_axis) labels times. Empty and unknown differ: a
+//! complete column without values stays blank, a column with a gap is hatched.
 //!
 //! Times are nanoseconds since 1970 in UTC, values are in [`Heatmap::unit`].
 
@@ -24,33 +22,33 @@ use crate::value_formatter::{self, ValueFormatter};
 /// Heatmap column.
 #[derive(Clone, Debug)]
 pub struct HeatmapColumn {
-    /// Nanoseconds since the Unix epoch.
+    /// Start, in nanoseconds since the Unix epoch.
     pub start: i64,
-    /// Nanoseconds since the Unix epoch.
+    /// End, in nanoseconds since the Unix epoch.
     pub end: i64,
-    /// May be empty.
+    /// Values of the interval; may be empty.
     pub values: MergedDistribution,
-    /// Why something is missing, each reason once. Empty if nothing is known to be missing.
+    /// Distinct reasons of gaps; empty if no gap is known.
     pub gaps: Vec<String>,
 }
 
 /// Heatmap data. Columns ascend, do not overlap, and should have equal width.
 #[derive(Clone, Debug)]
 pub struct Heatmap {
-    /// Above the picture.
+    /// Title above the heatmap.
     pub title: String,
-    /// Of the values.
+    /// Unit of the values.
     pub unit: Option<Unit>,
-    /// Over time.
+    /// Columns in order of time.
     pub columns: Vec<HeatmapColumn>,
-    /// Values whose exceedances are counted, in the unit of the values.
+    /// Thresholds whose exceedances are counted, in the unit of the values.
     pub thresholds: Vec<f64>,
-    /// What a reader should know beside the picture.
+    /// Warnings shown below the heatmap.
     pub warnings: Vec<String>,
 }
 
 const NS_PER_MIN: u64 = 60_000_000_000;
-/// As many reasons for gaps as a person reads.
+/// Maximum number of gap reasons that are listed.
 const REASONS_SHOWN: usize = 3;
 
 impl HeatmapColumn {
@@ -60,8 +58,7 @@ impl HeatmapColumn {
 }
 
 impl Heatmap {
-    /// The same picture with at most `most` columns: neighbours are merged, which loses nothing but
-    /// time.
+    /// Merges neighbouring columns so that at most `most` are left. Only time resolution is lost.
     pub(crate) fn fit_columns(&self, most: usize) -> Result<FittedColumns, MergeError> {
         let merged = self.columns.len().div_ceil(most.max(1)).max(1);
         let mut columns = Vec::new();
@@ -89,7 +86,7 @@ impl Heatmap {
         self.columns.iter().map(|column| column.values.count()).fold(0, u64::saturating_add)
     }
 
-    /// The greatest value, and the column in which it was: the first, if there are several.
+    /// Maximum value and its column; the first column if several have it.
     pub fn max(&self) -> Option<(Bracket, &HeatmapColumn)> {
         let maxima = self.columns.iter().filter_map(|c| c.values.max().map(|max| (max, c)));
         maxima.reduce(|a, b| if bracket_key(b.0) > bracket_key(a.0) { b } else { a })
@@ -104,12 +101,12 @@ impl Heatmap {
         })
     }
 
-    /// From the beginning of the first column to the end of the last.
+    /// From the start of the first column to the end of the last.
     pub fn time_range(&self) -> Option<(i64, i64)> {
         Some((self.columns.first()?.start, self.columns.last()?.end))
     }
 
-    /// How many values, and the worst of them.
+    /// Number of values and the maximum, as text.
     pub(crate) fn totals_text(&self) -> String {
         let values = if self.count() == 1 { "value" } else { "values" };
         let mut text = format!("{} {values}", value_formatter::count(self.count()));
@@ -124,7 +121,7 @@ impl Heatmap {
         text
     }
 
-    /// One sentence for each limit; none of nothing.
+    /// One sentence per threshold; none if there are no values.
     pub(crate) fn exceedances(&self) -> Vec<String> {
         let (show, n) = (self.formatter(), self.count());
         let of = |&limit: &f64| {
@@ -133,7 +130,7 @@ impl Heatmap {
         self.thresholds.iter().filter(|_| n > 0).map(of).collect()
     }
 
-    /// How much is missing, and why. Empty if nothing is known to be missing.
+    /// Number of columns with gaps, and the reasons. Empty if no gap is known.
     pub(crate) fn gap_summary(&self) -> Vec<String> {
         let incomplete: Vec<&HeatmapColumn> =
             self.columns.iter().filter(|c| !c.gaps.is_empty()).collect();
@@ -141,11 +138,11 @@ impl Heatmap {
         let (n, of) = (incomplete.len(), self.columns.len());
         let unknown = incomplete.iter().filter(|column| column.is_unknown()).count();
         let mut lines = vec![match (of, unknown) {
-            (1, 0) => "the column is incomplete".to_owned(),
-            (1, _) => "nothing is known of the column".to_owned(),
-            (_, 0) => format!("{n} of {of} columns are incomplete"),
-            _ if unknown == n => format!("nothing is known of {n} of {of} columns"),
-            _ => format!("{n} of {of} columns are incomplete, nothing is known of {unknown}"),
+            (1, 0) => "the column has gaps".to_owned(),
+            (1, _) => "no data for the column".to_owned(),
+            (_, 0) => format!("{n} of {of} columns have gaps"),
+            _ if unknown == n => format!("no data for {n} of {of} columns"),
+            _ => format!("{n} of {of} columns have gaps, {unknown} have no data"),
         }];
         if of > 1 {
             lines[0].push_str(&format!("; first {}", first.start_text()));
@@ -170,13 +167,13 @@ impl Heatmap {
 }
 
 impl HeatmapColumn {
-    /// The time it begins, with as many decimals as its length needs.
+    /// Start time, with as many decimals as the column width needs.
     pub fn start_text(&self) -> String {
         time::time_text(self.start, self.end.saturating_sub(self.start))
     }
 }
 
-/// Greater for what may be greater.
+/// Sort key of a maximum: estimate first, then upper bound.
 fn bracket_key(max: Bracket) -> (f64, f64) {
     (max.estimate, max.upper)
 }
@@ -184,12 +181,12 @@ fn bracket_key(max: Bracket) -> (f64, f64) {
 /// Columns merged to fit the width.
 pub(crate) struct FittedColumns {
     pub(crate) columns: Vec<HeatmapColumn>,
-    /// So many of the columns given are one of these.
+    /// Number of original columns per merged column.
     merged: usize,
 }
 
 impl FittedColumns {
-    /// What one column is, in words.
+    /// Column width as text.
     pub(crate) fn description(&self) -> Option<String> {
         let first = self.columns.first()?;
         let length_ns = first.end.saturating_sub(first.start);
@@ -200,12 +197,12 @@ impl FittedColumns {
             _ => time::duration_text(length_ns),
         };
         Some(match self.merged {
-            1 => format!("a column is {length}"),
-            merged => format!("a column is {length}, {merged} merged into one"),
+            1 => format!("column width {length}"),
+            merged => format!("column width {length}, {merged} columns merged into one"),
         })
     }
 
-    /// Place of a time, in columns from the left. Where columns do not touch, their edge.
+    /// Position of a time, in columns from the left. A time between two columns maps to their edge.
     pub(crate) fn position(&self, time: i64) -> Option<f64> {
         let at = self.columns.partition_point(|column| column.end <= time);
         let Some(column) = self.columns.get(at) else {

@@ -1,9 +1,9 @@
-//! Rows of values: a logarithmic axis, and rows at its ends for what such an axis has no place for.
+//! Rows of a heatmap: a logarithmic axis, and end rows for values that the axis cannot show.
 //!
-//! The counts of a column are spread over its rows without losing one: a bucket's count is divided
-//! by how much of the bucket lies in each row, measured on the axis, and rounded by its running
-//! sum. So the rows of a column add up to its count exactly, and a bucket narrower than a row is
-//! wholly in it or divided at one edge.
+//! The counts of a column are distributed over its rows without loss: the count of a bucket is
+//! split in proportion to its overlap with each row, measured on the axis, and rounded by its
+//! running sum. So the rows of a column add up to its count exactly, and a bucket narrower than a
+//! row is either inside one row or split at one edge.
 
 use hist::{Bracket, Cell};
 
@@ -11,14 +11,14 @@ use crate::chart::axis::Axis;
 use crate::merged_distribution::MergedDistribution;
 use crate::value_formatter::ValueFormatter;
 
-/// One row.
+/// Row of a heatmap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum HeatmapRow {
-    /// Buckets without upper end.
+    /// Buckets without an upper bound.
     Overflow,
-    /// On the axis, counted from its low end.
+    /// Row of the axis, counted from the low end.
     OnAxis(usize),
-    /// Zero, and buckets that reach down to it or across.
+    /// Zero, and buckets that end at zero or include it.
     Zero,
     Negative,
 }
@@ -29,18 +29,18 @@ impl HeatmapRow {
     }
 }
 
-/// Which rows there are.
+/// Rows of a heatmap and their bounds.
 #[derive(Clone, Debug)]
 pub(crate) struct HeatmapRows {
-    /// Over all values above zero that have bounds, in the unit of pictures; `None` if there are
+    /// Axis over all values above zero that have bounds, in the chart unit; `None` if there are
     /// none.
     pub(crate) axis: Option<Axis>,
-    /// How many rows the axis has.
+    /// Number of rows on the axis.
     on_axis: usize,
     negative: bool,
-    /// Greatest end of a bucket that holds zero.
+    /// Largest upper bound of a bucket that includes zero.
     zero: Option<f64>,
-    /// Least beginning of a bucket that has no end.
+    /// Smallest lower bound of a bucket without an upper bound.
     overflow: Option<f64>,
 }
 
@@ -53,12 +53,12 @@ pub(crate) struct RowCounts {
     negative: u64,
 }
 
-/// Ends of zero's bucket that are so much smaller than all other values are written as zero.
+/// An upper bound of the zero bucket below this fraction of all other values is labelled 0.
 const NEAR_ZERO_RATIO: f64 = 1e-3;
 
 enum CellPosition {
     Overflow,
-    /// From, to; in the unit of pictures.
+    /// Lower and upper bound, in the chart unit.
     OnAxis(f64, f64),
     Zero(f64),
     Negative,
@@ -77,7 +77,7 @@ fn cell_position(cell: &Cell, show: &ValueFormatter) -> CellPosition {
 }
 
 impl HeatmapRows {
-    /// Rows for all that the columns hold, `on_axis` of them on the axis.
+    /// Rows for all values of the columns, with `on_axis` rows on the axis.
     pub(crate) fn covering<'a>(
         columns: impl Iterator<Item = &'a MergedDistribution>,
         show: &ValueFormatter,
@@ -116,7 +116,7 @@ impl HeatmapRows {
         beyond.into_iter().chain(on_axis).chain(zero).chain(negative).collect()
     }
 
-    /// What a row at an end is called.
+    /// Label of an end row.
     pub(crate) fn row_label(&self, row: HeatmapRow, show: &ValueFormatter, ascii: bool) -> String {
         let tick = |base: f64| show.tick(base);
         match row {
@@ -135,7 +135,7 @@ impl HeatmapRows {
         }
     }
 
-    /// Spreads what a column holds over the rows.
+    /// Distributes the counts of a column over the rows.
     pub(crate) fn counts(&self, whole: &MergedDistribution, show: &ValueFormatter) -> RowCounts {
         let mut counts =
             RowCounts { overflow: 0, on_axis: vec![0; self.on_axis], zero: 0, negative: 0 };
@@ -155,7 +155,7 @@ impl HeatmapRows {
         counts
     }
 
-    /// The row of one value.
+    /// Row of a value.
     pub(crate) fn find_row(&self, value: Bracket, show: &ValueFormatter) -> Option<HeatmapRow> {
         let base = show.scale(value.estimate);
         if base.is_nan() {
@@ -186,14 +186,14 @@ impl RowCounts {
         }
     }
 
-    /// The fullest row.
+    /// Largest count of a row.
     pub(crate) fn max(&self) -> u64 {
         let ends = [self.overflow, self.zero, self.negative];
         self.on_axis.iter().copied().chain(ends).max().unwrap_or(0)
     }
 }
 
-/// Adds `count` to the rows that a bucket covers, evenly over the axis.
+/// Distributes `count` evenly over the rows of the axis that a bucket covers.
 fn spread(axis: &Axis, (from, to): (f64, f64), count: u64, rows: &mut [u64]) {
     let last = rows.len() - 1;
     let (from, to) =
@@ -201,7 +201,7 @@ fn spread(axis: &Axis, (from, to): (f64, f64), count: u64, rows: &mut [u64]) {
     let (first, end) = ((from as usize).min(last), (to as usize).min(last));
     let mut before = 0;
     for (at, row) in rows.iter_mut().enumerate().take(end + 1).skip(first) {
-        // How many lie below the upper edge of this row; all of them, if it is the last.
+        // Values below the upper edge of this row; all of them in the last row.
         let below = if at == end {
             count
         } else {
@@ -218,7 +218,7 @@ mod tests {
     use super::*;
     use hist::{Histogram, Scheme};
 
-    /// A generator as good as tests need (Vigna's splitmix64).
+    /// Splitmix64 (Vigna).
     fn next_random(state: &mut u64) -> u64 {
         *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = *state;
@@ -235,7 +235,7 @@ mod tests {
             let counts = rows.counts(column, &show);
             let sum: u64 = rows.all().into_iter().map(|row| counts.get(row)).sum();
             assert_eq!(sum, column.count(), "{on_axis} rows");
-            // What is drawn lies where it was recorded.
+            // Values are drawn in the rows in which they were recorded.
             let marks = [0.0, 0.5, 0.99, 1.0].map(|q| column.quantile(q));
             for row in marks.into_iter().flatten().map(|mark| rows.find_row(mark, &show)) {
                 assert!(row.is_some_and(|row| rows.all().contains(&row)), "{row:?}");
@@ -269,7 +269,7 @@ mod tests {
                                 3 => f64::NEG_INFINITY,
                                 _ => 10f64.powf(power),
                             };
-                            // From one to more than a double counts.
+                            // From 1 to more than 2^53, the integer range of a double.
                             let n =
                                 1 + (next_random(&mut state) >> (8 + next_random(&mut state) % 56));
                             histogram.record_n(value, n);

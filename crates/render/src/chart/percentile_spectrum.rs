@@ -7,14 +7,14 @@ use crate::chart::density_shape::OPEN_RATIO;
 use crate::merged_distribution::MergedDistribution;
 use crate::value_formatter::ValueFormatter;
 
-/// The value of each column, in the unit of pictures.
+/// Value of each quantile column, in the chart unit.
 #[derive(Debug)]
 pub struct PercentileSpectrum {
-    /// The axis of quantiles.
+    /// Quantile axis.
     pub percentiles: PercentileAxis,
-    /// The axis of values.
+    /// Value axis.
     pub axis: Axis,
-    /// From the left: the value of each quantile.
+    /// Value of each quantile, from the left.
     pub columns: Vec<Bracket>,
 }
 
@@ -28,7 +28,7 @@ impl PercentileSpectrum {
         PercentileSpectrum::on_axis(PercentileAxis::for_count(whole.count()), whole, show, columns)
     }
 
-    /// The same on the nines of another that has more values, so that both stand on the same axis.
+    /// Spectrum on a given quantile axis, so that two curves share an axis.
     pub fn on_axis(
         nines: PercentileAxis,
         whole: &MergedDistribution,
@@ -44,8 +44,7 @@ impl PercentileSpectrum {
             })
             .collect();
         let drawn = |value: &f64| *value > 0.0 && value.is_finite();
-        // What lies in a bucket from nowhere, or from zero, may be anywhere: its end alone is
-        // certain.
+        // In a bucket whose lower bound is zero or unknown, only the upper bound is certain.
         let ends = |b: &Bracket| {
             if b.lower > 0.0 {
                 [b.lower, b.estimate, b.upper]

@@ -1,4 +1,4 @@
-//! Round times to mark on an axis, in UTC.
+//! Time axis: round UTC times for ticks.
 
 use crate::time::{self, NS_PER_S, S_PER_DAY};
 
@@ -6,7 +6,7 @@ const NS_PER_MIN: i64 = 60 * NS_PER_S;
 const NS_PER_H: i64 = 60 * NS_PER_MIN;
 const NS_PER_DAY: i64 = S_PER_DAY * NS_PER_S;
 
-/// Distances that people count in, between a second and a day.
+/// Round tick intervals from a second to a day.
 const STEPS_NS: [i64; 18] = [
     NS_PER_S,
     2 * NS_PER_S,
@@ -28,7 +28,7 @@ const STEPS_NS: [i64; 18] = [
     NS_PER_DAY,
 ];
 
-/// At most about `most` round times from `start` to `end`, ascending, with their names.
+/// About `most` round times from `start` to `end`, ascending, with labels.
 pub(crate) fn ticks(start: i64, end: i64, most: usize) -> Vec<(i64, String)> {
     let span = i128::from(end) - i128::from(start);
     let rough = (span / most.max(1) as i128).max(1);
@@ -46,14 +46,14 @@ pub(crate) fn ticks(start: i64, end: i64, most: usize) -> Vec<(i64, String)> {
     ticks
 }
 
-/// The least round step that is not below `rough`.
+/// Smallest round step that is not below `rough`.
 fn step(rough: i128) -> i128 {
     if let Some(&step) = STEPS_NS.iter().find(|&&step| i128::from(step) >= rough)
         && rough > i128::from(NS_PER_S / 2)
     {
         return i128::from(step);
     }
-    // Parts of a second, and days, by 1, 2, 5.
+    // Fractions of a second, and days, in steps of 1, 2, 5.
     let unit = if rough > i128::from(NS_PER_DAY) { i128::from(NS_PER_DAY) } else { 1 };
     let mut power = unit;
     loop {
@@ -66,7 +66,7 @@ fn step(rough: i128) -> i128 {
     }
 }
 
-/// `15:24`, `15:24:39`, `2015-09-09` at midnight, `+12 s` of a log that does not know the date.
+/// `15:24`, `15:24:39`, `2015-09-09` at midnight, `+12 s` for a log without a date.
 fn tick_label(time: i64, step: i128) -> String {
     if time::is_since_start(time) {
         let seconds = time as f64 / NS_PER_S as f64;

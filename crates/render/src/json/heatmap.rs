@@ -1,15 +1,15 @@
-//! A column of a heatmap as JSON: its cells, its quantiles, and the counts above thresholds.
+//! Heatmap column as JSON: cells, quantiles and counts above thresholds.
 
 use crate::json::Json::{self, List, Object, Text};
 use crate::json::statistics::{count, statistic};
 use crate::json::{integer, number};
 use crate::merged_distribution::MergedDistribution;
 
-/// Shown of each column.
+/// Quantiles of each column.
 const QUANTILES: [f64; 4] = [0.5, 0.9, 0.99, 0.999];
 
-/// A column from `start` to `end`, in nanoseconds since the Unix epoch. `thresholds` are as written
-/// and in the unit of the values; `gaps` say what is missing.
+/// Column from `start` to `end`, in nanoseconds since the Unix epoch. `thresholds` are given as
+/// text and in the unit of the values; `gaps` are the reasons of gaps.
 pub fn column(
     [start, end]: [i64; 2],
     values: &MergedDistribution,

@@ -1,24 +1,24 @@
 //! Statistics and distributions as JSON.
 //!
-//! A statistic is `{"lower", "estimate", "upper"}` in the unit that its document names; numbers
-//! read back to the same bits; `null` stands for no bound, or for not known.
+//! A statistic is `{"lower", "estimate", "upper"}` in the unit that its document names. Numbers
+//! read back to the same bits. `null` means unbounded or unknown.
 
 use hist::{Bracket, Mixture};
 
 use crate::json::Json::{self, Map, Null, Object, Text};
 use crate::json::{integer, number};
 
-/// A statistic with the bounds that the truth lies in.
+/// Statistic with its bounds.
 pub fn bracket(b: Bracket) -> Json {
     Object(fields(b))
 }
 
-/// The same, for an object that has more fields.
+/// Fields of a statistic, for an object with more fields.
 pub fn fields(b: Bracket) -> Vec<(&'static str, Json)> {
     vec![("lower", number(b.lower)), ("estimate", number(b.estimate)), ("upper", number(b.upper))]
 }
 
-/// A count with its bounds.
+/// Count with its bounds.
 pub fn count(n: Bracket<u64>) -> Json {
     Object(vec![
         ("lower", integer(n.lower)),
@@ -27,17 +27,17 @@ pub fn count(n: Bracket<u64>) -> Json {
     ])
 }
 
-/// A statistic of what may be nothing.
+/// Statistic, or `null` if there are no values.
 pub fn statistic(of: Option<Bracket>) -> Json {
     of.map_or(Null, bracket)
 }
 
-/// Labels by their names.
+/// Labels as an object.
 pub fn labels<'a>(labels: impl Iterator<Item = (&'a str, &'a str)>) -> Json {
     Map(labels.map(|(name, value)| (name.to_owned(), Text(value.to_owned()))).collect())
 }
 
-/// A distribution: its count, sum and extremes, and its cells.
+/// Distribution: count, sum, minimum, maximum and cells.
 pub fn distribution(mixture: &Mixture) -> Vec<(&'static str, Json)> {
     let cells = mixture.parts().iter().flat_map(hist::Histogram::cells).collect();
     vec![

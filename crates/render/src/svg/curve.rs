@@ -1,4 +1,4 @@
-//! The percentile spectrum as SVG: its axes, and a curve with its bounds.
+//! Percentile spectrum as SVG: axes, and a curve with its bounds.
 
 use std::fmt::Write as _;
 
@@ -8,15 +8,15 @@ use crate::chart::axis::{Axis, PercentileAxis};
 use crate::svg::{CHAR_WIDTH, LEFT, OccupiedSpans, PLOT, TextAnchor, line, text};
 use crate::value_formatter::ValueFormatter;
 
-/// Where curves are drawn.
+/// Plot area of curves.
 pub struct CurveFrame {
-    /// Of the values.
+    /// Value axis.
     pub axis: Axis,
-    /// Of the quantiles.
+    /// Quantile axis.
     pub percentiles: PercentileAxis,
-    /// From above.
+    /// Distance from the top of the image.
     pub top: f64,
-    /// Of the plot.
+    /// Height of the plot.
     pub height: f64,
 }
 
@@ -25,17 +25,17 @@ impl CurveFrame {
         self.top + self.height
     }
 
-    /// Height of a value, in the unit of pictures.
+    /// Vertical position of a value in the chart unit.
     pub fn y(&self, base: f64) -> f64 {
         self.bottom() - self.axis.position(base) * self.height
     }
 
-    /// From the left, of a place from 0 to 1.
+    /// Horizontal position of an axis position from 0 to 1.
     pub fn x(&self, place: f64) -> f64 {
         LEFT + place * PLOT
     }
 
-    /// Both axes with their names.
+    /// Draws both axes with labels.
     pub fn draw(&self, out: &mut String, show: &ValueFormatter) {
         let bottom = self.bottom();
         let (x, y) = (|place| self.x(place), |base| self.y(base));
@@ -60,7 +60,7 @@ impl CurveFrame {
         line(out, "axis", (LEFT, bottom), (LEFT + PLOT, bottom));
     }
 
-    /// A curve, with the classes of its bounds and of itself.
+    /// Draws a curve, with the CSS classes of its bounds and of itself.
     pub fn curve(&self, out: &mut String, columns: &[Bracket], [doubt, curve]: [&str; 2]) {
         let last = columns.len().saturating_sub(1).max(1) as f64;
         let point =

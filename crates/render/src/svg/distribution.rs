@@ -1,4 +1,5 @@
-//! Both pictures as one self-contained SVG. Lengths are in pixels of a picture 960 wide.
+//! Distribution and percentile spectrum as one self-contained SVG. Lengths are in pixels of an
+//! image 960 wide.
 
 use std::fmt::Write as _;
 
@@ -13,31 +14,31 @@ use crate::svg::{
 use crate::threshold_count::ThresholdCount;
 use crate::value_formatter::{self, ValueFormatter};
 
-/// From the top of a group to its first plot.
+/// Distance from the top of a group to its first plot.
 const HEADER_HEIGHT: f64 = 116.0;
 const SHAPE_HEIGHT: f64 = 230.0;
-/// Between the plots: tick names, marks, a heading.
+/// Space between the plots: tick labels, marks, a heading.
 const PLOT_GAP: f64 = 132.0;
 const SPECTRUM_HEIGHT: f64 = 270.0;
 const FOOTER_HEIGHT: f64 = 62.0;
 const GROUP_HEIGHT: f64 = HEADER_HEIGHT + SHAPE_HEIGHT + PLOT_GAP + SPECTRUM_HEIGHT + FOOTER_HEIGHT;
 const COLUMNS: usize = 282;
-/// Room for the name of a limit.
+/// Estimated width of a threshold label.
 const LIMIT_WIDTH: f64 = 92.0;
 
-/// What is drawn of one distribution: its shape and its percentile spectrum.
+/// Input of a pair of charts.
 pub struct DistributionPicture<'a> {
-    /// Above the pictures.
+    /// Title above the charts.
     pub title: String,
-    /// What is drawn.
+    /// Distribution to draw.
     pub distribution: &'a MergedDistribution,
-    /// In the unit of the distribution.
+    /// Formatter, in the unit of the distribution.
     pub formatter: ValueFormatter,
-    /// Thresholds that are marked.
+    /// Thresholds to mark.
     pub thresholds: Vec<ThresholdCount>,
 }
 
-/// A file with one pair of pictures for each distribution that has values, below each other.
+/// SVG file with a pair of charts per distribution that has values, stacked vertically.
 pub fn document(pictures: &[DistributionPicture<'_>]) -> String {
     let pictures: Vec<&DistributionPicture<'_>> =
         pictures.iter().filter(|picture| picture.distribution.count() > 0).collect();
@@ -58,7 +59,7 @@ pub fn document(pictures: &[DistributionPicture<'_>]) -> String {
 }
 
 impl DistributionPicture<'_> {
-    /// The picture in words, for those who do not see it.
+    /// Text alternative of the charts.
     fn sentence(&self) -> String {
         let whole = self.distribution;
         let mut parts = vec![format!("{} values", value_formatter::count(whole.count()))];
@@ -88,7 +89,7 @@ impl DistributionPicture<'_> {
         let facts = facts.strip_prefix(&format!("{}: ", self.title)).unwrap_or(&facts);
         let facts = facts.split_once(". ").map_or(facts, |(first, _)| first).trim_end_matches('.');
         text(&mut out, (24.0, 58.0), "faint", TextAnchor::Start, facts);
-        heading(&mut out, HEADER_HEIGHT - 24.0, "Distribution", "share of the values by column");
+        heading(&mut out, HEADER_HEIGHT - 24.0, "Distribution", "share of values by column");
         match DensityShape::new(self.distribution, &self.formatter, COLUMNS) {
             Some(shape) => self.shape(&mut out, &shape, HEADER_HEIGHT),
             None => text(
@@ -100,7 +101,7 @@ impl DistributionPicture<'_> {
             ),
         }
         let top = HEADER_HEIGHT + SHAPE_HEIGHT + PLOT_GAP;
-        heading(&mut out, top - 24.0, "Percentile spectrum", "each step right is ten times rarer");
+        heading(&mut out, top - 24.0, "Percentile spectrum", "each tick is ten times rarer");
         if let Some(spectrum) = PercentileSpectrum::new(self.distribution, &self.formatter, COLUMNS)
         {
             self.spectrum(&mut out, &spectrum, top);
@@ -112,7 +113,7 @@ impl DistributionPicture<'_> {
         let bottom = top + SHAPE_HEIGHT;
         let (axis, peak) = (shape.axis, shape.peak());
         let x = |value: f64| LEFT + axis.position(self.formatter.scale(value)) * PLOT;
-        // Head room, so that the top has a mark and limits have their names.
+        // Headroom for the label of the peak and for threshold labels.
         let greatest = peak * 1.08;
         let step = round_step(greatest / 4.0);
         let mut mark = 0.0;
@@ -126,7 +127,7 @@ impl DistributionPicture<'_> {
         let mut path = format!("M{LEFT:.1} {bottom:.1}");
         for (at, &share) in shape.columns.iter().enumerate() {
             let height = share / greatest * SHAPE_HEIGHT;
-            // A single value in a million is still seen.
+            // A single value in a million stays visible.
             let y = if share > 0.0 { bottom - height.max(1.0) } else { bottom };
             let _ = write!(path, "V{y:.1}H{:.1}", LEFT + (at + 1) as f64 * column);
         }
@@ -143,7 +144,7 @@ impl DistributionPicture<'_> {
         for above in limits() {
             line(out, "limit", (x(above.threshold), top - 6.0), (x(above.threshold), bottom));
         }
-        // Names stand over the lines of their neighbours, one below the other.
+        // Labels are stacked above the lines of their neighbours.
         for (at, above) in limits().enumerate() {
             let (x, y) = (x(above.threshold), top + 4.0 + at as f64 * LINE);
             let share = value_formatter::share(above.count.estimate, self.distribution.count());
@@ -175,7 +176,7 @@ impl DistributionPicture<'_> {
         }
     }
 
-    /// The maximum, then quantiles where there is room, on a line below the names of the ticks.
+    /// The maximum, then quantiles as far as they fit, on a line below the tick labels.
     fn marks(&self, out: &mut String, x: &dyn Fn(f64) -> f64, bottom: f64) {
         let whole = self.distribution;
         let mut room = OccupiedSpans::default();
@@ -223,7 +224,7 @@ impl DistributionPicture<'_> {
         for (_, y) in limits() {
             line(out, "limit", (LEFT, y), (LEFT + PLOT, y));
         }
-        // Names of limits that lie close together stand beside each other.
+        // Labels of close thresholds are placed side by side.
         let mut rooms: Vec<OccupiedSpans> = Vec::new();
         for (above, y) in limits() {
             let beside = rooms.iter_mut().position(|room| room.try_occupy(y - LINE, y));

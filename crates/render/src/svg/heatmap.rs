@@ -1,8 +1,8 @@
-//! The heatmap as one self-contained SVG. Lengths are in pixels of a picture 960 wide.
+//! Heatmap as one self-contained SVG. Lengths are in pixels of an image 960 wide.
 //!
-//! Neighbouring cells of one colour are one stretch, and all stretches of a colour are one path, so
-//! that a picture of 200 columns stays far below a megabyte (`a_large_picture_is_a_small_file`).
-//! What the pointer says, it says of columns.
+//! Neighbouring cells of one colour are one run, and all runs of a colour are one path, so an image
+//! of 200 columns stays far below a megabyte (`a_large_picture_is_a_small_file`). Tooltips are per
+//! column.
 
 use std::fmt::Write as _;
 
@@ -19,29 +19,29 @@ use crate::text::wrap_indented;
 use crate::time;
 use crate::value_formatter::{self, ValueFormatter};
 
-/// From the top to the plot, without the lines for limits.
+/// Distance from the top to the plot, without the threshold lines.
 const HEADER_HEIGHT: f64 = 118.0;
 const ROWS: usize = 112;
 const ROW: f64 = 3.0;
-/// A row at an end, and its distance from the axis.
+/// Height of an end row, and its distance from the axis.
 const END_ROW: f64 = 12.0;
 const END_GAP: f64 = 4.0;
-/// Columns in which something is missing are marked below the plot.
+/// Height of the strip below the plot that marks columns with gaps.
 const GAP_STRIP: f64 = 6.0;
-/// Below the plot: names of times.
+/// Height of the time labels below the plot.
 const TIMES: f64 = 38.0;
-/// One strip of counts above a limit, with its heading.
+/// Height of the heading of a threshold strip.
 const STRIP_HEAD: f64 = 26.0;
 const STRIP: f64 = 54.0;
 const STRIP_FOOT: f64 = 12.0;
 const FOOTER_HEIGHT: f64 = 22.0;
-/// Two pixels each: more would not be seen.
+/// Two pixels per column: more would not be visible.
 const COLUMNS_MAX: usize = 424;
 const LEVELS: usize = 16;
-/// Between names of times.
+/// Minimum distance of time labels.
 const TICK_WIDTH: f64 = 110.0;
 const SWATCH: f64 = 11.0;
-/// Quantiles that are drawn over the heat, and their classes; the maximum is drawn beside them.
+/// Quantile lines over the heatmap, with CSS classes; the maximum is drawn as well.
 const LINES: [(f64, &str); 2] = [(0.5, "p50"), (0.99, "p99")];
 
 const STYLE: &str = ".over{fill:none;stroke-linejoin:round}.halo{stroke:#ffffff;stroke-opacity:.75;stroke-width:4}.p50{stroke:#24292f;stroke-width:1.6;stroke-dasharray:1.5 \
@@ -53,13 +53,13 @@ const HATCH: &str = "<defs><pattern id=\"hatch\" width=\"7\" height=\"7\" \
                      patternUnits=\"userSpaceOnUse\" patternTransform=\"rotate(45)\"><path \
                      class=\"hatch\" d=\"M0 0V7\"/></pattern></defs>\n";
 
-/// One picture for each heatmap, below each other.
+/// One SVG file with all heatmaps, stacked vertically.
 pub fn document(maps: &[Heatmap]) -> Result<String, MergeError> {
     let drawn = SvgBody::new(maps)?;
     Ok(svg::document(&drawn.title, &drawn.description, drawn.height, &style(), &drawn.body))
 }
 
-/// The same as a part of a page that has [`svg::STYLE`] and [`style`].
+/// SVG element for a page that has [`svg::STYLE`] and [`style`].
 pub fn element(id: &str, maps: &[Heatmap]) -> Result<String, MergeError> {
     let drawn = SvgBody::new(maps)?;
     Ok(svg::element(id, &drawn.title, &drawn.description, drawn.height, "", &drawn.body))
@@ -94,7 +94,7 @@ impl SvgBody {
     }
 }
 
-/// The common style of heatmaps, with the colours of the ramp.
+/// CSS of heatmaps, with the colours of the ramp.
 pub fn style() -> String {
     let colours = |ground| {
         (0..LEVELS).fold(String::new(), |mut style, level| {
@@ -137,13 +137,13 @@ impl<'a> SvgHeatmap<'a> {
         HEADER_HEIGHT
     }
 
-    /// Where the axis begins, from above.
+    /// Vertical position of the top of the axis.
     fn axis_top(&self) -> f64 {
         let beyond = self.rows.all().first() == Some(&HeatmapRow::Overflow);
         self.top() + if beyond { END_ROW + END_GAP } else { 0.0 }
     }
 
-    /// The upper edge and the height of a row.
+    /// Top edge and height of a row.
     fn row(&self, row: HeatmapRow) -> (f64, f64) {
         let bottom = self.axis_top() + ROWS as f64 * ROW;
         let zero = self.rows.all().contains(&HeatmapRow::Zero);
@@ -157,7 +157,7 @@ impl<'a> SvgHeatmap<'a> {
         }
     }
 
-    /// The end of the plot, below.
+    /// Vertical position of the bottom of the plot.
     fn bottom(&self) -> f64 {
         let ends = self
             .rows
@@ -173,7 +173,7 @@ impl<'a> SvgHeatmap<'a> {
         self.bottom() + GAP_STRIP + TIMES + strips + notes + FOOTER_HEIGHT
     }
 
-    /// The left edge of a column.
+    /// Left edge of a column.
     fn x(&self, column: usize) -> f64 {
         LEFT + column as f64 * PLOT / self.fitted.columns.len().max(1) as f64
     }
@@ -247,12 +247,12 @@ impl<'a> SvgHeatmap<'a> {
         }
     }
 
-    /// Height of a place on the axis.
+    /// Vertical position of an axis position.
     fn y(&self, place: f64) -> f64 {
         self.axis_top() + (1.0 - place) * ROWS as f64 * ROW
     }
 
-    /// The heat itself.
+    /// Draws the cells.
     fn cells(&self, out: &mut String) -> ColourScale {
         let columns = &self.fitted.columns;
         let counts: Vec<_> = columns
@@ -260,7 +260,7 @@ impl<'a> SvgHeatmap<'a> {
             .map(|column| self.rows.counts(&column.values, &self.formatter))
             .collect();
         let ramp = ColourScale::up_to(counts.iter().map(|counts| counts.max()).max().unwrap_or(0));
-        // Rows of the axis are one high and columns one wide: whole numbers are short.
+        // An axis row is one unit high and a column one unit wide: integers keep the path short.
         let mut on_axis = vec![String::new(); LEVELS];
         let mut ends = String::new();
         for row in self.rows.all() {
@@ -305,7 +305,7 @@ impl<'a> SvgHeatmap<'a> {
         ramp
     }
 
-    /// Hatches what is unknown, and marks below the plot where anything is missing.
+    /// Hatches columns without data, and marks all columns with gaps below the plot.
     fn gaps(&self, out: &mut String) {
         let kind = |at: usize| {
             let column = &self.fitted.columns[at];
@@ -332,7 +332,7 @@ impl<'a> SvgHeatmap<'a> {
         }
     }
 
-    /// Quantiles and the maximum, in steps; broken where there are no values.
+    /// Quantile and maximum lines, in steps; interrupted where there are no values.
     fn lines(&self, out: &mut String) {
         let height = |value: hist::Bracket| {
             let row = self.rows.find_row(value, &self.formatter)?;
@@ -387,7 +387,7 @@ impl<'a> SvgHeatmap<'a> {
         }
     }
 
-    /// What colours and lines mean, above the plot.
+    /// Legend of colours and lines, above the plot.
     fn legend(&self, out: &mut String, ramp: ColourScale) {
         if self.rows.all().is_empty() {
             return;
@@ -415,7 +415,7 @@ impl<'a> SvgHeatmap<'a> {
                 text(out, (from, y + 24.0), "faint", TextAnchor::Start, &name);
             }
         }
-        // From the right: what lines mean.
+        // Line legend, from the right.
         let mut x = LEFT + PLOT;
         let incomplete = self.fitted.columns.iter().any(|column| !column.gaps.is_empty());
         let unknown = incomplete.then_some(("unknown", "missing"));
@@ -454,7 +454,7 @@ impl<'a> SvgHeatmap<'a> {
         }
     }
 
-    /// How many values of each column are above a limit, as bars.
+    /// Number of values above a threshold per column, as bars.
     fn threshold_strip(&self, out: &mut String, limit: f64, top: f64) {
         let bottom = top + STRIP;
         let counts: Vec<u64> = self
@@ -469,7 +469,7 @@ impl<'a> SvgHeatmap<'a> {
             text(out, (LEFT - 8.0, top + 4.5), "", TextAnchor::End, &value_formatter::count(most));
         }
         text(out, (LEFT - 8.0, bottom + 4.5), "", TextAnchor::End, "0");
-        // Unknown is not zero.
+        // Unknown differs from zero: hatched.
         for (at, _) in self.fitted.columns.iter().enumerate().filter(|(_, c)| c.is_unknown()) {
             let (x, width) = (self.x(at), self.x(at + 1) - self.x(at));
             let _ = writeln!(
@@ -480,7 +480,7 @@ impl<'a> SvgHeatmap<'a> {
         }
         let mut path = String::new();
         for (at, &count) in counts.iter().enumerate().filter(|(_, count)| **count > 0) {
-            // One person in a million is still seen.
+            // A single value in a million stays visible.
             let height = (count as f64 / most as f64 * STRIP).max(1.5);
             let (x, end) = (self.x(at), self.x(at + 1));
             let _ =
@@ -492,7 +492,7 @@ impl<'a> SvgHeatmap<'a> {
         line(out, "axis", (LEFT, bottom), (LEFT + PLOT, bottom));
     }
 
-    /// What the pointer says of a column.
+    /// Tooltips of columns.
     fn tooltips(&self, out: &mut String, bottom: f64) {
         for (at, column) in self.fitted.columns.iter().enumerate() {
             let (x, width) = (self.x(at), self.x(at + 1) - self.x(at));
@@ -540,7 +540,7 @@ impl<'a> SvgHeatmap<'a> {
     }
 }
 
-/// A text in lines that fit the picture, the later ones indented.
+/// Wraps a note to the image width; continuation lines are indented.
 fn note_lines(note: &str) -> Vec<String> {
     wrap_indented(note, ((WIDTH - 48.0) / CHAR_WIDTH) as usize, "\u{a0} ")
 }

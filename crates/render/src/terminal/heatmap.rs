@@ -1,4 +1,4 @@
-//! The heatmap as characters: half blocks where the terminal has enough colours, shades elsewhere.
+//! Heatmap as text: half blocks if the terminal has enough colours, otherwise shades.
 
 use std::fmt::Write as _;
 
@@ -14,26 +14,26 @@ use crate::text::escape_control;
 use crate::time;
 use crate::value_formatter::{self, ValueFormatter};
 
-/// Lines beside the picture: title, totals, axis, legend, time, and the prompt.
+/// Lines besides the plot: title, totals, axis, legend, time, and the prompt.
 const RESERVED_LINES: usize = 9;
 const LINES_MIN: usize = 8;
-/// Higher, the eye does not see it at once.
+/// Maximum height: a taller plot cannot be taken in at a glance.
 const LINES_MAX: usize = 30;
-/// Characters from one name below the axis to the next.
+/// Distance of time labels, in characters.
 const TICK_WIDTH: usize = 16;
 const SHADES: [char; 5] = ['·', '░', '▒', '▓', '█'];
 const SHADES_ASCII: [char; 9] = ['.', ':', '-', '=', '+', '*', '#', '%', '@'];
-/// Marks in the legend of colours.
+/// Number of legend entries.
 const MARKS: usize = 5;
-/// The maximum of a column, in half blocks.
+/// Colour of the maximum of a column, in half blocks.
 const MAX: TerminalColour = TerminalColour { rgb: [0xff, 0x55, 0x55], palette: 203 };
 
-/// How many columns there is room for.
+/// Number of columns that fit.
 pub fn column_capacity(terminal: &Terminal) -> usize {
     terminal.raw_width.saturating_sub(GUTTER + 1).max(1)
 }
 
-/// The picture, what stands beside it, and a line end.
+/// Heatmap with legend and notes, terminated by a newline.
 pub fn heatmap_text(map: &Heatmap, terminal: &Terminal) -> Result<String, MergeError> {
     let fitted = map.fit_columns(column_capacity(terminal))?;
     let show = map.formatter();
@@ -56,11 +56,11 @@ pub fn heatmap_text(map: &Heatmap, terminal: &Terminal) -> Result<String, MergeE
     Ok(lines.join("\n") + "\n")
 }
 
-/// A colour on the screen.
+/// Terminal colour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct TerminalColour {
     rgb: [u8; 3],
-    /// The same in the palette of 256.
+    /// Index in the 256-colour palette.
     palette: u8,
 }
 
@@ -84,7 +84,7 @@ struct Glyph {
 
 const BLANK: Glyph = Glyph { c: ' ', foreground: None, background: None, faint: false };
 
-/// Where one row is drawn, and which one is below it. The mark above all rows has no row.
+/// Rows drawn by one glyph. The mark above all rows has no row.
 #[derive(Clone, Copy, Debug, Default)]
 struct GlyphRow {
     row: Option<HeatmapRow>,
@@ -95,11 +95,11 @@ fn is_on_axis(places: &[GlyphRow]) -> bool {
     places[0].row.is_some_and(HeatmapRow::is_on_axis)
 }
 
-/// One column of cells.
+/// Cells of one column.
 struct CellColumn<'a> {
     column: &'a HeatmapColumn,
     counts: RowCounts,
-    /// The row of the maximum: nothing is above it.
+    /// Row of the maximum: no row above it has values.
     top: Option<HeatmapRow>,
 }
 
@@ -108,11 +108,11 @@ struct TerminalHeatmap<'a> {
     formatter: &'a ValueFormatter,
     terminal: &'a Terminal,
     rows: HeatmapRows,
-    /// Two rows to a line.
+    /// Whether two rows share a line (half blocks).
     uses_half_blocks: bool,
     columns: Vec<CellColumn<'a>>,
     scale: ColourScale,
-    /// Characters to a column.
+    /// Characters per column.
     wide: usize,
 }
 
@@ -139,7 +139,8 @@ impl<'a> TerminalHeatmap<'a> {
             .map(|column| {
                 let counts = rows.counts(&column.values, show);
                 let max = column.values.max().and_then(|max| rows.find_row(max, show));
-                // Where only its bucket is known, that reaches higher than the likeliest value.
+                // If only the bucket of the maximum is known, its row may be above that of the
+                // estimate.
                 let top = all.iter().copied().find(|&row| max == Some(row) || counts.get(row) > 0);
                 CellColumn { column, counts, top }
             })
@@ -194,8 +195,8 @@ impl<'a> TerminalHeatmap<'a> {
         lines
     }
 
-    /// The places of each line, top to bottom: two rows of the axis in half blocks, one otherwise.
-    /// Above all of them is one for the mark of the greatest value.
+    /// Rows of each line, top to bottom: two axis rows with half blocks, otherwise one. The first
+    /// entry is for the mark of the maximum.
     fn groups(&self) -> Vec<Vec<GlyphRow>> {
         let all = self.rows.all();
         let mut groups: Vec<Vec<GlyphRow>> = Vec::new();
@@ -224,7 +225,7 @@ impl<'a> TerminalHeatmap<'a> {
         groups
     }
 
-    /// What stands left of each line.
+    /// Label left of each line.
     fn row_labels(&self, groups: &[Vec<GlyphRow>]) -> Vec<String> {
         let ascii = self.terminal.ascii;
         let name = |group: &Vec<GlyphRow>| {
@@ -247,13 +248,14 @@ impl<'a> TerminalHeatmap<'a> {
         names
     }
 
-    /// One character of a column: two places above each other, or one.
+    /// Character of a column: two rows, or one.
     fn glyph(&self, cells: &CellColumn<'_>, places: &[GlyphRow], diagonal: usize) -> Glyph {
         if cells.column.is_unknown() {
             let inside = places[0].row.is_some() && diagonal.is_multiple_of(2);
             return Glyph { c: if inside { '?' } else { ' ' }, faint: true, ..BLANK };
         }
-        // Above the maximum of a column is nothing: its mark stands there and hides no count.
+        // No cell above the maximum of a column has values: its mark is drawn there and hides no
+        // count.
         let is_mark = |place: GlyphRow| cells.top.is_some() && place.below == cells.top;
         let count = |place: GlyphRow| place.row.map_or(0, |row| cells.counts.get(row));
         if !self.uses_half_blocks {
@@ -269,7 +271,7 @@ impl<'a> TerminalHeatmap<'a> {
             heat => heat.map(TerminalColour::for_heat),
         };
         let upper = ink(places[0]);
-        // Rows at the ends are a whole line high, marks half a line.
+        // End rows are a full line high, marks half a line.
         let lower = places.get(1).map_or(upper, |&place| ink(place));
         let upper = if places.len() == 1 && upper == Some(MAX) { None } else { upper };
         match (upper, lower) {
@@ -286,7 +288,7 @@ impl<'a> TerminalHeatmap<'a> {
 
     fn line(&self, name: &str, glyphs: impl Iterator<Item = Glyph>) -> String {
         let edge = plot::edge(self.terminal, !name.is_empty());
-        // Names keep a distance from the edge if they can.
+        // Labels keep a distance from the edge if they fit.
         let name: String = format!("{name:>width$} ", width = GUTTER - 1);
         let name: String = name.chars().take(GUTTER).collect();
         let mut line = format!("{name}{edge}");
@@ -303,7 +305,7 @@ impl<'a> TerminalHeatmap<'a> {
         line.trim_end().to_owned()
     }
 
-    /// Writes what the terminal needs to go from the look of one glyph to that of the next.
+    /// Writes the escape sequence that changes the style from one glyph to the next.
     fn write_style_change(&self, line: &mut String, from: Glyph, to: Glyph) {
         let look = |glyph: Glyph| (glyph.foreground, glyph.background, glyph.faint);
         if look(from) == look(to) || self.terminal.colour_depth == ColourDepth::None {

@@ -1,4 +1,4 @@
-//! Numbers over time as lines of characters. A column is one step, or several, or a part of one.
+//! Line plot in characters. A column shows one step, several, or a part of one.
 
 use hist::Bracket;
 
@@ -9,51 +9,51 @@ use crate::terminal::plot::{GUTTER, axis_lines, edge};
 use crate::terminal::{Terminal, TextStyle};
 use crate::text::escape_control;
 
-/// Lines of a picture, without its axis.
+/// Height of the plot in lines, without the axis.
 const ROWS: usize = 16;
-/// Round values that are named beside them.
+/// Number of ticks of the value axis.
 const TICKS: usize = 5;
-/// Characters from one time below the axis to the next.
+/// Distance of time labels, in characters.
 const TICK_WIDTH: usize = 16;
-/// Lines in one picture: as many marks as can be told apart.
+/// Maximum number of lines: one mark each, and marks must be distinguishable.
 pub const LINES_MAX: usize = MARKS.len();
 const MARKS: [char; 6] = ['●', '▲', '■', '◆', '○', '△'];
 const MARKS_ASCII: [char; 6] = ['*', '+', 'x', 'o', '#', '@'];
 
-/// A line: its name, what the legend says after its peak, and its values.
+/// Line: name, legend suffix, and values.
 #[derive(Clone, Debug)]
 pub struct PlottedLine {
-    /// In the legend.
+    /// Name in the legend.
     pub name: String,
-    /// After the peak in the legend.
+    /// Text after the peak in the legend.
     pub suffix: String,
-    /// One for each step.
+    /// Value per step.
     pub points: Vec<Option<Bracket>>,
 }
 
-/// Lines over the same steps.
+/// Plot of lines over the same steps.
 pub struct LinePlot<'a> {
-    /// Above the picture.
+    /// Title above the plot.
     pub title: String,
-    /// At most [`LINES_MAX`].
+    /// At most [`LINES_MAX`] lines.
     pub lines: Vec<PlottedLine>,
-    /// Before the legend of the lines.
+    /// Text before the legend.
     pub header: Vec<String>,
-    /// After it.
+    /// Text after the legend.
     pub remarks: Vec<String>,
-    /// Below the picture.
+    /// Text below the plot.
     pub footer: String,
-    /// The first step and the end, in nanoseconds since the Unix epoch.
+    /// First step and end, in nanoseconds since the Unix epoch.
     pub range: [i64; 2],
-    /// From one step to the next, in nanoseconds.
+    /// Step in nanoseconds.
     pub step_ns: i64,
-    /// Steps.
+    /// Number of steps.
     pub steps: usize,
-    /// Format of the values.
+    /// Formatter of values.
     pub numbers: &'a NumberFormatter,
 }
 
-/// A plot with its place on a terminal.
+/// Plot scaled to a terminal.
 struct Grid<'a> {
     plot: &'a LinePlot<'a>,
     terminal: &'a Terminal,
@@ -63,7 +63,7 @@ struct Grid<'a> {
 }
 
 impl LinePlot<'_> {
-    /// The picture.
+    /// Plot as text.
     pub fn text(&self, terminal: &Terminal) -> String {
         let title = escape_control(&self.title.split_whitespace().collect::<Vec<_>>().join(" "));
         let mut lines = vec![terminal.paint(TextStyle::Heading, &title)];
@@ -90,7 +90,7 @@ impl LinePlot<'_> {
         lines.join("\n") + "\n"
     }
 
-    /// A line for each line: its mark, its name, its greatest number, and what follows it.
+    /// Legend: mark, name, peak and suffix of each line.
     fn legend(&self, terminal: &Terminal) -> Vec<String> {
         let mut legend = self.header.clone();
         for (line, mark) in self.lines.iter().zip(marks(terminal)) {
@@ -114,13 +114,13 @@ impl LinePlot<'_> {
         legend
     }
 
-    /// The least and greatest number that is drawn; more than nothing lies between them.
+    /// Minimum and maximum drawn; they differ.
     fn value_range(&self) -> (f64, f64) {
         let all = || self.lines.iter().flat_map(|line| &line.points).flatten();
         let finite = || all().map(|of| of.estimate).filter(|estimate| estimate.is_finite());
         let low = finite().fold(f64::INFINITY, f64::min);
         let high = finite().fold(f64::NEG_INFINITY, f64::max);
-        // What grows from zero is shown from zero, unless it never comes near it.
+        // The axis starts at 0 unless all values are far above it.
         let low = if low > 0.0 && low < high * 0.7 { 0.0 } else { low };
         match low == high {
             true => (low - (low.abs() * 0.1).max(0.5), high + (high.abs() * 0.1).max(0.5)),
@@ -139,7 +139,7 @@ impl Grid<'_> {
         (share * (ROWS - 1) as f64).round() as usize
     }
 
-    /// The steps that a column shows.
+    /// Steps of a column.
     fn column_steps(&self, column: usize) -> std::ops::Range<usize> {
         let count = self.plot.steps;
         let first = column * count / self.width;
@@ -149,7 +149,7 @@ impl Grid<'_> {
     fn lines(&self) -> Vec<String> {
         let uncertain = if self.terminal.ascii { ':' } else { '░' };
         let mut grid = vec![vec![' '; self.width]; ROWS];
-        // Bounds first: marks stand before them.
+        // Bounds first, so that marks overwrite them.
         for line in &self.plot.lines {
             self.draw(&mut grid, line, uncertain, |of| (of.lower, of.upper));
         }
@@ -167,7 +167,7 @@ impl Grid<'_> {
         grid.into_iter().enumerate().map(line).collect()
     }
 
-    /// In each column, everything between the least and the greatest that its steps have.
+    /// Fills each column from the minimum to the maximum of its steps.
     fn draw(
         &self,
         grid: &mut [Vec<char>],
@@ -191,7 +191,7 @@ impl Grid<'_> {
         }
     }
 
-    /// Rows with round values.
+    /// Lines with round values.
     fn ticks(&self) -> Vec<(usize, String)> {
         let show = self.plot.numbers.formatter();
         let mut ticks: Vec<(usize, String)> = Vec::new();
@@ -206,7 +206,7 @@ impl Grid<'_> {
     }
 }
 
-/// The name of a mark, without its unit where there is no room for both.
+/// Tick label, without the unit if both do not fit.
 fn tick_label(tick: String) -> String {
     match tick.split_once(' ') {
         Some((number, _)) if tick.chars().count() >= GUTTER => number.to_owned(),

@@ -1,4 +1,4 @@
-//! Character plots: bars, axes, labels.
+//! Text charts: bars, axes, labels.
 
 use crate::chart::density_shape::DensityShape;
 use crate::chart::percentile_spectrum::PercentileSpectrum;
@@ -6,17 +6,17 @@ use crate::merged_distribution::MergedDistribution;
 use crate::terminal::{Terminal, TextStyle};
 use crate::value_formatter::{self, ValueFormatter};
 
-/// Lines of a picture, without its axis.
+/// Height of a chart in lines, without the axis.
 const ROWS: usize = 9;
-/// Room for the marks of the vertical axis.
+/// Width of the labels of the vertical axis.
 pub(crate) const GUTTER: usize = 10;
-/// Cells between two marks below an axis.
+/// Minimum distance of labels below an axis.
 const GAP: usize = 2;
 const EIGHTHS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
-/// ASCII has three heights.
+/// Three heights in ASCII.
 const EIGHTHS_ASCII: [char; 9] = [' ', '.', '.', ':', ':', ':', '#', '#', '#'];
 
-/// The distribution: share of values by column.
+/// Distribution: fraction of values per column.
 pub fn distribution(
     whole: &MergedDistribution,
     show: &ValueFormatter,
@@ -31,7 +31,7 @@ pub fn distribution(
         .columns
         .iter()
         .map(|&share| {
-            // A single value in a million is still seen.
+            // A single value in a million stays visible.
             let eighths = (share / peak * (ROWS * 8) as f64).round() as usize;
             let eighths = if share > 0.0 { eighths.max(1) } else { 0 };
             (eighths, eighths)
@@ -68,7 +68,7 @@ pub fn distribution(
     lines
 }
 
-/// The value of every quantile, on an axis of nines.
+/// Percentile spectrum: value of each quantile, on an axis of nines.
 pub fn spectrum(
     whole: &MergedDistribution,
     show: &ValueFormatter,
@@ -86,7 +86,7 @@ pub fn spectrum(
         .map(|value| {
             let (lower, estimate, upper) =
                 (eighths(value.lower), eighths(value.estimate), eighths(value.upper));
-            // Doubt of less than a line is not worth a pattern.
+            // Bounds closer than a line are not drawn.
             if upper - lower >= 8 { (lower, upper) } else { (estimate, estimate) }
         })
         .collect();
@@ -116,7 +116,7 @@ pub fn spectrum(
     }
     if doubtful {
         let pattern = if terminal.ascii { '-' } else { '░' };
-        lines.push(format!("{:GUTTER$} {pattern} the value lies somewhere in here", ""));
+        lines.push(format!("{:GUTTER$} {pattern} between the bounds", ""));
     }
     lines
 }
@@ -125,8 +125,8 @@ fn column(place: f64, width: usize) -> usize {
     ((place * width as f64) as usize).min(width - 1)
 }
 
-/// Columns from below: solid up to the first height, in doubt up to the second, in eighths of a
-/// line.
+/// Columns from the bottom: solid up to the first height, uncertain up to the second, in eighths of
+/// a line.
 fn bars(heights: &[(usize, usize)], marks: &[(usize, String)], terminal: &Terminal) -> Vec<String> {
     let glyphs = if terminal.ascii { &EIGHTHS_ASCII } else { &EIGHTHS };
     let doubt = if terminal.ascii { '-' } else { '░' };
@@ -135,7 +135,7 @@ fn bars(heights: &[(usize, usize)], marks: &[(usize, String)], terminal: &Termin
             let floor = (ROWS - 1 - row) * 8;
             let mark = marks.iter().find(|mark| mark.0 == row).map_or("", |mark| &mark.1);
             let edge = edge(terminal, !mark.is_empty());
-            // Stretches of one colour are painted at once.
+            // A run of one style gets one escape sequence.
             let (mut text, mut run, mut paint) = (String::new(), String::new(), TextStyle::Bar);
             for &(solid, upper) in heights {
                 let eighths = solid.saturating_sub(floor).min(8);
@@ -158,7 +158,7 @@ fn bars(heights: &[(usize, usize)], marks: &[(usize, String)], terminal: &Termin
         .collect()
 }
 
-/// The character of a vertical axis, with a mark or without.
+/// Character of a vertical axis, with or without a tick.
 pub(crate) fn edge(terminal: &Terminal, is_marked: bool) -> char {
     match (terminal.ascii, is_marked) {
         (true, false) => '|',
@@ -168,8 +168,7 @@ pub(crate) fn edge(terminal: &Terminal, is_marked: bool) -> char {
     }
 }
 
-/// The axis with its ticks, and their names below as far as there is room; the last tick is always
-/// named.
+/// Axis with ticks, and their labels as far as they fit; the last tick is always labelled.
 pub(crate) fn axis_lines(
     ticks: &[(usize, String)],
     width: usize,
@@ -187,7 +186,7 @@ pub(crate) fn axis_lines(
     [format!("{}{corner}{axis}", " ".repeat(GUTTER)), format!(" {}", names.text())]
 }
 
-/// One line of arrows with names, the first ones first; what has no room is left out.
+/// Line of arrows with names, in order of priority; those that do not fit are omitted.
 fn mark_line(marks: &[(usize, String, TextStyle)], width: usize, terminal: &Terminal) -> String {
     let arrow = if terminal.ascii { '^' } else { '▲' };
     let mut names = LabelLine::new(width);
@@ -198,7 +197,7 @@ fn mark_line(marks: &[(usize, String, TextStyle)], width: usize, terminal: &Term
         let before = format!("{name} {arrow}");
         let left = at.checked_sub(length + 1);
         let placed = match left {
-            // Past the middle the name stands before its arrow.
+            // In the right half the name is left of its arrow.
             Some(left) if *at > width / 2 && names.try_put(left, &before) => Some(before),
             _ if names.try_put(*at, &after) => Some(after),
             Some(left) if names.try_put(left, &before) => Some(before),
@@ -237,7 +236,7 @@ impl LabelLine {
         true
     }
 
-    /// Around `at`, or as near to it as the end of the line allows.
+    /// Centres a label at `at`, or as close to it as the line allows.
     fn centred(&mut self, at: usize, text: &str) -> bool {
         let length = text.chars().count();
         let start = at.saturating_sub(length / 2).min(self.cells.len().saturating_sub(length));

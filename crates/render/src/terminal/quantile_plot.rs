@@ -1,5 +1,5 @@
-//! The quantile–quantile picture: the value that a share of A lies below, against the value that
-//! the same share of B does. Alike sides are on the diagonal; above it B is the greater one.
+//! Quantile–quantile plot: each quantile of A against the same quantile of B. Equal distributions
+//! are on the diagonal; above it B is greater.
 
 use hist::Mixture;
 
@@ -9,25 +9,25 @@ use crate::terminal::{Terminal, TextStyle};
 use crate::text::wrap_text;
 use crate::value_formatter::ValueFormatter;
 
-/// Lines of the picture.
+/// Height of the plot in lines.
 const ROWS: usize = 14;
-/// A character is about twice as high as wide: so wide the diagonal is one.
+/// Width with a 45° diagonal: a character is about twice as high as wide.
 const COLUMNS: usize = 2 * ROWS;
-/// Wider, where there is room for it.
+/// Width if the terminal is wide enough.
 const COLUMNS_WIDE: usize = 3 * ROWS;
-/// Points on each side of the median; their distance is even on the logarithm of the odds.
+/// Points on each side of the median, evenly spaced in log odds.
 const POINTS: i32 = 120;
-/// The odds of the last of them: one in a million.
+/// Log odds of the last point: one in a million.
 const ODDS_MAX: f64 = 13.8;
 
-/// The picture of two sides, with its axes in the unit of `show`.
+/// Plot of two distributions, with axes in the unit of `show`.
 pub fn qq_plot([a, b]: [&Mixture; 2], show: &ValueFormatter, terminal: &Terminal) -> String {
     let share = |at: i32| 1.0 / (1.0 + (-f64::from(at) / f64::from(POINTS) * ODDS_MAX).exp());
     let pair = |share: f64| {
         let [x, y] = [a.quantile(share)?, b.quantile(share)?];
         Some([show.scale(x.estimate), show.scale(y.estimate)])
     };
-    // Shares that the smaller side can tell.
+    // Quantiles that the smaller side can resolve.
     let n = a.count().min(b.count()) as f64;
     let is_told = |share: &f64| share.min(1.0 - share) * n >= 1.0;
     let drawable = |[x, y]: &[f64; 2]| *x > 0.0 && *y > 0.0 && x.is_finite() && y.is_finite();
@@ -43,7 +43,7 @@ pub fn qq_plot([a, b]: [&Mixture; 2], show: &ValueFormatter, terminal: &Terminal
     if low > high {
         return "  (nothing above zero to draw)\n".to_owned();
     }
-    // The same on both axes.
+    // Both axes have the same range.
     let axis = Axis::covering(low, high);
     let wide = if terminal.width >= 80 { COLUMNS_WIDE } else { COLUMNS };
     let width = wide.min(terminal.width.saturating_sub(GUTTER + 1)).max(2);
@@ -78,8 +78,8 @@ pub fn qq_plot([a, b]: [&Mixture; 2], show: &ValueFormatter, terminal: &Terminal
     names.push('A');
     lines.extend([axis, names]);
     let about = format!(
-        "  {dot} the same share of A and of B: above the diagonal B is slower or greater; 5 \
-         median, 9 p99, M maximum"
+        "  {dot} the same quantile of A and B: above the diagonal B is greater; 5 median, 9 p99, \
+         M maximum"
     );
     for line in wrap_text(&about, terminal.width.saturating_sub(2)) {
         lines.push(terminal.paint(TextStyle::Faint, &format!("  {line}")));

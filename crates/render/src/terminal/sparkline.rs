@@ -1,38 +1,38 @@
-//! Sparkline of a minute on a logarithmic scale.
+//! Sparkline of the last minute on a logarithmic scale.
 
 /// Sparkline over time.
 #[derive(Clone, Debug, Default)]
 pub struct Sparkline {
-    /// Beginning, end, value.
+    /// Start, end, value.
     points: Vec<(u64, u64, f64)>,
     end_ns: u64,
 }
 
-/// From the left end to the right one.
+/// Time from the left to the right end.
 const RANGE_NS: u64 = 60_000_000_000;
-/// Wider, a cell would be less than a second.
+/// Maximum number of cells: one per second.
 pub const CELLS_MAX: usize = 60;
 const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
-/// From the lowest bar to the highest at the least, so that noise does not look like a mountain.
+/// Minimum ratio of the highest to the lowest bar, so that noise stays small.
 const RATIO_MIN: f64 = 10.0;
 
 impl Sparkline {
-    /// Points as beginning, end and value; times in nanoseconds. The right end is `end_ns`.
+    /// Sparkline of points (start, end, value), times in nanoseconds. The right end is `end_ns`.
     pub fn new(points: Vec<(u64, u64, f64)>, end_ns: u64) -> Sparkline {
         Sparkline { points, end_ns }
     }
 
-    /// As wide as there is room; where nothing was recorded, or nobody looked, is nothing.
+    /// Sparkline as wide as `room`. Cells without a value or sample are blank.
     pub fn text(&self, room: usize) -> String {
         let mut cells: Vec<Option<f64>> = vec![None; room];
         let place = |ns: u64| {
-            // Newest at the right end; a minute and more ago is left of the line.
+            // The newest point is at the right end; points older than a minute are not shown.
             let age = self.end_ns.saturating_sub(ns) as f64 / RANGE_NS as f64;
             (1.0 - age) * room as f64
         };
         for &(start, end, value) in &self.points {
             let (from, to) = (place(start), place(end));
-            // The cells whose middle is in the interval, and the one that its own middle is in.
+            // Cells whose centre is in the interval, and the cell of the interval's own centre.
             let own = f64::midpoint(from, to);
             for (at, cell) in cells.iter_mut().enumerate() {
                 let middle = at as f64 + 0.5;
@@ -42,7 +42,7 @@ impl Sparkline {
                 }
             }
         }
-        // The scale is the same however many values share a cell.
+        // The scale does not depend on how many values share a cell.
         let drawn = || self.points.iter().map(|part| part.2).filter(|value| *value > 0.0);
         let low = drawn().fold(f64::INFINITY, f64::min);
         let high = drawn().fold(0.0, f64::max);
@@ -74,9 +74,9 @@ mod tests {
         let all: Vec<(u64, f64)> =
             (1..=60).map(|at| (at, if at > 50 { 100.0 } else { 1.0 })).collect();
         check(&all, 6, "▁▁▁▁▁█");
-        // Twice is three tenths of the least scale.
+        // A factor of 2 is three tenths of the minimum scale.
         check(&[(50, 1.0), (60, 2.0)], 6, "    ▁▃");
-        // The worst of a cell is seen.
+        // A cell shows the maximum of its values.
         check(&[(41, 1.0), (59, 100.0), (60, 1.0)], 3, "  █");
     }
 }

@@ -1,4 +1,4 @@
-//! An explanation as text: the rectangle, and a table for each label that tells something.
+//! Breakdown as text: the selection, and a table per label with a divergence.
 
 use hist::Bracket;
 use query::breakdown::{Breakdown, HeatmapSelection, LabelBreakdown, ValueBreakdown};
@@ -10,7 +10,7 @@ use render::text::escape_control;
 use render::time::precise_time_text;
 use render::value_formatter;
 
-/// A label that tells less than this, in bits, says nothing that a reader would see in the shares.
+/// Minimum divergence of a label that is shown, in bits: below this the shares look equal.
 const BITS_MIN: f64 = 0.005;
 
 pub(super) fn report_text(
@@ -47,25 +47,23 @@ pub(super) fn report_text(
     for label in &telling {
         let name = escape_control(&label.label);
         let heading = format!("\n{}", terminal.paint(TextStyle::Heading, &name));
-        text.push_str(&format!("{heading}  tells {:.3} bits of 1\n", label.divergence));
+        text.push_str(&format!("{heading}  divergence {:.3} bits of 1\n", label.divergence));
         text.push_str(&label_table(label, explanation, top).text(terminal));
     }
     let names =
         silent.iter().map(|label| escape_control(&label.label)).collect::<Vec<_>>().join(", ");
     if !telling.is_empty() && !explanation.inside.is_exact() {
-        let about =
-            "\n~ is an estimate: the limit lies within a bucket; --json has the bounds of each";
+        let about = "\n~ is an estimate: the threshold lies within a bucket; --json has the bounds";
         text.push_str(&terminal.paint(TextStyle::Faint, about));
         text.push('\n');
     }
     match (explanation.labels.is_empty(), names.is_empty()) {
-        (true, _) => text.push_str(
-            "\nAll series share the same labels: there is nothing to tell \
-                                    inside from outside by.\n",
-        ),
+        (true, _) => {
+            text.push_str("\nAll series have the same labels: there is nothing to break down by.\n")
+        }
         (false, false) => {
             text.push_str(&format!(
-                "\nInside is like outside (below {BITS_MIN} bits) in: \
+                "\nNo difference (below {BITS_MIN} bits) in: \
                                     {names}\n"
             ));
         }
@@ -74,7 +72,7 @@ pub(super) fn report_text(
     text
 }
 
-/// Values most over-represented inside first; the rest in a row.
+/// The most over-represented values first; the rest in one row.
 fn label_table(label: &LabelBreakdown, explanation: &Breakdown, top: usize) -> TextTable {
     let columns = [
         ("value", false),
@@ -124,7 +122,7 @@ fn label_table(label: &LabelBreakdown, explanation: &Breakdown, top: usize) -> T
     table
 }
 
-/// A count; marked where a limit lies within a bucket.
+/// Count, with `~` if the threshold lies within a bucket.
 fn count_text(n: Bracket<u64>) -> String {
     match n.is_exact() {
         true => value_formatter::count(n.estimate),

@@ -1,5 +1,4 @@
-//! A comparison as text: both sides, quantile by quantile, how far apart, and what chance says
-//! about it.
+//! Comparison as text: both sides, quantiles, distance, and significance.
 
 use hist::Bracket;
 use query::compare::{Comparison, ComparisonSide, PermutationTest, Selection};
@@ -13,9 +12,9 @@ use render::value_formatter;
 
 use render::terminal::quantile_plot::qq_plot;
 
-/// Below this, a difference that chance alone made would be a rare thing.
+/// p-value below which a difference is significant.
 const SIGNIFICANT_P: f64 = 0.01;
-/// Below this, it would be unusual: one in twenty.
+/// p-value below which a difference is weak evidence: 1 in 20.
 const WEAK_P: f64 = 0.05;
 
 pub(super) fn report_text(
@@ -43,7 +42,7 @@ pub(super) fn report_text(
     text + &report_body(comparison, &numbers, terminal)
 }
 
-/// What stands below the heading.
+/// Report without its heading.
 pub(crate) fn report_body(
     comparison: &Comparison,
     numbers: &NumberFormatter,
@@ -68,7 +67,7 @@ fn side_line(side: &ComparisonSide) -> String {
     format!("{values} in {series}, {intervals}")
 }
 
-/// Value against value.
+/// Quantiles side by side.
 fn quantile_table(
     comparison: &Comparison,
     numbers: &NumberFormatter,
@@ -104,57 +103,50 @@ fn quantile_table(
     }
     let mut text = table.text(terminal);
     let mark = match (differing, doubtful) {
-        (0, _) => "no value differs for sure: all bounds overlap".to_owned(),
-        (_, 0) => "* differs for sure".to_owned(),
-        _ => {
-            "* differs for sure, whatever the buckets hide; where there is none the bounds overlap"
-                .to_owned()
-        }
+        (0, _) => "no value differs: all bounds overlap".to_owned(),
+        (_, 0) => "* differs".to_owned(),
+        _ => "* differs: the bounds do not overlap".to_owned(),
     };
     text.push_str(&terminal.paint(TextStyle::Faint, &format!("  {mark}")));
     text.push('\n');
     text
 }
 
-/// How far the two lie apart, and what chance says.
+/// Distances and p-value.
 fn distance_lines(
     comparison: &Comparison,
     numbers: &NumberFormatter,
     terminal: &Terminal,
 ) -> String {
-    let Comparison {
-        distance,
-        ks_statistic: separation,
-        probability_of_superiority: superiority,
-        ..
-    } = *comparison;
+    let Comparison { distance, ks_statistic, probability_of_superiority: superiority, .. } =
+        *comparison;
     let mut text = String::new();
     let rows = [
         (
-            "distance",
+            "Wasserstein",
             (numbers.value(distance), numbers.bounds(distance)),
-            "how far a value of A has to go, on average, to make B",
+            "mean distance between the distributions",
         ),
         (
-            "separation",
-            share_cells(separation),
-            "the greatest difference between the shares below one value",
+            "Kolmogorov-Smirnov",
+            share_cells(ks_statistic),
+            "maximum difference of the cumulative shares",
         ),
         (
-            "superiority",
+            "P(B > A)",
             share_cells(superiority),
-            "how often a value of B is above one of A; 50 % where they are alike",
+            "probability that a value of B exceeds one of A; 50 % if equal",
         ),
     ];
     let width = rows.iter().map(|row| row.1.0.chars().count()).max().unwrap_or(0);
     for (name, (value, bounds), about) in rows {
-        text.push_str(format!("  {name:<11}  {value:>width$}  {bounds}").trim_end());
+        text.push_str(format!("  {name:<18}  {value:>width$}  {bounds}").trim_end());
         text.push('\n');
         text.push_str(&terminal.paint(TextStyle::Faint, &format!("    {about}")));
         text.push('\n');
     }
     let (chance, about) = significance_text(comparison.permutation_test, &comparison.sides);
-    text.push_str(&format!("  chance       {chance}\n"));
+    text.push_str(&format!("  p-value             {chance}\n"));
     for line in wrap_text(&about, terminal.width.saturating_sub(4)) {
         text.push_str(&terminal.paint(TextStyle::Faint, &format!("    {line}")));
         text.push('\n');
@@ -172,51 +164,43 @@ fn share_cells(of: Bracket) -> (String, String) {
     (format!("{} %", percent(of.estimate)), bounds)
 }
 
-/// The chance, and what it means.
+/// p-value and its interpretation.
 fn significance_text(
     chance: Option<PermutationTest>,
     sides: &[ComparisonSide; 2],
 ) -> (String, String) {
     let intervals = [sides[0].intervals, sides[1].intervals];
     let Some(PermutationTest { value, splits }) = chance else {
-        let about = "a side has one interval only, and one alone says nothing about how much \
-                     intervals differ by themselves: compare a longer time";
+        let about = "a side has only one interval, so the variation between intervals is unknown; \
+                     compare a longer range";
         return ("unknown".to_owned(), about.to_owned());
     };
     let n = plural((value * f64::from(splits)).round() as u64, "split", "splits");
     let of = value_formatter::count(u64::from(splits));
     let mut about = format!(
-        "of {of} random splits of all {} intervals, {n}, this one among them, lie at least as far \
-         apart. ",
+        "of {of} random splits of all {} intervals, {n} (the actual one included) reached this \
+         distance. ",
         intervals[0] + intervals[1]
     );
     about.push_str(match value {
-        value if value <= SIGNIFICANT_P => {
-            "So much is hardly chance: something differs between the sides besides the luck of \
-             the draw"
-        }
+        value if value <= SIGNIFICANT_P => "Significant: the sides differ",
         value if value <= WEAK_P => {
-            "So much is unusual for chance, but of twenty comparisons of what is alike one looks \
-             like this"
+            "Weak evidence: one in twenty comparisons of equal sides gives this result"
         }
-        _ => {
-            "So much is what chance does: intervals of one kind differ as much among each other, \
-             and that A and B differ is not shown"
-        }
+        _ => "Not significant: the intervals of one side differ as much among each other",
     });
     let least = min_p_value(intervals);
     if least > WEAK_P {
         about.push_str(
-            "; with so few intervals no difference could be told from chance: compare a longer \
-             time",
+            "; with so few intervals no difference can be significant: compare a longer range",
         );
     }
     (format_p_value(value), about)
 }
 
-/// The least chance that so many intervals can have: one in the number of splits that there are.
+/// Smallest possible p-value of so many intervals: 1 in the number of splits.
 fn min_p_value([a, b]: [usize; 2]) -> f64 {
-    // a + b over a, which soon is beyond all need.
+    // Binomial coefficient a + b over a, as a float: large values only need to be approximate.
     let splits = (1..=a.min(b)).fold(1.0, |product, k| product * (a.max(b) + k) as f64 / k as f64);
     1.0 / splits
 }

@@ -11,15 +11,15 @@ use rustix::time::{ClockId, clock_getres, clock_gettime};
 
 use crate::command::{print_message, print_stdout};
 
-/// Show what reading the time costs on this machine, and how far it is off
+/// Measure the cost of reading the time and the error of topdeck's clock
 ///
-/// Measures the system's clocks and topdeck's own for some seconds. The cost is that of the
-/// cheapest of many rounds. How far a clock is off is the greatest difference from CLOCK_MONOTONIC
-/// in a thousand comparisons, and for topdeck's the bound that it gives itself.
+/// Measures the system's clocks and topdeck's clock for some seconds. The cost is that of the
+/// fastest of many rounds. The error is the maximum difference from CLOCK_MONOTONIC in a thousand
+/// comparisons; for topdeck's clock the bound that it reports is shown as well.
 #[derive(clap::Args)]
 #[command(after_long_help = AFTER)]
 pub(crate) struct Options {
-    /// Warm-up before the measurement: the rate of the clock is known better with time
+    /// Warm-up before the measurement, in seconds: the calibration of the clock improves with time
     #[arg(long, value_name = "SECONDS", default_value_t = 3, value_parser = clap::value_parser!(u64).range(0..=3600))]
     warmup: u64,
 }
@@ -29,24 +29,24 @@ Example:
   topdeck doctor clock --warmup 10
 
 Exit status:
-  0  topdeck reads the processor's counter
-  1  it reads the system's clock instead, and says why
+  0  the clock source is the CPU counter
+  1  the clock source is the system clock; the reason is printed
   2  usage error";
 
-/// Calls measured together, and how often.
+/// Calls per measurement, and number of measurements.
 const CALLS: u32 = 1_000;
 const ROUNDS: u32 = 200;
-/// Comparisons with the system's clock, each the closest of some attempts.
+/// Comparisons with the system clock, each the closest of several attempts.
 const COMPARISONS: u32 = 1_000;
 const ATTEMPTS: u32 = 16;
 
-/// A way to read the time.
+/// Time source.
 struct TimeSource {
     name: &'static str,
-    /// Nanoseconds of `CLOCK_MONOTONIC`; none if it is a pair that tells how long something took.
+    /// Nanoseconds of `CLOCK_MONOTONIC`; `None` for a pair of calls that measures a duration.
     read: Option<Box<dyn Fn() -> u64>>,
     cost_ns: f64,
-    /// What else there is to know of its error.
+    /// Error specification of the clock.
     description: String,
 }
 
@@ -55,14 +55,10 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     print_message(format_args!("measuring for about {} s", options.warmup + 2));
     thread::sleep(Duration::from_secs(options.warmup));
     let bound_ns = clock::error_bound_ns();
-    let bound = |more: &str| format!("at the most {bound_ns} ns{more}");
+    let bound = |more: &str| format!("at most {bound_ns} ns{more}");
     let tick = clock_getres(ClockId::MonotonicCoarse).tv_nsec;
     let calls = [
-        time_source(
-            "system: CLOCK_MONOTONIC",
-            system_ns,
-            "it is what the others are held to".to_owned(),
-        ),
+        time_source("system: CLOCK_MONOTONIC", system_ns, "reference".to_owned()),
         time_source(
             "system: CLOCK_MONOTONIC_COARSE",
             || read(ClockId::MonotonicCoarse),
@@ -72,17 +68,17 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
         time_source(
             "topdeck: now_bounded",
             || clock::now_bounded().ns,
-            bound(", told with each reading"),
+            bound(", returned with each reading"),
         ),
         time_source(
             "topdeck: now_relaxed",
             clock::now_unordered,
-            bound(" and the order of instructions"),
+            bound(", not ordered with other instructions"),
         ),
         time_source(
             "topdeck: recent",
             clock::now_coarse,
-            "a millisecond and what the scheduler adds".to_owned(),
+            "a millisecond plus scheduling delay".to_owned(),
         ),
         stopwatch_pair("pair: std Instant", || Instant::now().elapsed().as_nanos() as u64),
         stopwatch_pair("pair: topdeck Stopwatch", || clock::Stopwatch::start().elapsed_ns()),
@@ -90,7 +86,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
         stopwatch_pair("wall: topdeck wall", || clock::wall().unix_ns as u64),
     ];
     let mut out = String::new();
-    writeln!(out, "{:<32} {:>8}  {:>12}  bound", "call", "ns/op", "off by, ns")?;
+    writeln!(out, "{:<32} {:>8}  {:>12}  bound", "call", "ns/op", "error, ns")?;
     for call in &calls {
         let off = call.read.as_ref().map(max_error_ns).map(|ns| ns.to_string());
         let off = off.unwrap_or_else(|| "–".to_owned());
@@ -126,8 +122,8 @@ fn cost_ns(read: impl Fn() -> u64) -> f64 {
     (0..ROUNDS).map(round).fold(f64::INFINITY, f64::min)
 }
 
-/// The greatest difference from the system's clock. What lies between its readings before and after
-/// is no difference.
+/// Maximum difference from the system clock. A value between the system clock readings before and
+/// after it has no difference.
 fn max_error_ns(read: impl Fn() -> u64) -> u64 {
     let comparison = |_| {
         let attempt = |_| {
@@ -151,22 +147,23 @@ fn read(clock: ClockId) -> u64 {
 fn summary(status: &clock::ClockStatus) -> String {
     let from = match (status.mode, &status.reason) {
         (clock::ClockMode::Counter, _) => format!(
-            "topdeck reads the processor's counter: {:.6} GHz, known to {:.1} in 10^9.",
+            "Clock source: CPU counter, {:.6} GHz, known to {:.1} in 10^9.",
             status.ticks_per_second / 1e9,
             status.rate_error * 1e9
         ),
-        (_, Some(reason)) => format!("topdeck reads the system's clock: {reason}."),
+        (_, Some(reason)) => format!("Clock source: system clock ({reason})."),
         (_, None) => {
-            "topdeck reads the system's clock: the counter's rate is not known yet.".to_owned()
+            "Clock source: system clock (the rate of the CPU counter is not calibrated yet)."
+                .to_owned()
         }
     };
     let steered = match status.is_disciplined {
-        true => "The system's clock is steered: its rate may change, which is in the bound.",
-        false => "The system's clock is steered by nobody: the time of day may drift off.",
+        true => "The system clock is disciplined (NTP): rate changes are within the bound.",
+        false => "The system clock is not disciplined: the time of day may drift.",
     };
     format!(
-        "{from}\n{} comparisons with the system, {} that took too long to count, {} in which the \
-         clock was off by more than it said.\n{steered}",
+        "{from}\n{} comparisons with the system clock, {} rejected as too slow, {} with an error \
+         above the bound.\n{steered}",
         status.comparisons, status.rejected_comparisons, status.discontinuities
     )
 }

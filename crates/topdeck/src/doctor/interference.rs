@@ -1,10 +1,10 @@
 //! `topdeck doctor interference`: observer effect of monitoring tools.
 //!
-//! An operation is done again and again on one processor, alone and beside a reader that is a
-//! process of its own on the others. Each run ends with its time or its count. The first run and
-//! the last are beside nothing: what lies between the two is noise. A reader ends when this process
-//! does. Nobody writes a file, but that this process shows metrics in shared memory, as others do,
-//! for readers to read.
+//! An operation is repeated on one CPU: without an observer, and while an observer process runs on
+//! the other CPUs. A run ends after its time or its number of operations. The first and the last
+//! run are baselines without an observer; their difference is noise. An observer exits with this
+//! process. No files are written, except that this process exports metrics in shared memory for
+//! observers to read.
 
 mod analysis;
 mod cpus;
@@ -38,26 +38,25 @@ use record_experiment::ExampleMetrics;
 /// Measure the observer effect of monitoring tools on this machine
 ///
 /// Opens and closes Unix sockets, starts programs, maps memory, and records into shared memory,
-/// some thousand times each: alone, while others look on as `netstat`, `ps` and tools for memory
-/// do, and while topdeck's own readers do. Prints how long the operations took, by powers of ten,
-/// and what can be said of each reader.
+/// thousands of times each: without an observer, while observers read what `netstat`, `ps` and
+/// memory tools read, and while topdeck's own readers run. Prints the durations of the operations
+/// by powers of ten, and a conclusion per observer.
 #[derive(clap::Args)]
 #[command(after_long_help = AFTER)]
 pub(crate) struct Options {
-    /// How long each run takes
+    /// Duration of each run, in seconds
     #[arg(long, value_name = "SECONDS", default_value = "1.5", value_parser = parse_seconds)]
     seconds: Duration,
 
-    /// Maximum operations of a run [default: as many as there is time for]
+    /// Maximum number of operations per run [default: unlimited]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     max_operations: Option<u64>,
 
-    /// How many other Unix sockets are held meanwhile, as far as the limit of open files allows
+    /// Number of other Unix sockets held open, within the limit of open files
     #[arg(long, value_name = "N", default_value_t = socket_experiment::MOST, value_parser = clap::value_parser!(u64).range(1..=socket_experiment::MOST))]
     sockets: u64,
 
-    /// How much memory the process has while it maps some more: a quarter of what is available at
-    /// the most
+    /// Memory of the process while it maps more, at most a quarter of the available memory
     #[arg(long, value_name = "SIZE", default_value = "512MiB", value_parser = parse::size)]
     memory: u64,
 
@@ -65,8 +64,7 @@ pub(crate) struct Options {
     #[arg(long, value_name = "EXPERIMENT", value_enum)]
     experiment: Option<Experiment>,
 
-    /// Run as the observer of this name until standard input ends: what this program starts itself
-    /// for
+    /// Run as the observer of this name until standard input ends (internal)
     #[arg(long, value_name = "READER", hide = true)]
     observer: Option<String>,
 
@@ -81,15 +79,15 @@ Examples:
   topdeck doctor interference --experiment memory --memory 2GiB --seconds 5
 
 Exit status:
-  0  all was measured, whatever it showed
-  1  something could not be measured, and it is said why
+  0  everything was measured, whatever the result
+  1  something could not be measured; the reason is printed
   2  usage error";
 
 fn parse_seconds(text: &str) -> Result<Duration, String> {
     let seconds: f64 = text.parse().map_err(|_| "expected a number of seconds".to_owned())?;
     match (0.01..=600.0).contains(&seconds) {
         true => Ok(Duration::from_secs_f64(seconds)),
-        false => Err("expected 0.01 to 600 seconds".to_owned()),
+        false => Err("expected a number of seconds from 0.01 to 600".to_owned()),
     }
 }
 
@@ -97,10 +95,10 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     if let Some(name) = &options.observer {
         return observer_process::run_as_observer(name, options.observer_pid);
     }
-    // What readers of shared memory read of this process. Where it cannot be, they say so.
+    // Metrics of this process for the shared memory observers. They report an error if it fails.
     let _shown = ExampleMetrics::create();
     let cpus = Cpus::reserve_one();
-    // The clock's thread is started here, and not on the processor that is measured.
+    // Starts the thread of the clock here and not on the measured CPU.
     clock::now();
     let experiments = Experiment::ALL.iter().copied();
     let chosen: Vec<Experiment> =

@@ -1,8 +1,7 @@
 //! `topdeck doctor readers`: cost of several readers of the process table.
 //!
-//! topdeck reads the process table once and publishes it in memory; each viewer copies it from
-//! there. With `ps` each viewer reads all of `/proc`. Processor time is that of the programs and of
-//! the kernel on their behalf.
+//! topdeck reads the process table once and publishes it in memory; each reader copies it from
+//! there. With `ps` each reader reads all of `/proc`. CPU time includes user and system time.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
@@ -17,8 +16,8 @@ use crate::command::{print_message, print_stdout};
 
 /// Measure the cost of several readers of the process table, with topdeck and with ps
 ///
-/// Reads the process table and publishes it, has each reader read what was published, and starts ps
-/// once per reader. Prints the processor time of both.
+/// Reads the process table and publishes it, lets each reader read the published table, and starts
+/// ps once per reader. Prints the CPU time of both.
 #[derive(clap::Args)]
 #[command(after_long_help = AFTER)]
 pub(crate) struct Options {
@@ -37,11 +36,11 @@ Examples:
   topdeck doctor readers --readers 1
 
 Exit status:
-  0  both were measured
-  1  something could not be measured, and it is said why
+  0  success
+  1  something could not be measured; the reason is printed
   2  usage error";
 
-/// A folder in memory that is removed at the end.
+/// Folder in memory, removed on drop.
 struct MemoryDir(PathBuf);
 
 impl Drop for MemoryDir {
@@ -55,17 +54,17 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     if let Some(note) = processes.fallback_reason() {
         print_message(format_args!("{note}"));
     }
-    processes.read().context("reading the process table")?;
+    processes.read().context("cannot read the process table")?;
     let count = processes.rows().len();
     let ours = measure_published(options, &mut processes)?;
     let samples = u64::from(options.readers) * u64::from(options.samples);
     let readers = options.readers;
     let mut lines = format!(
-        "{count} processes, {readers} readers, {} samples each; processor time of all, user and \
+        "{count} processes, {readers} readers, {} samples each; total CPU time, user and \
          system\n\n",
         options.samples
     );
-    lines += &format!("  topdeck, one reads and {readers} copy   {}\n", cost_text(ours, samples));
+    lines += &format!("  topdeck, one reads, {readers} copy      {}\n", cost_text(ours, samples));
     let status = match measure_ps(options) {
         Ok(theirs) => {
             lines += &format!(
@@ -73,7 +72,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
                 cost_text(theirs, samples)
             );
             let times = theirs.as_secs_f64() / ours.as_secs_f64().max(1e-9);
-            lines += &format!("topdeck takes {times:.0} times less.\n");
+            lines += &format!("topdeck uses {times:.0} times less CPU time.\n");
             ExitCode::SUCCESS
         }
         Err(error) => {
@@ -90,7 +89,7 @@ fn cost_text(spent: Duration, samples: u64) -> String {
     format!("{:10.3} ms, {:8.4} ms a sample", ms(spent), ms(spent) / samples as f64)
 }
 
-/// Processor time of one who reads and publishes, and of all readers.
+/// CPU time of the publisher and of all readers.
 fn measure_published(options: &Options, processes: &mut ProcessCollector) -> Result<Duration> {
     let folder =
         MemoryDir(PathBuf::from(format!("/dev/shm/topdeck-doctor-{}", std::process::id())));
@@ -100,7 +99,7 @@ fn measure_published(options: &Options, processes: &mut ProcessCollector) -> Res
     let ticks_per_second = ProcessCollector::ticks_per_second();
     let before = thread_cpu_time();
     for _ in 0..options.samples {
-        processes.read().context("reading the process table")?;
+        processes.read().context("cannot read the process table")?;
         let taken = CollectionInfo {
             started_ns: clock::now(),
             unix_ns: clock::wall().unix_ns,
@@ -123,42 +122,41 @@ fn read_table(path: &Path, count: usize) -> Result<()> {
     Ok(())
 }
 
-/// Processor time of this thread.
+/// CPU time of this thread.
 fn thread_cpu_time() -> Duration {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec.unsigned_abs() as u32)
 }
 
-/// Processor time of as many `ps`, as many at once as there are readers.
+/// CPU time of the same number of `ps` runs, with one concurrent `ps` per reader.
 fn measure_ps(options: &Options) -> Result<Duration> {
     let before = children_cpu_time()?;
     for _ in 0..options.samples {
         let children = (0..options.readers).map(|_| {
             let mut ps = Command::new("ps");
             ps.arg("auxww").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-            ps.spawn().context("starting ps (Debian package procps)")
+            ps.spawn().context("cannot start ps (Debian package procps)")
         });
-        // All that were started are waited for, also where one could not be.
+        // All started processes are waited for, even if one could not be started.
         let children: Vec<_> = children.collect();
         for child in children {
-            let status = child?.wait().context("waiting for ps")?;
+            let status = child?.wait().context("cannot wait for ps")?;
             if !status.success() {
-                bail!("ps ended with {status}");
+                bail!("ps exited with {status}");
             }
         }
     }
     Ok(children_cpu_time()?.saturating_sub(before))
 }
 
-/// Processor time of children that ended, to a hundredth of a second: fields 16 and 17 of
-/// /proc/self/stat.
+/// CPU time of exited children, with a resolution of 10 ms: fields 16 and 17 of /proc/self/stat.
 fn children_cpu_time() -> Result<Duration> {
-    let stat = std::fs::read_to_string("/proc/self/stat").context("reading /proc/self/stat")?;
-    let after_name = stat.rsplit_once(')').context("/proc/self/stat has no name")?.1;
+    let stat = std::fs::read_to_string("/proc/self/stat").context("cannot read /proc/self/stat")?;
+    let after_name = stat.rsplit_once(')').context("/proc/self/stat has no process name")?.1;
     let fields: Vec<&str> = after_name.split_ascii_whitespace().collect();
     let ticks = |field: usize| -> Result<u64> {
-        let text = fields.get(field - 3).context("/proc/self/stat is short")?;
-        text.parse().with_context(|| format!("/proc/self/stat has {text:?} for a time"))
+        let text = fields.get(field - 3).context("/proc/self/stat has too few fields")?;
+        text.parse().with_context(|| format!("/proc/self/stat has an invalid time {text:?}"))
     };
     let ticks = ticks(16)? + ticks(17)?;
     Ok(Duration::from_secs_f64(

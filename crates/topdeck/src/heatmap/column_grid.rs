@@ -1,9 +1,8 @@
-//! Columns for a picture: as many as there is room for, as long as people count, and in step with
-//! the rows.
+//! Column grid of a heatmap: as many columns as fit, of a round width, aligned with the rows.
 //!
-//! Rows belong to the column that they end in. Columns that are not a whole number of rows long
-//! would hold now more of them, now fewer, and the picture would show stripes that are not in the
-//! data.
+//! A row belongs to the column in which it ends. If the column width were not a multiple of the row
+//! period, the number of rows per column would vary, and the heatmap would show stripes that are
+//! not in the data.
 
 use std::ops::Range;
 
@@ -15,7 +14,7 @@ const MINUTE: i64 = 60 * NS_PER_S;
 const HOUR: i64 = 60 * MINUTE;
 const DAY: i64 = 24 * HOUR;
 
-/// Lengths that people count in: those above a second divide a day, or are days.
+/// Round column widths: those above a second divide a day, or are days.
 const ROUND_STEPS_NS: [i64; 40] = [
     1,
     10,
@@ -59,28 +58,28 @@ const ROUND_STEPS_NS: [i64; 40] = [
     12 * HOUR,
 ];
 
-/// So many rows to a column, and one more or less does not show.
+/// With so many rows per column, one row more or less is not visible.
 const MIN_ROWS: i64 = 12;
 
 /// Period of the rows of a series.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RowPeriod {
-    /// In nanoseconds.
+    /// Period in nanoseconds.
     pub(crate) interval: i64,
-    /// When one of them began.
+    /// Start of a row.
     pub(crate) first: i64,
-    /// Whether all are as long, and not only about so.
+    /// Whether all rows have exactly this length.
     pub(crate) is_steady: bool,
 }
 
 impl RowPeriod {
-    /// Of rows by their begin and end, in the order of their ends. `None` of one row that has no
+    /// Period of rows given as start and end, sorted by end. `None` for a single row without
     /// length.
     pub(crate) fn detect(rows: &[(i64, i64)]) -> Option<RowPeriod> {
         let (first, last) = (rows.first()?, rows.last()?);
         let mut lengths: Vec<i64> = rows.iter().map(|(start, end)| end - start).collect();
         if lengths.iter().all(|&length| length == 0) {
-            // Read now and then: what counts is how far apart.
+            // Irregular samples: their distance counts.
             lengths = rows.windows(2).map(|pair| pair[1].1 - pair[0].1).collect();
         }
         lengths.retain(|&length| length > 0);
@@ -90,7 +89,7 @@ impl RowPeriod {
         if equal * 10 >= lengths.len() * 9 {
             return Some(RowPeriod { interval: median, first: first.0, is_steady: true });
         }
-        // Of many that follow each other the mean is the better: its error does not add up.
+        // The mean of consecutive rows is better: its error does not accumulate.
         let mean = (last.1 - first.0) / rows.len() as i64;
         let follows = (mean - median).abs() <= median / 4;
         let interval = if follows { mean.max(1) } else { median };
@@ -102,12 +101,12 @@ impl RowPeriod {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ColumnGrid {
     pub(crate) grid: TimeGrid,
-    /// Rows that come about on time are then counted in the column that they are of.
+    /// Offset of the columns, so that rows that are slightly late are counted in their own column.
     pub(crate) offset: i64,
 }
 
 impl ColumnGrid {
-    /// At most `most` columns over `range`, but for one more where its ends are not round.
+    /// At most `most` columns over `range`, plus one if its ends are not round.
     pub(crate) fn covering(
         range: Range<i64>,
         rhythm: Option<RowPeriod>,
@@ -131,13 +130,13 @@ impl ColumnGrid {
         let late = if is_steady { 0 } else { interval / 2 };
         let phase = range.start.saturating_sub(first).rem_euclid(interval);
         let start = range.start.saturating_sub(phase);
-        // The last row may be a little late, too.
+        // Allows the last row to be late, too.
         let length = range.end.saturating_sub(start).saturating_sub(late).max(1);
         let columns = (length as u64).div_ceil(step as u64);
         ColumnGrid { grid: TimeGrid { start, step, columns }, offset: late }
     }
 
-    /// Columns that begin at whole multiples of their length.
+    /// Columns that start at multiples of their width.
     fn aligned(range: &Range<i64>, step: i64) -> ColumnGrid {
         let start = range.start.saturating_sub(range.start.rem_euclid(step));
         let length = range.end.saturating_sub(start).max(1);
@@ -145,21 +144,19 @@ impl ColumnGrid {
         ColumnGrid { grid: TimeGrid { start, step, columns }, offset: 0 }
     }
 
-    /// What of `range` lies before all that is asked of the store, as one column; it is of the
-    /// first one.
+    /// Part of `range` before the store range, as one column; it is added to the first one.
     pub(crate) fn before_store_range(&self, range: &Range<i64>) -> Option<TimeGrid> {
         let length = self.store_grid().start.min(range.end).saturating_sub(range.start);
         (length > 0).then_some(TimeGrid { start: range.start, step: length, columns: 1 })
     }
 
-    /// What is asked of the store.
+    /// Grid of the store query.
     pub(crate) fn store_grid(&self) -> TimeGrid {
         TimeGrid { start: self.grid.start.saturating_add(self.offset), ..self.grid }
     }
 }
 
-/// The least round length from `least` that is a whole number of `of`; `None` if that is far too
-/// long.
+/// Smallest round width from `least` on that is a multiple of `of`; `None` if that is far too long.
 fn round_step(least: i64, of: i64) -> Option<i64> {
     let days = |least: i64| (least as u64).div_ceil(DAY as u64) as i64 * DAY;
     let wanted = least.max(of);
@@ -201,7 +198,7 @@ mod tests {
         check(0..HOUR, Some((MINUTE, true)), 146, (0, MINUTE, 60));
         check(0..DAY, Some((MINUTE, true)), 146, (0, 10 * MINUTE, 144));
         check(0..DAY, Some((10 * MINUTE, true)), 100, (0, 20 * MINUTE, 72));
-        // Nothing round is a multiple of seven seconds.
+        // No round width is a multiple of seven seconds.
         check(3..700 * NS_PER_S, Some((7 * NS_PER_S, true)), 60, (3, 14 * NS_PER_S, 50));
         check(0..DAY, Some((1_001_000_000, false)), 100, (0, 15 * MINUTE, 96));
     }

@@ -1,31 +1,32 @@
-//! What was seen: the waits of all moments, the stalls, and both over time. Times are nanoseconds.
+//! Delays of all sample times, stalls, and both over time. Times are nanoseconds.
 
 use hist::Histogram;
 use host::WakeUp;
 
-/// The timeline has no more rows: then two each become one.
+/// Maximum number of rows of the timeline; beyond it, pairs of rows are merged.
 const ROWS_MAX: usize = 20;
 const ROW_NS: u64 = 100_000_000;
-/// So many of the longest stalls are told.
+/// Number of longest stalls that are reported.
 const LONGEST_MAX: usize = 5;
-/// Stalls are counted that are longer than these.
+/// Bounds of the stall counts.
 pub(super) const STALL_BOUNDS_NS: [u64; 3] = [1_000_000, 10_000_000, 100_000_000];
 
 /// Wake-up delay statistics.
 pub(super) struct DelayStats {
     pub(super) period_ns: u64,
-    /// Waits of all moments.
+    /// Delays of all sample times.
     pub(super) delays: Histogram,
-    /// So many wake-ups were later than each of [`LONGER_NS`].
+    /// Number of wake-ups later than each of [`STALL_BOUNDS_NS`].
     pub(super) stall_counts: [u64; STALL_BOUNDS_NS.len()],
-    /// When it began, after the start, and how long it was; the longest first.
+    /// Start, relative to the start of the measurement, and duration of the longest stalls; the
+    /// longest first.
     pub(super) longest: Vec<(u64, u64)>,
-    /// Moments of stalls without end.
+    /// Sample times of stalls that have not ended.
     pub(super) dropped: u64,
-    /// Waits over time: of the moments in each piece of [`Seen::row_ns`].
+    /// Delays over time: one histogram per [`DelayStats::interval_ns`].
     pub(super) intervals: Vec<Histogram>,
     pub(super) interval_ns: u64,
-    /// The first moment, and the last wake-up.
+    /// First sample time, and last wake-up.
     start_ns: Option<u64>,
     end_ns: u64,
 }
@@ -74,7 +75,7 @@ impl DelayStats {
         self.dropped += left_out;
     }
 
-    /// Two rows each become one.
+    /// Merges pairs of rows.
     fn double_interval(&mut self) {
         let joined = self.intervals.chunks(2).map(|pair| {
             let mut one = pair[0].clone();
@@ -113,7 +114,7 @@ mod tests {
             20
         );
         assert_eq!(seen.duration_ns(), 6_299 * MS + 50_000);
-        // 6.3 s in pieces of 100 ms are more than 20, and so twice doubled.
+        // 6.3 s in intervals of 100 ms are more than 20 rows, so the interval doubles twice.
         assert_eq!((seen.interval_ns, seen.intervals.len()), (400 * MS, 16));
         assert_eq!(seen.intervals.iter().map(Histogram::count).sum::<u64>(), 6_300);
         assert!(seen.intervals.iter().all(|row| row.count() <= 400));

@@ -1,5 +1,5 @@
-//! Joining a process or a cgroup: what stops them then stops this process, too. What could not be
-//! joined is told.
+//! Joins the scope of a process or a cgroup: what stalls its processes stalls this one, too.
+//! Reports properties that could not be inherited.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,11 +10,11 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 /// Scope of the measurement and what was inherited from it.
 pub(super) struct JoinedScope {
-    /// In words.
+    /// Description of the scope.
     pub(super) scope: String,
-    /// What was joined.
+    /// Inherited properties.
     pub(super) inherited: Vec<String>,
-    /// What was not, and why.
+    /// Properties that could not be inherited, with reasons.
     pub(super) not_inherited: Vec<String>,
 }
 
@@ -31,15 +31,15 @@ impl JoinedScope {
         }
     }
 
-    /// Its processors, its nice value, its cgroup. Scheduling in real time cannot be joined, and is
-    /// told.
+    /// Inherits CPUs, nice value and cgroup. A real-time scheduling policy is not inherited; it is
+    /// reported.
     pub(super) fn process(pid: Pid) -> Result<JoinedScope> {
         let of = |file: &str| format!("/proc/{pid}/{file}");
         let stat = fs::read_to_string(of("stat")).with_context(|| format!("process {pid}"))?;
         let (name, policy) = name_and_policy(&stat);
         let mut all =
             JoinedScope { scope: format!("process {pid} ({name})"), ..JoinedScope::empty() };
-        // Its cgroup first: moving there may change what processors there are.
+        // Cgroup first: it may change the allowed CPUs.
         match fs::read_to_string(of("cgroup")) {
             Ok(text) => {
                 let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
@@ -63,20 +63,22 @@ impl JoinedScope {
             Err(error) => all.not_inherited.push(format!("nice: {error}")),
         }
         if let Some(policy) = policy {
-            all.not_inherited
-                .push(format!("scheduling policy {policy}: run this by chrt to have it"));
+            all.not_inherited.push(format!(
+                "scheduling policy {policy} is not inherited; start this command \
+                               with chrt"
+            ));
         }
         Ok(all)
     }
 
-    /// A folder, or a path below where cgroups are mounted.
+    /// Joins a cgroup: a folder, or a path below the cgroup mount points.
     pub(super) fn cgroup(path: &str) -> Result<JoinedScope> {
         let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
         let is_cgroup = |folder: &PathBuf| folder.join("cgroup.procs").exists();
         let mut folders: Vec<PathBuf> = vec![PathBuf::from(path)];
         folders.retain(is_cgroup);
         if folders.is_empty() {
-            // As a path of /proc/PID/cgroup: the same in each hierarchy that gives processors.
+            // As a path of /proc/PID/cgroup: the same path in each hierarchy with a CPU controller.
             let of_processors = cgroup_mounts(&mounts)
                 .into_iter()
                 .filter(|(options, _)| is_freezer(options.split(',')));
@@ -87,23 +89,21 @@ impl JoinedScope {
         }
         if folders.is_empty() {
             bail!(
-                "{path} is no cgroup: there is no cgroup.procs in it; name a folder below \
-                 /sys/fs/cgroup"
+                "{path} is not a cgroup: it has no cgroup.procs; use a folder below /sys/fs/cgroup"
             )
         }
         let mut all = JoinedScope { scope: format!("cgroup {path}"), ..JoinedScope::empty() };
         for folder in folders {
-            // Without it, nothing of this cgroup would be measured.
+            // Fails: otherwise nothing of this cgroup would be measured.
             enter_cgroup(&folder)
-                .with_context(|| format!("cgroup {} cannot be joined", folder.display()))?;
+                .with_context(|| format!("cannot join cgroup {}", folder.display()))?;
             all.inherited.push(format!("cgroup {}", folder.display()));
         }
         Ok(all)
     }
 }
 
-/// Whether a hierarchy with these controllers stops processes: that of version 2, and of version 1
-/// some.
+/// Whether a hierarchy with these controllers can stop processes: version 2, and some of version 1.
 fn is_freezer<'a>(mut controllers: impl Iterator<Item = &'a str>) -> bool {
     controllers.any(|one| ["", "cpu", "cpuset", "freezer"].contains(&one))
 }
@@ -112,8 +112,8 @@ fn enter_cgroup(folder: &Path) -> Result<(), std::io::Error> {
     fs::write(folder.join("cgroup.procs"), std::process::id().to_string())
 }
 
-/// The program's name, and its scheduling policy if that is in real time or idle (proc_pid_stat(5),
-/// fields 2 and 41).
+/// Program name, and scheduling policy if it is real-time or idle (proc_pid_stat(5), fields 2 and
+/// 41).
 fn name_and_policy(stat: &str) -> (&str, Option<&'static str>) {
     let (before, after) = stat.rsplit_once(')').unwrap_or((stat, ""));
     let name = before.split_once('(').map_or(before, |(_, name)| name);
@@ -129,7 +129,7 @@ fn name_and_policy(stat: &str) -> (&str, Option<&'static str>) {
     (name, policy)
 }
 
-/// Where cgroups are mounted: by which controllers (none of version 2), and the folder.
+/// Cgroup mount points: controllers (empty for version 2) and folder.
 fn cgroup_mounts(mountinfo: &str) -> Vec<(String, PathBuf)> {
     let mount = |line: &str| {
         let (before, after) = line.split_once(" - ")?;
@@ -144,7 +144,7 @@ fn cgroup_mounts(mountinfo: &str) -> Vec<(String, PathBuf)> {
     mountinfo.lines().filter_map(mount).collect()
 }
 
-/// The folders of `/proc/PID/cgroup`, each with its path as it stands there. Only what stops
+/// Folders of `/proc/PID/cgroup`, each with its path there. Only hierarchies that can stop
 /// processes.
 fn cgroup_folders(cgroup: &str, mountinfo: &str) -> Vec<(String, PathBuf)> {
     let mounts = cgroup_mounts(mountinfo);

@@ -1,4 +1,4 @@
-//! What is told of hiccups: text, and JSON.
+//! Hiccup report as text and JSON.
 
 use anyhow::Result;
 use hist::Histogram;
@@ -12,7 +12,7 @@ use render::{table::format_table, time::format_ns};
 
 const QUANTILES: [f64; 6] = [0.5, 0.9, 0.99, 0.999, 0.9999, 0.99999];
 
-/// The quantiles that so many moments say something about.
+/// Quantiles that this number of samples supports.
 fn significant_quantiles(of: &Histogram) -> Vec<(f64, f64)> {
     let told = QUANTILES.iter().filter(|q| (1.0 - **q) * of.count() as f64 >= 1.0);
     told.filter_map(|q| Some((*q, of.quantile(*q)?.estimate))).collect()
@@ -24,18 +24,19 @@ fn max_ns(of: &Histogram) -> f64 {
 
 pub(super) fn report_text(seen: &DelayStats, joined: &JoinedScope) -> String {
     let mut text = format!(
-        "hiccups of {}: {}, {} moments {} apart\n",
+        "hiccups of {}: {}, {} samples every {}\n",
         escape_control(&joined.scope),
         format_ns(seen.duration_ns() as f64),
         count(seen.delays.count()),
         format_ns(seen.period_ns as f64)
     );
-    for (what, all) in [("as it", &joined.inherited), ("not as it", &joined.not_inherited)] {
+    for (what, all) in [("inherited", &joined.inherited), ("not inherited", &joined.not_inherited)]
+    {
         for one in all {
             text.push_str(&format!("  {what}: {}\n", escape_control(one)));
         }
     }
-    text.push_str("\nhow late\n");
+    text.push_str("\nwake-up delay\n");
     let mut rows: Vec<[String; 2]> = significant_quantiles(&seen.delays)
         .iter()
         .map(|(q, ns)| [quantile_name(*q), format_ns(*ns)])
@@ -55,7 +56,7 @@ pub(super) fn report_text(seen: &DelayStats, joined: &JoinedScope) -> String {
     rows.extend(longest);
     text.push_str(&format_table(&rows, [false, true]));
     text.push_str("\nover time\n");
-    let mut rows = vec![["from", "moments", "p99", "max"].map(str::to_owned)];
+    let mut rows = vec![["from", "samples", "p99", "max"].map(str::to_owned)];
     for (number, row) in seen.intervals.iter().enumerate() {
         let p99 = row.quantile(0.99).map_or(0.0, |found| found.estimate);
         rows.push([
@@ -68,12 +69,12 @@ pub(super) fn report_text(seen: &DelayStats, joined: &JoinedScope) -> String {
     text.push_str(&format_table(&rows, [true; 4]));
     if seen.dropped > 0 {
         let left_out = count(seen.dropped);
-        text.push_str(&format!("\n{left_out} moments of a stall without end are left out\n"));
+        text.push_str(&format!("\n{left_out} samples of an unfinished stall dropped\n"));
     }
     text
 }
 
-/// As it is described in docs/hiccup.md.
+/// JSON document, described in docs/hiccup.md.
 #[derive(Serialize)]
 struct HiccupDocument<'a> {
     schema: u32,

@@ -1,4 +1,4 @@
-//! Two files side by side.
+//! Comparison of two files.
 
 use anyhow::{Result, bail};
 use hist::{Bracket, Histogram, kolmogorov_smirnov, wasserstein};
@@ -19,7 +19,7 @@ pub(crate) struct GroupPair<'a> {
     pub(crate) b: &'a DistributionGroup,
 }
 
-/// The pairs, or why there is nothing to compare.
+/// Pairs of groups, or the reason why nothing can be compared.
 pub(crate) fn pairs<'a>(
     options: &Options,
     collected: &'a CollectedInput,
@@ -44,7 +44,7 @@ pub(crate) fn pairs<'a>(
         }
     }
     if pairs.is_empty() {
-        // One distribution on each side is compared whatever their names.
+        // A single distribution on each side is compared regardless of the names.
         match (&first[..], &second[..]) {
             ([a], [b]) => pairs.push(GroupPair { a, b }),
             _ => bail!("the files have no metric of the same name"),
@@ -65,7 +65,7 @@ pub(crate) fn pairs<'a>(
 pub(crate) struct Distances {
     pub(crate) wasserstein: Option<Bracket>,
     pub(crate) kolmogorov_smirnov: Option<Bracket>,
-    /// Whether a side was flattened: the bounds then are those of the finer grid.
+    /// Whether a side was flattened: its bounds are then those of the finer grid.
     pub(crate) flattened: bool,
 }
 
@@ -81,7 +81,7 @@ pub(crate) fn distances(a: &MergedDistribution, b: &MergedDistribution) -> Resul
     })
 }
 
-/// How many times the first the second is; `None` unless both are above zero.
+/// Ratio b / a; `None` unless both are above zero.
 pub(crate) fn ratio(a: Bracket, b: Bracket) -> Option<Bracket> {
     (a.lower > 0.0 && b.lower >= 0.0).then(|| Bracket {
         lower: b.lower / a.upper,
@@ -90,7 +90,7 @@ pub(crate) fn ratio(a: Bracket, b: Bracket) -> Option<Bracket> {
     })
 }
 
-/// The statistics that are compared, by name.
+/// Compared statistics by name.
 pub(crate) fn rows(
     options: &Options,
     pair: &GroupPair<'_>,
@@ -167,7 +167,7 @@ fn statistics(options: &Options, pair: &GroupPair<'_>, terminal: &Terminal) -> R
         };
         cells.push([name, show.value(va), show.value(vb), quotient, bounds]);
     }
-    // Shares, since the files need not hold equally many values.
+    // Shares, because the files may have different numbers of values.
     for (la, lb) in threshold_count::count_all(options, pair.a)?
         .iter()
         .zip(&threshold_count::count_all(options, pair.b)?)
@@ -189,20 +189,20 @@ fn statistics(options: &Options, pair: &GroupPair<'_>, terminal: &Terminal) -> R
     Ok(lines)
 }
 
-/// How far the two lie apart.
+/// Distances of the distributions.
 fn distance_lines(pair: &GroupPair<'_>, terminal: &Terminal) -> Result<Vec<String>> {
     let show = ValueFormatter::new(pair.a.key.unit.as_ref());
     let apart = distances(&pair.a.distribution, &pair.b.distribution)?;
     let percent = |share: f64| format!("{:.2} %", share * 100.0);
     let moved = apart.wasserstein.map(|moved| {
-        let about = "how far a value of A has to go, on average, to make B";
+        let about = "mean distance between the distributions";
         (["Wasserstein".to_owned(), show.value(moved), show.bounds(moved)], about)
     });
     let gap = apart.kolmogorov_smirnov.map(|gap| {
         let (low, high) = ((gap.lower * 1e4).floor() / 1e4, (gap.upper * 1e4).ceil() / 1e4);
         let bounds = format!("{:.2} to {}", low * 100.0, percent(high));
         let bounds = if gap.is_exact() { String::new() } else { bounds };
-        let about = "the greatest difference between the shares below one value";
+        let about = "maximum difference of the cumulative shares";
         (["Kolmogorov-Smirnov".to_owned(), percent(gap.estimate), bounds], about)
     });
     let (cells, abouts): (Vec<[String; 3]>, Vec<&str>) = moved.into_iter().chain(gap).unzip();
@@ -215,8 +215,8 @@ fn distance_lines(pair: &GroupPair<'_>, terminal: &Terminal) -> Result<Vec<Strin
     }
     if apart.flattened {
         lines.push(
-            "  One side is of several grids: distances are within 0.05 % of the values \
-                    beyond that."
+            "  One side has several grids: distances have an additional error of 0.05 % of the \
+             values."
                 .into(),
         );
     }

@@ -8,46 +8,45 @@ use hist::Histogram;
 
 use render::merged_distribution::MergedDistribution;
 
-/// Histograms are kept apart by when they begin, to the nanosecond, until it is known how long
-/// columns are.
+/// Histograms are grouped by exact start time until the column width is known.
 pub(crate) const ROW_NS: i64 = 1;
-/// A day of intervals of a second, and some more. Each is kept until all are read.
+/// A day of one-second intervals, and a reserve. All are kept until the end of the input.
 pub(crate) const ROWS_MAX: usize = 100_000;
-/// Tags are named in a note only while they are few.
+/// Maximum number of tags listed in a note.
 const TAGS_KEPT_MAX: usize = 20;
 
 /// Grouping key.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct GroupKey {
-    /// Place among the files, where files are kept apart.
+    /// Index of the file, if files are kept apart.
     pub(crate) file: Option<usize>,
     pub(crate) metric: String,
-    /// Value of what `--by` names.
+    /// Value of the `--by` key.
     pub(crate) by: Option<String>,
     pub(crate) unit: Option<Unit>,
 }
 
-/// One distribution, and its parts over time.
+/// Distribution, in total and over time.
 #[derive(Debug)]
 pub(crate) struct DistributionGroup {
     pub(crate) key: GroupKey,
     pub(crate) distribution: MergedDistribution,
-    /// By the time their row begins.
+    /// Rows by start time.
     pub(crate) rows: BTreeMap<i64, GroupRow>,
-    /// Histograms without a time stamp.
+    /// Number of histograms without a timestamp.
     pub(crate) untimed: u64,
     /// Tags that were merged.
     pub(crate) tags: BTreeSet<Option<String>>,
 }
 
-/// Histograms that begin in one interval.
+/// Histograms that start in one interval.
 #[derive(Debug, Default)]
 pub(crate) struct GroupRow {
     pub(crate) distribution: MergedDistribution,
-    /// Histograms that end after the row does.
+    /// Number of histograms that end after the row.
     pub(crate) reach_past: u64,
     pub(crate) histograms: u64,
-    /// When the last of them ends, where that is known.
+    /// End of the last histogram, if known.
     pub(crate) end: Option<i64>,
 }
 
@@ -62,7 +61,7 @@ impl DistributionGroup {
         }
     }
 
-    /// Adds a histogram; `row_ns` is how long rows are.
+    /// Adds a histogram; `row_ns` is the row length.
     pub(crate) fn add(
         &mut self,
         reading: &DecodedSample,
@@ -79,7 +78,7 @@ impl DistributionGroup {
             return Ok(());
         };
         if row_ns == ROW_NS && self.rows.len() == ROWS_MAX {
-            bail!("--heatmap: more than {} histograms over time; cut the input", ROWS_MAX);
+            bail!("--heatmap: more than {} histograms over time; shorten the input", ROWS_MAX);
         }
         let row_start = start.div_euclid(row_ns).saturating_mul(row_ns);
         let row = self.rows.entry(row_start).or_default();

@@ -1,7 +1,7 @@
-//! `--heatmap`: histograms of a group as columns of time.
+//! `--heatmap`: histograms of a group as time columns.
 //!
-//! A column is as long as a whole number of the input's own intervals, and begins with the first of
-//! them, so that none is cut. A histogram is counted whole in the column that holds its middle.
+//! A column is a multiple of the input's own interval and columns start with the first interval, so
+//! no interval is split. A histogram is counted as a whole in the column of its midpoint.
 
 use anyhow::{Result, bail};
 
@@ -17,7 +17,7 @@ use render::terminal::heatmap as terminal_heatmap;
 use render::time::NS_PER_S;
 use render::value_formatter;
 
-/// Columns in a file, unless asked otherwise: what four pixels each allow.
+/// Default number of columns of a file: four pixels each.
 const COLUMNS_SVG: usize = 212;
 
 pub(crate) fn text(
@@ -40,7 +40,7 @@ pub(crate) fn svg(options: &Options, collected: &CollectedInput) -> Result<Strin
     Ok(svg_heatmap::document(&maps(options, collected, COLUMNS_SVG)?)?)
 }
 
-/// One heatmap for each group, of as many columns as asked for, or else `usual`.
+/// One heatmap per group, with the requested number of columns, by default `usual`.
 fn maps(options: &Options, collected: &CollectedInput, usual: usize) -> Result<Vec<Heatmap>> {
     let columns_max = options.columns.map_or(usual, usize::from);
     let groups = collected.groups.iter().filter(|group| !group.distribution.is_empty());
@@ -49,12 +49,12 @@ fn maps(options: &Options, collected: &CollectedInput, usual: usize) -> Result<V
 
 fn map(options: &Options, group: &DistributionGroup, columns_max: usize) -> Result<Heatmap> {
     if group.rows.is_empty() {
-        bail!("--heatmap: the input has no time stamps");
+        bail!("--heatmap: the input has no timestamps");
     }
     let mut notes = Vec::new();
     if group.untimed > 0 {
         let n = value_formatter::count(group.untimed);
-        notes.push(format!("{n} histograms without a time stamp are left out."));
+        notes.push(format!("{n} histograms without a timestamp skipped."));
     }
     Ok(Heatmap {
         title: report::title(options, group),
@@ -80,11 +80,11 @@ struct ColumnLayout {
 }
 
 impl ColumnLayout {
-    /// At most `columns_max` columns of so many whole intervals each.
+    /// At most `columns_max` columns, each a multiple of the interval.
     fn covering(stretches: &[TimeSpan], interval: i128, columns_max: usize) -> ColumnLayout {
         let first = stretches[0].0;
         let last = stretches.iter().map(|stretch| stretch.1).max().unwrap_or(first);
-        // Intervals are seldom equal to the last nanosecond.
+        // Intervals rarely have exactly the same length.
         let intervals = ((last - first + interval / 2) / interval).max(1);
         let together = ceil(intervals, columns_max as i128);
         ColumnLayout {
@@ -107,7 +107,7 @@ impl ColumnLayout {
         (edge(at as i128), edge(at as i128 + 1))
     }
 
-    /// Every column that a stretch has a part in, how long that part is, and how long the column.
+    /// Columns that overlap a time span, with the length of the overlap and of the column.
     fn parts(&self, (from, to): TimeSpan) -> impl Iterator<Item = (usize, i128, i128)> + '_ {
         (self.column_of(from)..=self.column_of(to)).map(move |at| {
             let (start, end) = self.column(at);
@@ -131,9 +131,11 @@ fn columns(group: &DistributionGroup, columns_max: usize) -> Result<Vec<HeatmapC
         let own = grid.column_of((start + end) / 2);
         wholes[own].merge(&row.distribution)?;
         for (at, part, length) in grid.parts((start, end)) {
-            // One that only reaches over an edge is seen in the picture where most of it was.
+            // A histogram that only crosses an edge is drawn in the column with most of it.
             if at != own && 4 * part > 3 * length && gaps[at].is_empty() {
-                gaps[at].push("a histogram longer than a column is counted in another".to_owned());
+                gaps[at].push(
+                    "a histogram longer than a column is counted in another column".to_owned(),
+                );
             }
         }
     }
@@ -152,7 +154,7 @@ fn columns(group: &DistributionGroup, columns_max: usize) -> Result<Vec<HeatmapC
     Ok(columns.collect())
 }
 
-/// How long most histograms are, or else how far they are apart.
+/// Most common duration of the histograms, or otherwise their distance.
 fn interval(group: &DistributionGroup) -> i128 {
     let median = |mut lengths: Vec<i128>| {
         lengths.retain(|&length| length > 0);
@@ -166,7 +168,7 @@ fn interval(group: &DistributionGroup) -> i128 {
         .unwrap_or(i128::from(NS_PER_S))
 }
 
-/// Stretches longer than `least` that none of those given, which ascend, has a part in.
+/// Spans longer than `least` that no given span (sorted) covers.
 fn uncovered(stretches: &[TimeSpan], least: i128) -> Vec<TimeSpan> {
     let mut gaps = Vec::new();
     let mut covered = stretches[0].1;
@@ -179,7 +181,7 @@ fn uncovered(stretches: &[TimeSpan], least: i128) -> Vec<TimeSpan> {
     gaps
 }
 
-/// Rounded up; both are above zero.
+/// Division rounded up; both are above zero.
 fn ceil(n: i128, by: i128) -> i128 {
     (n + by - 1) / by
 }
@@ -195,8 +197,8 @@ mod tests {
     use collect::{DecodedSample, DecodedValue, SampleTemporality};
     use hist::Histogram;
 
-    /// Columns of histograms that begin and end at these tenths of a second and hold one value
-    /// each: counts, and `?` where something is missing.
+    /// Columns of histograms with these starts and ends in tenths of a second and one value each:
+    /// counts, and `?` for a gap.
     #[track_caller]
     fn check(stretches: &[(i64, Option<i64>)], columns_max: usize, expected: &str) {
         let unit = None;
@@ -234,12 +236,12 @@ mod tests {
         check(&spans_from(&[0, 10, 20, 30], 10), 100, "1 1 1 1");
         check(&spans_from(&[0, 10, 20, 30, 40], 10), 2, "3 2");
         check(&spans_from(&[7], 10), 100, "1");
-        // Clocks jitter, and two histograms may begin together.
+        // Clock jitter; two histograms may have the same start.
         let jittering =
             [(0, Some(10)), (10, Some(21)), (21, Some(30)), (30, Some(39)), (39, Some(50))];
         check(&jittering, 100, "1 1 1 1 1");
         check(&[(0, Some(10)), (0, Some(10)), (10, Some(20)), (10, Some(20))], 100, "2 2");
-        // A scrape has a time and no length.
+        // A scrape has a timestamp and no duration.
         check(&[(0, None), (10, None), (20, None)], 100, "1 1 1");
         check(&[(5, None)], 100, "1");
     }
@@ -248,7 +250,7 @@ mod tests {
     fn uncovered_time_is_missing_not_empty() {
         check(&spans_from(&[0, 10, 50, 60], 10), 100, "1 1 0? 0? 0? 1 1");
         check(&spans_from(&[0, 10, 30, 40], 10), 3, "2 1? 1");
-        // A histogram over several columns is counted in one of them.
+        // A histogram that spans several columns is counted in one of them.
         check(&[(0, Some(10)), (10, Some(40)), (40, Some(50))], 100, "1 0? 1 0? 1");
     }
 }

@@ -1,4 +1,4 @@
-//! Input files to groups.
+//! Reads input files into groups.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs::File;
@@ -17,26 +17,26 @@ use crate::hist::options::{Options, interval_ns};
 use crate::hist::threshold_count;
 use render::value_formatter;
 
-/// Enough of an input to tell its format, and to read numbers without waiting for the kernel.
+/// Bytes read to detect the format, and buffer size for numbers.
 pub(crate) const HEAD_BYTES: u64 = 1 << 20;
-/// How often progress is shown.
+/// Progress interval in bytes.
 const PROGRESS_BYTES: u64 = 64 << 20;
-/// More troubles are counted and not kept.
+/// Maximum number of errors kept; the rest is counted.
 const ERRORS_KEPT_MAX: usize = 1000;
-/// As many names as a message lists.
+/// Maximum number of names listed in a message.
 const NAMES_LISTED: usize = 20;
 
-/// All that was read.
+/// Contents of all inputs.
 pub(crate) struct CollectedInput {
     pub(crate) groups: Vec<DistributionGroup>,
-    /// What was found and is no histogram.
+    /// Number of skipped samples by kind.
     pub(crate) skipped: BTreeMap<&'static str, u64>,
-    /// By file.
+    /// Parse errors with file name.
     pub(crate) errors: Vec<(String, InputError)>,
     pub(crate) error_count: u64,
-    /// Files that could not be read at all, or to their end.
+    /// Files that could not be read to their end.
     pub(crate) unreadable: Vec<String>,
-    /// Names of all metrics seen.
+    /// Names of all metrics in the input.
     metrics: BTreeSet<String>,
 }
 
@@ -45,14 +45,14 @@ impl CollectedInput {
         !self.skipped.is_empty()
     }
 
-    /// What was skipped, in words; empty if nothing was.
+    /// Description of skipped samples; empty if none were skipped.
     pub(crate) fn skipped_text(&self) -> String {
         let parts =
             self.skipped.iter().map(|(what, n)| format!("{} × {what}", value_formatter::count(*n)));
         parts.collect::<Vec<_>>().join(", ")
     }
 
-    /// Why there is nothing to report.
+    /// Reason why there is nothing to report.
     pub(crate) fn no_data_message(&self, options: &Options) -> String {
         let files: Vec<String> = options.files.iter().map(|file| display_name(file)).collect();
         let files = files.join(", ");
@@ -60,17 +60,17 @@ impl CollectedInput {
             Some(metric) if !self.metrics.contains(metric) && !self.metrics.is_empty() => {
                 let names: Vec<&str> =
                     self.metrics.iter().map(String::as_str).take(NAMES_LISTED).collect();
-                format!("{files}: no metric {metric:?}; there are: {}", names.join(", "))
+                format!("{files}: no metric {metric:?}; available: {}", names.join(", "))
             }
             _ if self.has_skipped() => {
-                format!("{files}: no histograms; found {}", self.skipped_text())
+                format!("{files}: no histograms, only {}", self.skipped_text())
             }
             _ => format!("{files}: no values"),
         }
     }
 }
 
-/// Reads all files. What cannot be read is in the result.
+/// Reads all files. Errors are in the result.
 pub(crate) fn collect(options: &Options) -> Result<CollectedInput> {
     let unit = options.unit.as_ref().filter(|unit| unit.in_nanoseconds().is_some());
     let numbers_unit = if unit.is_some() { Some(Unit::Nanoseconds) } else { options.unit.clone() };
@@ -145,7 +145,7 @@ fn read_file(path: &Path, options: &Options, taker: &mut GroupingSink<'_>) -> io
     collect::read(format, &mut input, options.unit.as_ref(), taker)
 }
 
-/// What a file is called in messages.
+/// File name for messages.
 pub(crate) fn display_name(path: &Path) -> String {
     if path.as_os_str() == "-" { "standard input".into() } else { path.display().to_string() }
 }
@@ -158,10 +158,10 @@ struct GroupingSink<'a> {
     numbers_unit: Option<Unit>,
     file: usize,
     file_name: String,
-    /// Whether all that the file holds was read at one time.
+    /// Whether the file is a single exposition (scrape).
     is_exposition: bool,
     group_index: HashMap<GroupKey, usize>,
-    /// Counts that do not fit: the one thing that ends all.
+    /// Fatal error: a count overflowed.
     error: Option<anyhow::Error>,
     input: CollectedInput,
 }
@@ -225,8 +225,8 @@ impl SampleSink for GroupingSink<'_> {
 
     fn sample(&mut self, reading: DecodedSample) {
         match &reading.value {
-            // A page of Prometheus is read once; in a file of many readings each holds those before
-            // it.
+            // A Prometheus exposition is a single sample; in a file of several samples each one
+            // includes the previous ones.
             DecodedValue::Histogram(_)
                 if reading.temporality == SampleTemporality::Cumulative && !self.is_exposition =>
             {
@@ -270,7 +270,7 @@ struct FileProgressReader {
     source: Box<dyn Read>,
     read: u64,
     last_shown: u64,
-    /// 0 if unknown.
+    /// Size in bytes; 0 if unknown.
     length: u64,
     name: String,
 }
@@ -283,7 +283,7 @@ impl Read for FileProgressReader {
             self.last_shown = self.read;
             let percent = (self.read * 100).checked_div(self.length);
             let of_all = percent.map_or(String::new(), |p| format!(" ({} %)", p.min(100)));
-            // Progress that cannot be shown is no failure.
+            // Progress output errors are ignored.
             let _ = write!(io::stderr(), "\r{}: {} MB{of_all} ", self.name, self.read / 1_000_000);
         }
         Ok(read)

@@ -1,4 +1,4 @@
-//! The table over time: one row for each interval.
+//! Table over time: one row per interval.
 
 use anyhow::{Result, bail};
 use collect::Quantity;
@@ -70,21 +70,21 @@ pub(crate) fn lines(
     if past > 0 {
         let (past, total) = (value_formatter::count(past), value_formatter::count(total));
         lines.push(format!(
-            "  {past} of {total} histograms end after the row they begin in; they are counted \
-             there whole."
+            "  {past} of {total} histograms end after the row they start in; they are counted \
+             there as a whole."
         ));
     }
     if group.untimed > 0 {
         let n = value_formatter::count(group.untimed);
-        lines.push(format!("  {n} histograms without a time stamp are left out."));
+        lines.push(format!("  {n} histograms without a timestamp skipped."));
     }
     Ok(lines)
 }
 
-/// Refuses a table over time of what has no time stamps.
+/// Rejects a table over time if the input has no timestamps.
 pub(crate) fn check_times(written: &Quantity, group: &DistributionGroup) -> Result<()> {
     if group.rows.is_empty() {
-        bail!("--interval {written}: the input has no time stamps");
+        bail!("--interval {written}: the input has no timestamps");
     }
     Ok(())
 }

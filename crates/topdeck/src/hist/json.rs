@@ -1,8 +1,8 @@
-//! The report as JSON. Schema: `docs/hist.md`.
+//! JSON report. Schema: `docs/hist.md`.
 //!
-//! Every statistic is `{"lower", "estimate", "upper"}` in the unit named; numbers read back to the
-//! same bits; `null` stands for no bound, or for not known. Fields are only ever added; a change of
-//! meaning is another `schema`.
+//! Every statistic is `{"lower", "estimate", "upper"}` in the unit given; numbers read back to the
+//! same bits; `null` means unbounded or unknown. Fields may be added; a change of meaning
+//! increments `schema`.
 
 use anyhow::Result;
 use api::document::{bracket, count, fields as bracket_fields, statistic};

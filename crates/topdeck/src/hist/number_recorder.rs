@@ -2,18 +2,18 @@
 
 use hist::{Histogram, Recorder, Threshold};
 
-/// Recorder of plain numbers with exact counts above thresholds and per power of ten.
+/// Records plain numbers, with exact counts above thresholds and per power of ten.
 pub(crate) struct NumberRecorder {
-    /// Whole numbers go the fast way.
+    /// Fast path for integers.
     fast: Recorder,
     others: Histogram,
-    /// Limits, ascending, and how many numbers lie above.
+    /// Thresholds, ascending, and the number of values above each.
     limits: Vec<(f64, u64)>,
-    /// How many numbers are at or above so many of [`DECADES`].
+    /// Number of values by how many of [`DECADES`] are at or below them.
     decade_counts: [u64; DECADES.len() + 1],
 }
 
-/// Whole doubles up to here are exact, and so is their cast.
+/// Doubles up to here represent all integers exactly.
 const EXACT_INTEGER_MAX: f64 = 9_007_199_254_740_992.0;
 /// From a billionth of a unit to 11 days in nanoseconds.
 const DECADES: [f64; 25] = [
@@ -54,7 +54,7 @@ impl NumberRecorder {
         }
     }
 
-    /// What was recorded since the last call; `None` if nothing was.
+    /// Values recorded since the last call; `None` if there are none.
     pub(crate) fn take_histogram(&mut self) -> Option<Histogram> {
         let limits: Vec<f64> = self.limits.iter().map(|limit| limit.0).collect();
         let NumberRecorder { fast, others: rest, limits, decade_counts: places } =
@@ -66,7 +66,7 @@ impl NumberRecorder {
         }
         let mut parts = all.into_parts();
         let mut above = 0;
-        // At or above a power of ten is above the double before it.
+        // At or above a power of ten means above the previous double.
         let decades = DECADES.iter().zip(&places[1..]).rev().map(|(power, n)| {
             above += n;
             Threshold { value: power.next_down(), above }

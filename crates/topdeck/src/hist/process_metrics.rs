@@ -13,15 +13,15 @@ use inspect::find::{self, MatchPreference, MatchedProcess};
 use inspect::metric_patterns::MetricPatterns;
 use inspect::values;
 
-/// A process and some of its metrics.
+/// Process and names of some of its metrics.
 #[derive(Clone, Debug)]
 pub(crate) struct ProcessMetrics {
     process: String,
     metrics: Vec<String>,
 }
 
-/// The options as they are meant, if the first argument is no file but a process. A file always is
-/// a file, but that of a process.
+/// Resolves the input if the first argument is a process and not a file. An existing file is a
+/// file, unless it is a metrics file.
 pub(crate) fn resolve_process(options: &Options) -> Result<Option<Options>> {
     let [first, metrics @ ..] = &options.files[..] else { return Ok(None) };
     let Some(text) = first.to_str() else { return Ok(None) };
@@ -31,31 +31,31 @@ pub(crate) fn resolve_process(options: &Options) -> Result<Option<Options>> {
         Err(_) => false,
     };
     if !is_process {
-        // Neither a file nor a process: what is written like no path was meant as one of both, and
-        // both are told.
+        // Neither a file nor a process. Text that does not look like a path may mean either, so the
+        // message names both.
         let is_name = text != "-" && !text.contains(['/', '.']);
         if is_name
             && !options.files.iter().any(|file| file.exists())
             && let Err(error) = find::find_one(text, MatchPreference::Running)
         {
-            bail!("there is no file {text:?}, and {:#}", anyhow::Error::from(error));
+            bail!("no file {text:?} found, and {:#}", anyhow::Error::from(error));
         }
         return Ok(None);
     }
-    // A name of a file in this folder is a path all the same.
+    // A file name in this folder without a slash is still a path.
     let process =
         if first.is_file() && !text.contains('/') { format!("./{text}") } else { text.to_owned() };
     let mut found = find_process(&process, MatchPreference::Running)?;
     if metrics.is_empty() {
         exit_with_usage_error(format!(
-            "{} is a process; say which of its histograms: {}",
+            "{} is a process; select some of its histograms: {}",
             found.name(),
             metric_names(&mut found)?
         ));
     }
     if options.compare {
         exit_with_usage_error(
-            "--compare takes two files; `topdeck diff` compares processes".to_owned(),
+            "--compare requires two files; `topdeck diff` compares processes".to_owned(),
         );
     }
     let metrics = metrics.iter().map(|metric| metric.to_string_lossy().into_owned()).collect();
@@ -74,7 +74,7 @@ fn metric_names(process: &mut MatchedProcess) -> Result<String> {
 }
 
 impl ProcessMetrics {
-    /// Gives all histograms that are wanted to a sink.
+    /// Passes the selected histograms to a sink.
     pub(crate) fn read(&self, sink: &mut impl SampleSink) -> Result<()> {
         let mut process = find_process(&self.process, MatchPreference::Running)?;
         let metrics = process.attached.metrics()?;

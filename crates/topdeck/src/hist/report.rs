@@ -1,5 +1,4 @@
-//! The report as text: counts first, then limits, quantiles, the table by powers of ten, the
-//! pictures.
+//! Text report: counts, thresholds, quantiles, table by powers of ten, charts.
 
 use anyhow::Result;
 use hist::Bracket;
@@ -15,7 +14,7 @@ use render::terminal::{Terminal, TextStyle};
 use render::text::escape_control;
 use render::value_formatter::{self, ValueFormatter};
 
-/// The file for `--svg`: a pair of pictures for each group.
+/// SVG file of `--svg`: a pair of charts per group.
 pub(crate) fn svg(options: &Options, groups: &[DistributionGroup]) -> Result<String> {
     let pictures: Result<Vec<_>> = groups
         .iter()
@@ -31,7 +30,7 @@ pub(crate) fn svg(options: &Options, groups: &[DistributionGroup]) -> Result<Str
     Ok(distribution::document(&pictures?))
 }
 
-/// One report for each group.
+/// One report per group.
 pub(crate) fn text(
     options: &Options,
     collected: &CollectedInput,
@@ -69,22 +68,18 @@ fn group_report(
         lines.push(String::new());
         lines.extend(decades::lines(&group.distribution, &show, terminal));
         lines.push(String::new());
-        lines.push(heading(terminal, "Distribution", "share of the values by column"));
+        lines.push(heading(terminal, "Distribution", "share of values by column"));
         lines.extend(plot::distribution(&group.distribution, &show, terminal));
         let spectrum = plot::spectrum(&group.distribution, &show, terminal);
         if !spectrum.is_empty() {
             lines.push(String::new());
-            lines.push(heading(
-                terminal,
-                "Percentile spectrum",
-                "each step right is ten times rarer",
-            ));
+            lines.push(heading(terminal, "Percentile spectrum", "each tick is ten times rarer"));
             lines.extend(spectrum);
         }
     }
     if group.tags.len() > 1 {
         lines.push(String::new());
-        lines.push(format!("  {} tags are merged; --by tag keeps them apart", group.tags.len()));
+        lines.push(format!("  {} tags are merged; --by tag separates them", group.tags.len()));
     }
     Ok(lines)
 }
@@ -94,7 +89,7 @@ fn heading(terminal: &Terminal, name: &str, about: &str) -> String {
     format!("  {} {about}", terminal.paint(TextStyle::Heading, name))
 }
 
-/// What the group is: metric, what it was kept apart by, files.
+/// Title of a group: metric, group key, files.
 pub(crate) fn title(options: &Options, group: &DistributionGroup) -> String {
     let mut parts = Vec::new();
     if !group.key.metric.is_empty() {
@@ -109,7 +104,7 @@ pub(crate) fn title(options: &Options, group: &DistributionGroup) -> String {
     escape_control(&parts.join(", "))
 }
 
-/// One row: name, value, bounds.
+/// Row: name, value, bounds.
 type ReportRow = (String, String, String);
 
 fn statistics(
@@ -122,9 +117,9 @@ fn statistics(
     let mut rows: Vec<ReportRow> =
         vec![("count".into(), value_formatter::count(whole.count()), String::new())];
     let odd = [
-        ("not a number", whole.nan()),
+        ("NaN", whole.nan()),
         ("zero", whole.zero()),
-        ("past the grid", whole.overflow()),
+        ("above the grid", whole.overflow()),
         ("below the grid", whole.underflow()),
     ];
     for (name, n) in odd {
@@ -138,7 +133,7 @@ fn statistics(
     };
     rows.extend(row("min".into(), whole.min()));
     rows.extend(row("mean".into(), whole.mean()));
-    // Infinity has no distance from anything.
+    // The distance from infinity is undefined.
     let stddev = whole.stddev().filter(|stddev| stddev.estimate.is_finite());
     rows.extend(row("stddev".into(), stddev));
     let quantiles_from = rows.len();
@@ -148,8 +143,8 @@ fn statistics(
     rows.extend(row("max".into(), whole.max()));
 
     let names = rows.iter().map(|row| row.0.len()).max().unwrap_or(0);
-    // Numbers end at one column and units begin at the next, so that points of equal units stand
-    // below each other.
+    // Numbers are right-aligned and units left-aligned, so that decimal points of equal units
+    // align.
     let number_and_unit = |text: &str| match text.rsplit_once(' ') {
         Some((number, unit)) => (number.to_owned(), unit.to_owned()),
         None => (text.to_owned(), String::new()),
@@ -170,15 +165,15 @@ fn statistics(
     lines
 }
 
-/// What a reader should know beside the numbers.
+/// Notes below the numbers.
 pub(crate) fn report_notes(options: &Options, collected: &CollectedInput) -> Vec<String> {
     let mut notes = Vec::new();
     let unitless = collected.groups.iter().any(|group| group.key.unit.is_none());
     if unitless && options.unit.is_none() {
-        notes.push("  The values have no unit; say it with --unit, as in --unit ms.".to_owned());
+        notes.push("  The values have no unit; set it with --unit, as in --unit ms.".to_owned());
     }
     if collected.has_skipped() {
-        notes.push(format!("  Not histograms, left out: {}.", collected.skipped_text()));
+        notes.push(format!("  Skipped (not histograms): {}.", collected.skipped_text()));
     }
     notes
 }

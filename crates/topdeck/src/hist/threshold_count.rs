@@ -1,4 +1,4 @@
-//! Thresholds of the command line (`--above`), and the values of a group above them.
+//! Thresholds of the command line (`--above`), and the number of values above them.
 
 use anyhow::{Result, bail};
 use collect::{Quantity, Unit};
@@ -7,13 +7,12 @@ use render::threshold_count::ThresholdCount;
 use crate::hist::group::DistributionGroup;
 use crate::hist::options::Options;
 
-/// The limits in the unit that plain numbers are recorded in; those that mean something else are
-/// left out.
+/// Thresholds in the unit of plain numbers; thresholds of another dimension are dropped.
 pub(crate) fn thresholds(options: &Options, unit: Option<&Unit>) -> Vec<f64> {
     options.above.iter().filter_map(|written| threshold(options, written, unit)).collect()
 }
 
-/// A limit without unit is in the unit of the command line, else in that of the values.
+/// A threshold without a unit is in the unit of the command line, otherwise in that of the values.
 fn threshold(options: &Options, written: &Quantity, unit: Option<&Unit>) -> Option<f64> {
     if let (None, Some(given)) = (written.unit(), &options.unit) {
         return Quantity::parse(&format!("{written} {given}"))?.value_in(unit);
@@ -21,7 +20,7 @@ fn threshold(options: &Options, written: &Quantity, unit: Option<&Unit>) -> Opti
     written.value_in(unit)
 }
 
-/// Every threshold of the command line, against one group, in the order given.
+/// All thresholds of the command line for one group, in the order given.
 pub(crate) fn count_all(
     options: &Options,
     group: &DistributionGroup,
@@ -37,11 +36,11 @@ pub(crate) fn count_all(
                 Some(unit) => {
                     let metric = &group.key.metric;
                     bail!(
-                        "--above {written}: the values of {metric} are in {unit}; choose with \
-                         --metric"
+                        "--above {written}: the values of {metric} are in {unit}; select another \
+                         metric with --metric"
                     )
                 }
-                None => bail!("--above {written}: the values have no unit; name it with --unit"),
+                None => bail!("--above {written}: the values have no unit; set it with --unit"),
             }
         };
         let count = group.distribution.count_above(limit);

@@ -1,8 +1,7 @@
-//! The second reading of a file: into the store, in batches with an identity.
+//! Second pass over a file: writes batches with an identity to the store.
 //!
-//! A batch is cut where the readings in it are many or large enough, which depends on the file
-//! alone. So the batches of the same contents are the same, and the store knows those that it has
-//! by number and sequence.
+//! Batch boundaries depend only on the number and size of the samples in the file. So the same
+//! content gives the same batches, and the store recognises them by producer number and sequence.
 
 use std::collections::{HashMap, HashSet};
 use std::io::{self, Read};
@@ -22,15 +21,15 @@ use crate::import::mapping::ImportDefaults;
 use crate::import::scan::ScanSummary;
 use crate::journal::progress_line::ProgressLine;
 
-/// Bytes in a batch, roughly: a quarter of what a record of a journal may have, and enough that
-/// waiting for the disk at the end of each costs little.
+/// Approximate batch size: a quarter of the maximum journal record, and large enough that the fsync
+/// per batch costs little.
 const BATCH_BYTES: usize = 1 << 20;
-/// How batches are cut. Another way of cutting is another number: it would not know what this way
-/// left.
+/// Version of the batch boundaries. A change needs another producer number: otherwise batches of
+/// the old version would be mistaken for those of the new one.
 const BATCH_FORMAT: u64 = 1;
-/// Rows in memory take about this much at the most before they are sealed.
+/// Approximate maximum of rows in memory before a flush.
 const HEAD_BYTES_MAX: u64 = 128 << 20;
-/// Batches between two looks at how much memory is taken.
+/// Number of batches between two checks of the memory size.
 const BATCHES_BETWEEN: u64 = 8;
 
 /// Counts of an import; duplicate batches only by number.
@@ -40,15 +39,15 @@ pub(crate) struct ImportSummary {
     pub(crate) duplicates: u64,
     pub(crate) series: u64,
     pub(crate) histograms: u64,
-    /// In the histograms. A cumulative histogram counts with what its source had counted since its
-    /// start.
+    /// Values in the histograms. A cumulative histogram counts with all values since the start of
+    /// its source.
     pub(crate) values: u64,
     pub(crate) numbers: u64,
     pub(crate) texts: u64,
     pub(crate) time_range: Option<(i64, i64)>,
 }
 
-/// Reads all of it into the store.
+/// Imports the whole source.
 pub(crate) fn import_source(
     store: &Store,
     source: &InputSource,
@@ -78,9 +77,9 @@ pub(crate) fn import_source(
     let (head, _) = input_source::detect(&mut input, Some(format)).with_context(cannot)?;
     input_source::read_samples(&head, &mut input, format, rules.unit, &mut taker)
         .with_context(cannot)?;
-    taker.finish().with_context(|| {
-        format!("{name}: not all of it is imported; import it again, and it goes on where it was")
-    })
+    taker
+        .finish()
+        .with_context(|| format!("{name}: import incomplete; import it again to continue"))
 }
 
 /// Sink that groups samples by series into batches.
@@ -103,7 +102,7 @@ impl BatchingSink<'_> {
         if self.error.is_some() {
             return;
         }
-        // What cannot be placed was told before.
+        // Samples that cannot be mapped were reported by the scan.
         let Ok((series, sample)) = self.rules.map(reading, self.format) else { return };
         self.pending_bytes += sample_bytes(&sample);
         match self.series_index.get(&series) {
@@ -194,7 +193,7 @@ impl BatchingSink<'_> {
     }
 }
 
-/// Bytes that a sample is taken for: what it is in a batch, roughly, or more.
+/// Approximate size of a sample in a batch, or more.
 fn sample_bytes(sample: &Sample) -> usize {
     const TIME_BYTES: usize = 24;
     TIME_BYTES
@@ -239,7 +238,7 @@ impl Read for ImportProgressReader<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let read = self.input.read(buffer)?;
         self.bytes += read as u64;
-        // The second of two readings.
+        // Second half of the progress: the file is read twice.
         self.progress.bar(self.scan.bytes + self.bytes, 2 * self.scan.bytes);
         Ok(read)
     }

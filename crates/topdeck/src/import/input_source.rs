@@ -1,4 +1,4 @@
-//! A file that is read twice, to the same end.
+//! Input that can be read twice.
 
 use std::fs::File;
 use std::io::{self, BufReader, Cursor, Read};
@@ -9,7 +9,7 @@ use collect::{InputError, InputFormat, SampleSink, Unit};
 
 use crate::hist::input::{HEAD_BYTES, display_name};
 
-/// Standard input is held until it is in the store; this is the most.
+/// Standard input is kept in memory until it is in the store, up to this size.
 const STDIN_BYTES_MAX: u64 = 1 << 30;
 
 /// Input source.
@@ -24,7 +24,7 @@ enum SourceBytes {
 }
 
 impl InputSource {
-    /// Standard input is read to its end.
+    /// Opens an input. Standard input is read to its end.
     pub(crate) fn open(path: &Path) -> Result<InputSource> {
         let name = display_name(path);
         if path.as_os_str() != "-" {
@@ -34,17 +34,20 @@ impl InputSource {
         let mut input = io::stdin().lock().take(STDIN_BYTES_MAX + 1);
         input.read_to_end(&mut held).with_context(|| format!("cannot read {name}"))?;
         if held.len() as u64 > STDIN_BYTES_MAX {
-            bail!("{name}: more than 1 GiB; write it to a file and import that");
+            bail!(
+                "{name}: standard input limit (1 GiB) reached; write it to a file and import \
+                   that"
+            );
         }
         Ok(InputSource { name, bytes: SourceBytes::Memory(held) })
     }
 
-    /// As it is called in messages.
+    /// Name for messages.
     pub(crate) fn name(&self) -> &str {
         &self.name
     }
 
-    /// From its beginning, and how long it is.
+    /// Reader from the start, and the size.
     pub(crate) fn read(&self) -> Result<(Box<dyn Read + '_>, u64)> {
         match &self.bytes {
             SourceBytes::Memory(bytes) => Ok((Box::new(Cursor::new(bytes)), bytes.len() as u64)),
@@ -58,7 +61,7 @@ impl InputSource {
     }
 }
 
-/// The beginning of an input, and its format or what was found instead.
+/// Start of an input, and its format or a description of the content.
 pub(crate) fn detect(
     source: &mut dyn Read,
     format: Option<InputFormat>,
@@ -72,7 +75,7 @@ pub(crate) fn detect(
     Ok((head, format))
 }
 
-/// Gives all readings to `sink`.
+/// Passes all samples to `sink`.
 pub(crate) fn read_samples(
     head: &[u8],
     source: &mut dyn Read,

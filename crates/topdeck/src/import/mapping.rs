@@ -1,4 +1,4 @@
-//! Which series a reading belongs to, and when it was.
+//! Maps a sample to a series and a time.
 
 use collect::{DecodedSample, InputFormat, Unit, hlog, mapper};
 use model::{Sample, Series};
@@ -15,24 +15,24 @@ pub(crate) struct ImportDefaults<'a> {
 /// Reason why a sample cannot be mapped.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum ImportUnmapped {
-    /// It has no name, and none was given.
+    /// The sample has no metric name, and none was given.
     NoName,
-    /// It has no time, and none was given.
+    /// The sample has no timestamp, and none was given.
     NoTime,
-    /// Its times count from its log's own beginning, and it was not said when that was.
+    /// Times are relative to the start of the log, and no start was given.
     RelativeTime,
-    /// The model refuses it.
+    /// The model rejects the sample.
     Invalid(String),
 }
 
 impl ImportDefaults<'_> {
-    /// Bytes that differ where the same file becomes other rows.
+    /// Bytes that distinguish imports of the same file with different results.
     pub(crate) fn fingerprint(&self, format: InputFormat) -> Vec<u8> {
         let unit = self.unit.map(Unit::name);
         format!("{:?}", (self.metric, self.labels, unit, self.start, format.name())).into_bytes()
     }
 
-    /// Numbers of any unit of time are read as nanoseconds.
+    /// Unit of numbers: any time unit is converted to nanoseconds.
     pub(crate) fn numbers_unit(&self) -> Option<Unit> {
         let is_time = self.unit.is_some_and(|unit| unit.in_nanoseconds().is_some());
         if is_time { Some(Unit::Nanoseconds) } else { self.unit.cloned() }
@@ -57,7 +57,7 @@ impl ImportDefaults<'_> {
             mapper::UnmappedReason::NoTime => ImportUnmapped::NoTime,
             mapper::UnmappedReason::EndBeforeStart { start, end } => {
                 let (start, end) = (precise_time_text(start), precise_time_text(end));
-                ImportUnmapped::Invalid(format!("it begins at {start} and ends at {end}"))
+                ImportUnmapped::Invalid(format!("its start {start} is after its end {end}"))
             }
             mapper::UnmappedReason::Invalid(error) => ImportUnmapped::Invalid(error.to_string()),
         })

@@ -1,4 +1,4 @@
-//! The first reading of a file: whether all of it can be imported, and the number of its contents.
+//! First pass over a file: checks whether all of it can be imported, and hashes the content.
 
 use std::collections::BTreeMap;
 use std::io::{self, Read};
@@ -13,18 +13,18 @@ use crate::import::mapping::{ImportDefaults, ImportUnmapped};
 use crate::journal::progress_line::ProgressLine;
 use render::value_formatter;
 
-/// As many troubles as a person reads; the rest is counted.
+/// Maximum number of errors printed; the rest is counted.
 const ERRORS_SHOWN_MAX: usize = 10;
 const ERRORS_KEPT_MAX: usize = 1000;
 
 /// Summary of a scan.
 #[derive(Debug, Default)]
 pub(crate) struct ScanSummary {
-    /// `None` if no format was recognised.
+    /// `None` if the format was not recognised.
     pub(crate) format: Option<InputFormat>,
-    /// Of the contents and of what the command line says of them.
+    /// Producer number: hash of the content and of the options.
     pub(crate) number: u64,
-    /// Bytes that were looked at; what is written to the file later is another import's.
+    /// Number of bytes scanned; data appended later belongs to another import.
     pub(crate) bytes: u64,
     pub(crate) samples: u64,
     pub(crate) skipped: BTreeMap<&'static str, u64>,
@@ -34,7 +34,7 @@ pub(crate) struct ScanSummary {
     numbers: u64,
 }
 
-/// Looks at all of it.
+/// Scans the whole input.
 pub(crate) fn scan_source(
     source: &InputSource,
     format: Option<InputFormat>,
@@ -58,13 +58,13 @@ pub(crate) fn scan_source(
             looked.format = Some(format);
         }
     }
-    // A source may stop before the end of its input.
+    // The parser may stop before the end of the input.
     io::copy(&mut hashed, &mut io::sink()).with_context(cannot)?;
     let HashingReader { mut hasher, bytes, .. } = hashed;
     looked.bytes = bytes;
     if let Some(format) = looked.format {
         if looked.numbers > 0 {
-            // Plain numbers become one histogram, which has neither name nor time.
+            // Plain numbers become one histogram without a name or time.
             looked.samples += 1;
             let missing = match (rules.metric, rules.start) {
                 (None, _) => Some(ImportUnmapped::NoName),
@@ -79,46 +79,45 @@ pub(crate) fn scan_source(
     looked.number =
         u64::from_le_bytes(*hash.as_bytes().first_chunk().expect("BUG: a hash has 32 bytes"));
     match looked.unmapped {
-        Some(ImportUnmapped::NoName) => bail!(
-            "{name}: does not say what was measured; name it with --metric, such as --metric \
-             latency"
-        ),
+        Some(ImportUnmapped::NoName) => {
+            bail!("{name}: no metric name; set it with --metric, such as --metric latency")
+        }
         Some(ImportUnmapped::NoTime) => bail!(
-            "{name}: has no times; say when it was with --start, such as --start \
+            "{name}: no timestamps; set the time with --start, such as --start \
              2026-11-09T12:00:00Z or --start now"
         ),
         Some(ImportUnmapped::RelativeTime) => bail!(
-            "{name}: its times count from the log's own beginning; say when that was with \
-             --start, such as --start 2026-11-09T12:00:00Z"
+            "{name}: times are relative to the start of the log; set it with --start, such as \
+             --start 2026-11-09T12:00:00Z"
         ),
         Some(ImportUnmapped::Invalid(_)) | None => Ok(looked),
     }
 }
 
 impl ScanSummary {
-    /// Says what is wrong, and what becomes of it.
+    /// Reports errors and their consequence.
     pub(crate) fn report_errors(&self, name: &str, keep_going: bool) {
         for trouble in self.errors.iter().take(ERRORS_SHOWN_MAX) {
             print_message(format_args!("{name}: {trouble}"));
         }
         let more = self.error_count.saturating_sub(ERRORS_SHOWN_MAX as u64);
         if more > 0 {
-            print_message(format_args!("{name}: {} more like these", value_formatter::count(more)));
+            print_message(format_args!("{name}: {} similar errors", value_formatter::count(more)));
         }
         if self.error_count == 0 {
             return;
         }
         let advice = match (self.format, keep_going) {
-            (None, _) => "nothing of it is imported; name the format with --format",
-            (_, true) => "what could be read is imported",
+            (None, _) => "nothing imported; set the format with --format",
+            (_, true) => "importing the readable part",
             (_, false) => {
-                "nothing of it is imported; mend it, or import what can be read with --keep-going"
+                "nothing imported; repair the file, or import the readable part with --keep-going"
             }
         };
         print_message(format_args!("{name}: {advice}"));
     }
 
-    /// What was left out, in words behind some others; empty if nothing was.
+    /// Skipped samples, appended to a text; empty if none were skipped.
     pub(crate) fn skipped_text(&self, before: &str) -> String {
         if self.skipped.is_empty() {
             return String::new();
@@ -152,7 +151,7 @@ impl SampleSink for ScanSink<'_> {
         match self.rules.map(reading, self.format) {
             Ok(_) => {}
             Err(ImportUnmapped::Invalid(why)) => {
-                self.summary.add_error(format!("reading {}: {why}", self.summary.samples));
+                self.summary.add_error(format!("sample {}: {why}", self.summary.samples));
             }
             Err(unplaced) => {
                 self.summary.unmapped.get_or_insert(unplaced);
@@ -184,7 +183,7 @@ impl Read for HashingReader<'_> {
         let read = self.input.read(buffer)?;
         self.hasher.update(&buffer[..read]);
         self.bytes += read as u64;
-        // The first of two readings.
+        // First half of the progress: the file is read twice.
         self.progress.bar(self.bytes, 2 * self.length.max(self.bytes));
         Ok(read)
     }

@@ -1,9 +1,9 @@
-//! `topdeck journal append`: lines or files become records, acknowledged at a level.
+//! `topdeck journal append`: appends lines or files as records, acknowledged at a level.
 //!
-//! What one read gives is appended before the next read, so that a slow pipe's records are never
-//! held back and a fast one's share a sync. With an identity each record is a batch of its own: its
-//! sequence is then its number in the input, however the input came, which is what a repeat is
-//! recognised by.
+//! The data of one read is appended before the next read, so records of a slow pipe are not
+//! delayed, and records of a fast pipe share a sync. With an identity each record is a batch of its
+//! own: its sequence is its number in the input, independent of how the input is split into reads.
+//! Duplicates are recognised by it.
 
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -28,17 +28,17 @@ use render::value_formatter;
 
 /// Append records: lines of files or of standard input
 ///
-/// Each line is a record, without its newline; a last line without newline counts. What is read is
-/// appended at once, so that records do not wait in a slow pipe. At the end standard error says how
-/// many records were appended, where, and which level they have reached.
+/// Each line is a record, without its newline; a last line without newline counts. Data is appended
+/// as soon as it is read, so records of a slow pipe are not delayed. At the end standard error
+/// shows the number of appended records, their positions, and the level reached.
 #[derive(clap::Args)]
 #[command(after_long_help = AFTER)]
 pub(crate) struct Options {
-    /// The journal's folder
+    /// Folder of the journal
     #[arg(value_name = "DIR")]
     dir: PathBuf,
 
-    /// Files to read; - or none is standard input
+    /// Input files; - or none is standard input
     #[arg(value_name = "FILE")]
     files: Vec<PathBuf>,
 
@@ -54,22 +54,22 @@ pub(crate) struct Options {
     #[arg(long, value_name = "LEVEL", default_value = "process", value_parser = parse::level_parser())]
     durability: Level,
 
-    /// Give records an identity, so that repeats are recognised: the producer's number
+    /// Producer number: gives records an identity, so that duplicates are recognised
     ///
-    /// The same input appended again with the same producer, epoch and first sequence adds only
-    /// what is not in the journal yet.
+    /// Appending the same input again with the same producer, epoch and first sequence adds only
+    /// records that are not in the journal yet.
     #[arg(long, value_name = "NUMBER", requires = "epoch")]
     producer: Option<u64>,
 
-    /// Epoch of the producer: another number for each new input
+    /// Epoch of the producer: a new number for each new input
     #[arg(long, value_name = "NUMBER", requires = "producer")]
     epoch: Option<u64>,
 
-    /// The sequence of the first record; those after it count up
+    /// Sequence of the first record
     #[arg(long, value_name = "NUMBER", default_value_t = 1, requires = "producer")]
     sequence: u64,
 
-    /// Make a journal with the usual settings if there is none
+    /// Create the journal with default settings if it is missing
     #[arg(long)]
     create: bool,
 }
@@ -78,24 +78,25 @@ const AFTER: &str = "\
 Examples:
   app 2>&1 | topdeck journal append j
   topdeck journal append j --durability disk orders.csv
-  topdeck journal append j --producer 7 --epoch 1 orders.csv   may be repeated after a crash
+  topdeck journal append j --producer 7 --epoch 1 orders.csv   can be repeated after a crash
   find . -name '*.json' -print0 | topdeck journal append j --null
 
-A signal, kill -9 included, loses nothing that was appended before it; at the level disk, nor does a
-power cut. To go on after one without doubles, repeat the command with --producer and --epoch.
+Records that were appended before a signal, kill -9 included, are not lost; with the durability disk
+they survive a power loss, too. To continue without duplicates, repeat the command with --producer
+and --epoch.
 
 Exit status:
-  0  all is appended, and has reached the level
+  0  all records are appended and have reached the level
   1  the journal is full or stopped, a record is too large, an input cannot be read, or the level
-     was not reached in time; standard error says how many records are safe, and where to go on
+     was not reached in time; standard error has the number of safe records, and where to continue
   2  usage error";
 
-/// Records without identity are appended in batches of this size: larger ones do not get faster.
+/// Batch size of records without identity: larger batches are not faster.
 const BATCH_BYTES: u64 = 64 << 10;
 
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     for file in options.files.iter().filter(|file| !is_stdin(file)) {
-        // Before anything is appended.
+        // Checked before anything is appended.
         fs::metadata(file).with_context(|| format!("cannot read {}", file.display()))?;
     }
     let journal = if options.create { open_or_create(&options.dir)? } else { open(&options.dir)? };
@@ -114,8 +115,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     }
     if short {
         print_message(format_args!(
-            "{}: {} was asked for and not reached in time; the records are kept and may reach it \
-             later",
+            "{}: level {} was not reached in time; the records are retained and may reach it later",
             options.dir.display(),
             options.durability
         ));
@@ -146,13 +146,13 @@ fn open_or_create(dir: &Path) -> Result<Journal> {
 /// Counts of appended records.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct AppendSummary {
-    /// Records that are acknowledged, repeats not counted.
+    /// Acknowledged records, without duplicates.
     records: u64,
     bytes: u64,
     duplicates: u64,
-    /// From the first to behind the last; those of other processes may lie between.
+    /// From the first position to after the last; records of other processes may be in between.
     positions: Option<Range<u64>>,
-    /// The lowest that any have reached.
+    /// Lowest level reached by any record.
     level: Option<Level>,
 }
 
@@ -160,9 +160,9 @@ struct AppendSummary {
 struct AppendFailure {
     error: anyhow::Error,
     file: String,
-    /// Records of the file that are appended, repeats included.
+    /// Appended records of the file, duplicates included.
     file_records: u64,
-    /// Appended, but not known to have reached the level.
+    /// Appended records that are not known to have reached the level.
     unconfirmed: u64,
 }
 
@@ -182,7 +182,7 @@ impl<'a> RecordAppender<'a> {
         RecordAppender {
             options,
             journal,
-            // What is larger than half the buffer goes past it, and that only one process can.
+            // A batch larger than half the buffer bypasses it, which requires exclusive access.
             batch_bytes: BATCH_BYTES.min(settings.buffer_bytes / 4).min(settings.segment_bytes / 8),
             record_bytes_max: settings.segment_bytes / 4,
             next: next.map(|(producer, boot)| BatchIdentity {
@@ -266,14 +266,14 @@ impl<'a> RecordAppender<'a> {
             false => format!("{name}: record {}", value_formatter::count(of_file + 1)),
         };
         anyhow!(
-            "{record} is larger than {}, the most that {} takes (a quarter of its segment size); \
-             `topdeck journal create --segment` makes one that takes more",
+            "{record} exceeds the record size limit ({}) of {}, a quarter of its segment size; \
+             create a journal with a larger --segment",
             format_bytes(self.record_bytes_max),
             self.options.dir.display()
         )
     }
 
-    /// Appends what one read gave; the last batch waits for the level, for all before it.
+    /// Appends the records of one read; only the last batch waits for the level, on behalf of all.
     fn append_batches(
         &mut self,
         bytes: &[u8],
@@ -311,7 +311,7 @@ impl<'a> RecordAppender<'a> {
         Ok(())
     }
 
-    /// How many of some records are appended together.
+    /// Number of records of the next batch.
     fn batch_len(&self, records: &[Range<usize>]) -> usize {
         if self.next.is_some() {
             return 1;
@@ -324,25 +324,28 @@ impl<'a> RecordAppender<'a> {
         records.iter().take_while(fits).count().max(1)
     }
 
-    /// How things stand after a failure.
+    /// Summary after a failure.
     fn failure_summary(&self, failed: &AppendFailure) -> String {
         let mut text = match (self.summary.records + self.summary.duplicates, failed.unconfirmed) {
-            (0, 0) => "nothing was appended".to_owned(),
-            (0, _) => format!("nothing has reached {}", self.options.durability),
+            (0, 0) => "no record was appended".to_owned(),
+            (0, _) => format!("no record has reached {}", self.options.durability),
             _ => self.summary.text(self.progress.elapsed()),
         };
         if failed.unconfirmed > 0 {
             text = format!(
-                "{text}; {} more appended, and not known to have reached {}",
+                "{text}; {} more appended, not confirmed to have reached {}",
                 format::format_records(failed.unconfirmed),
                 self.options.durability
             );
         }
         if failed.file_records > 0 && !self.options.record_per_file {
-            text =
-                format!("{text}; go on at record {} of {}", failed.file_records + 1, failed.file);
+            text = format!(
+                "{text}; continue at record {} of {}",
+                failed.file_records + 1,
+                failed.file
+            );
         } else if self.options.files.len() > 1 {
-            text = format!("{text}; go on at {}", failed.file);
+            text = format!("{text}; continue at {}", failed.file);
         }
         text
     }
@@ -360,7 +363,7 @@ impl AppendSummary {
                 None => ack.positions.clone(),
             });
         }
-        // The last of a group speaks for those before it: the durable mark passes them in order.
+        // The durable watermark passes records in order, so the last ack covers the previous ones.
         self.level = Some(ack.level);
     }
 
@@ -384,7 +387,10 @@ impl AppendSummary {
             text.push_str(&format!(", {}", format::format_positions(positions)));
             let others = (positions.end - positions.start).saturating_sub(self.records);
             if others > 0 {
-                text.push_str(&format!(" (with {} of others)", value_formatter::count(others)));
+                text.push_str(&format!(
+                    " (including {} of others)",
+                    value_formatter::count(others)
+                ));
             }
         }
         if let Some(level) = self.level {
@@ -394,7 +400,7 @@ impl AppendSummary {
         if self.duplicates > 0 {
             let were = if self.duplicates == 1 { "was" } else { "were" };
             let repeats = format::format_records(self.duplicates);
-            text.push_str(&format!("; {repeats} {were} there already, not appended again"));
+            text.push_str(&format!("; {repeats} {were} duplicates, not appended again"));
         }
         text
     }

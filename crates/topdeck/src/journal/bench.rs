@@ -1,8 +1,8 @@
-//! `topdeck journal bench`: what a journal does on this machine, in this folder.
+//! `topdeck journal bench`: performance of a journal on this machine, in a given folder.
 //!
-//! The records look like lines of an access log, each different, made before the clock starts. CPU
-//! is that of all threads of this process, in user and kernel mode, the writing of segments
-//! included.
+//! The records resemble lines of an access log, are all different, and are generated before the
+//! measurement. CPU time is user and system time of all threads of this process, writing of
+//! segments included.
 
 use std::fs::{self, File};
 use std::io::{self, Read as _, Seek as _, SeekFrom};
@@ -30,14 +30,14 @@ use render::time::format_duration;
 use render::time::format_ns;
 use render::value_formatter;
 
-/// Measure a journal on this machine
+/// Benchmark a journal on this machine
 ///
-/// Makes a journal in a new folder, appends records one by one, says how fast that went, what it
-/// cost and how much disk it took, and removes the folder.
+/// Creates a journal in a new folder, appends records one by one, prints throughput, CPU time and
+/// disk usage, and removes the folder.
 #[derive(clap::Args)]
 #[command(after_long_help = AFTER)]
 pub(crate) struct Options {
-    /// Parent folder, on the disk to measure [default: the system's folder for temporary files]
+    /// Parent folder, on the disk to measure [default: the system's temporary folder]
     #[arg(value_name = "DIR")]
     dir: Option<PathBuf>,
 
@@ -49,11 +49,11 @@ pub(crate) struct Options {
     #[arg(long, value_name = "SIZE", default_value = "100", value_parser = parse::size)]
     record_size: u64,
 
-    /// How records are compressed
+    /// Compression of records
     #[arg(long, default_value = "lz4", value_parser = parse::codec_parser())]
     codec: Compression,
 
-    /// The buffer
+    /// Size of the shared memory buffer
     #[arg(long, value_name = "SIZE", default_value = "1MiB", value_parser = parse::size)]
     buffer: u64,
 
@@ -61,7 +61,7 @@ pub(crate) struct Options {
     #[arg(long, value_name = "LEVEL", default_value = "process", value_parser = parse::level_parser())]
     durability: Level,
 
-    /// How many threads append
+    /// Number of producer threads
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=256))]
     producers: u64,
 
@@ -69,7 +69,7 @@ pub(crate) struct Options {
     #[arg(long)]
     exclusive: bool,
 
-    /// Then read everything, and say how fast that was
+    /// Also measure reading
     #[arg(long)]
     read: bool,
 }
@@ -81,8 +81,8 @@ Examples:
   topdeck journal bench --record-size 1KiB --codec zstd --read
 
 Exit status:
-  0  it was measured
-  1  the folder could not be made or removed, or an append failed
+  0  success
+  1  the folder could not be created or removed, or an append failed
   2  usage error";
 
 const RECORDS: u64 = 1_000_000;
@@ -98,14 +98,13 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// A new folder that goes when it is dropped.
+/// New folder, removed on drop.
 struct ScratchDir(PathBuf);
 
 impl ScratchDir {
     fn new(under: &Path) -> Result<ScratchDir> {
         let dir = under.join(format!("topdeck-bench-{}", std::process::id()));
-        fs::create_dir(&dir)
-            .with_context(|| format!("cannot make the folder {}", dir.display()))?;
+        fs::create_dir(&dir).with_context(|| format!("cannot create folder {}", dir.display()))?;
         Ok(ScratchDir(dir))
     }
 
@@ -117,7 +116,7 @@ impl ScratchDir {
 
 impl Drop for ScratchDir {
     fn drop(&mut self) {
-        // Nothing can be done about what stays; `remove` says so.
+        // Errors are reported by `remove`.
         let _ = fs::remove_dir_all(&self.0);
     }
 }
@@ -217,11 +216,11 @@ fn cpu_text(cpu: Duration, records: u64) -> String {
 
 /// Cost of appending.
 struct AppendMeasurement {
-    /// Until the last was acknowledged.
+    /// Time until the last acknowledgement.
     wall: Duration,
-    /// Until all are in segments.
+    /// CPU time until all records are in segments.
     cpu: Duration,
-    /// Of acknowledgements, where they wait for something.
+    /// Acknowledgement latency, at levels that wait.
     latency: Option<Histogram>,
 }
 
@@ -285,7 +284,8 @@ fn measure_append(
     })
 }
 
-/// One producer's share of the records; when it was done, and its acknowledgements in nanoseconds.
+/// Appends one producer's share of the records; returns its end time and its acknowledgement
+/// latencies in nanoseconds.
 fn run_producer(
     options: &Options,
     journal: &Journal,
@@ -293,7 +293,7 @@ fn run_producer(
     (producer, share): (u64, u64),
     done: &AtomicU64,
 ) -> Result<(Instant, Recorder)> {
-    /// Producers tell how far they are so seldom that it costs nothing.
+    /// Progress interval of producers, long enough to cost nothing.
     const PROGRESS_RECORDS: u64 = 1024;
     let mut recorder = Recorder::new();
     let timed = options.durability == Level::Disk;
@@ -302,7 +302,7 @@ fn run_producer(
         let begun = timed.then(Instant::now);
         let ack = journal.append(line, options.durability)?;
         if ack.level < options.durability {
-            bail!("a record has reached {} and not {} in time", ack.level, options.durability);
+            bail!("a record reached {} but not {} in time", ack.level, options.durability);
         }
         if let Some(begun) = begun {
             recorder.record(begun.elapsed().as_nanos() as u64);
@@ -328,7 +328,7 @@ fn measure_read(journal: &Journal, dir: &Path, records: u64) -> Result<(Duration
     }
     let (wall, cpu) = (begun.elapsed(), process_cpu().saturating_sub(cpu_before));
     if found != records {
-        bail!("{} were read, {records} appended", format::format_records(found));
+        bail!("{} read, but {records} appended", format::format_records(found));
     }
     Ok((wall, cpu))
 }
@@ -338,7 +338,7 @@ fn process_cpu() -> Duration {
     Duration::new(time.tv_sec.max(0) as u64, time.tv_nsec.clamp(0, 999_999_999) as u32)
 }
 
-/// Enough different lines that no frame has one twice.
+/// Sample lines, enough that no frame has a line twice.
 fn sample_lines(size: u64) -> Vec<Vec<u8>> {
     const ALL_BYTES: u64 = 4 << 20;
     let count = (ALL_BYTES / size.max(1)).clamp(16, 1 << 16);
@@ -370,7 +370,7 @@ fn sample_lines(size: u64) -> Vec<Vec<u8>> {
     (0..count).map(&mut line).collect()
 }
 
-/// What is in the segments, without the space that the last has reserved, which is zeros.
+/// Bytes in segments, without the preallocated zeros at the end of the last one.
 fn stored_bytes(dir: &Path) -> io::Result<u64> {
     let mut sum = 0;
     for entry in fs::read_dir(dir.join("segments"))? {
@@ -392,16 +392,16 @@ fn stored_bytes(dir: &Path) -> io::Result<u64> {
     Ok(sum)
 }
 
-/// The file system's name, and a warning where syncs mean nothing.
+/// Name of the file system, with a warning if syncs mean nothing on it.
 fn file_system(dir: &Path) -> String {
     const NAMES: [(u64, &str); 7] = [
         (0xef53, "ext4"),
         (0x5846_5342, "xfs"),
         (0x9123_683e, "btrfs"),
-        (0x0102_1994, "tmpfs (memory: a sync costs nothing here, and means nothing)"),
+        (0x0102_1994, "tmpfs (memory: a sync costs nothing and has no effect)"),
         (0x794c_7630, "overlayfs"),
         (0x2fc1_2fc1, "zfs"),
-        (0x6969, "nfs (a journal is for local disks)"),
+        (0x6969, "nfs (a journal requires a local file system)"),
     ];
     let magic = rustix::fs::statfs(dir).ok().map(|stat| stat.f_type as u64);
     let name =

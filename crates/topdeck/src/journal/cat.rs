@@ -1,4 +1,4 @@
-//! `topdeck journal cat`: the records there are, to standard output.
+//! `topdeck journal cat`: writes the existing records to standard output.
 
 use std::process::ExitCode;
 
@@ -8,22 +8,22 @@ use journal::StartPosition;
 use crate::journal::record_output::{self, RecordOutput, RecordSource};
 use crate::journal::{open_read_only, parse};
 
-/// Write records to standard output, each on a line
+/// Print records, one per line
 ///
-/// Writes what is in the journal when it starts, from the first record kept. With --subscriber it
-/// writes what this subscriber has not read, and moves its place.
+/// Prints the records that exist at the start of the command, from the first retained record.
+/// With --subscriber it prints what this subscriber has not read, and advances its position.
 #[derive(clap::Args)]
 #[command(after_long_help = AFTER)]
 pub(crate) struct Options {
     #[command(flatten)]
     output: record_output::Options,
 
-    /// Where to start: begin, end, or a position
+    /// First record: begin, end, or a position
     #[arg(long, value_name = "POSITION", value_parser = parse::parse_start, conflicts_with = "subscriber",
         default_value = "begin")]
     from: StartPosition,
 
-    /// Where to end: end (of what is there now), or the position after the last
+    /// End: end (of the current records), or the position after the last record
     #[arg(long, value_name = "POSITION", value_parser = parse::parse_start, default_value = "end")]
     to: StartPosition,
 }
@@ -35,14 +35,14 @@ Examples:
   topdeck journal cat j --subscriber store --durability disk >> store.txt
   topdeck journal cat j | topdeck journal append copy --create
 
-Records that are missing (dropped at a limit, or damaged) are told on standard error, where they
-would stand: their number, positions, reason, time and producers.
+Missing records (dropped by retention, or damaged) are reported on standard error when their
+position is reached: their number, positions, reason, time and producers.
 
 Exit status:
-  0  all was written
-  1  the journal could not be read, or standard output not written
+  0  all records were written
+  1  the journal could not be read, or standard output could not be written
   2  usage error
-  3  all was written that is there, and records were missing";
+  3  all existing records were written, and some were missing";
 
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     let journal = open_read_only(&options.output.dir)?;

@@ -17,13 +17,13 @@ use render::text::escape_control;
 use render::text::shell_quote;
 use render::value_formatter;
 
-/// Read everything in a journal and say what is damaged; nothing is changed
+/// Verify a journal: read everything and report damage, without changes
 ///
 /// The journal may be in use.
 #[derive(clap::Args)]
 #[command(after_long_help = VERIFY_AFTER)]
 pub(crate) struct JournalVerifyOptions {
-    /// The journal's folder
+    /// Folder of the journal
     #[arg(value_name = "DIR")]
     dir: PathBuf,
 
@@ -39,17 +39,17 @@ Examples:
 
 Exit status:
   0  the journal is intact
-  1  something is damaged, or could not be read
+  1  something is damaged or could not be read
   2  usage error";
 
 /// Repair a journal: keep valid records, quarantine damaged bytes, report lost positions
 ///
-/// The journal must not be in use. What is cut out goes to the folder quarantine inside the
-/// journal's, and is never thrown away.
+/// The journal must not be in use. Removed bytes go to the folder quarantine in the journal's
+/// folder and are never deleted.
 #[derive(clap::Args)]
 #[command(after_long_help = REPAIR_AFTER)]
 pub(crate) struct JournalRepairOptions {
-    /// The journal's folder
+    /// Folder of the journal
     #[arg(value_name = "DIR")]
     dir: PathBuf,
 
@@ -63,11 +63,11 @@ Examples:
   topdeck journal verify j && echo intact || topdeck journal repair j
 
 Exit status:
-  0  the journal is intact now
+  0  the journal is intact
   1  it is in use, or could not be repaired
   2  usage error";
 
-/// As many as a person reads; the rest is counted. JSON has them all.
+/// Maximum number of damaged locations printed; JSON has all.
 const DAMAGE_SHOWN_MAX: usize = 20;
 
 pub(crate) fn verify(options: &JournalVerifyOptions) -> Result<ExitCode> {
@@ -161,7 +161,7 @@ fn summary(dir: &Path, report: &CheckReport, is: &str, are: &str) -> String {
     if report.torn_bytes > 0 {
         let _ = writeln!(
             text,
-            "  {} of a torn write, never acknowledged: no damage",
+            "  {} of a torn write, never acknowledged: not damage",
             format_bytes(report.torn_bytes)
         );
     }
@@ -257,7 +257,7 @@ mod tests {
               4,000 records in 30 frames in 2 segments, positions 0..4100
               DAMAGED: j/segments/0000000000000000.seg, bytes 4096..8192 (4 KiB): a frame whose checksum is wrong; 100 records cannot be read, positions 1000..1100
               DAMAGED: j/checkpoints/store: one of its two copies is damaged; no record is lost
-              17 B of a torn write, never acknowledged: no damage
+              17 B of a torn write, never acknowledged: not damage
 
             `topdeck journal repair j` keeps valid records and quarantines the rest; the journal must not be in use.
         "#]],
@@ -276,7 +276,7 @@ mod tests {
                   4,000 records in 30 frames in 2 segments, positions 0..4100
                   DAMAGED: j/segments/0000000000000000.seg, bytes 4096..8192 (4 KiB): a frame whose checksum is wrong; 100 records cannot be read, positions 1000..1100
                   DAMAGED: j/checkpoints/store: one of its two copies is damaged; no record is lost
-                  17 B of a torn write, never acknowledged: no damage
+                  17 B of a torn write, never acknowledged: not damage
 
                 100 records are lost; 4 KiB were put into j/quarantine/x
             "#]],

@@ -12,23 +12,23 @@ use render::text::escape_control;
 use render::text::shell_quote;
 use render::time::format_time;
 
-/// List, set, show and remove named places, to seek to
+/// List, set, show and remove named positions for `topdeck journal seek`
 #[derive(clap::Args)]
 #[command(after_long_help = AFTER)]
 pub(crate) struct Options {
-    /// The journal's folder
+    /// Folder of the journal
     #[arg(value_name = "DIR")]
     dir: PathBuf,
 
-    /// The checkpoint's name, 1 to 80 bytes; with nothing more, it is shown
+    /// Name of the checkpoint, 1 to 80 bytes; without further options it is shown
     #[arg(value_name = "NAME")]
     name: Option<String>,
 
-    /// Set it, or move it: begin, end, or a position
+    /// Set or move it: begin, end, or a position
     #[arg(long, value_name = "POSITION", value_parser = parse::parse_start, requires = "name")]
     at: Option<StartPosition>,
 
-    /// Let the limits drop records after a new checkpoint; otherwise they are kept for it
+    /// Let the limits drop records after a new checkpoint; by default they are retained for it
     #[arg(long, requires = "at")]
     droppable: bool,
 
@@ -46,7 +46,7 @@ Examples:
 
 Exit status:
   0  success
-  1  there is no journal or no such checkpoint
+  1  journal or checkpoint not found
   2  usage error";
 
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
@@ -63,8 +63,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
         {
             true => stat::checkpoint_table(&stat, CheckpointKind::Bookmark, "checkpoint"),
             false => format!(
-                "there are no checkpoints; `topdeck journal checkpoint {typed} NAME --at end` \
-                 sets one\n"
+                "no checkpoints; set one with `topdeck journal checkpoint {typed} NAME --at end`\n"
             ),
         };
         print_stdout(text.as_bytes())?;
@@ -72,14 +71,14 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     };
     let before = match journal.checkpoint(name) {
         Ok(checkpoint) if checkpoint.kind == CheckpointKind::Subscriber => bail!(
-            "{shown}: {name:?} is a subscriber, not a checkpoint; `topdeck journal seek` moves it, \
-             `topdeck journal subscribers {typed} remove {name}` removes it"
+            "{shown}: {name:?} is a subscriber, not a checkpoint; move it with `topdeck journal \
+             seek`, or remove it with `topdeck journal subscribers {typed} remove {name}`"
         ),
         Ok(checkpoint) => Some(checkpoint),
         Err(Error::NoCheckpoint { .. }) if options.at.is_some() => None,
         Err(Error::NoCheckpoint { .. }) => bail!(
-            "{shown}: there is no checkpoint {name:?}; `topdeck journal checkpoint {typed} {name} \
-             --at end` sets it"
+            "{shown}: checkpoint {name:?} not found; set it with `topdeck journal checkpoint \
+             {typed} {name} --at end`"
         ),
         Err(error) => return Err(with_dir(dir)(error)),
     };

@@ -1,4 +1,4 @@
-//! `topdeck journal create`: a new journal, and what it will keep.
+//! `topdeck journal create`: creates a journal.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -13,35 +13,36 @@ use crate::journal::{format, with_dir};
 use render::bytes::format_bytes;
 use render::text::escape_control;
 
-/// Make a journal in a folder
+/// Create a journal
 ///
-/// The settings stay with the journal. Sizes are whole numbers of B, KiB, MiB, GiB or TiB.
+/// The settings are stored in the journal. Sizes are integers with B, KiB, MiB, GiB or TiB.
 #[derive(clap::Args)]
 #[command(after_long_help = AFTER)]
 pub(crate) struct Options {
-    /// Its folder, made if it is missing; on a local disk, not on a network
+    /// Folder of the journal, created if it is missing; on a local file system
     #[arg(value_name = "DIR")]
     dir: PathBuf,
 
-    /// How records are compressed
+    /// Compression of records
     #[arg(long, default_value = "lz4", value_parser = parse::codec_parser())]
     codec: Compression,
 
-    /// The buffer that appends go to first, a power of two from 4KiB to 1GiB
+    /// Size of the shared memory buffer, a power of two from 4KiB to 1GiB
     #[arg(long, value_name = "SIZE", default_value = "1MiB", value_parser = parse::size)]
     buffer: u64,
 
-    /// The size of a segment, from 16KiB to 4GiB
+    /// Segment size, from 16KiB to 4GiB
     ///
-    /// Space is reserved and freed by whole segments, and a record may take a quarter of one.
+    /// Space is reserved and freed in whole segments. A record may have up to a quarter of a
+    /// segment.
     #[arg(long, value_name = "SIZE", default_value = "16MiB", value_parser = parse::size)]
     segment: u64,
 
-    /// How much may be kept, at least two segments; none: as much as the disk holds
+    /// Size retention, at least two segments; none: limited by the disk
     #[arg(long, value_name = "SIZE|none", default_value = "1GiB", value_parser = parse::parse_size_limit)]
     max_bytes: OptionalLimit<u64>,
 
-    /// How long records may be kept, such as 7d; none: for ever
+    /// Time retention, such as 7d; none: unlimited
     #[arg(long, value_name = "TIME|none", default_value = "none", value_parser = parse::parse_age_limit)]
     max_age: OptionalLimit<Duration>,
 
@@ -49,7 +50,7 @@ pub(crate) struct Options {
     #[arg(long, value_name = "POLICY", default_value = "refuse", value_parser = parse::limit_policy_parser())]
     on_full: LimitPolicy,
 
-    /// How many producers are remembered at least, to recognise repeats: 1 to 65536
+    /// Minimum number of producers in the deduplication table: 1 to 65536
     #[arg(long, value_name = "COUNT", default_value_t = 1024)]
     producers: u32,
 }
@@ -61,8 +62,8 @@ Examples:
   topdeck journal create small --segment 64KiB --buffer 64KiB --max-bytes 1MiB
 
 Exit status:
-  0  it is there, durably
-  1  it could not be made, or there was one already
+  0  the journal is durable
+  1  the journal could not be created, or it already exists
   2  usage error";
 
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
@@ -88,13 +89,13 @@ impl Options {
     }
 }
 
-/// Makes a journal of now.
+/// Creates a journal with the current time.
 pub(crate) fn create(dir: &Path, settings: &Settings) -> Result<()> {
     let now = journal::wall_clock()();
     Journal::create(&disk::OsDisk, dir, journal::random_id(), now, settings).map_err(with_dir(dir))
 }
 
-/// What was made, in a paragraph.
+/// Summary of the new journal.
 pub(crate) fn creation_summary(dir: &Path, settings: &Settings) -> String {
     let dir = escape_control(&dir.display().to_string());
     let compressed = match settings.codec {
@@ -102,8 +103,8 @@ pub(crate) fn creation_summary(dir: &Path, settings: &Settings) -> String {
         codec => format!("compressed with {}", format::codec_name(codec)),
     };
     format!(
-        "made a journal in {dir}: {compressed}, segments of {}, a buffer of {}.\n\
-         It keeps {}.\n",
+        "created a journal in {dir}: {compressed}, segments of {}, a buffer of {}.\nRetention: \
+         {}.\n",
         format_bytes(settings.segment_bytes),
         format_bytes(settings.buffer_bytes),
         format::describe_limits(&settings.limits),

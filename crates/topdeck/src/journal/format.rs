@@ -1,5 +1,5 @@
-//! Formatting of sizes (powers of 1,024), times (UTC), positions and gaps. Positions have no marks
-//! between thousands, so that they can be copied into a command.
+//! Formatting of sizes (powers of 1,024), times (UTC), positions and gaps. Positions have no
+//! thousands separators, so that they can be copied into a command.
 
 use journal::{Compression, FullReason, LimitPolicy, Limits, RecordGap};
 
@@ -27,41 +27,41 @@ pub(crate) fn limit_policy_name(at_limit: LimitPolicy) -> &'static str {
     }
 }
 
-/// What a journal keeps and what it does then, as a sentence without its subject.
+/// Retention and full policy as a sentence without its subject.
 pub(crate) fn describe_limits(limits: &Limits) -> String {
     let size = match limits.bytes_max {
         Some(most) => format!("at most {}", format_bytes(most)),
-        None => "as much as the disk holds".to_owned(),
+        None => "limited by the disk".to_owned(),
     };
     let old = match limits.age_max {
         Some(most) => format!("for at most {}", format_age(most)),
-        None => "of any age".to_owned(),
+        None => "unlimited in time".to_owned(),
     };
     let then = match limits.on_full {
         LimitPolicy::Reject => {
-            "when it is full, appends are refused until its subscribers have read on"
+            "when full, appends are rejected until its subscribers have caught up"
         }
         LimitPolicy::DropOldest => {
-            "when it is full, the oldest records are dropped, and who missed them is told"
+            "when full, the oldest records are dropped and subscribers get a gap"
         }
     };
     format!("{size}, {old}; {then}")
 }
 
-/// Why something did not become durable in time, and what to do about it.
+/// Reason why a record did not become durable in time, and a remedy.
 pub(crate) fn stalled_message(dir: &str) -> String {
     format!(
-        "the disk is slow, or the process that writes to it is stopped; `fuser {dir}/buffer` \
-         lists those that have the journal open"
+        "the disk is slow, or the process that writes to it is stopped; list the processes that \
+         have the journal open with `fuser {dir}/buffer`"
     )
 }
 
-/// Why a journal is full, and what to do about it.
+/// Reason why a journal is full, and a remedy.
 pub(crate) fn full_message(dir: &str, full: &FullReason) -> String {
     let raise = format!("raise the limit (`topdeck journal limit {dir} --max-bytes …`)");
     let FullReason::RetentionLimit { used_bytes, max_bytes, holder, policy } = full else {
-        return "there is no space left on its disk; what is acknowledged is safe, and appending \
-                goes on when there is space"
+        return "no space left on its disk; acknowledged records are safe, and appending continues \
+                when there is space"
             .to_owned();
     };
     let used = format!(
@@ -71,14 +71,14 @@ pub(crate) fn full_message(dir: &str, full: &FullReason) -> String {
     );
     match (policy, holder) {
         (LimitPolicy::DropOldest, _) => {
-            format!("{used}, which leaves no room for one more; {raise}")
+            format!("{used}, no space for another segment; {raise}")
         }
         (LimitPolicy::Reject, None) => format!(
-            "{used}, and nobody has subscribed, so nothing may go; add who reads \
-             (`topdeck journal subscribers {dir} add NAME`), or {raise}"
+            "{used}, and there is no subscriber, so no segment can be deleted; add one (`topdeck \
+             journal subscribers {dir} add NAME`), or {raise}"
         ),
         (LimitPolicy::Reject, Some(name)) => format!(
-            "{used}, and {name:?} has not passed the oldest; let it read on, remove it \
+            "{used}, and {name:?} has not passed the oldest segment; let it catch up, remove it \
              (`topdeck journal subscribers {dir} remove {name}`), or {raise}"
         ),
     }
@@ -92,7 +92,7 @@ pub(crate) fn format_positions(positions: &std::ops::Range<u64>) -> String {
     }
 }
 
-/// A gap as a sentence.
+/// Gap as a sentence.
 pub(crate) fn describe_gap(gap: &RecordGap) -> String {
     let missing = if gap.records() == 1 { "is" } else { "are" };
     let mut text = format!(
@@ -123,7 +123,7 @@ pub(crate) fn describe_gap(gap: &RecordGap) -> String {
         ));
     }
     if !known.is_empty() {
-        let of = if gap.is_complete { "" } else { "of a longer stretch that these are part of: " };
+        let of = if gap.is_complete { "" } else { "of a larger range that includes these: " };
         text.push_str(&format!("; {of}{}", known.join("; ")));
     }
     text
@@ -157,8 +157,7 @@ mod tests {
         );
         gap.is_complete = false;
         assert!(
-            super::describe_gap(&gap)
-                .contains("; of a longer stretch that these are part of: appended")
+            super::describe_gap(&gap).contains("; of a larger range that includes these: appended")
         );
         gap = RecordGap { positions: 3..4, time: None, producers: Vec::new(), ..gap };
         gap.reason = GapReason::Damaged;

@@ -1,4 +1,4 @@
-//! `topdeck journal limit`: how much is kept, changed later.
+//! `topdeck journal limit`: shows or changes the retention.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -11,21 +11,21 @@ use crate::command::print_stdout;
 use crate::journal::parse::{self, OptionalLimit};
 use crate::journal::{format, open_read_only, with_dir};
 
-/// Show or change how much a journal keeps
+/// Show or change the retention of a journal
 ///
-/// Processes that have it open follow when they open it next.
+/// Processes that have it open apply the change when they reopen it.
 #[derive(clap::Args)]
 #[command(after_long_help = AFTER)]
 pub(crate) struct Options {
-    /// The journal's folder
+    /// Folder of the journal
     #[arg(value_name = "DIR")]
     dir: PathBuf,
 
-    /// How much may be kept, at least two segments; none: as much as the disk holds
+    /// Size retention, at least two segments; none: limited by the disk
     #[arg(long, value_name = "SIZE|none", value_parser = parse::parse_size_limit)]
     max_bytes: Option<OptionalLimit<u64>>,
 
-    /// How long records may be kept, such as 7d; none: for ever
+    /// Time retention, such as 7d; none: unlimited
     #[arg(long, value_name = "TIME|none", value_parser = parse::parse_age_limit)]
     max_age: Option<OptionalLimit<Duration>>,
 
@@ -41,8 +41,8 @@ Examples:
   topdeck journal limit j --max-age 7d --on-full drop-oldest
 
 Exit status:
-  0  it is shown, or changed durably
-  1  there is no journal, or the limit is too low
+  0  the retention is shown, or changed durably
+  1  journal not found, or the limit is too low
   2  usage error";
 
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
@@ -56,6 +56,6 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     if limits != before {
         journal.set_limits(limits).map_err(with_dir(&options.dir))?;
     }
-    print_stdout(format!("it keeps {}\n", format::describe_limits(&limits)).as_bytes())?;
+    print_stdout(format!("retention: {}\n", format::describe_limits(&limits)).as_bytes())?;
     Ok(ExitCode::SUCCESS)
 }

@@ -1,4 +1,4 @@
-//! Sizes, lengths of time, positions and choices as people write them on the command line.
+//! Command line values: sizes, durations, positions and choices.
 
 use std::time::Duration;
 
@@ -7,11 +7,11 @@ use collect::{Quantity, Unit};
 use journal::{Compression, Level, LimitPolicy, StartPosition};
 pub(crate) use role::settings::parse_size as size;
 
-/// A limit that may be `none`.
+/// Limit that may be `none`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct OptionalLimit<T>(pub(crate) Option<T>);
 
-/// A size, or `none`.
+/// Size, or `none`.
 pub(crate) fn parse_size_limit(text: &str) -> Result<OptionalLimit<u64>, String> {
     match text {
         "none" => Ok(OptionalLimit(None)),
@@ -21,7 +21,7 @@ pub(crate) fn parse_size_limit(text: &str) -> Result<OptionalLimit<u64>, String>
     }
 }
 
-/// A length of time, or `none`.
+/// Duration, or `none`.
 pub(crate) fn parse_age_limit(text: &str) -> Result<OptionalLimit<Duration>, String> {
     if text == "none" {
         return Ok(OptionalLimit(None));
@@ -30,7 +30,7 @@ pub(crate) fn parse_age_limit(text: &str) -> Result<OptionalLimit<Duration>, Str
         .filter(|written| written.unit().is_some())
         .and_then(|written| written.value_in(Some(&Unit::Nanoseconds)))
         .filter(|ns| (1.0..1e18).contains(ns));
-    let expected = "expected a length of time in ns, us, ms, s, min, h or d, as in 7d, or none";
+    let expected = "expected a duration in ns, us, ms, s, min, h or d, as in 7d, or none";
     ns.map(|ns| OptionalLimit(Some(Duration::from_nanos(ns as u64))))
         .ok_or_else(|| expected.to_owned())
 }
@@ -47,7 +47,7 @@ pub(crate) fn parse_start(text: &str) -> Result<StartPosition, String> {
     }
 }
 
-/// One of several values by name.
+/// Parser of a choice of named values.
 fn choice_parser<T: Copy + Send + Sync + 'static>(
     choices: &'static [(&'static str, &'static str, T)],
 ) -> impl TypedValueParser<Value = T> {
@@ -60,15 +60,15 @@ fn choice_parser<T: Copy + Send + Sync + 'static>(
 
 pub(crate) fn level_parser() -> impl TypedValueParser<Value = Level> {
     choice_parser(&[
-        ("memory", "in shared memory, which survives kill -9, too; not a power cut", Level::Memory),
-        ("process", "survives kill -9, not a power cut", Level::Process),
-        ("disk", "on disk, synchronised: survives a power cut", Level::Disk),
+        ("memory", "in shared memory: survives kill -9, but not a power loss", Level::Memory),
+        ("process", "survives kill -9, but not a power loss", Level::Process),
+        ("disk", "fsynced to disk: survives a power loss", Level::Disk),
     ])
 }
 
 pub(crate) fn codec_parser() -> impl TypedValueParser<Value = Compression> {
     choice_parser(&[
-        ("none", "not at all", Compression::None),
+        ("none", "no compression", Compression::None),
         ("lz4", "fast", Compression::Lz4),
         ("zstd", "smaller", Compression::Zstd),
     ])
@@ -76,8 +76,12 @@ pub(crate) fn codec_parser() -> impl TypedValueParser<Value = Compression> {
 
 pub(crate) fn limit_policy_parser() -> impl TypedValueParser<Value = LimitPolicy> {
     choice_parser(&[
-        ("refuse", "appends fail until somebody has read the oldest", LimitPolicy::Reject),
-        ("drop-oldest", "the oldest go, and who missed them is told", LimitPolicy::DropOldest),
+        ("refuse", "appends fail until the oldest records are read", LimitPolicy::Reject),
+        (
+            "drop-oldest",
+            "the oldest records are dropped, and subscribers get a gap",
+            LimitPolicy::DropOldest,
+        ),
     ])
 }
 

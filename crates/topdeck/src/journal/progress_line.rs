@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use render::bytes::format_bytes;
 use render::bytes::format_rate;
 
-/// Often enough to be seen moving, seldom enough to cost nothing.
+/// Refresh interval: visible movement at negligible cost.
 const REFRESH_INTERVAL: Duration = Duration::from_millis(200);
 const BAR_CHARS: u64 = 24;
 
@@ -30,18 +30,18 @@ impl ProgressLine {
         self.started.elapsed()
     }
 
-    /// Whether anybody sees it.
+    /// Whether the line is shown on a terminal.
     pub(crate) fn is_visible(&self) -> bool {
         self.terminal
     }
 
-    /// Shows a line, if it is time for one.
+    /// Shows a line if the refresh interval has passed.
     pub(crate) fn show(&mut self, line: impl FnOnce(Duration) -> String) {
         if !self.terminal || self.last_shown.unwrap_or(self.started).elapsed() < REFRESH_INTERVAL {
             return;
         }
         self.last_shown = Some(Instant::now());
-        // Progress that cannot be shown is no failure.
+        // Progress output errors are ignored.
         let _ = write!(io::stderr(), "\r{}\x1b[K", line(self.started.elapsed()));
     }
 
@@ -50,7 +50,7 @@ impl ProgressLine {
         self.show(|elapsed| bar(done_bytes, total_bytes, elapsed));
     }
 
-    /// Takes the line away, before something else is written.
+    /// Clears the line before other output.
     pub(crate) fn clear(&mut self) {
         if self.last_shown.take().is_some() {
             let _ = write!(io::stderr(), "\r\x1b[K");

@@ -1,4 +1,4 @@
-//! Records to standard output; advances the subscriber.
+//! Writes records to standard output and advances the subscriber.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write as _};
@@ -14,24 +14,24 @@ use rustix::event::{PollFd, PollFlags, poll};
 use crate::command::print_message;
 use crate::journal::{format, parse, with_dir};
 
-/// Some records were missing.
+/// Exit status: records were missing.
 pub(crate) const EXIT_GAPS: u8 = 3;
 
-/// Written at once; a subscriber's place moves on after each.
+/// Size of a write; the subscriber is advanced after each.
 const WRITE_BYTES: usize = 256 << 10;
 
-/// How records are read and written, for `cat` and `tail` alike.
+/// Options of `cat` and `tail`.
 #[derive(clap::Args)]
 #[group(skip)]
 pub(crate) struct Options {
-    /// The journal's folder
+    /// Folder of the journal
     #[arg(value_name = "DIR")]
     pub(crate) dir: PathBuf,
 
-    /// Read as this subscriber, from its place; what was written is not read again
+    /// Read as this subscriber, from its position, and advance it
     ///
-    /// Its place moves on after records were written, so that none is missed; after a crash or a
-    /// power cut some may come again.
+    /// The position advances after records were written, so none is skipped; after a crash or a
+    /// power loss some may be read again.
     #[arg(long, value_name = "NAME")]
     pub(crate) subscriber: Option<String>,
 
@@ -47,7 +47,7 @@ pub(crate) struct Options {
     #[arg(long)]
     pub(crate) positions: bool,
 
-    /// Only records that have reached a level: with disk, none that a power cut could lose
+    /// Only records that have reached a level; disk: none that a power loss could lose
     #[arg(long, value_name = "LEVEL", default_value = "memory", value_parser = parse::level_parser())]
     pub(crate) durability: Level,
 }
@@ -97,9 +97,9 @@ impl DerefMut for RecordSource {
 /// Reason to stop writing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum StopReason {
-    /// There is nothing more to read now.
+    /// There is currently nothing more to read.
     EndOfData,
-    /// All that was asked for is written.
+    /// The requested number of records was written.
     CountReached,
 }
 
@@ -107,18 +107,18 @@ pub(crate) enum StopReason {
 pub(crate) struct RecordOutput<'a> {
     options: &'a Options,
     out: BufWriter<File>,
-    /// Records that may still be written.
+    /// Number of records that may still be written.
     remaining: u64,
-    /// Everything below was written, or told to be missing.
+    /// All records below were written, or reported as missing.
     end_position: u64,
     gaps: u64,
-    /// Bytes written since the subscriber was moved.
+    /// Bytes written since the subscriber was advanced.
     ahead_bytes: usize,
 }
 
 impl<'a> RecordOutput<'a> {
     pub(crate) fn new(options: &'a Options) -> Result<RecordOutput<'a>> {
-        // Not `Stdout`: it would look for newlines, and hold back what comes after the last.
+        // Not `Stdout`, which is line buffered and delays data after the last newline.
         let out =
             io::stdout().as_fd().try_clone_to_owned().context("cannot write to standard output")?;
         Ok(RecordOutput {
@@ -131,7 +131,7 @@ impl<'a> RecordOutput<'a> {
         })
     }
 
-    /// Writes what there is below a position, and moves the subscriber on.
+    /// Writes the records below a position, and advances the subscriber.
     pub(crate) fn write(&mut self, source: &mut RecordSource, to: u64) -> Result<StopReason> {
         self.end_position = source.position();
         loop {
@@ -146,7 +146,7 @@ impl<'a> RecordOutput<'a> {
                 }
                 Some(ReadItem::Gap(gap)) => {
                     if gap.positions.start < to {
-                        // Where the records would be in the output.
+                        // At the location of the missing records in the output.
                         self.flush()?;
                         print_message(format_args!(
                             "{}: {}",
@@ -189,7 +189,7 @@ impl<'a> RecordOutput<'a> {
         self.out.flush().context("cannot write to standard output")
     }
 
-    /// Brings all to standard output, and only then moves the subscriber.
+    /// Flushes standard output, then advances the subscriber.
     fn commit(&mut self, source: &mut RecordSource) -> Result<()> {
         self.flush()?;
         self.ahead_bytes = 0;
@@ -204,12 +204,12 @@ impl<'a> RecordOutput<'a> {
         }
     }
 
-    /// Sleeps until there is more to read; false when nobody reads what is written any more.
+    /// Waits for more records; false if the reader of standard output has closed it.
     pub(crate) fn wait(&self, source: &mut RecordSource) -> Result<bool> {
         let ready = source.readiness().context("cannot wait for records")?;
         let mut fds = [
             PollFd::new(&ready, PollFlags::IN),
-            // Errors and the end of the other side are always told.
+            // Errors and hang-up are always reported.
             PollFd::from_borrowed_fd(self.out.get_ref().as_fd(), PollFlags::empty()),
         ];
         match poll(&mut fds, None) {
@@ -224,7 +224,7 @@ impl<'a> RecordOutput<'a> {
         Ok(!gone)
     }
 
-    /// Makes the subscriber's place durable, and says how it went.
+    /// Makes the subscriber's position durable, and returns the exit status.
     pub(crate) fn finish(self, source: RecordSource) -> Result<ExitCode> {
         if let RecordSource::Subscriber(mut subscriber) = source {
             let position = subscriber.checkpoint().position;
@@ -234,18 +234,18 @@ impl<'a> RecordOutput<'a> {
     }
 }
 
-/// The position behind the last record of a level.
+/// Position after the last record of a level.
 pub(crate) fn end_position(journal: &Journal, level: Level) -> u64 {
     let marks = journal.watermarks();
     if level == Level::Disk { marks.durable } else { marks.end }
 }
 
-/// The first record kept.
+/// Position of the first retained record.
 pub(crate) fn first_position(journal: &Journal) -> u64 {
     journal.watermarks().first
 }
 
-/// Where the folder is, for messages.
+/// Folder name for messages.
 pub(crate) fn display_name(dir: &Path) -> String {
     dir.display().to_string()
 }

@@ -2,29 +2,28 @@
 
 use std::io::{self, Read};
 
-/// Asked for at once: a read gives less when a pipe has less, and that is then appended without
-/// waiting.
+/// Size of a read. A pipe may return less, which is then appended without waiting.
 const READ_BYTES: usize = 1 << 20;
 
 /// Record delimiter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RecordDelimiter {
-    /// This byte, which is no part of it. The last record may do without.
+    /// Delimiter byte, not part of the record. The last record may lack it.
     Byte(u8),
-    /// The end of the stream: it is one record, which may be empty.
+    /// End of the stream: the stream is one record, which may be empty.
     Stream,
 }
 
-/// A stream that is being cut.
+/// Stream with its buffer.
 pub(crate) struct RecordSplitter<R> {
     source: R,
     end: RecordDelimiter,
-    /// A record may have so many bytes.
+    /// Maximum size of a record in bytes.
     record_bytes_max: u64,
-    /// Bytes that were read and are not used up: those of `bytes` before `have`.
+    /// Unconsumed bytes: the first `have` of `bytes`.
     bytes: Vec<u8>,
     length: usize,
-    /// How far `bytes` was searched for an end without finding one.
+    /// Length of the prefix of `bytes` that has no delimiter.
     searched: usize,
     is_ended: bool,
 }
@@ -32,11 +31,11 @@ pub(crate) struct RecordSplitter<R> {
 /// Status of a read.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum ReadStatus {
-    /// Perhaps records, to be had from [`Input::take`].
+    /// More data; [`RecordSplitter::complete_records`] may return records.
     More,
-    /// The stream has ended, and so have its records when they have been taken.
+    /// The stream has ended; so have its records once they are discarded.
     End,
-    /// The record after those taken has more bytes than a record may have.
+    /// The next record is larger than the maximum.
     TooLarge,
 }
 
@@ -53,8 +52,8 @@ impl<R: Read> RecordSplitter<R> {
         }
     }
 
-    /// Reads once: what is there now, waiting only if there is nothing. All records must have been
-    /// taken.
+    /// Reads once; blocks only if no data is available. All complete records must have been
+    /// discarded.
     pub(crate) fn read(&mut self) -> io::Result<ReadStatus> {
         if self.is_ended {
             return Ok(ReadStatus::End);
@@ -76,7 +75,7 @@ impl<R: Read> RecordSplitter<R> {
         Ok(ReadStatus::More)
     }
 
-    /// All whole records that were read, to be taken by one call after each read.
+    /// All complete records; call it once after each read.
     pub(crate) fn complete_records<'a>(
         &'a mut self,
         records: &mut Vec<std::ops::Range<usize>>,
@@ -101,7 +100,7 @@ impl<R: Read> RecordSplitter<R> {
         &self.bytes
     }
 
-    /// Forgets the records that were taken last.
+    /// Discards the records returned last.
     pub(crate) fn discard(&mut self, records: &[std::ops::Range<usize>]) {
         let used = match (records.last(), self.end) {
             (None, _) => 0,
@@ -111,7 +110,7 @@ impl<R: Read> RecordSplitter<R> {
         self.bytes.copy_within(used..self.length, 0);
         self.length -= used;
         self.searched = self.length;
-        // A large record's memory is not kept for small ones.
+        // The memory of a large record is not kept for small ones.
         if self.length == 0 && self.bytes.len() > 4 * READ_BYTES {
             self.bytes = Vec::new();
         }
@@ -122,7 +121,7 @@ impl<R: Read> RecordSplitter<R> {
 mod tests {
     use super::*;
 
-    /// Gives a few bytes at a time, as a slow pipe does.
+    /// Returns a few bytes per read, like a slow pipe.
     struct SlowReader<'a>(&'a [u8], usize);
 
     impl Read for SlowReader<'_> {

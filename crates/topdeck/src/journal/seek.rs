@@ -13,20 +13,20 @@ use render::text::shell_quote;
 
 /// Move a subscriber to another position
 ///
-/// What lies between the old place and the new one comes again, or is skipped. Nobody may be
-/// reading as this subscriber meanwhile.
+/// Records between the old and the new position are read again, or are skipped. The subscriber must
+/// not be in use.
 #[derive(clap::Args)]
 #[command(after_long_help = AFTER)]
 pub(crate) struct Options {
-    /// The journal's folder
+    /// Folder of the journal
     #[arg(value_name = "DIR")]
     dir: PathBuf,
 
-    /// The subscriber
+    /// Name of the subscriber
     #[arg(value_name = "SUBSCRIBER")]
     name: String,
 
-    /// Where to: begin, end, a position, or the name of a checkpoint or of another subscriber
+    /// Target: begin, end, a position, or the name of a checkpoint or of another subscriber
     #[arg(long, value_name = "POSITION", required = true)]
     to: String,
 }
@@ -39,8 +39,8 @@ Examples:
   topdeck journal seek j store --to before-release
 
 Exit status:
-  0  it is there, durably
-  1  there is no such subscriber or place, or somebody is reading as it
+  0  the position is durable
+  1  subscriber or target not found, or the subscriber is in use
   2  usage error";
 
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
@@ -49,8 +49,8 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     let before = journal.checkpoint(name).map_err(with_dir(dir))?;
     if before.kind == CheckpointKind::Bookmark {
         bail!(
-            "{}: {name:?} is a checkpoint, not a subscriber; `topdeck journal checkpoint {} \
-             {name} --at …` moves it",
+            "{}: {name:?} is a checkpoint, not a subscriber; move it with `topdeck journal \
+             checkpoint {} {name} --at …`",
             dir.display(),
             shell_quote(dir)
         );
@@ -65,13 +65,13 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     let (from, to) = (before.position, after.position);
     let what = if to < from {
         let marks = journal.watermarks();
-        // What was passed may have been dropped since, but not what is kept.
+        // Records passed may have been dropped since, but not retained ones.
         let again = format::format_records(from.min(marks.end) - to);
-        format!("{again} will come again")
+        format!("{again} will be read again")
     } else if to > from {
         format!("{} will be skipped", format::format_records(to - from))
     } else {
-        "it was there already".to_owned()
+        "unchanged".to_owned()
     };
     print_stdout(
         format!("{}: position {from} -> {to}; {what}\n", escape_control(name)).as_bytes(),

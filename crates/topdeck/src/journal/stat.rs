@@ -1,4 +1,4 @@
-//! `topdeck journal stat`: how a journal is, in numbers, and what to do about it.
+//! `topdeck journal stat`: state of a journal, with remedies.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -20,11 +20,11 @@ use render::text::shell_quote;
 use render::time::format_time;
 use render::value_formatter;
 
-/// Show how a journal is: records, segments, limits, subscribers, gaps
+/// Show the state of a journal: records, segments, limits, subscribers, gaps
 #[derive(clap::Args)]
 #[command(after_long_help = AFTER)]
 pub(crate) struct Options {
-    /// The journal's folder
+    /// Folder of the journal
     #[arg(value_name = "DIR")]
     dir: PathBuf,
 
@@ -36,15 +36,15 @@ pub(crate) struct Options {
 const AFTER: &str = "\
 Examples:
   topdeck journal stat j
-  topdeck journal stat j --json | jq '.checkpoints[] | {name, behind}'
+  topdeck journal stat j --json | jq '.checkpoints[] | {name, lag}'
 
 Exit status:
-  0  it was read
-  1  there is no journal, or it cannot be opened
+  0  success
+  1  journal not found, or it cannot be opened
   2  usage error";
 
 const SCHEMA: u64 = 2;
-/// As long as it may take to write what is in the buffer, if whoever does that is well.
+/// Time that a healthy process needs to write the buffer to a segment.
 const WAIT: Duration = Duration::from_millis(500);
 
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
@@ -56,7 +56,8 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
         && !stat.is_failed
         && stat.watermarks.flushed < stat.watermarks.end
     {
-        // What fills a journal that was opened just now, or stops it, nobody has met yet.
+        // A reason that the journal is full or stopped is not known yet after opening it; a flush
+        // detects it.
         match journal.flush(Level::Process) {
             Err(Error::Full(full)) => stat.full_reason = Some(full),
             Err(Error::AppendTimeout { .. }) => stalled = true,
@@ -144,7 +145,7 @@ fn usage_text(stat: &JournalStat, limits: &Limits) -> String {
     })
 }
 
-/// Subscribers, or checkpoints, as a table.
+/// Subscribers or checkpoints as a table.
 pub(crate) fn checkpoint_table(stat: &JournalStat, kind: CheckpointKind, title: &str) -> String {
     let head = [title, "position", "lag", "at a limit", "committed"].map(str::to_owned);
     let rows = stat.checkpoints.iter().filter(|checkpoint| checkpoint.kind == kind);
@@ -161,26 +162,26 @@ pub(crate) fn checkpoint_table(stat: &JournalStat, kind: CheckpointKind, title: 
     format_table(&rows, [false, true, true, false, false])
 }
 
-/// Records that it has not passed.
+/// Number of records that it has not passed.
 pub(crate) fn lag_records(stat: &JournalStat, checkpoint: &Checkpoint) -> u64 {
     stat.watermarks.end.saturating_sub(checkpoint.position)
 }
 
-/// Whether what it has not passed is kept at a limit: only where the journal refuses rather than
-/// drop.
+/// Whether records that it has not passed block retention: only if the journal's policy is to
+/// refuse.
 pub(crate) fn blocks_retention(checkpoint: &Checkpoint, at_limit: LimitPolicy) -> &'static str {
     let holds = checkpoint.blocks_deletion && at_limit == LimitPolicy::Reject;
     if holds { "blocks" } else { "droppable" }
 }
 
-/// What is not as it should be, and what to do.
+/// Problems and remedies.
 fn problem_lines(dir: &Path, stat: &JournalStat) -> Vec<String> {
     let dir = shell_quote(dir);
     let mut troubles = Vec::new();
     if stat.is_failed {
         troubles.push(
-            "STOPPED: a write or sync failed, and nothing is acknowledged since. What was \
-             acknowledged before is safe.\n  Look at the disk (dmesg, df); then restart the \
+            "STOPPED: a write or sync failed, and nothing has been acknowledged since. Records \
+             acknowledged before are safe.\n  Check the disk (dmesg, df), then restart the \
              processes that have the journal open."
                 .to_owned(),
         );
@@ -192,7 +193,7 @@ fn problem_lines(dir: &Path, stat: &JournalStat) -> Vec<String> {
         let name = escape_control(name);
         troubles.push(format!(
             "DAMAGED: both copies of checkpoint {name:?} are corrupt.\n  \
-             `topdeck journal seek {dir} {name} --to …` sets it again."
+             Set it again with `topdeck journal seek {dir} {name} --to …`."
         ));
     }
     for checkpoint in stat.checkpoints.iter().filter(|checkpoint| checkpoint.is_degraded) {
@@ -263,7 +264,7 @@ fn kind_name(kind: CheckpointKind) -> &'static str {
     }
 }
 
-/// A gap as JSON.
+/// Gap as JSON.
 pub(crate) fn gap_json(gap: &RecordGap) -> Json {
     let time = |end: fn(&std::ops::RangeInclusive<i64>) -> &i64| {
         gap.time.as_ref().map_or(Null, |range| Json::Integer((*end(range)).into()))

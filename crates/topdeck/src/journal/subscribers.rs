@@ -1,4 +1,4 @@
-//! `topdeck journal subscribers`: who reads, how far they are, and adding and removing them.
+//! `topdeck journal subscribers`: lists, adds and removes subscribers.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -12,11 +12,11 @@ use crate::journal::{format, open_read_only, parse, stat, with_dir};
 use render::text::escape_control;
 use render::text::shell_quote;
 
-/// List who reads, and how far they are; add and remove them
+/// List, add and remove subscribers
 #[derive(clap::Args)]
 #[command(after_long_help = AFTER)]
 pub(crate) struct Options {
-    /// The journal's folder
+    /// Folder of the journal
     #[arg(value_name = "DIR")]
     dir: PathBuf,
 
@@ -28,21 +28,21 @@ pub(crate) struct Options {
 enum SubscriberCommand {
     /// Add a subscriber
     Add {
-        /// Its name, 1 to 80 bytes
+        /// Name of the subscriber, 1 to 80 bytes
         #[arg(value_name = "NAME")]
         name: String,
-        /// Where it starts: begin, end, or a position
+        /// Start position: begin, end, or a position
         #[arg(long, value_name = "POSITION", default_value = "begin", value_parser = parse::parse_start)]
         at: StartPosition,
         /// Let the limits drop records that it has not read; it receives a gap for them
         ///
-        /// Otherwise a journal whose limit is reached refuses appends rather than drop it.
+        /// By default a journal that has reached its limit refuses appends instead.
         #[arg(long)]
         droppable: bool,
     },
-    /// Remove a subscriber; what only it has not read is no longer kept
+    /// Remove a subscriber; records that only it has not read are no longer retained
     Remove {
-        /// Its name
+        /// Name of the subscriber
         #[arg(value_name = "NAME")]
         name: String,
     },
@@ -57,7 +57,7 @@ Examples:
 
 Exit status:
   0  success
-  1  there is no journal or no such subscriber, or somebody is reading as it
+  1  journal or subscriber not found, or the subscriber is in use
   2  usage error";
 
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
@@ -76,7 +76,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
             {
                 true => stat::checkpoint_table(&stat, CheckpointKind::Subscriber, "subscriber"),
                 false => format!(
-                    "nobody has subscribed; `topdeck journal subscribers {} add NAME` does\n",
+                    "no subscribers; add one with `topdeck journal subscribers {} add NAME`\n",
                     shell_quote(dir)
                 ),
             }
@@ -93,12 +93,12 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
             )
         }
         Some(SubscriberCommand::Remove { name }) => {
-            // Of a damaged one nothing is known but its name.
+            // Of a damaged one only the name is known.
             let kind = journal.checkpoint(name).map(|checkpoint| checkpoint.kind);
             if let Ok(CheckpointKind::Bookmark) = kind {
                 bail!(
-                    "{}: {name:?} is a checkpoint, not a subscriber; `topdeck journal checkpoint \
-                     {} {name} --remove` removes it",
+                    "{}: {name:?} is a checkpoint, not a subscriber; remove it with `topdeck \
+                     journal checkpoint {} {name} --remove`",
                     dir.display(),
                     shell_quote(dir)
                 );

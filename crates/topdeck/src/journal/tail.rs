@@ -1,4 +1,4 @@
-//! `topdeck journal tail`: the last records, and those that come.
+//! `topdeck journal tail`: writes the last records, and new ones.
 
 use std::process::ExitCode;
 
@@ -8,17 +8,18 @@ use journal::StartPosition;
 use crate::journal::open_read_only;
 use crate::journal::record_output::{self, RecordOutput, RecordSource, StopReason};
 
-/// Write the last records, and with --follow those that come
+/// Print the last records; with --follow, wait for new ones
 ///
-/// Follows without polling, across restarts of those who append. Ends when nobody reads its output
-/// any more, or by a signal; with --subscriber the next run goes on where this one was.
+/// Follows without polling, across restarts of appending processes. Ends when the reader of
+/// standard output closes it, or by a signal. With --subscriber the next run continues where this
+/// one stopped.
 #[derive(clap::Args)]
 #[command(after_long_help = AFTER)]
 pub(crate) struct Options {
     #[command(flatten)]
     output: record_output::Options,
 
-    /// How many of the last records to begin with
+    /// Number of records to start with
     #[arg(
         short = 'n',
         long,
@@ -28,7 +29,7 @@ pub(crate) struct Options {
     )]
     lines: u64,
 
-    /// Wait for more, and write it as it comes
+    /// Wait for new records
     #[arg(short, long)]
     follow: bool,
 }
@@ -40,10 +41,10 @@ Examples:
   topdeck journal tail -f j --subscriber store --durability disk >> store.txt
 
 Exit status:
-  0  all was written, or nobody reads on
-  1  the journal could not be read, or standard output not written
+  0  all records were written, or standard output was closed
+  1  the journal could not be read, or standard output could not be written
   2  usage error
-  3  all was written that is there, and records were missing; standard error says which";
+  3  all existing records were written, and some were missing; standard error has the reasons";
 
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     let journal = open_read_only(&options.output.dir)?;

@@ -39,7 +39,7 @@ pub(crate) struct Options {
     #[arg(value_name = "B.json")]
     b: PathBuf,
 
-    /// ComparedTime to compare
+    /// Time to compare
     #[arg(long, value_enum, default_value = "response")]
     time: ComparedTime,
 

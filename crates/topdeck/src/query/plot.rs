@@ -1,4 +1,4 @@
-//! An answer over time, drawn in the terminal: distributions as heatmaps, numbers as lines.
+//! Plots a query result in the terminal: distributions as heatmaps, numbers as lines.
 
 use anyhow::{Result, bail};
 use collect::Unit;
@@ -18,9 +18,9 @@ use render::number_formatter::NumberFormatter;
 /// Window of a distribution at a step.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum StepWindow {
-    /// As long as the step.
+    /// Equal to the step.
     Step,
-    /// So many nanoseconds.
+    /// Duration in nanoseconds.
     Length(i64),
     Unknown,
 }
@@ -39,7 +39,7 @@ pub(super) fn plot_text(
             scalar = vec![Stream::new(query::LabelSet::default(), points)];
             &scalar
         }
-        _ => bail!("one moment is no picture: give --from, or leave --plot out"),
+        _ => bail!("cannot plot an instant query; set --from, or omit --plot"),
     };
     if streams.is_empty() {
         return Ok(format!("{NO_RESULT}\n"));
@@ -51,8 +51,8 @@ pub(super) fn plot_text(
     let most = LINES_MAX;
     if distributions.len() > most || lines.len() > most {
         bail!(
-            "{} streams cannot be told apart in a picture, {most} can: pick some with topk, or \
-             put them together with sum by (…)",
+            "cannot plot {} streams: the limit is {most}; select some with topk, or merge them \
+             with sum by (…)",
             streams.len(),
         );
     }
@@ -81,8 +81,8 @@ fn heatmap_text(
             let (window, step) =
                 (result_page::duration_text(window), result_page::duration_text(steps.step));
             bail!(
-                "windows of {window} overlap at steps of {step}: a heatmap would show each value \
-                 more than once; give --step {}",
+                "cannot plot: windows of {window} overlap at steps of {step}, so values would be \
+                 counted more than once; set --step {}",
                 window.replace(' ', "")
             )
         }
@@ -92,13 +92,12 @@ fn heatmap_text(
             (
                 window,
                 Some(format!(
-                    "A column is the last {of} of each {step}; what was before is not in it."
+                    "Each column is the last {of} of each {step}; earlier values are not included."
                 )),
             )
         }
         StepWindow::Unknown => {
-            let note =
-                "A column is what is known at one moment: a value may be in several, or in none.";
+            let note = "Each column is an instant: a value may be in several columns or in none.";
             (steps.step, Some(note.to_owned()))
         }
     };
@@ -108,8 +107,7 @@ fn heatmap_text(
             Some(StepValue::Distribution(mixture)) => MergedDistribution::from((**mixture).clone()),
             None => MergedDistribution::from(hist::Mixture::default()),
             Some(_) => bail!(
-                "these histograms have counts with fractions and cannot be a heatmap: \
-                 draw what happened, with exact_increase"
+                "cannot plot histograms with fractional counts as a heatmap; use exact_increase"
             ),
         };
         let end = steps.time(at);
@@ -132,7 +130,7 @@ fn heatmap_text(
     Ok(terminal_heatmap::heatmap_text(&map, terminal)?)
 }
 
-/// Numbers as lines in one picture.
+/// Numbers as lines of one plot.
 fn line_plot_text(
     answer: &QueryResult,
     maxima: &[Maxima],

@@ -13,12 +13,12 @@ use api::maxima::Maxima;
 use render::number_formatter::{EstimateNote, NumberFormatter};
 use render::table::{TIME, TextTable};
 
-/// Streams that are told moment by moment; of more, each has a line.
+/// Maximum number of streams shown step by step; beyond it each stream has one line.
 const STREAMS_MAX: usize = 6;
 /// Statistics of a whole distribution.
 const QUANTILES: [f64; 4] = [0.5, 0.9, 0.99, 0.999];
 
-pub(super) const NO_RESULT: &str = "nothing: no series has a value there";
+pub(super) const NO_RESULT: &str = "no data: no series has a value in the range";
 
 pub(super) fn result_text(answer: &QueryResult, maxima: &[Maxima], terminal: &Terminal) -> String {
     let page = ResultPage {
@@ -39,7 +39,7 @@ struct ResultPage<'a> {
     terminal: &'a Terminal,
     formatter: NumberFormatter,
     estimate_note: EstimateNote,
-    /// Times are without their date.
+    /// Times are shown without the date.
     is_short: bool,
     text: String,
 }
@@ -84,7 +84,7 @@ impl ResultPage<'_> {
         step_time(self.result, at)
     }
 
-    /// When, and in what.
+    /// First line: time range and unit.
     fn first_line(&mut self, streams: &[Stream]) {
         let count = self.result.steps.count;
         let is_range = count > 1;
@@ -156,7 +156,7 @@ impl ResultPage<'_> {
         self.table(&table);
     }
 
-    /// A number, its bounds, and the maximum beside it.
+    /// Number, bounds, and its maximum.
     fn number_cells(&mut self, stream: &Stream, at: usize) -> [String; 3] {
         let Some(value) = &stream.points[at] else {
             return ["–".to_owned(), String::new(), String::new()];
@@ -175,7 +175,7 @@ impl ResultPage<'_> {
         self.maxima.iter().find_map(|maxima| maxima.stream_for(&stream.labels))
     }
 
-    /// Statistics of a distribution, one below the other.
+    /// Statistics of a distribution, one per line.
     fn distribution(&mut self, mixture: &Mixture, name: &str) {
         self.heading(name);
         let mut table = TextTable::new(&[("", false), ("value", true), ("bounds", false)]);
@@ -230,14 +230,13 @@ impl ResultPage<'_> {
         }
     }
 
-    /// Whether the first line says the date of all moments.
+    /// Whether the first line has the date of all steps.
     fn is_one_day(&self) -> bool {
         let (first, last) = (self.time_text(0), self.time_text(self.result.steps.count - 1));
         first.len() == last.len() && first.split(' ').next() == last.split(' ').next()
     }
 
-    /// A row for each moment, some columns for each stream. Moments at which none has a value are
-    /// told as one.
+    /// A row per step, with columns per stream. Consecutive steps without any value are merged.
     fn side_by_side(&mut self, streams: &[Stream], names: &StreamNames) -> TextTable {
         let mut columns = vec![(TIME, false)];
         for name in &names.individual {
@@ -252,7 +251,7 @@ impl ResultPage<'_> {
         table
     }
 
-    /// A row for each moment with the main statistics of a distribution.
+    /// A row per step with the main statistics of a distribution.
     fn distributions(&mut self, stream: &Stream) -> TextTable {
         let mut table = TextTable::new(&[&[(TIME, false)], &STATISTICS[..]].concat());
         self.time_rows(
@@ -303,7 +302,7 @@ impl ResultPage<'_> {
         }
     }
 
-    /// A line for each of many streams: what it did.
+    /// A summary line per stream.
     fn lines(&mut self, streams: &[Stream], names: &StreamNames) {
         let columns =
             [("stream", false), ("least", true), ("greatest", true), ("last", true), ("max", true)];
@@ -331,7 +330,7 @@ impl ResultPage<'_> {
             table.row([name.clone()].into_iter().chain(cells).collect());
         }
         self.table(&table);
-        self.faint("  each moment of each: --json");
+        self.faint("  all steps of all streams: --json");
     }
 
     fn samples(&mut self, series: &[SeriesPoints]) {
@@ -372,7 +371,7 @@ impl ResultPage<'_> {
     }
 }
 
-/// What a line says of a distribution.
+/// Statistics of the summary line of a distribution.
 const STATISTICS: [(&str, bool); 4] =
     [("values", true), ("median", true), ("p99", true), ("max", true)];
 
@@ -389,7 +388,7 @@ fn statistics(
     [value_formatter::count(mixture.count()), marked(0.5), marked(0.99), max]
 }
 
-/// A moment of an answer, with decimals where the steps need them.
+/// Time of a step, with decimals if the steps need them.
 pub(super) fn step_time(answer: &QueryResult, at: usize) -> String {
     let steps = answer.steps;
     let rows = if steps.is_instant() { 0 } else { steps.step };
@@ -401,23 +400,23 @@ pub(super) fn step_time(answer: &QueryResult, at: usize) -> String {
     render::time::time_text(steps.time(at), row_ns)
 }
 
-/// A length of time: `30 min`.
+/// Duration: `30 min`.
 pub(super) fn duration_text(ns: i64) -> String {
     let text = whole_duration_text(ns);
     let unit = text.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(text.len());
     match &text[unit..] {
-        // No round length.
+        // Not a round duration.
         "ns" => render::time::duration_text(ns),
         _ => format!("{} {}", &text[..unit], &text[unit..]),
     }
 }
 
-/// What [`intervals::time`] needs to know to show all of a time.
+/// Precision that [`render::time::time_text`] needs to show all digits of a time.
 fn time_precision_ns(ns: i64) -> i64 {
     if ns % render::time::NS_PER_S == 0 { render::time::NS_PER_S } else { 1 }
 }
 
-/// A distribution in a cell.
+/// Distribution in one cell.
 fn distribution_text(
     numbers: &NumberFormatter,
     doubt: &mut EstimateNote,
@@ -459,7 +458,7 @@ fn has_distributions(stream: &Stream) -> bool {
     stream.points.iter().flatten().any(StepValue::is_distribution)
 }
 
-/// The one that may be the greatest.
+/// Largest possible maximum.
 pub(super) fn max_bracket(points: &[Option<StepValue>]) -> Option<Bracket> {
     let brackets = points.iter().filter_map(number_bracket).filter(|of| !of.estimate.is_nan());
     brackets.reduce(|a, b| Bracket {
@@ -469,13 +468,13 @@ pub(super) fn max_bracket(points: &[Option<StepValue>]) -> Option<Bracket> {
     })
 }
 
-/// Maxima that belong beside no single number, in a line.
+/// Maxima that belong to no single number, in one line.
 pub(super) fn merged_maxima_line(maxima: &Maxima) -> String {
     let all: Vec<Option<StepValue>> =
         maxima.streams.iter().flat_map(|stream| stream.points.iter().cloned()).collect();
     let numbers = NumberFormatter::new(maxima.unit.as_deref());
     let max = max_bracket(&all).map_or_else(|| "unknown".to_owned(), |max| numbers.range(max));
-    format!("greatest value: {max}, of {}", escape_control(&maxima.expression))
+    format!("maximum: {max}, of {}", escape_control(&maxima.expression))
 }
 
 /// Stream names with common labels factored out.
@@ -511,7 +510,7 @@ impl StreamNames {
     }
 }
 
-/// What a stream is called; CAQL's legend where there is one.
+/// Name of a stream; CAQL's legend if there is one.
 pub(super) fn stream_name(labels: &LabelSet) -> String {
     match labels.get(query::caql::LABEL) {
         "" if labels.is_empty() => "all".to_owned(),
@@ -520,7 +519,7 @@ pub(super) fn stream_name(labels: &LabelSet) -> String {
     }
 }
 
-/// The bracket of a number; `None` of a distribution.
+/// Bracket of a number; `None` for a distribution.
 pub(super) fn number_bracket(value: &Option<StepValue>) -> Option<Bracket> {
     value.as_ref().and_then(StepValue::bracket)
 }

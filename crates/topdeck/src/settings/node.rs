@@ -1,4 +1,4 @@
-//! The node's own settings as its parts want them.
+//! Settings of the node, converted for its parts.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
@@ -8,13 +8,13 @@ use role::settings::{Size, length_or};
 
 use crate::settings::NodeSettings;
 
-/// Where OTLP is expected, over gRPC and over HTTP.
+/// Default OTLP ports, gRPC and HTTP.
 pub(crate) const OTLP_PORTS: [u16; 2] = [4317, 4318];
-/// Bytes that a journal may take by default.
+/// Default maximum size of a journal in bytes.
 const JOURNAL_BYTES: u64 = 10 << 30;
 
 impl NodeSettings {
-    /// Where HTTP is listened to.
+    /// Listen addresses of HTTP.
     pub(crate) fn http_addresses(&self) -> Vec<SocketAddr> {
         let local = |port| SocketAddr::from((Ipv4Addr::LOCALHOST, port));
         match &self.http.listen {

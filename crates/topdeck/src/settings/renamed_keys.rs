@@ -1,8 +1,8 @@
-//! Keys of the settings file in earlier versions, which are refused with their new names.
+//! Keys of the settings file in earlier versions; they are refused with their new names.
 
 use role::settings::RenamedKey;
 
-/// All of them, by table. `CHANGELOG.md` has the same under *Renamed*.
+/// All renamed keys, by table. `CHANGELOG.md` has the same under *Renamed*.
 pub(crate) const RENAMED_KEYS: &[RenamedKey] = &[
     row("", "data", "data_dir"),
     row("", "acknowledge", "durability"),
@@ -51,11 +51,11 @@ mod tests {
     /// `docs/topdeck.toml` before the keys were renamed.
     const OLD: &str = include_str!("../../../../testdata/settings/topdeck-2be16b4.toml");
 
-    /// Keys that came after that file.
+    /// Keys added after that file.
     const LATER: [&str; 5] =
         ["answers_bytes", "query_bytes", "producer_series", "metric_series", "label_values"];
 
-    /// The problems of a file with one key.
+    /// Errors of a file with one key.
     fn problems_of(table: &str, key: &str) -> String {
         let header = if table.is_empty() { String::new() } else { format!("[{table}]\n") };
         let text = format!("{header}{key} = 1\n");
@@ -73,7 +73,7 @@ mod tests {
             assert!(!found.contains("unknown key"), "[{table}] {old}: {found}");
             let is_listed = |line: &str| line.contains(old) && line.contains(new);
             assert!(CHANGELOG.lines().any(is_listed), "CHANGELOG.md: [{table}] {old}");
-            // What is wrong with it is its value, at most.
+            // At most the value is wrong.
             let found = problems_of(table, new);
             assert!(!found.contains("unknown key"), "[{table}] {new}: {found}");
             assert!(!found.contains("renamed"), "[{table}] {new}: {found}");

@@ -1,4 +1,4 @@
-//! What TOML cannot know of the node's own settings.
+//! Checks of the node's settings that TOML types cannot express.
 
 use std::time::Duration;
 
@@ -6,9 +6,9 @@ use role::settings::{SettingsCheck, Size, TableRef, Transport};
 
 use crate::settings::NodeSettings;
 
-/// A parcel has to find room, or the agent that sends it never gets on.
+/// A forward request must fit, otherwise its agent can never make progress.
 const BUFFERED_BODY_BYTES_MIN: u64 = 32 << 20;
-/// The page and its files have to be given to several clients at a time.
+/// The web page and its files must fit for several clients at a time.
 const BUFFERED_RESPONSE_BYTES_MIN: u64 = 8 << 20;
 const INTERVALS: std::ops::RangeInclusive<Duration> =
     Duration::from_secs(1)..=Duration::from_secs(60);
@@ -18,7 +18,7 @@ const HTTP_TLS: TableRef<'static> = TableRef::named("http.tls");
 const HTTP_LIMITS: TableRef<'static> = TableRef::named("http.limits");
 
 impl NodeSettings {
-    /// Reports everything that is wrong.
+    /// Reports all errors.
     pub(crate) fn check_check(&self, check: &mut SettingsCheck<'_>) {
         if let Some(interval) = self.collection_interval
             && !INTERVALS.contains(&interval.0)
@@ -43,7 +43,7 @@ impl NodeSettings {
                 check.problem(HTTP_LIMITS, key, what);
             }
         };
-        let parcel = ": a parcel of an agent has that";
+        let parcel = ", the maximum of an agent's forward request";
         at_least(
             "max_buffered_body_bytes",
             limits.max_buffered_body_bytes,
@@ -56,8 +56,11 @@ impl NodeSettings {
             BUFFERED_RESPONSE_BYTES_MIN,
             "",
         );
-        let (query_bytes_min, share) =
-            (api::QueryServiceSettings::QUERY_BYTES_MIN, ": light queries have a share of it");
+        let (query_bytes_min, share) = (
+            api::QueryServiceSettings::QUERY_BYTES_MIN,
+            ", because light queries use a part of \
+                it",
+        );
         at_least("max_query_memory", limits.max_query_memory, query_bytes_min, share);
     }
 }

@@ -1,4 +1,4 @@
-//! Files as people write them, and what they are told.
+//! Settings files and their errors.
 
 use std::path::Path;
 
@@ -11,7 +11,7 @@ fn parse(text: &str) -> Settings {
     Settings::parse(text, Path::new("/etc/topdeck"), ROLES).unwrap_or_else(|why| panic!("{why}"))
 }
 
-/// How many scrapes, checks and sites there are.
+/// Numbers of scrapes, checks and remotes.
 fn counts(settings: &Settings) -> Vec<usize> {
     settings.roles.summary().iter().map(|of| of.count).collect()
 }
@@ -37,7 +37,7 @@ fn example_settings_are_valid() {
     let text = include_str!("../../../../docs/topdeck.toml");
     let settings = parse(text);
     assert_eq!(counts(&settings), [0, 0, 0]);
-    // What it says is the default is what is done without it.
+    // The documented defaults equal the actual ones.
     let (data, without) = (Path::new("/data"), parse(""));
     let (node, nothing) = (&settings.node, &without.node);
     assert_eq!(node.server(data), nothing.server(data));
@@ -58,7 +58,7 @@ fn example_settings_are_valid() {
     assert_eq!(node.store.limits(), options.limits);
     assert!(node.store.max_series.is_some() && node.store.max_producer_series.is_some());
     assert!(node.store.max_metric_series.is_some() && node.store.max_label_values.is_some());
-    // What is commented out is right too.
+    // The commented-out settings are valid, too.
     let all: String = text
         .lines()
         .map(|line| line.strip_prefix("#: ").unwrap_or(line))
@@ -140,7 +140,7 @@ fn errors_have_their_line_and_the_nearest_key() {
     check(
         "[store]\nretention = [\"base\"]",
         expect![[r#"
-            line 2: "base": expected a resolution (base, 1m, 5m, 1h or 1d), how long (such as 30d, 1y or forever), and perhaps of which series, as in 'base 30d' or '5m 1y {host="x"}'
+            line 2: "base": expected a resolution (base, 1m, 5m, 1h or 1d), a duration (such as 30d, 1y or forever) and optionally a selector, as in 'base 30d' or '5m 1y {host="x"}'
               | retention = ["base"]
               |              ^"#]],
     );
@@ -161,7 +161,7 @@ fn errors_have_their_line_and_the_nearest_key() {
 }
 
 #[test]
-fn what_cannot_be_read_is_told_for_all_tables_at_once() {
+fn type_errors_of_all_tables_are_reported_at_once() {
     check(
         "[host]\nprocfs = 1\n[statsd]\nudb = []\n[jurnal]\n[[remote]]\nname = 7\n",
         expect![[r#"
@@ -232,7 +232,7 @@ fn keys_of_checks_are_those_of_their_kinds() {
 }
 
 #[test]
-fn the_name_of_the_host_is_for_all() {
+fn all_roles_use_the_host_name() {
     assert_eq!(parse("[host]\nname = \"web-1\"").host_name(), "web-1");
     let system = rustix::system::uname();
     assert_eq!(parse("").host_name(), system.nodename().to_string_lossy());

@@ -1,4 +1,4 @@
-//! Values as people write them that only the node has: levels of durability, rules of retention.
+//! Value types of the node's settings: durability levels and retention rules.
 
 use journal::Level;
 use role::settings::deserialize_text;
@@ -37,6 +37,6 @@ impl<'de> Deserialize<'de> for AckLevelSetting {
 impl<'de> Deserialize<'de> for RetentionSetting {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<RetentionSetting, D::Error> {
         let parse = |text: &str| retention_rules::parse_rule(text).map(RetentionSetting);
-        deserialize_text(deserializer, "a rule in quotes, as in \"base 30d\"", parse)
+        deserialize_text(deserializer, "a quoted rule, as in \"base 30d\"", parse)
     }
 }

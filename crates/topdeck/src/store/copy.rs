@@ -1,4 +1,4 @@
-//! `topdeck store snapshot` and `restore`: copies that take no room.
+//! `topdeck store snapshot` and `restore`: copies by hard links.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -15,18 +15,18 @@ use render::text::escape_control;
 use render::text::plural;
 use render::text::shell_quote;
 
-/// Copy a store as it is now into a new folder
+/// Create a snapshot of a store in a new folder
 ///
-/// On the same file system the copy takes no room until one of the two changes. Everything that was
-/// acknowledged before is in it.
+/// On the same file system the snapshot takes no space until the store changes. It contains
+/// everything acknowledged before.
 #[derive(clap::Args)]
 #[command(after_long_help = SNAPSHOT_AFTER)]
 pub(crate) struct SnapshotOptions {
-    /// The store's folder
+    /// Folder of the store
     #[arg(value_name = "DIR")]
     dir: PathBuf,
 
-    /// The snapshot's folder, made if it is missing
+    /// Folder of the snapshot, created if it is missing
     #[arg(value_name = "SNAPSHOT")]
     to: PathBuf,
 }
@@ -37,25 +37,25 @@ Examples:
   topdeck store restore s-before-the-upgrade t
 
 Exit status:
-  0  the snapshot is there, durably
-  1  there is no store, or it is in use, or the new folder has a store already
+  0  the snapshot is durable
+  1  store not found or in use, or the new folder already has a store
   2  usage error";
 
-/// Make a store of a snapshot, in a new folder
+/// Create a store from a snapshot, in a new folder
 ///
-/// The snapshot stays as it is. The new store has an empty journal of its own.
+/// The snapshot is not changed. The new store has an empty journal.
 #[derive(clap::Args)]
 #[command(after_long_help = RESTORE_AFTER)]
 pub(crate) struct RestoreOptions {
-    /// The snapshot's folder
+    /// Folder of the snapshot
     #[arg(value_name = "SNAPSHOT")]
     snapshot: PathBuf,
 
-    /// The new store's folder
+    /// Folder of the new store
     #[arg(value_name = "DIR")]
     dir: PathBuf,
 
-    /// How the new journal compresses
+    /// Compression of the new journal
     #[arg(long, default_value = "lz4", value_parser = parse::codec_parser())]
     codec: Compression,
 }
@@ -65,8 +65,8 @@ Examples:
   topdeck store restore s-before-the-upgrade t
 
 Exit status:
-  0  the store is there, durably
-  1  there is no snapshot, or the new folder has a store already
+  0  the store is durable
+  1  snapshot not found, or the new folder already has a store
   2  usage error";
 
 pub(crate) fn snapshot(options: &SnapshotOptions) -> Result<ExitCode> {
@@ -74,7 +74,7 @@ pub(crate) fn snapshot(options: &SnapshotOptions) -> Result<ExitCode> {
     let made = store.snapshot(&disk(), &options.to).map_err(with_dir(&options.dir))?;
     let (dir, to) = (shell_quote(&options.dir), escape_control(&options.to.display().to_string()));
     print_stdout(
-        format!("made a snapshot of {dir} in {to}: {}\n", content_summary(&made)).as_bytes(),
+        format!("created a snapshot of {dir} in {to}: {}\n", content_summary(&made)).as_bytes(),
     )?;
     Ok(ExitCode::SUCCESS)
 }
@@ -83,7 +83,7 @@ pub(crate) fn restore(options: &RestoreOptions) -> Result<ExitCode> {
     restore_snapshot(&options.snapshot, &options.dir, options.codec)
 }
 
-/// Makes a store of a snapshot, and says what is in it.
+/// Creates a store from a snapshot, and returns a summary.
 pub(crate) fn restore_snapshot(
     snapshot: &Path,
     dir: &Path,
@@ -92,7 +92,7 @@ pub(crate) fn restore_snapshot(
     let settings = Settings { codec, ..Settings::default() };
     let made = Store::restore(&disk(), snapshot, dir, &settings).map_err(with_dir(dir))?;
     let dir = escape_control(&dir.display().to_string());
-    print_stdout(format!("made a store in {dir}: {}\n", content_summary(&made)).as_bytes())?;
+    print_stdout(format!("created a store in {dir}: {}\n", content_summary(&made)).as_bytes())?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -1,4 +1,4 @@
-//! `topdeck store create`: a new store, and what it will keep.
+//! `topdeck store create`: creates a store.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -12,24 +12,24 @@ use crate::journal::{format, parse};
 use crate::store::{disk, open, retention_rules, with_dir};
 use render::text::escape_control;
 
-/// Make a store in a folder
+/// Create a store
 ///
-/// What is written goes to a journal in the folder first, and is safe there; --codec is how the
-/// journal compresses. Parts, which all rows end in, have a form of their own.
+/// Data is first written to a journal in the folder, which makes it durable; --codec sets the
+/// compression of the journal. Parts, which finally hold all rows, have their own encoding.
 #[derive(clap::Args)]
 #[command(after_long_help = AFTER)]
 pub(crate) struct Options {
-    /// Its folder, made if it is missing; on a local disk, not on a network
+    /// Folder of the store, created if it is missing; on a local file system
     #[arg(value_name = "DIR")]
     dir: PathBuf,
 
-    /// How the journal compresses
+    /// Compression of the journal
     #[arg(long, default_value = "lz4", value_parser = parse::codec_parser())]
     codec: Compression,
 
     /// Retention rule, such as 'base 30d' or '5m 1y {host="x"}'. Repeatable
     ///
-    /// As in `topdeck store retention`. Without a rule, for ever.
+    /// As in `topdeck store retention`. Without a rule rows are kept forever.
     #[arg(long, value_name = "RULE", value_parser = retention_rules::parse_rule)]
     retention: Vec<RetentionRule>,
 }
@@ -40,8 +40,8 @@ Examples:
   topdeck store create s --retention 'base 30d' --retention '1m 30d' --retention '5m 1y'
 
 Exit status:
-  0  it is there, durably
-  1  it could not be made, or there was one already
+  0  the store is durable
+  1  the store could not be created, or it already exists
   2  usage error";
 
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
@@ -57,12 +57,12 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     };
     let kept = retention_rules::rules_text(&options.retention);
     print_stdout(
-        format!("made a store in {dir}; its journal is {compressed}.\n{kept}").as_bytes(),
+        format!("created a store in {dir}; its journal is {compressed}.\n{kept}").as_bytes(),
     )?;
     Ok(ExitCode::SUCCESS)
 }
 
-/// Makes one.
+/// Creates a store.
 pub(crate) fn create(dir: &Path, codec: Compression) -> Result<()> {
     let settings = Settings { codec, ..Settings::default() };
     Store::create(&disk(), dir, &settings).map_err(with_dir(dir))

@@ -1,4 +1,4 @@
-//! `topdeck store delete`: rows that somebody wants gone.
+//! `topdeck store delete`: deletes rows.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -14,32 +14,31 @@ use api::json::integer;
 use render::text::plural;
 use render::time::precise_time_text;
 
-/// Delete rows of series within a time, at every resolution
+/// Delete rows of series in a time range, at every resolution
 ///
-/// Rows that ended after --from and at or before --to go. Without --yes it only says which series
-/// that would be about. Series stay known, and space is freed at once. Rows that are in rollups
-/// only, because base rows are gone already, can be deleted by whole rollup rows only; it says how
-/// many reach beyond the time and stay.
+/// Deletes rows that ended after --from and at or before --to. Without --yes it only prints the
+/// affected series. Series stay known; space is freed at once. If base rows have expired, only
+/// whole rollup rows can be deleted; rollup rows that extend beyond the range are kept and counted.
 #[derive(clap::Args)]
 #[command(after_long_help = AFTER)]
 pub(crate) struct Options {
-    /// The store's folder
+    /// Folder of the store
     #[arg(value_name = "DIR")]
     dir: PathBuf,
 
-    /// Which series; '*' is all
+    /// Selector; '*' matches all series
     #[arg(value_parser = parse_selector)]
     selector: Selector,
 
-    /// From when: 2026-11-09, 2026-11-09T12:30:00Z, -2h, now
+    /// Start: 2026-11-09, 2026-11-09T12:30:00Z, -2h, now
     #[arg(long, value_name = "TIME", value_parser = time::parse_time, allow_hyphen_values = true)]
     from: TimeExpr,
 
-    /// Until when
+    /// End
     #[arg(long, value_name = "TIME", value_parser = time::parse_time, allow_hyphen_values = true)]
     to: TimeExpr,
 
-    /// Do it
+    /// Confirm the deletion
     #[arg(long)]
     yes: bool,
 
@@ -54,8 +53,8 @@ Examples:
   topdeck store delete s 'latency{host=\"test\"}' --from 2026-11-09 --to 2026-11-10 --yes
 
 Exit status:
-  0  the rows are gone, durably
-  1  nothing was deleted: no such series or store, or --yes was not given
+  0  the rows are durably deleted
+  1  nothing was deleted: store or series not found, or --yes was not given
   2  usage error";
 
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
@@ -77,7 +76,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
         let first = &found[0].series;
         let example =
             if found.len() > 1 { format!(", such as {first}") } else { format!(": {first}") };
-        bail!("nothing is deleted; --yes deletes the rows of {about}{example}");
+        bail!("nothing deleted; --yes deletes the rows of {about}{example}");
     }
     let deleted = store.delete(&options.selector, from..to).map_err(&told)?;
     let text = if options.json {
@@ -95,13 +94,14 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
         let mut text = format!("deleted {} of {about}\n", row_count_text(deleted.rows));
         if deleted.rollup_rows > 0 {
             text.push_str(&format!(
-                "deleted {} of rollups whose base was gone before\n",
+                "deleted {} of rollups whose base rows had expired\n",
                 row_count_text(deleted.rollup_rows)
             ));
         }
         if deleted.retained_rows > 0 {
             text.push_str(&format!(
-                "{} of rollups stay: they reach beyond that time, and their base is gone\n",
+                "{} of rollups kept: they extend beyond the range, and their base rows have \
+                 expired\n",
                 row_count_text(deleted.retained_rows)
             ));
         }

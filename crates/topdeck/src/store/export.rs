@@ -1,4 +1,4 @@
-//! `topdeck store export`: rows as they came, as lines that `topdeck import` reads back.
+//! `topdeck store export`: base rows as lines that `topdeck import` reads.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
@@ -19,18 +19,18 @@ use render::number_formatter::parse_unit;
 use render::time::precise_time_text;
 use render::value_formatter;
 
-/// Write rows as they came, as lines that `topdeck import` reads back without loss
+/// Export base rows as lines that `topdeck import` reads back without loss
 ///
-/// One JSON object per row (docs/formats/frames.md), series by series and by time. Rollups are not
-/// written: they are made again. What is known to be missing is told on standard error.
+/// One JSON object per row (docs/formats/frames.md), by series and time. Rollups are not exported:
+/// an import rebuilds them. Known gaps are reported on standard error.
 #[derive(clap::Args)]
 #[command(after_long_help = AFTER)]
 pub(crate) struct Options {
-    /// The store's folder
+    /// Folder of the store
     #[arg(value_name = "DIR")]
     dir: PathBuf,
 
-    /// Which series; '*' is all
+    /// Selector; '*' matches all series
     #[arg(value_parser = parse_selector)]
     selector: Selector,
 
@@ -42,7 +42,7 @@ pub(crate) struct Options {
     #[arg(long, value_name = "TIME", value_parser = time::parse_time, allow_hyphen_values = true)]
     to: Option<TimeExpr>,
 
-    /// Where to write; - is standard output
+    /// Output file; - is standard output
     #[arg(long, value_name = "FILE", default_value = "-")]
     out: PathBuf,
 }
@@ -54,12 +54,12 @@ Examples:
   topdeck store export s '*' | topdeck import t --create -
 
 Exit status:
-  0  all was written
-  1  there is no such store or series, or it could not be written
+  0  success
+  1  store or series not found, or the output could not be written
   2  usage error
-  3  something was missing; the rest was written";
+  3  data is missing; the rest was written";
 
-/// As many gaps as a person reads.
+/// Maximum number of gaps printed.
 const GAPS_SHOWN: usize = 10;
 
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
@@ -97,9 +97,9 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
         let dir = options.dir.display();
         let extent = view.time_range(&found).map_err(&told)?.map_or(String::new(), |extent| {
             let (start, end) = (precise_time_text(extent.start), precise_time_text(extent.end));
-            format!("; of these series there are rows or rollups from {start} to {end}")
+            format!("; these series have rows or rollups from {start} to {end}")
         });
-        bail!("{dir}: no rows as they came in that time{extent}");
+        bail!("{dir}: no base rows in the range{extent}");
     }
     Ok(if gaps.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(3) })
 }
@@ -109,11 +109,11 @@ fn report_gaps(gaps: &[Gap]) {
         print_message(format_args!("missing: {}", stat::gap_text(gap)));
     }
     if gaps.len() > GAPS_SHOWN {
-        print_message(format_args!("{} more like these", gaps.len() - GAPS_SHOWN));
+        print_message(format_args!("{} similar gaps", gaps.len() - GAPS_SHOWN));
     }
 }
 
-/// Writes the rows of one series; what is missing among them.
+/// Writes the rows of one series; returns its gaps.
 fn write_series(
     view: &ReadView,
     found: &SeriesEntryRef,
@@ -156,7 +156,7 @@ fn to_sample(series: &Series) -> DecodedSample {
     DecodedSample {
         metric: series.name().to_owned(),
         labels: series.labels().to_vec(),
-        // Another spelling is another series: it is kept.
+        // Another spelling of the unit would be another series, so it is kept.
         unit: parse_unit(series.unit()).map(|unit| match unit.name() == series.unit() {
             true => unit,
             false => Unit::Other(series.unit().to_owned()),

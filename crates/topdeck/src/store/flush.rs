@@ -1,4 +1,5 @@
-//! `topdeck store flush` and `maintain`: what a store does by itself while it is open, on request.
+//! `topdeck store flush` and `maintain`: maintenance on request; an open store does it in the
+//! background.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -14,11 +15,11 @@ use render::text::plural;
 
 /// Flush the in-memory head to parts
 ///
-/// Rows are safe in the journal before; parts are smaller and quicker to read.
+/// The rows are already durable in the journal; parts are smaller and faster to read.
 #[derive(clap::Args)]
 #[command(after_long_help = FLUSH_AFTER)]
 pub(crate) struct FlushOptions {
-    /// The store's folder
+    /// Folder of the store
     #[arg(value_name = "DIR")]
     dir: PathBuf,
 }
@@ -29,7 +30,7 @@ Examples:
 
 Exit status:
   0  all rows are in parts
-  1  there is no store, or it is in use, or the disk refused
+  1  store not found or in use, or a write failed
   2  usage error";
 
 /// Run due maintenance: flush, roll up, compact, apply retention
@@ -38,7 +39,7 @@ Exit status:
 #[derive(clap::Args)]
 #[command(after_long_help = MAINTAIN_AFTER)]
 pub(crate) struct MaintainOptions {
-    /// The store's folder
+    /// Folder of the store
     #[arg(value_name = "DIR")]
     dir: PathBuf,
 }
@@ -48,8 +49,8 @@ Examples:
   topdeck store maintain s
 
 Exit status:
-  0  nothing is due any more
-  1  there is no store, or it is in use, or the disk refused
+  0  no maintenance is due
+  1  store not found or in use, or a write failed
   2  usage error";
 
 pub(crate) fn flush(options: &FlushOptions) -> Result<ExitCode> {
@@ -59,7 +60,7 @@ pub(crate) fn flush(options: &FlushOptions) -> Result<ExitCode> {
     store.seal().map_err(&told)?;
     let stat = store.stat().map_err(&told)?;
     let text = match before {
-        0 => format!("nothing to seal; {}\n", content_summary(&stat)),
+        0 => format!("nothing to flush; {}\n", content_summary(&stat)),
         n => format!("sealed {}; {}\n", row_count_text(n), content_summary(&stat)),
     };
     print_stdout(text.as_bytes())?;
@@ -85,15 +86,14 @@ pub(crate) fn maintain(options: &MaintainOptions) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Times that maintenance is asked whether more is due; each finds what the one before made
-/// possible.
+/// Maximum number of maintenance rounds; each may make more work possible.
 const ROUNDS_MAX: usize = 16;
 
-/// Does what is due, until nothing is. Whether anything was.
+/// Runs maintenance until none is due. Returns whether anything was done.
 pub(crate) fn run_maintenance(store: &Store, progress: &mut ProgressLine) -> store::Result<bool> {
     let mut changed = false;
     for _ in 0..ROUNDS_MAX {
-        progress.show(|_| "sealing and rolling up".to_owned());
+        progress.show(|_| "flushing and rolling up".to_owned());
         if !store.maintain()? {
             break;
         }
@@ -102,7 +102,7 @@ pub(crate) fn run_maintenance(store: &Store, progress: &mut ProgressLine) -> sto
     Ok(changed)
 }
 
-/// What a store holds, in a line.
+/// Contents of a store, in one line.
 pub(crate) fn content_summary(stat: &StoreStat) -> String {
     let bytes: u64 = stat.parts.iter().map(|part| part.bytes).sum();
     let count: u64 = stat.parts.iter().map(|part| part.rows).sum();

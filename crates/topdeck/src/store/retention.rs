@@ -1,4 +1,4 @@
-//! `topdeck store retention`: how long rows are kept, shown and changed.
+//! `topdeck store retention`: shows or replaces the retention rules.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -13,23 +13,23 @@ use api::json::integer;
 
 /// Show or replace the retention rules
 ///
-/// A rule is a resolution, a length of time and perhaps a selector: rows of that resolution and of
-/// those series go so long after they ended. Resolutions are base (rows as they came) and the exact
-/// rollups 1m, 5m, 1h and 1d. The first rule that names a row's resolution and series counts; what
-/// no rule names stays for ever. Base rows go only when their day has been rolled up. What is too
-/// old goes with the next `topdeck store maintain`.
+/// A rule is a resolution, a duration and optionally a selector: rows of that resolution and of
+/// these series expire that long after their end. Resolutions are base (rows as received) and the
+/// exact rollups 1m, 5m, 1h and 1d. The first rule that matches the resolution and series of a row
+/// applies; rows without a rule are kept forever. Base rows expire only after their day has been
+/// rolled up. Expired rows are deleted by the next `topdeck store maintain`.
 #[derive(clap::Args)]
 #[command(after_long_help = AFTER)]
 pub(crate) struct Options {
-    /// The store's folder
+    /// Folder of the store
     #[arg(value_name = "DIR")]
     dir: PathBuf,
 
-    /// The rules that replace those there are, such as 'base 30d' or '1h forever {host="x"}'
+    /// New rules, such as 'base 30d' or '1h forever {host="x"}'; they replace all existing ones
     #[arg(value_name = "RULE", value_parser = retention_rules::parse_rule)]
     rules: Vec<RetentionRule>,
 
-    /// Remove all rules: everything is kept for ever
+    /// Remove all rules: rows are kept forever
     #[arg(long, conflicts_with = "rules")]
     clear: bool,
 
@@ -45,8 +45,8 @@ Examples:
   topdeck store retention s --clear
 
 Exit status:
-  0  they are shown, or changed durably
-  1  there is no store, or it is in use
+  0  the rules are shown, or changed durably
+  1  store not found or in use
   2  usage error";
 
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {

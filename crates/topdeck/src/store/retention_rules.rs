@@ -1,4 +1,4 @@
-//! Rules of how long rows are kept, as people write them: `base 30d`, `1h forever {host="x"}`.
+//! Text form of retention rules: `base 30d`, `1h forever {host="x"}`.
 
 use model::Selector;
 use store::{Resolution, RetentionRule};
@@ -9,15 +9,15 @@ use render::time::whole_duration_text;
 
 const FOREVER: &str = "forever";
 
-/// Resolution, how long, and of which series.
+/// Parses resolution, duration and selector.
 pub(crate) fn parse_rule(text: &str) -> Result<RetentionRule, String> {
-    let expected = "expected a resolution (base, 1m, 5m, 1h or 1d), how long (such as 30d, 1y or \
-                    forever), and perhaps of which series, as in 'base 30d' or '5m 1y \
+    let expected = "expected a resolution (base, 1m, 5m, 1h or 1d), a duration (such as 30d, 1y \
+                    or forever) and optionally a selector, as in 'base 30d' or '5m 1y \
                     {host=\"x\"}'";
     let (resolution, rest) = text.trim().split_once(' ').ok_or(expected)?;
     let (duration, selector) = rest.trim().split_once(' ').unwrap_or((rest.trim(), ""));
     let resolution = Resolution::parse(resolution)
-        .ok_or_else(|| format!("{resolution:?} is no resolution; {expected}"))?;
+        .ok_or_else(|| format!("{resolution:?} is not a resolution; {expected}"))?;
     let duration = match duration {
         FOREVER => None,
         duration => {
@@ -32,7 +32,7 @@ pub(crate) fn parse_rule(text: &str) -> Result<RetentionRule, String> {
     Ok(RetentionRule { resolution, duration, selector })
 }
 
-/// As [`parse`] reads it.
+/// Inverse of [`parse_rule`].
 pub(crate) fn format_rule(keep: &RetentionRule) -> String {
     let duration = keep.duration.map_or_else(|| FOREVER.to_owned(), whole_duration_text);
     match &keep.selector {
@@ -41,10 +41,10 @@ pub(crate) fn format_rule(keep: &RetentionRule) -> String {
     }
 }
 
-/// What is kept, in lines.
+/// Rules as lines.
 pub(crate) fn rules_text(keep: &[RetentionRule]) -> String {
     if keep.is_empty() {
-        return "It keeps everything for ever.\n".to_owned();
+        return "Retention: unlimited.\n".to_owned();
     }
     let rows: Vec<[String; 1]> = keep.iter().map(|keep| [format_rule(keep)]).collect();
     let all = Resolution::ALL.iter();
@@ -55,11 +55,11 @@ pub(crate) fn rules_text(keep: &[RetentionRule]) -> String {
         })
         .map(|resolution| resolution.name())
         .collect();
-    let mut text = format!("It keeps:\n{}", format_table(&rows, [false]));
+    let mut text = format!("Retention:\n{}", format_table(&rows, [false]));
     if !forever.is_empty() {
         text.push_str(&format!(
-            "The first rule that names a row's resolution and series counts; what no rule names \
-             stays for ever ({}).\n",
+            "The first rule that matches a row's resolution and series applies; rows without a \
+             rule are kept forever ({}).\n",
             forever.join(", ")
         ));
     }

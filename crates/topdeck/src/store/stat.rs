@@ -1,4 +1,4 @@
-//! `topdeck store stat`: how a store is, in numbers.
+//! `topdeck store stat`: state of a store.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -19,11 +19,11 @@ use render::text::plural;
 use render::time::precise_time_text;
 use render::value_formatter;
 
-/// Show how a store is: series, parts, time, journal, gaps, what it keeps
+/// Show the state of a store: series, parts, time range, journal, gaps, retention
 #[derive(clap::Args)]
 #[command(after_long_help = AFTER)]
 pub(crate) struct Options {
-    /// The store's folder
+    /// Folder of the store
     #[arg(value_name = "DIR")]
     dir: PathBuf,
 
@@ -38,20 +38,20 @@ Examples:
   topdeck store stat s --json | jq '.resolutions[] | {resolution, bytes_per_row}'
 
 Exit status:
-  0  it was read
-  1  there is no store, or it is in use
+  0  success
+  1  store not found or in use
   2  usage error";
 
 const SCHEMA: u64 = 2;
-/// As many as a person reads.
+/// Maximum number of list entries printed.
 const LISTED_MAX: usize = 10;
 
 /// Input of the report.
 struct StoreReport {
     stat: StoreStat,
-    /// From when to when there are rows.
+    /// Time range of the rows.
     time_range: Option<std::ops::Range<i64>>,
-    /// Batches in the journal that are in no part.
+    /// Batches in the journal that are not in a part yet.
     backlog: u64,
 }
 
@@ -109,7 +109,7 @@ fn stat_text(dir: &Path, seen: &StoreReport) -> String {
         (
             "series",
             format!(
-                "{}, known with {} of memory",
+                "{}, index {} in memory",
                 value_formatter::count(stat.series),
                 format_bytes(stat.index_bytes)
             ),
@@ -125,7 +125,7 @@ fn stat_text(dir: &Path, seen: &StoreReport) -> String {
         (
             "journal",
             format!(
-                "{} that {} in no part yet",
+                "{} that {} not flushed yet",
                 plural(*backlog, "batch", "batches"),
                 if *backlog == 1 { "is" } else { "are" }
             ),
@@ -178,7 +178,7 @@ fn list_line(word: &str, all: impl ExactSizeIterator<Item = String>) -> String {
     text
 }
 
-/// A gap as a sentence without its end.
+/// Gap as a sentence without its full stop.
 pub(crate) fn gap_text(gap: &Gap) -> String {
     escape_control(&format!(
         "{} to {}: {gap}",

@@ -1,4 +1,4 @@
-//! `topdeck store verify` and `scrub`: whether everything is still what was written.
+//! `topdeck store verify` and `scrub`: check all checksums; repair.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -19,7 +19,7 @@ use render::text::shell_quote;
 use render::time::precise_time_text;
 use render::value_formatter;
 
-/// Read everything, and say what is damaged; changes nothing
+/// Verify a store: read everything and report damage, without changes
 #[derive(clap::Args)]
 #[command(after_long_help = VERIFY_AFTER)]
 pub(crate) struct StoreVerifyOptions {
@@ -34,13 +34,13 @@ Examples:
 
 Exit status:
   0  the store is intact
-  1  something is damaged, or there is no store, or it is in use
+  1  something is damaged, or the store was not found or is in use
   2  usage error";
 
-/// Read everything, and make rollups anew that are damaged
+/// Verify a store and rebuild damaged rollups
 ///
-/// A damaged rollup is made again from base rows where these are there. Damaged base rows are lost
-/// unless a snapshot has them; questions about their time are answered without them, and say so.
+/// A damaged rollup is rebuilt from base rows if they exist. Damaged base rows are lost unless a
+/// snapshot has them; queries of their time range return results without them and report the gap.
 #[derive(clap::Args)]
 #[command(after_long_help = SCRUB_AFTER)]
 pub(crate) struct ScrubOptions {
@@ -55,16 +55,16 @@ Examples:
 
 Exit status:
   0  the store is intact, or was repaired
-  1  something is damaged for good, or there is no store, or it is in use
+  1  something cannot be repaired, or the store was not found or is in use
   2  usage error";
 
 #[derive(clap::Args)]
 struct VerifyArgs {
-    /// The store's folder
+    /// Folder of the store
     #[arg(value_name = "DIR")]
     dir: PathBuf,
 
-    /// Read at most so much a second, such as 20MiB
+    /// Read rate limit per second, such as 20MiB
     #[arg(long, value_name = "SIZE", value_parser = parse::size)]
     rate: Option<u64>,
 
@@ -101,7 +101,7 @@ fn run_check(options: &VerifyArgs, mend: bool) -> Result<ExitCode> {
     Ok(if is_sound { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// As many places as a person reads.
+/// Maximum number of damaged locations printed.
 const DAMAGE_SHOWN: usize = 20;
 
 fn report_text(dir: &Path, report: &ScrubReport, mend: bool) -> String {

@@ -23,20 +23,20 @@ use inspect::top::process_monitor::ProcessMonitor;
 use inspect::top::{keys, page_view, sample_all};
 use render::terminal::Terminal;
 
-/// A signal is seen so late at the most.
+/// Maximum delay until a signal is handled.
 const WAIT_NS: u64 = 200_000_000;
-/// Who was told to end has so long.
+/// Time to exit after a signal.
 const EXIT_GRACE: Duration = Duration::from_secs(2);
 
-/// Shows the board until somebody has seen enough.
+/// Shows the board until the user quits.
 pub(crate) fn run_screen(board: &mut AppState, watch: &mut ProcessMonitor) -> Result<()> {
     let is_told = Arc::new(AtomicBool::new(false));
-    install_signal_handlers(Arc::clone(&is_told)).context("cannot hear signals")?;
-    let mut terminal = enter_screen().context("cannot take the terminal")?;
+    install_signal_handlers(Arc::clone(&is_told)).context("cannot handle signals")?;
+    let mut terminal = enter_screen().context("cannot set up the terminal")?;
     let shown = event_loop(board, watch, &mut terminal, &is_told);
     let restored = terminal.show_cursor().and_then(|()| leave_screen());
     shown?;
-    // Who hung up has no terminal to be restored.
+    // After a hang-up there is no terminal to restore.
     if is_told.load(Ordering::Relaxed) {
         Ok(())
     } else {
@@ -44,9 +44,9 @@ pub(crate) fn run_screen(board: &mut AppState, watch: &mut ProcessMonitor) -> Re
     }
 }
 
-/// Makes the terminal ours: raw, and with a second screen, so that the first one stays as it is.
+/// Sets up the terminal: raw mode and the alternate screen, so that the main screen is preserved.
 fn enter_screen() -> std::io::Result<Screen<CrosstermBackend<Stdout>>> {
-    // What a panic says is read on the first screen.
+    // A panic message must appear on the main screen.
     let hook = panic::take_hook();
     panic::set_hook(Box::new(move |info| {
         let _ = leave_screen();
@@ -62,14 +62,14 @@ fn leave_screen() -> std::io::Result<()> {
     execute!(stdout(), LeaveAlternateScreen)
 }
 
-/// Has a signal end what is shown.
+/// Ends the view on a signal.
 fn install_signal_handlers(is_told: Arc<AtomicBool>) -> std::io::Result<()> {
     let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP])?;
     let wait = move || {
         let _restored = RestoreOnPanic;
         if signals.forever().next().is_some() {
             is_told.store(true, Ordering::Relaxed);
-            // Of a terminal that was hung up crossterm 0.29 reads nothing for ever, and does not
+            // After a hang-up of the terminal, crossterm 0.29 reads nothing forever and does not
             // return.
             thread::sleep(EXIT_GRACE);
             let _ = leave_screen();
@@ -79,7 +79,7 @@ fn install_signal_handlers(is_told: Arc<AtomicBool>) -> std::io::Result<()> {
     background::spawn("signals", wait).map(drop)
 }
 
-/// Gives the terminal back while a panic unwinds.
+/// Restores the terminal while a panic unwinds.
 struct RestoreOnPanic;
 
 impl Drop for RestoreOnPanic {
@@ -103,7 +103,7 @@ fn event_loop(
         let now_ns = clock::now();
         if !board.is_paused && now_ns >= next_ns {
             sample_all(board, watch, &board.detail_selection(), was_paused);
-            // Ticks that were missed are not made up for.
+            // Missed ticks are skipped.
             let due_ns = next_ns + board.interval_ns;
             next_ns = if due_ns > now_ns { due_ns } else { now_ns + board.interval_ns };
             (is_new, was_paused) = (true, false);

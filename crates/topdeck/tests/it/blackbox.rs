@@ -1,5 +1,5 @@
-//! topdeck from outside: random programs over HTTP and with its commands, beside a model that works
-//! every answer out from all rows that were sent.
+//! Black-box tests: random programs over HTTP and the command line, compared with a model that
+//! computes each result from all rows sent.
 
 mod beside;
 mod model;
@@ -8,7 +8,7 @@ mod wire;
 
 use run::{FIRST_SEED_OF_CHANGES, run};
 
-/// Seeds of programs that failed once; each stays.
+/// Seeds of programs that failed once; they are never removed.
 const RECORDED_SEEDS: [u64; 3] = [1005, 1010, 1014];
 
 #[test]
@@ -19,9 +19,9 @@ fn answers_from_outside_are_those_of_the_model() {
 #[test]
 #[ignore = "soak: five hundred programs, about an hour"]
 fn soak_answers_from_outside_are_those_of_the_model() {
-    // Short ones that `make test` has no time for.
+    // Short programs that `make test` has no time for.
     (2..=6).chain([FIRST_SEED_OF_CHANGES + 1]).for_each(run);
-    // By turns without and with senders that change types.
+    // Alternately without and with senders that change types.
     for (seed, seed_of_changes) in (1_000..1_250).zip(FIRST_SEED_OF_CHANGES..) {
         run(seed);
         run(seed_of_changes);

@@ -1,4 +1,4 @@
-//! Bad input: what is said, and that nothing is reported unless asked for.
+//! Invalid input: error messages, and no report unless requested.
 
 use expect_test::{Expect, expect};
 
@@ -17,7 +17,7 @@ fn damage_is_reported_with_its_position() {
         "testdata/cli/damaged.txt",
         expect![[r#"
         topdeck: testdata/cli/damaged.txt: line 2: expected a number, found "13,1"
-        topdeck: nothing is reported; mend the input, or report what can be read with --keep-going
+        topdeck: nothing reported; repair the input, or report the readable part with --keep-going
         1
     "#]],
     );
@@ -25,7 +25,7 @@ fn damage_is_reported_with_its_position() {
         "testdata/cli/damaged.json",
         expect![[r#"
         topdeck: testdata/cli/damaged.json: byte 78: expected a comma or ], found "}}"
-        topdeck: nothing is reported; mend the input, or report what can be read with --keep-going
+        topdeck: nothing reported; repair the input, or report the readable part with --keep-going
         1
     "#]],
     );
@@ -33,7 +33,7 @@ fn damage_is_reported_with_its_position() {
         "testdata/cli/unknown.txt",
         expect![[r#"
         topdeck: testdata/cli/unknown.txt: line 1: expected a known format, found "GET /index.html 200"
-        topdeck: nothing is reported; name the format with --format
+        topdeck: nothing reported; set the format with --format
         1
     "#]],
     );
@@ -41,7 +41,7 @@ fn damage_is_reported_with_its_position() {
         "--format hlog testdata/cli/web.txt",
         expect![[r#"
             topdeck: testdata/cli/web.txt: line 2: expected one more field: the line ends here (interval length), found nothing
-            topdeck: nothing is reported; mend the input, or report what can be read with --keep-going
+            topdeck: nothing reported; repair the input, or report the readable part with --keep-going
             1
         "#]],
     );
@@ -73,7 +73,7 @@ fn empty_input_is_a_failure() {
     check(
         "--metric nope testdata/cli/page.prom",
         expect![[r#"
-        topdeck: testdata/cli/page.prom: no metric "nope"; there are: http_request_duration_seconds, rpc_seconds
+        topdeck: testdata/cli/page.prom: no metric "nope"; available: http_request_duration_seconds, rpc_seconds
         1
     "#]],
     );
@@ -86,8 +86,8 @@ fn invalid_options_are_rejected() {
         expect![[r#"
         topdeck: testdata/cli/damaged.txt: line 2: expected a number, found "13,1"
         topdeck: testdata/cli/damaged.txt: line 5: expected a number, found "12 ms"
-        topdeck: the report is of what could be read
-        topdeck: --above 1.5 s: the values have no unit; name it with --unit
+        topdeck: reporting the readable part
+        topdeck: --above 1.5 s: the values have no unit; set it with --unit
         1
     "#]],
     );
@@ -101,14 +101,14 @@ fn invalid_options_are_rejected() {
     check(
         "--interval 10s --unit ms testdata/cli/web.txt",
         expect![[r#"
-        topdeck: --interval 10 s: the input has no time stamps
+        topdeck: --interval 10 s: the input has no timestamps
         1
     "#]],
     );
     check(
         "--heatmap --unit ms testdata/cli/web.txt",
         expect![[r#"
-        topdeck: --heatmap: the input has no time stamps
+        topdeck: --heatmap: the input has no timestamps
         1
     "#]],
     );
@@ -165,7 +165,7 @@ fn invalid_options_are_rejected() {
     check(
         "--compare x",
         expect![[r#"
-        error: --compare takes two files, found 1
+        error: --compare requires two files, got 1
 
         Usage: topdeck hist [OPTIONS] <FILE>...
 
@@ -176,7 +176,7 @@ fn invalid_options_are_rejected() {
     check(
         "--interval 10 x",
         expect![[r#"
-            error: --interval 10: expected a length of time with its unit, such as 10s
+            error: --interval 10: expected a duration with a unit, such as 10s
 
             Usage: topdeck hist [OPTIONS] <FILE>...
 
@@ -201,7 +201,7 @@ fn readable_part_is_reported_with_keep_going() {
     expect![[r#"
         topdeck: testdata/cli/damaged.txt: line 2: expected a number, found "13,1"
         topdeck: testdata/cli/damaged.txt: line 5: expected a number, found "12 ms"
-        topdeck: the report is of what could be read
+        topdeck: reporting the readable part
     "#]]
     .assert_eq(&run.stderr);
 
@@ -255,7 +255,7 @@ fn help_names_units_and_exit_statuses() {
     assert_eq!(topdeck(&["hits"], b"").status, 2);
 }
 
-/// What a run leaves whose output and errors go into these files.
+/// Runs with output and errors redirected to files.
 #[cfg(target_os = "linux")]
 #[track_caller]
 fn check_full(stdout: &str, stderr: &str, arguments: &[&str], expected: Expect) {
@@ -300,7 +300,7 @@ fn full_disk_error_names_the_output() {
             1
         "#]],
     );
-    // Nobody can be told: the exit status still says that it failed, not that the program did.
+    // The message cannot be written: the exit status still shows the failure and not a crash.
     let untold = || {
         expect![[r#"
             1
@@ -345,7 +345,7 @@ fn a_limit_in_the_wrong_unit_names_the_metric() {
                 histogram\nb_bytes_bucket{le=\"1\"} 1\nb_bytes_bucket{le=\"+Inf\"} 1\n";
     let run = hist_with_stdin("--above 1s -", page.as_bytes());
     expect![[r#"
-        topdeck: --above 1 s: the values of b_bytes are in B; choose with --metric
+        topdeck: --above 1 s: the values of b_bytes are in B; select another metric with --metric
     "#]]
     .assert_eq(&run.stderr);
     assert_eq!(run.status, 1);

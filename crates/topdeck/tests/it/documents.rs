@@ -106,7 +106,7 @@ fn svg_is_well_formed() {
     }
 }
 
-/// The picture in `docs/hist.md`.
+/// SVG of `docs/hist.md`.
 #[test]
 fn a_heatmap_as_svg() {
     let folder = TestDir::new();
@@ -119,7 +119,7 @@ fn a_heatmap_as_svg() {
     expect_file!["../../../../docs/heatmap.svg"].assert_eq(&svg);
 }
 
-/// Tags that nest, attributes in quotes, no bare `&`.
+/// Asserts nested elements, quoted attributes, and no unescaped `&`.
 #[track_caller]
 fn check_xml(text: &str) {
     let mut open: Vec<&str> = Vec::new();
@@ -148,7 +148,7 @@ fn check_xml(text: &str) {
 #[test]
 fn every_subcommand_has_a_page_and_completions() {
     let parent = TestDir::new();
-    // It is made.
+    // The folder is created.
     let folder = parent.path().join("man");
     let run = topdeck(&["man", folder.to_str().unwrap()], b"");
     assert_eq!((run.status, run.stderr.as_str()), (0, ""));

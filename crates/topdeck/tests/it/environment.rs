@@ -32,8 +32,8 @@ pub(crate) fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// Stops a child of this process (SIGSTOP). On return none of its threads runs: a signal that was
-/// sent is not yet one that was taken.
+/// Stops a child of this process (SIGSTOP). On return none of its threads runs: a sent signal may
+/// not have been delivered yet.
 pub(crate) fn stop(pid: u32) {
     let pid = Pid::from_raw(pid.cast_signed()).expect("a process has a number");
     kill_process(pid, Signal::STOP).expect("it is a child");

@@ -1,4 +1,4 @@
-//! `topdeck gen`: what it writes is read back, and its truth is that of what it wrote.
+//! `topdeck gen`: its output is read back and matches its expected statistics.
 
 use serde_json::Value;
 
@@ -33,7 +33,7 @@ fn frames_round_trip_exactly() {
     let truth = std::fs::read_to_string(&truth).unwrap();
     let rows: Vec<Vec<&str>> = truth.lines().map(|line| line.split(',').collect()).collect();
     assert_eq!(rows[0][..4], ["start_s", "length_s", "count", "at_or_below_12.3ms"]);
-    // Two windows, and all of it.
+    // Two windows, and the total.
     assert_eq!(rows.len(), 4);
     let total = |column: usize| rows[3][column].parse::<u64>().unwrap();
     assert_eq!((total(0), total(1)), (1_794_700_800, 480));

@@ -1,4 +1,4 @@
-//! `topdeck hiccup`: a stall that is known is found again.
+//! `topdeck hiccup`: a known stall is measured.
 
 use std::fs;
 use std::io::Read as _;
@@ -16,10 +16,10 @@ fn signal(name: &str, pid: u32) {
     assert!(Command::new("kill").args([name, &pid.to_string()]).status().unwrap().success());
 }
 
-/// How long a process is stopped.
+/// Duration of the stop.
 const STALL: Duration = Duration::from_millis(300);
 
-/// Waits until it has been woken a hundred times more: nothing but the measurement sleeps so often.
+/// Waits for a hundred more wake-ups: only the measurement sleeps that often.
 #[track_caller]
 fn await_measuring(pid: u32) {
     let before = voluntary_switches(pid);
@@ -30,7 +30,7 @@ fn await_measuring(pid: u32) {
 fn measurement_lasts_its_duration() {
     let (began, length) = (Instant::now(), Duration::from_millis(200));
     let run = topdeck(&["hiccup", "--duration", "200ms", "--json"], b"");
-    // A lower bound holds on every machine.
+    // Lower bounds hold on every machine.
     assert!(run.status == 0 && began.elapsed() >= length, "{}", run.all());
     let found: Value = serde_json::from_str(&run.stdout).unwrap();
     assert!(found["duration_ns"].as_f64().unwrap() > 0.0, "{found}");
@@ -58,11 +58,11 @@ fn stall_counts_each_missed_period() {
     let above_100_ms = &found["stalls"][2];
     assert!(above_100_ms["longer_than_ns"] == 100_000_000 && number(&above_100_ms["count"]) >= 1.0);
     assert!(number(&found["longest"][0]["delay_ns"]) >= stall_ns);
-    // One for each millisecond, also of those in which it was stopped.
+    // One sample per millisecond, also during the stop.
     let (moments, length_ms) = (number(&found["samples"]), number(&found["duration_ns"]) * 1e-6);
     assert!(length_ms * 1e6 >= stall_ns && (moments - length_ms).abs() <= 2.0, "{found}");
-    // Each moment in the stall waits for its end. The latest tenth of all moments therefore waits
-    // at least the stall less a tenth of the length; a bucket's width (1 %) is allowed below.
+    // Each sample time in the stall has a delay until its end. So the highest tenth of all delays
+    // is at least the stall minus a tenth of the duration; a bucket width (1 %) is allowed below.
     let p90 = found["quantiles"].as_array().unwrap().iter().find(|one| one["q"] == 0.9).unwrap();
     let least_ns = (stall_ns - length_ms * 1e6 / 10.0) * 0.98;
     assert!(number(&p90["ns"]) >= least_ns, "{least_ns}: {found}");
@@ -75,12 +75,12 @@ fn a_command_is_measured_for_as_long_as_it_runs() {
     let run = topdeck(&["hiccup", "--", "sh", "-c", "echo said; sleep 0.2; exit 7"], b"");
     assert_eq!((run.stdout.as_str(), run.status), ("said\n", 7));
     assert!(run.stderr.starts_with("hiccups of this host: "), "{}", run.stderr);
-    for part in ["how late", "p99 ", "max ", "longer than 1.000 ms", "over time"] {
+    for part in ["wake-up delay", "p99 ", "max ", "longer than 1.000 ms", "over time"] {
         assert!(run.stderr.contains(part), "{part}: {}", run.stderr);
     }
     let run = topdeck(&["hiccup", "--", "/no/such/program"], b"");
     assert_eq!((run.stdout.as_str(), run.status), ("", 1));
-    assert!(run.stderr.contains("/no/such/program cannot be started"), "{}", run.stderr);
+    assert!(run.stderr.contains("cannot start /no/such/program"), "{}", run.stderr);
 }
 
 /// The report is lost, the exit status is not.
@@ -92,17 +92,17 @@ fn exit_status_survives_a_failed_report() {
     assert_eq!(status.code(), Some(7));
 }
 
-/// It is not left behind.
+/// The command does not survive.
 #[test]
 fn command_is_stopped_if_measuring_fails() {
-    // No other process sleeps for exactly so long.
+    // No other process sleeps for exactly this duration.
     let length = format!("30.{}", std::process::id());
     let is_left = |pid: &str| {
         let line = fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default();
         line.split('\0').collect::<Vec<_>>() == ["sleep", &length, ""]
     };
     let check = |options: [&str; 2], why: &str| {
-        // Into nothing: who held a pipe open would be waited for.
+        // To /dev/null: an inherited pipe would be waited for.
         let output = Command::new(env!("CARGO_BIN_EXE_topdeck"))
             .arg("hiccup")
             .args(options)
@@ -116,13 +116,13 @@ fn command_is_stopped_if_measuring_fails() {
         let left = all.filter(|entry| entry.file_name().to_str().is_some_and(is_left));
         assert_eq!(left.count(), 0, "it is left behind");
     };
-    check(["--cgroup", "/no/such/cgroup"], "no cgroup");
-    check(["--pid", "2147483647"], "cannot be looked at");
+    check(["--cgroup", "/no/such/cgroup"], "is not a cgroup");
+    check(["--pid", "2147483647"], "cannot inspect process");
 }
 
 #[test]
 fn ending_the_measurement_ends_the_command() {
-    // It ends by itself if nobody ends it.
+    // The command exits by itself if nobody kills it.
     let command =
         "trap 'exit 9' TERM; echo ready; for i in $(seq 200); do sleep 0.05; done; exit 3";
     let mut child = Command::new(env!("CARGO_BIN_EXE_topdeck"))
@@ -154,15 +154,15 @@ fn measurement_follows_a_process_until_its_exit() {
     assert_eq!(output.status.code(), Some(0), "{text}");
     let first = format!("hiccups of process {pid} (cat): ");
     assert!(text.starts_with(&first), "{text}");
-    assert!(text.contains("as it: processors "), "{text}");
+    assert!(text.contains("inherited: processors "), "{text}");
     let run = topdeck(&["hiccup", "--pid", &pid], b"");
     assert_eq!(run.status, 1);
     let run = topdeck(&["hiccup", "--cgroup", "/no/such/cgroup"], b"");
-    assert!(run.status == 1 && run.stderr.contains("no cgroup"), "{}", run.stderr);
+    assert!(run.status == 1 && run.stderr.contains("is not a cgroup"), "{}", run.stderr);
 }
 
-/// A cgroup with a quota of a twentieth of a processor, and a busy loop in it. The quota is so low
-/// that the loop reaches it on a busy machine too.
+/// Cgroup with a quota of 5 % of a CPU, and a busy loop in it. The quota is so low that the loop
+/// reaches it on a busy machine, too.
 struct ThrottledCgroup {
     folder: PathBuf,
     busy: Child,
@@ -192,12 +192,12 @@ impl Drop for ThrottledCgroup {
     fn drop(&mut self) {
         let _ = self.busy.kill();
         let _ = self.busy.wait();
-        // It is empty some moments after the last process of it ended.
+        // The cgroup is empty some time after the exit of its last process.
         wait_until("the cgroup is empty", || fs::remove_dir(&self.folder).is_ok());
     }
 }
 
-/// Of each 100 ms it may run 5: the rest is a stall for all who are in it.
+/// It may run 5 of every 100 ms: the rest is a stall of all its processes.
 #[test]
 fn cpu_quota_causes_stalls_in_its_cgroup() {
     let narrow = match ThrottledCgroup::new() {

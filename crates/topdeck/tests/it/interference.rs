@@ -1,5 +1,5 @@
-//! `topdeck doctor interference`: that it ends, has all rows, counts what it was told to, and
-//! leaves nothing. How long anything takes is no matter here.
+//! `topdeck doctor interference`: it ends, has all rows and the requested number of operations, and
+//! leaves nothing behind. Durations are not checked.
 
 use std::fs;
 use std::process::{Command, Stdio};
@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use crate::{TextRun, topdeck};
 
-/// Few operations of everything; no run ends with its time.
+/// Few operations per experiment; no run ends by its time.
 const SMALL: [&str; 8] =
     ["--seconds", "600", "--max-operations", "25", "--sockets", "200", "--memory", "16MiB"];
 
@@ -16,7 +16,7 @@ fn doctor(arguments: &[&str]) -> TextRun {
     topdeck(&[&["doctor", "interference"], &SMALL[..], arguments].concat(), b"")
 }
 
-/// The rows of a table: who it was beside, and how many operations all columns have.
+/// Rows of a table: observer, and the number of operations in all columns.
 fn rows(out: &str) -> Vec<(&str, u64)> {
     let row = |line: &'_ str| -> Option<u64> {
         let cells = line.split("  ").map(str::trim).filter(|cell| !cell.is_empty()).skip(1);
@@ -32,31 +32,31 @@ fn every_observer_is_measured_against_the_baseline() {
     assert!(run.stderr.starts_with("topdeck: measuring for about "), "{}", run.stderr);
     assert_eq!(run.status, 0, "{}", run.stdout);
     let expected = [
-        "nothing",
+        "baseline",
         "/proc/net/unix",
         "topdeck host",
         "topdeck metrics",
         "topdeck attach",
-        "nothing",
-        "nothing",
+        "baseline",
+        "baseline",
         "ps auxww",
         "topdeck host",
         "topdeck metrics",
         "topdeck attach",
-        "nothing",
-        "nothing",
+        "baseline",
+        "baseline",
         "smaps_rollup",
         "maps",
         "status",
         "topdeck host",
         "topdeck metrics",
         "topdeck attach",
-        "nothing",
-        "nothing",
+        "baseline",
+        "baseline",
         "topdeck host",
         "topdeck metrics",
         "topdeck attach",
-        "nothing",
+        "baseline",
     ];
     assert_eq!(rows(&run.stdout), expected.map(|name| (name, 25)), "{}", run.stdout);
     let topdecks = ["topdeck host", "topdeck metrics", "topdeck attach"];
@@ -65,13 +65,9 @@ fn every_observer_is_measured_against_the_baseline() {
         let said = run.stdout.lines().any(|line| line.starts_with(&format!("{reader}: ")));
         assert!(said, "{reader}: {}", run.stdout);
     }
-    for title in [
-        "\nprocesses: ",
-        "\nmemory: ",
-        "\nrecords: ",
-        "Unix sockets: ",
-        "while 200 others are held\n",
-    ] {
+    for title in
+        ["\nprocesses: ", "\nmemory: ", "\nrecords: ", "Unix sockets: ", " with 200 others open\n"]
+    {
         assert!(run.stdout.contains(title), "{title}: {}", run.stdout);
     }
     assert!(run.stdout.lines().last().is_some_and(|line| line.starts_with("Linux ")));
@@ -86,8 +82,8 @@ fn too_few_sockets_are_reported() {
     let output = Command::new("sh").args(["-c", &line]).stdin(Stdio::null()).output().unwrap();
     let out = String::from_utf8(output.stdout).unwrap();
     assert_eq!(output.status.code(), Some(1), "{out}");
-    let why = "Unix sockets: not measured: open files are limited to 64 (RLIMIT_NOFILE), which \
-               leaves room for 0 sockets of at least 100: raise it, as with `ulimit -n`\n";
+    let why = "Unix sockets: not measured: open files limit (64, RLIMIT_NOFILE) allows 0 sockets, \
+               at least 100 are required; raise it with `ulimit -n`\n";
     assert!(out.starts_with(why), "{out}");
 }
 
@@ -115,13 +111,13 @@ fn observer_reports_its_rounds() {
     let last = run.stdout.lines().last().and_then(|line| line.strip_prefix("rounds "));
     assert!(last.is_some_and(|n| n.parse::<u64>().is_ok()), "{}", run.stdout);
     let run = topdeck(&["doctor", "interference", "--observer", "nobody"], b"");
-    assert_eq!(run.stdout, "failed there is no such reader\n");
-    // A process that is not: no number is beyond that.
+    assert_eq!(run.stdout, "failed no such observer\n");
+    // No such process: no id is that large.
     let run = topdeck(&[&line[..], &["--observer-pid", "4294967295"]].concat(), b"");
     assert!(run.stdout.starts_with("failed "), "{}", run.stdout);
 }
 
-/// The readers of a process, by their command lines.
+/// Observers of a process, by their command lines.
 fn observer_count(of: u32) -> usize {
     let wanted = format!("--observer-pid\0{of}\0");
     let processes = fs::read_dir("/proc")
@@ -134,7 +130,7 @@ fn observer_count(of: u32) -> usize {
 fn killed_doctor_leaves_no_observer() {
     let mut child = Command::new(env!("CARGO_BIN_EXE_topdeck"))
         .args(["doctor", "interference", "--experiment", "memory", "--memory", "16MiB"])
-        // The first run is beside nothing and ends soon; the second is not over when it is killed.
+        // The baseline ends soon; the second run is killed before its end.
         .args(["--seconds", "0.5"])
         .stdin(Stdio::null())
         .stdout(Stdio::null())

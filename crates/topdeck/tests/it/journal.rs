@@ -1,8 +1,6 @@
-//! `topdeck journal`, from the shell's side: what goes in comes out, whoever is killed; what is
-//! said.
+//! `topdeck journal` as used from a shell: records are read back after kills, and messages.
 //!
-//! Each test has a folder of its own and runs the binary in it, so that paths in messages are
-//! short.
+//! Each test has its own folder and runs the binary in it, so that paths in messages are short.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -17,10 +15,10 @@ use serde_json::Value;
 
 use crate::environment::stop;
 
-/// A folder that goes when the test ends.
+/// Folder, removed on drop.
 pub(crate) struct TestDir(PathBuf);
 
-/// What a run left; output may be any bytes.
+/// Result of a run; the output may be any bytes.
 struct RawRun {
     stdout: Vec<u8>,
     stderr: String,
@@ -54,7 +52,7 @@ impl TestDir {
             .expect("the binary starts");
         let mut input = child.stdin.take().expect("stdin was asked for");
         let bytes = stdin.to_vec();
-        // A run that fails early does not read all: that is no failure of the test.
+        // A run that fails early does not read all its input; that does not fail the test.
         let writer = std::thread::spawn(move || drop(input.write_all(&bytes)));
         let output = child.wait_with_output().expect("the binary ends");
         writer.join().expect("the writer ends");
@@ -65,7 +63,7 @@ impl TestDir {
         }
     }
 
-    /// Runs what must go well; what it wrote.
+    /// Runs a command that must succeed; returns its output.
     #[track_caller]
     fn run_ok(&self, line: &str, stdin: &[u8]) -> Vec<u8> {
         let run = self.run(line, stdin);
@@ -73,7 +71,7 @@ impl TestDir {
         run.stdout
     }
 
-    /// The commands with what they say, as in a terminal.
+    /// Transcript of commands and their output.
     fn session(&self, lines: &[(&str, &str)]) -> String {
         let mut text = String::new();
         for (line, stdin) in lines {
@@ -95,7 +93,7 @@ impl Drop for TestDir {
     }
 }
 
-/// Text without what is never twice the same: dates, lengths of time, the journal's number.
+/// Masks parts that differ between runs: dates, durations, the journal ID.
 pub(crate) fn mask(text: &str) -> String {
     text.split_inclusive('\n').map(mask_line).collect()
 }
@@ -132,13 +130,13 @@ fn mask_line(line: &str) -> String {
     masked.join(" ")
 }
 
-/// Every number as N: for what depends on when something was written to a segment.
+/// Replaces every number by N: it depends on when records were written to a segment.
 fn mask_numbers(text: &str) -> String {
     let mut out = String::new();
     for c in text.chars() {
         let digit = |c: char| c.is_ascii_digit();
         if digit(c) || (",.".contains(c) && out.ends_with('N')) {
-            // A comma or full stop after a number is put back below if it was not inside.
+            // A comma or full stop after a number is not part of it.
             out.push(if digit(c) { 'N' } else { c });
         } else {
             out.push(c);
@@ -155,8 +153,7 @@ fn check(text: &str, expected: Expect) {
     expected.assert_eq(text);
 }
 
-// ---- what goes in comes
-// out ---------------------------------------------------------------------------
+// ---- round trip ----
 
 #[track_caller]
 fn round_trip(input: &[u8], append: &str, cat: &str) {
@@ -165,7 +162,7 @@ fn round_trip(input: &[u8], append: &str, cat: &str) {
     folder.run_ok(&format!("append j {append}"), input);
     let output = folder.run_ok(&format!("cat j {cat}"), b"");
     assert!(output == input, "{append}: {} bytes went in, {} came out", input.len(), output.len());
-    // And from the segments, when nothing is left in the buffer.
+    // Then from the segments, with an empty buffer.
     folder.run_ok("append j --durability disk", b"");
     assert!(
         folder.run_ok(&format!("cat j {cat} --durability disk"), b"") == input,
@@ -240,7 +237,7 @@ fn duplicate_is_not_appended_again() {
     check(
         &mask(&run.stderr),
         expect![[r#"
-            topdeck: 1 record appended, position 2, level reached process, TIME; 2 records were there already, not appended again
+            topdeck: 1 record appended, position 2, level reached process, TIME; 2 records were duplicates, not appended again
         "#]],
     );
     let run = folder.run("append j --producer 7 --epoch 1 --sequence 4 --durability disk", b"d\n");
@@ -249,16 +246,15 @@ fn duplicate_is_not_appended_again() {
     check(
         &mask(&run.stderr),
         expect![[r#"
-            topdeck: 0 records appended, level reached process, TIME; 2 records were there already, not appended again
+            topdeck: 0 records appended, level reached process, TIME; 2 records were duplicates, not appended again
         "#]],
     );
     assert_eq!(folder.run_ok("cat j", b""), b"a\nb\nc\nd\n");
 }
 
-// ---- several processes, and their
-// deaths --------------------------------------------------------------
+// ---- several processes and kills ----
 
-/// A process that is killed when the test ends, however it ends.
+/// Process that is killed on drop.
 struct KillOnDrop(Child);
 
 impl KillOnDrop {
@@ -275,7 +271,7 @@ impl Drop for KillOnDrop {
     }
 }
 
-/// Long enough for any machine; a test that waits so long has failed.
+/// Timeout that is long enough for any machine.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
 #[test]
@@ -309,7 +305,7 @@ fn follower_ends_when_its_reader_exits() {
     let (reader, writer) = std::io::pipe().unwrap();
     let mut tail = KillOnDrop(folder.command("tail -f j").stdout(writer).spawn().unwrap());
     drop(reader);
-    // Though nothing was ever written.
+    // Although nothing was written.
     assert!(tail.0.wait().unwrap().success());
 }
 
@@ -347,8 +343,7 @@ fn a_full_disk_moves_no_subscriber() {
     assert_eq!(folder.run_ok("cat j --subscriber s", b""), b"a\nb\n");
 }
 
-/// Both ends are killed again and again: each record is there once, and was given to the
-/// subscriber.
+/// Both sides are killed repeatedly: each record exists once and was passed to the subscriber.
 #[test]
 fn kill_9_loses_and_duplicates_nothing() {
     const RECORDS: u64 = 100_000;
@@ -369,7 +364,7 @@ fn kill_9_loses_and_duplicates_nothing() {
             tail.stdout(File::create(&output).unwrap()).stderr(Stdio::null()).spawn().unwrap(),
         );
         if round < KILLS {
-            // Different moments of both, in an order that changes.
+            // Kills both at varying times.
             std::thread::sleep(Duration::from_millis(7 + round * 13 % 40));
             let (first, second) =
                 if round % 2 == 0 { (&mut append, &mut tail) } else { (&mut tail, &mut append) };
@@ -380,12 +375,12 @@ fn kill_9_loses_and_duplicates_nothing() {
             assert!(append.0.wait().unwrap().success());
             tail.kill();
             let rest = folder.run_ok("cat j --positions --subscriber s", b"");
-            // The kill may have cut a line short, and the rest is not to go on in it.
+            // The kill may have truncated a line; the next run must not continue it.
             let mut text = fs::read(&output).unwrap();
             text.truncate(text.iter().rposition(|&byte| byte == b'\n').map_or(0, |end| end + 1));
             fs::write(&output, [text, rest].concat()).unwrap();
         }
-        // A write that the kill cut short has no newline at its end, and comes again.
+        // A write truncated by the kill has no newline and is repeated.
         let text = fs::read_to_string(&output).unwrap();
         let whole = text.rfind('\n').map_or(0, |end| end + 1);
         for line in text[..whole].lines() {
@@ -423,8 +418,7 @@ fn concurrent_appends() {
     }
 }
 
-// ---- what is
-// said -------------------------------------------------------------------------------------
+// ---- messages ----
 
 #[test]
 fn a_session() {
@@ -494,8 +488,8 @@ fn full_journal_error_has_a_remedy() {
     text += &folder.session(&[("subscribers j add slow", "")]);
     let expected = expect![[r#"
         $ topdeck journal append j seq
-        topdeck: j: the journal is full: segments take N KiB of at most N KiB, and nobody has subscribed, so nothing may go; add who reads (`topdeck journal subscribers j add NAME`), or raise the limit (`topdeck journal limit j --max-bytes …`)
-        topdeck: N records appended, positions N..N, level reached process, TIME; go on at record N of seq
+        topdeck: j: journal is full: segments take N KiB of at most N KiB, and there is no subscriber, so no segment can be deleted; add one (`topdeck journal subscribers j add NAME`), or raise the limit (`topdeck journal limit j --max-bytes …`)
+        topdeck: N records appended, positions N..N, level reached process, TIME; continue at record N of seq
         [exit status N]
         $ topdeck journal subscribers j add slow
         slow: subscribed at position N, N records to read; at a limit: blocks
@@ -506,12 +500,12 @@ fn full_journal_error_has_a_remedy() {
     check(
         &mask_numbers(full),
         expect![[
-            r#"FULL: segments take N KiB of at most N KiB, and "slow" has not passed the oldest; let it read on, remove it (`topdeck journal subscribers j remove slow`), or raise the limit (`topdeck journal limit j --max-bytes …`)."#
+            r#"FULL: segments take N KiB of at most N KiB, and "slow" has not passed the oldest segment; let it catch up, remove it (`topdeck journal subscribers j remove slow`), or raise the limit (`topdeck journal limit j --max-bytes …`)."#
         ]],
     );
 
-    // What was acknowledged is there, and appending goes on where it was told to, when there is
-    // room.
+    // Acknowledged records exist, and the append continues at the reported record when there is
+    // space.
     assert!(seq.as_bytes().starts_with(&kept) && !kept.is_empty());
     assert_eq!(kept.iter().filter(|&&byte| byte == b'\n').count() + 1, next);
     folder.run_ok("limit j --max-bytes none", b"");
@@ -545,7 +539,7 @@ fn dropped_records_are_reported() {
          N records of producer N epoch N, sequences N to N."
     ];
     check(&masked(gap), expected);
-    // It is told once.
+    // Reported once.
     folder.run_ok("append j --producer 3 --epoch 10", b"on\n");
     assert_eq!(folder.run_ok("cat j --subscriber slow", b""), b"on\n");
 }
@@ -565,12 +559,12 @@ fn a_record_that_is_too_large_is_named() {
         &text,
         expect![[r#"
         $ topdeck journal append j large
-        topdeck: large: record 2 is larger than 256 KiB, the most that j takes (a quarter of its segment size); `topdeck journal create --segment` makes one that takes more
-        topdeck: 1 record appended, position 0, level reached process, TIME; go on at record 2 of large
+        topdeck: large: record 2 exceeds the record size limit (256 KiB) of j, a quarter of its segment size; create a journal with a larger --segment
+        topdeck: 1 record appended, position 0, level reached process, TIME; continue at record 2 of large
         [exit status 1]
         $ topdeck journal append j --record-per-file large
-        topdeck: large is larger than 256 KiB, the most that j takes (a quarter of its segment size); `topdeck journal create --segment` makes one that takes more
-        topdeck: nothing was appended
+        topdeck: large exceeds the record size limit (256 KiB) of j, a quarter of its segment size; create a journal with a larger --segment
+        topdeck: no record was appended
         [exit status 1]
         $ topdeck journal cat j
         fine
@@ -592,10 +586,10 @@ fn subscriber_in_use_is_an_error() {
         &text,
         expect![[r#"
         $ topdeck journal cat j --subscriber s
-        topdeck: j: subscriber "s" is in use by another reader; end that one first
+        topdeck: j: subscriber "s" is in use by another reader; stop it first
         [exit status 1]
         $ topdeck journal seek j s --to begin
-        topdeck: j: subscriber "s" is in use by another reader; end that one first
+        topdeck: j: subscriber "s" is in use by another reader; stop it first
         [exit status 1]
     "#]],
     );
@@ -656,7 +650,7 @@ fn damage_is_reported_and_repaired() {
     folder.run_ok("subscribers j add store", b"");
     folder.run_ok("subscribers j add other", b"");
     for n in 0..3 {
-        // Each of its own frame.
+        // Each in its own frame.
         folder.run_ok(
             "append j --durability disk",
             format!("first of {n}\nsecond of {n}\n").as_bytes(),
@@ -722,7 +716,7 @@ fn a_journal_in_use_is_not_repaired() {
     );
 }
 
-/// Ctrl-Z on a `tail -f` that was there first.
+/// Ctrl-Z on a `tail -f` that was started first.
 #[test]
 fn stopped_reader_does_not_block_writers() {
     let folder = TestDir::new();
@@ -732,7 +726,7 @@ fn stopped_reader_does_not_block_writers() {
     let mut line = String::new();
     BufReader::new(tail.0.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
     stop(tail.0.id());
-    // Many times what the buffer holds.
+    // Many times the buffer size.
     folder.run_ok("append j", &b"0123456789\n".repeat(10_000));
 }
 

@@ -1,7 +1,7 @@
-//! The built binary, run on `testdata/`, with what it prints.
+//! Runs the built binary on `testdata/` and compares its output.
 //!
-//! `UPDATE_EXPECT=1 cargo test -p topdeck` writes what it prints as what is expected; then read the
-//! diff.
+//! `UPDATE_EXPECT=1 cargo test -p topdeck` replaces the expected output by the actual one; review
+//! the diff.
 
 mod blackbox;
 mod damage;
@@ -25,7 +25,7 @@ use std::io::Write as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// What a run of the binary left.
+/// Result of a run.
 struct TextRun {
     stdout: String,
     stderr: String,
@@ -33,7 +33,7 @@ struct TextRun {
 }
 
 impl TextRun {
-    /// All of it, as a golden file holds it.
+    /// Output, errors and exit status as in a golden file.
     fn all(&self) -> String {
         let part = |name: &str, text: &str| match text {
             "" => String::new(),
@@ -44,7 +44,7 @@ impl TextRun {
     }
 }
 
-/// Runs `topdeck` in the root of the repository, in a plain environment.
+/// Runs `topdeck` in the root of the repository with a minimal environment.
 #[track_caller]
 fn topdeck(arguments: &[&str], stdin: &[u8]) -> TextRun {
     let mut child = Command::new(env!("CARGO_BIN_EXE_topdeck"))
@@ -59,7 +59,7 @@ fn topdeck(arguments: &[&str], stdin: &[u8]) -> TextRun {
         .expect("the binary starts");
     let mut input = child.stdin.take().expect("stdin was asked for");
     let bytes = stdin.to_vec();
-    // A run that fails early does not read all: that is no failure of the test.
+    // A run that fails early does not read all its input; that does not fail the test.
     let writer = std::thread::spawn(move || drop(input.write_all(&bytes)));
     let output = child.wait_with_output().expect("the binary ends");
     writer.join().expect("the writer ends");
@@ -70,7 +70,7 @@ fn topdeck(arguments: &[&str], stdin: &[u8]) -> TextRun {
     }
 }
 
-/// `topdeck hist` with arguments as one types them.
+/// Runs `topdeck hist` with arguments as in a shell.
 #[track_caller]
 fn hist(line: &str) -> TextRun {
     hist_with_stdin(line, b"")

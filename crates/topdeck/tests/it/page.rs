@@ -1,8 +1,7 @@
-//! `docs/hist.md`, `docs/journal.md`, `docs/store.md` and `docs/query.md` show what the binary
-//! prints.
+//! `docs/hist.md`, `docs/journal.md`, `docs/store.md` and `docs/query.md` show actual output.
 //!
-//! In their `console` blocks a line `$ …` is run, and what follows up to the next `$` is compared
-//! with what it prints. `UPDATE_EXPECT=1` writes the page anew.
+//! In their `console` blocks a line `$ …` is run, and the lines up to the next `$` are compared
+//! with its output. `UPDATE_EXPECT=1` updates the page.
 
 use std::fs;
 use std::path::Path;
@@ -24,7 +23,7 @@ fn hist_page_examples_match() {
     check("docs/hist.md", run, str::to_owned);
 }
 
-/// In a folder of their own, one after the other, by the shell.
+/// In their own folder, in order, by the shell.
 #[test]
 fn journal_page_examples_match() {
     let folder = TestDir::new();
@@ -47,8 +46,7 @@ fn query_page_examples_match() {
     check("docs/query.md", |line| shell(folder.path(), line), str::to_owned);
 }
 
-/// Lines in which something has a size, without the size: it is another with every better way of
-/// packing.
+/// Masks sizes, which change with every improvement of the compression.
 fn mask_sizes(text: &str) -> String {
     let is_unit = |word: &str| ["B", "KiB", "MiB"].contains(&word.trim_end_matches([',', ':']));
     let line = |line: &str| {
@@ -82,7 +80,7 @@ fn shell(folder: &Path, line: &str) -> String {
     text
 }
 
-/// Compares a page with what its commands print, but for what `mask` makes equal.
+/// Compares a page with the output of its commands, after `mask`.
 #[track_caller]
 fn check(page: &str, run: impl Fn(&str) -> String, mask: impl Fn(&str) -> String) {
     let path = root().join(page);
@@ -96,12 +94,12 @@ fn check(page: &str, run: impl Fn(&str) -> String, mask: impl Fn(&str) -> String
         fs::write(&path, written).expect("the page can be written");
     } else {
         panic!(
-            "{page} does not show what topdeck prints; UPDATE_EXPECT=1 writes it anew:\n{written}"
+            "{page} differs from the output of topdeck; UPDATE_EXPECT=1 writes it anew:\n{written}"
         );
     }
 }
 
-/// The page with the output that each command has now, and how many commands there are.
+/// The page with current output, and the number of commands.
 fn with_outputs(page: &str, run: impl Fn(&str) -> String) -> (String, usize) {
     let (mut written, mut commands) = (String::new(), 0);
     let (mut in_console, mut in_output) = (false, false);

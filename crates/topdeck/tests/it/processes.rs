@@ -1,5 +1,5 @@
 //! `topdeck ls`, `cat`, `watch`, `in-flight`, `diff`, `post-mortem` and `hist` of programs that
-//! show metrics: of this very binary, which is started anew under another name.
+//! export metrics: this test binary, started again under another name.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader};
@@ -15,10 +15,10 @@ use crate::{TextRun, counts, root};
 #[path = "../../../shm/examples/sample.rs"]
 mod sample;
 
-/// Says to `a_sample_program` what it is to do.
+/// Tells `a_sample_program` what to do.
 const PROGRAM_VARIABLE: &str = "TOPDECK_TEST_SAMPLE";
 
-/// No test, but what the tests start.
+/// Not a test, but the program started by the tests.
 #[test]
 fn a_sample_program() {
     match std::env::var(PROGRAM_VARIABLE).as_deref() {
@@ -31,7 +31,7 @@ fn a_sample_program() {
     }
 }
 
-/// Says everything that a terminal should not see.
+/// Exports texts with control characters.
 fn print_control_characters() {
     let text = "\x1b[2J\x07\u{9b}31m\nroot";
     let described =
@@ -48,33 +48,33 @@ fn print_control_characters() {
     }
 }
 
-/// A folder of metrics of a test's own.
+/// Metrics folder of a test.
 struct MetricsDir {
     memory: TmpfsDir,
     programs: PathBuf,
 }
 
 impl MetricsDir {
-    /// None where there is no memory for it, which is said.
+    /// `None` without shared memory, with a message.
     fn new() -> Option<MetricsDir> {
         let memory = TmpfsDir::new()?;
         Some(MetricsDir { memory, programs: fresh_folder(&std::env::temp_dir()) })
     }
 
-    /// Starts a program, and waits until it is ready.
+    /// Starts a program and waits until it is ready.
     #[track_caller]
     fn start(&self, name: &str, wanted: &str) -> SampleProgram {
         let path = self.programs.join(name);
         if !path.exists() {
             let own = std::env::current_exe().expect("a path");
-            // Nobody may link to what belongs to somebody else, or is on another file system.
+            // Hard links fail for files of other users and across file systems.
             if fs::hard_link(&own, &path).is_err() {
                 fs::copy(&own, &path).expect("a copy");
             }
         }
         let mut child = Command::new(&path)
             .args(["--exact", "processes::a_sample_program", "--nocapture"])
-            // Until it is killed, unless it is to end by itself.
+            // Until it is killed, unless it is to exit by itself.
             .env(PROGRAM_VARIABLE, wanted.replace("--requests", "--seconds 3600 --requests"))
             .env("TOPDECK_SHM", &self.memory.path)
             .stdout(Stdio::piped())
@@ -82,7 +82,7 @@ impl MetricsDir {
             .expect("it starts");
         let mut lines = BufReader::new(child.stdout.take().expect("it was asked for"));
         let mut line = String::new();
-        // With one processor libtest prints the test's name first, on the same line.
+        // With one CPU libtest prints the test name first, on the same line.
         while !line.trim_end().ends_with("ready") {
             line.clear();
             assert!(
@@ -112,7 +112,7 @@ impl MetricsDir {
         }
     }
 
-    /// What it prints, without what is different each time.
+    /// Output with varying parts masked.
     #[track_caller]
     fn check(&self, line: &str, expected: Expect) {
         let run = self.run(line);
@@ -125,7 +125,7 @@ impl MetricsDir {
         text.lines().map(|line| mask_line(line) + "\n").collect()
     }
 
-    /// Its only file of metrics.
+    /// Its only metrics file.
     fn file(&self) -> PathBuf {
         let mut files = fs::read_dir(&self.memory.path).expect("a folder");
         files.next().expect("a file").expect("an entry").path()
@@ -138,7 +138,7 @@ impl Drop for MetricsDir {
     }
 }
 
-/// Times, rates, dates and pids by what they are; one space between words.
+/// Replaces times, rates, dates and process IDs by placeholders, and collapses spaces.
 fn mask_line(line: &str) -> String {
     let is_number = |word: &str| {
         let digits =
@@ -178,7 +178,7 @@ fn mask_line(line: &str) -> String {
     words.join(" ")
 }
 
-/// A program that ends with its test.
+/// Program that is killed on drop.
 struct SampleProgram {
     child: Child,
     _lines: BufReader<ChildStdout>,
@@ -329,7 +329,7 @@ fn histogram_of_a_process_has_all_views() {
     assert_eq!(counts(&run), ["300", "100"]);
     let run = folder.run("hist sample-hist *_duration answered_total");
     assert_eq!(counts(&run), ["400", "400"]);
-    assert!(run.stdout.contains("Not histograms, left out: 2 × a counter"), "{}", run.stdout);
+    assert!(run.stdout.contains("Skipped (not histograms): 2 × a counter"), "{}", run.stdout);
     let file = folder.file();
     let run = folder.run(&format!("hist --json {} request_duration", file.display()));
     let document: Value = serde_json::from_str(&run.stdout).expect("JSON");
@@ -339,7 +339,7 @@ fn histogram_of_a_process_has_all_views() {
     assert!(run.stderr.contains("answer_duration, request_duration"), "{}", run.stderr);
     let run = folder.run("hist no-such-file answer_duration");
     assert!(
-        run.stderr.contains("there is no file \"no-such-file\", and no process"),
+        run.stderr.contains("no file \"no-such-file\" found, and no process"),
         "{}",
         run.stderr
     );
@@ -468,7 +468,7 @@ fn watch_ends_with_its_process() {
         .stdout(Stdio::piped())
         .spawn()
         .expect("it starts");
-    // Before it holds what wakes it, it may say that there is nothing to watch.
+    // Before it has opened its pidfd, it may report that there is nothing to watch.
     let descriptors = format!("/proc/{}/fd", watch.id());
     let wakes = |entry: fs::DirEntry| {
         let to = fs::read_link(entry.path()).unwrap_or_default();
@@ -482,7 +482,7 @@ fn watch_ends_with_its_process() {
     let text = String::from_utf8(output.stdout).expect("UTF-8");
     let last = text.lines().last().unwrap_or_default();
     assert!(
-        last.contains(" died; `topdeck post-mortem ") && last.ends_with(", none late"),
+        last.contains(" terminated; `topdeck post-mortem ") && last.ends_with(", none late"),
         "{text}"
     );
 }
@@ -535,12 +535,12 @@ fn unknown_argument_is_neither_file_nor_process() {
         let run = crate::topdeck(&["hist", name, "x"], b"");
         assert_eq!(run.status, 1, "{}", run.all());
         let said = format!(
-            "topdeck: there is no file \"{name}\", and no process that shows metrics here is \
+            "topdeck: no file \"{name}\" found, and no process that shows metrics here is \
              called \"{name}\""
         );
         assert!(run.stderr.starts_with(&said), "{}", run.stderr);
     }
-    // What is written like a path is one.
+    // Text that looks like a path is a path.
     let run = crate::topdeck(&["hist", "nosuch.hlog"], b"");
     assert!(run.stderr.contains("cannot read nosuch.hlog"), "{}", run.stderr);
 }

@@ -1,5 +1,5 @@
-//! `topdeck query`, `compare` and `breakdown`, from the shell's side. `docs/query.md` has more of
-//! what they print.
+//! `topdeck query`, `compare` and `breakdown` as used from a shell. `docs/query.md` has more
+//! output.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use crate::store::{check, json, run, run_ok};
 
 const START_NS: i64 = 1_794_225_600_000_000_000;
 
-/// A store `s` of half an hour in a folder of the test's own: a copy of the one that `made` builds
+/// A store `s` of half an hour in its own folder: a copy of the one that `create_store` builds
 /// once, because that takes 61 runs of the binary.
 fn store_dir() -> TestDir {
     static STORE_FILES: OnceLock<Vec<(PathBuf, Option<Vec<u8>>)>> = OnceLock::new();
@@ -33,7 +33,7 @@ fn store_dir() -> TestDir {
     folder
 }
 
-/// All that is below a folder, each folder before what is in it.
+/// Everything below a folder, each folder before its contents.
 fn read_tree(root: &Path, below: &Path, found: &mut Vec<(PathBuf, Option<Vec<u8>>)>) {
     for entry in fs::read_dir(root.join(below)).unwrap() {
         let entry = entry.unwrap();
@@ -47,7 +47,7 @@ fn read_tree(root: &Path, below: &Path, found: &mut Vec<(PathBuf, Option<Vec<u8>
     }
 }
 
-/// Two hosts whose latencies are known, a gauge and a counter.
+/// Two hosts with known latencies, a gauge and a counter.
 fn create_store() -> TestDir {
     let folder = TestDir::new();
     for (host, slow) in [("a", 1), ("b", 40)] {
@@ -156,7 +156,7 @@ fn queries_have_results() {
         &format!("'depth[3m]' {LAST}"),
         expect![[r#"
         --- stdout
-        at 2026-11-09 12:29:00Z; in no known unit
+        at 2026-11-09 12:29:00Z; unit unknown
         depth
           time                  value
           2026-11-09 12:27:00Z      2
@@ -169,7 +169,7 @@ fn queries_have_results() {
         &format!("'increase(jobs[10m])' {LAST}"),
         expect![[r#"
         --- stdout
-        at 2026-11-09 12:29:00Z; in no known unit
+        at 2026-11-09 12:29:00Z; unit unknown
           stream  value
           all       100
         --- stderr
@@ -181,7 +181,7 @@ fn queries_have_results() {
         &format!("'quantile_over_time(0.5, depth[10m])' {LAST}"),
         expect![[r#"
         --- stdout
-        at 2026-11-09 12:29:00Z; in no known unit
+        at 2026-11-09 12:29:00Z; unit unknown
           stream  value  max
           all         2    4
         --- exit status 0
@@ -207,7 +207,7 @@ fn queries_have_results() {
         &format!("'depth / 0' --from 2026-11-09T12:24:00Z {LAST} --step 1m"),
         expect![[r#"
         --- stdout
-        2026-11-09 12:24:00Z to 2026-11-09 12:29:00Z, every 1 min; in no known unit
+        2026-11-09 12:24:00Z to 2026-11-09 12:29:00Z, every 1 min; unit unknown
           time                     value
           2026-11-09 12:24:00Z  infinity
           2026-11-09 12:25:00Z   unknown
@@ -222,7 +222,7 @@ fn queries_have_results() {
         &format!("'depth > 3' --from 2026-11-09T12:15:00Z {LAST} --step 1m"),
         expect![[r#"
         --- stdout
-        2026-11-09 12:15:00Z to 2026-11-09 12:29:00Z, every 1 min; in no known unit
+        2026-11-09 12:15:00Z to 2026-11-09 12:29:00Z, every 1 min; unit unknown
         depth
           time                  value
           (no value for 4 min)
@@ -266,7 +266,7 @@ fn numbers_are_drawn_as_lines_and_distributions_as_heatmaps() {
                 0 ┤●●●         ●●         ●●●         ●●         ●●●         ●●
                   └┬──────────────────────┬──────────────────────┬──────────────────────
                  12:00                  12:10                  12:20
-          2026-11-09 12:00:00Z to 2026-11-09 12:29:00Z, every 1 min; in no known unit
+          2026-11-09 12:00:00Z to 2026-11-09 12:29:00Z, every 1 min; unit unknown
         --- exit status 0
     "#]],
     );
@@ -328,7 +328,7 @@ fn numbers_are_drawn_as_lines_and_distributions_as_heatmaps() {
                   +--+-------------------+-------------------+-----------------
                    12:00               12:10               12:20
           values per cell  . 1  - 2  + 3  * 4  # 5+  % 7+  @ 9+    _ maximum
-          2026-11-09 11:59:00Z to 2026-11-09 12:29:00Z; a column is 1 min
+          2026-11-09 11:59:00Z to 2026-11-09 12:29:00Z; column width 1 min
         --- exit status 0
     "#]],
     );
@@ -336,7 +336,7 @@ fn numbers_are_drawn_as_lines_and_distributions_as_heatmaps() {
         &format!("'sum(exact_increase(took[2m]))' {since} --step 1m"),
         expect![[r#"
         --- stderr
-        topdeck: windows of 2 min overlap at steps of 1 min: a heatmap would show each value more than once; give --step 2min
+        topdeck: cannot plot: windows of 2 min overlap at steps of 1 min, so values would be counted more than once; set --step 2min
         --- exit status 1
     "#]],
     );
@@ -344,7 +344,7 @@ fn numbers_are_drawn_as_lines_and_distributions_as_heatmaps() {
         "depth --to 2026-11-09T12:00:00Z --from 2026-11-09T13:00:00Z",
         expect![[r#"
         --- stderr
-        topdeck: --from lies after --to (or after the last row, where --to is not said)
+        topdeck: --from is after --to (default: the last row)
         --- exit status 1
     "#]],
     );
@@ -368,9 +368,9 @@ fn query_errors_are_reported() {
         "tock",
         expect![[r#"
         --- stdout
-        nothing: no series has a value there
+        no data: no series has a value in the range
         --- stderr
-        topdeck: s: tock picks no series; there are: depth, jobs, took
+        topdeck: s: tock picks no series; available: depth, jobs, took
         --- exit status 0
     "#]],
     );
@@ -378,9 +378,9 @@ fn query_errors_are_reported() {
         "took --to 2026-11-08",
         expect![[r#"
         --- stdout
-        nothing: no series has a value there
+        no data: no series has a value in the range
         --- stderr
-        topdeck: there are rows from 2026-11-09 12:00:00Z to 2026-11-09 12:29:00.000Z
+        topdeck: rows exist from 2026-11-09 12:00:00Z to 2026-11-09 12:29:00.000Z
         --- exit status 0
     "#]],
     );
@@ -392,7 +392,7 @@ fn query_errors_are_reported() {
         --- exit status 1
     "#]],
     );
-    // How much it is may change with every better way of reading.
+    // The amount may change with every improvement of reading.
     for limit in ["--max-samples", "--max-bytes"] {
         let line = "query s 'sum(exact_increase(took[5m]))' --from 2026-11-09T12:00:00Z";
         let run = run(&folder, &format!("{line} {limit} 10"));
@@ -475,7 +475,7 @@ fn two_hosts_are_compared() {
               p99.9   *     21 ms                        60 ms                     2.857
               p99.99  *     21 ms                        60 ms                     2.857
               max     *     21 ms                        60 ms                     2.857
-              * differs for sure, whatever the buckets hide; where there is none the bounds overlap
+              * differs: the bounds do not overlap
 
                      B
                       │                              9M       ···
@@ -497,16 +497,15 @@ fn two_hosts_are_compared() {
               ● the same share of A and of B: above the diagonal B is slower or greater; 5
               median, 9 p99, M maximum
 
-              distance     3.903 ms  3.656 to 4.173 ms
-                how far a value of A has to go, on average, to make B
-              separation    10.00 %  9.99 to 14.01 %
-                the greatest difference between the shares below one value
-              superiority   54.56 %  52.32 to 56.80 %
-                how often a value of B is above one of A; 50 % where they are alike
-              chance       0.05 %
-                of 2,000 random splits of all 60 intervals, 1 split, this one among them,
-                lie at least as far apart. So much is hardly chance: something differs
-                between the sides besides the luck of the draw
+              Wasserstein         3.903 ms  3.656 to 4.173 ms
+                mean distance between the distributions
+              Kolmogorov-Smirnov   10.00 %  9.99 to 14.01 %
+                maximum difference of the cumulative shares
+              P(B > A)             54.56 %  52.32 to 56.80 %
+                probability that a value of B exceeds one of A; 50 % if equal
+              p-value             0.05 %
+                of 2,000 random splits of all 60 intervals, 1 split (the actual one
+                included) reached this distance. Significant: the sides differ
             --- exit status 0
         "#]],
     );
@@ -534,7 +533,7 @@ fn two_hosts_are_compared() {
               p99.9         21 ms                        21 ms                     1.000
               p99.99        21 ms                        21 ms                     1.000
               max           21 ms                        21 ms                     1.000
-              * differs for sure, whatever the buckets hide; where there is none the bounds overlap
+              * differs: the bounds do not overlap
 
                      B
                       │                                       ●●M
@@ -556,17 +555,16 @@ fn two_hosts_are_compared() {
               ● the same share of A and of B: above the diagonal B is slower or greater; 5
               median, 9 p99, M maximum
 
-              distance     57.07 us  46.61 to 280.9 us
-                how far a value of A has to go, on average, to make B
-              separation     0.38 %  0.38 to 5.39 %
-                the greatest difference between the shares below one value
-              superiority   50.01 %  47.53 to 52.48 %
-                how often a value of B is above one of A; 50 % where they are alike
-              chance       100 %
-                of 2,000 random splits of all 29 intervals, 2,000 splits, this one among
-                them, lie at least as far apart. So much is what chance does: intervals of
-                one kind differ as much among each other, and that A and B differ is not
-                shown
+              Wasserstein         57.07 us  46.61 to 280.9 us
+                mean distance between the distributions
+              Kolmogorov-Smirnov    0.38 %  0.38 to 5.39 %
+                maximum difference of the cumulative shares
+              P(B > A)             50.01 %  47.53 to 52.48 %
+                probability that a value of B exceeds one of A; 50 % if equal
+              p-value             100 %
+                of 2,000 random splits of all 29 intervals, 2,000 splits (the actual one
+                included) reached this distance. Not significant: the intervals of one side
+                differ as much among each other
             --- exit status 0
         "#]],
     );
@@ -575,8 +573,8 @@ fn two_hosts_are_compared() {
         "compare s took; topdeck compare s took tock; topdeck compare s took depth",
         expect![[r#"
             --- stderr
-            topdeck: what is it compared with? give a second selector, or another time with --from-b and --to-b
-            topdeck: s: and(__name:tock) picks no series; there are: depth, jobs, took
+            topdeck: side B is missing; add a second selector, or another time with --from-b and --to-b
+            topdeck: s: and(__name:tock) picks no series; available: depth, jobs, took
             topdeck: and(__name:depth) picks no histograms, but 1 series of other kinds
             --- exit status 1
         "#]],
@@ -599,7 +597,7 @@ fn breakdown_names_the_slow_label() {
           inside   60 values above 25 ms, 2026-11-09 12:00:00Z to 2026-11-09 12:29:00.000Z
           outside  1,140 others, 2026-11-09 12:00:00Z to 2026-11-09 12:29:00.000Z
 
-        host  tells 0.332 bits of 1
+        host  divergence 0.332 bits of 1
           value  inside  share  outside    share  times
           b          60  100 %      540  47.37 %   2.11
           a           0    0 %      600  52.63 %   0.00
@@ -616,7 +614,7 @@ fn breakdown_names_the_slow_label() {
               inside   76 to 114 values above 5 ms, up to 10 ms, 2026-11-09 12:10:00Z to 2026-11-09 12:20:00Z
               outside  1,086 to 1,124 others, 2026-11-09 12:00:00Z to 2026-11-09 12:29:00.000Z
 
-            Inside is like outside (below 0.005 bits) in: host
+            No difference (below 0.005 bits) in: host
             --- exit status 0
         "#]],
     );

@@ -1,4 +1,4 @@
-//! `topdeck doctor readers`: that it ends, says what it did, and leaves nothing.
+//! `topdeck doctor readers`: it ends, reports its results, and leaves nothing behind.
 
 use std::process::Command;
 
@@ -15,8 +15,8 @@ fn both_methods_are_reported() {
         return;
     }
     assert!(told.contains("2 readers, 2 samples each"), "{told}{error}");
-    assert!(told.contains("topdeck, one reads and 2 copy"), "{told}");
-    // Where there is no ps, that is said, and is the exit status.
+    assert!(told.contains("topdeck, one reads, 2 copy"), "{told}");
+    // Without ps, the message and the exit status say so.
     let is_measured = told.contains("times less");
     assert_eq!(output.status.success(), is_measured, "{told}");
     assert!(is_measured || told.contains("not measured"), "{told}");

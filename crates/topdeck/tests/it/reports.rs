@@ -1,4 +1,4 @@
-//! Reports of sound input.
+//! Reports of valid input.
 
 use expect_test::{Expect, expect, expect_file};
 
@@ -113,7 +113,7 @@ fn two_files_compared() {
 fn check(input: &str, line: &str, expected: Expect) {
     let run = hist_with_stdin(line, input.as_bytes());
     assert_eq!((run.status, run.stderr.as_str()), (0, ""), "{input:?}");
-    // The statistics alone; pictures have files of their own.
+    // Only the statistics; charts have their own golden files.
     let end = run.stdout.find("\n\n  Distribution").map_or(run.stdout.len(), |at| at + 1);
     expected.assert_eq(&run.stdout[..end]);
 }
@@ -127,7 +127,7 @@ fn unusual_numbers_are_counted() {
             standard input
 
               count                 3
-              not a number          1
+              NaN          1
               zero                  1
 
               min                  -5
@@ -150,7 +150,7 @@ fn unusual_numbers_are_counted() {
             standard input
 
               count                   3
-              past the grid           1
+              above the grid           1
               below the grid          1
 
               min             -infinity
@@ -174,9 +174,9 @@ fn unusual_numbers_are_counted() {
             standard input
 
               count         0
-              not a number  1
+              NaN  1
 
-              The values have no unit; say it with --unit, as in --unit ms.
+              The values have no unit; set it with --unit, as in --unit ms.
         "#]],
     );
 }
@@ -306,8 +306,8 @@ fn doctor_clock_reports_costs() {
         assert!(cost > 0.0, "{line}");
     }
     let last = match run.status {
-        0 => "topdeck reads the processor's counter: ",
-        _ => "topdeck reads the system's clock: ",
+        0 => "Clock source: CPU counter, ",
+        _ => "Clock source: system clock (",
     };
     assert!(run.stdout.lines().any(|line| line.starts_with(last)), "{}", run.stdout);
 }

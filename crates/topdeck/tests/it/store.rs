@@ -1,4 +1,4 @@
-//! `topdeck store`, `import`, `heatmap` and `cardinality`, from the shell's side.
+//! `topdeck store`, `import`, `heatmap` and `cardinality` as used from a shell.
 
 use std::fs;
 use std::process::Command;
@@ -9,7 +9,7 @@ use serde_json::Value;
 use crate::journal::TestDir;
 use crate::{TextRun, root};
 
-/// A run in a folder; words in the line are parted by spaces, `'…'` is one.
+/// Runs a command in a folder; arguments are separated by spaces, `'…'` is one argument.
 #[track_caller]
 pub(crate) fn run(folder: &TestDir, line: &str) -> TextRun {
     let output = Command::new("/bin/sh")
@@ -45,7 +45,7 @@ pub(crate) fn check(folder: &TestDir, line: &str, expected: Expect) {
     expected.assert_eq(&run(folder, line).all());
 }
 
-/// With a log of a minute, a store `s`, and one disk of an hour in it.
+/// Folder with a log of a minute, and a store `s` with one disk for an hour.
 fn store_dir() -> TestDir {
     let folder = TestDir::new();
     for (name, file) in [("hiccup", "jHiccup-2.0.7S.logV2"), ("tagged", "tagged-Log.logV2")] {
@@ -71,12 +71,12 @@ fn duplicate_import_counts_once() {
     let folder = store_dir();
     run_ok(&folder, "import s --metric hiccup hiccup.hlog");
     let again = run_ok(&folder, "import s --metric hiccup hiccup.hlog");
-    assert!(again.contains("is in the store already"), "{again}");
+    assert!(again.contains("already in the store"), "{again}");
     fs::copy(folder.path().join("hiccup.hlog"), folder.path().join("other.hlog")).unwrap();
     let renamed = json(&run_ok(&folder, "import s --metric hiccup other.hlog --json"));
     assert_eq!(renamed["files"][0]["duplicate_batches"], renamed["files"][0]["batches"]);
     assert_eq!(count_values(&folder, "s", "hiccup"), 48_761);
-    // Another label is another import.
+    // Another label makes another import.
     run_ok(&folder, "import s --metric hiccup --label host=a hiccup.hlog");
     assert_eq!(count_values(&folder, "s", "hiccup"), 2 * 48_761);
     run_ok(&folder, "import s --metric hiccup --label host=a hiccup.hlog");
@@ -114,7 +114,7 @@ fn export_round_trips() {
     assert!(out.contains(r#""kind":"text","text":"1.2 \"x\"""#), "{out}");
     run_ok(&folder, "store export s '*' | topdeck import t --create -");
     assert_eq!(run_ok(&folder, "store export t '*'"), out, "every byte of every row");
-    // What gen wrote is among the lines as it was written, but for the order.
+    // The lines of gen are exported unchanged except for their order.
     let written = fs::read_to_string(folder.path().join("b.frames")).unwrap();
     let out: std::collections::BTreeSet<&str> = out.lines().collect();
     written.lines().for_each(|line| assert!(out.contains(line), "{line}"));
@@ -129,9 +129,9 @@ fn missing_metadata_is_reported() {
         "import s hiccup.hlog numbers.txt; topdeck import s --metric took numbers.txt",
         expect![[r#"
             --- stderr
-            topdeck: hiccup.hlog: does not say what was measured; name it with --metric, such as --metric latency
-            topdeck: numbers.txt: does not say what was measured; name it with --metric, such as --metric latency
-            topdeck: numbers.txt: has no times; say when it was with --start, such as --start 2026-11-09T12:00:00Z or --start now
+            topdeck: hiccup.hlog: no metric name; set it with --metric, such as --metric latency
+            topdeck: numbers.txt: no metric name; set it with --metric, such as --metric latency
+            topdeck: numbers.txt: no timestamps; set the time with --start, such as --start 2026-11-09T12:00:00Z or --start now
             --- exit status 1
         "#]],
     );
@@ -147,7 +147,7 @@ fn missing_metadata_is_reported() {
         "import s --metric a since.hlog",
         expect![[r#"
         --- stderr
-        topdeck: since.hlog: its times count from the log's own beginning; say when that was with --start, such as --start 2026-11-09T12:00:00Z
+        topdeck: since.hlog: times are relative to the start of the log; set it with --start, such as --start 2026-11-09T12:00:00Z
         --- exit status 1
     "#]],
     );
@@ -192,7 +192,7 @@ fn damaged_file_is_imported_only_with_keep_going() {
         expect![[r#"
         --- stderr
         topdeck: bad.hlog: line 67: expected an interval of a log, found histogram: at byte 8: the input ends inside zlib stream
-        topdeck: bad.hlog: nothing of it is imported; mend it, or import what can be read with --keep-going
+        topdeck: bad.hlog: nothing imported; repair the file, or import the readable part with --keep-going
         --- exit status 1
     "#]],
     );
@@ -201,7 +201,7 @@ fn damaged_file_is_imported_only_with_keep_going() {
         "heatmap s hiccup",
         expect![[r#"
         --- stderr
-        topdeck: s: the store has no series yet; `topdeck import` brings some
+        topdeck: s: the store is empty; import data with `topdeck import`
         --- exit status 1
     "#]],
     );
@@ -213,7 +213,7 @@ fn damaged_file_is_imported_only_with_keep_going() {
         bad.hlog: 62 histograms with 48,761 values in 1 series, 2015-09-09 15:24:39.601Z to 2015-09-09 15:25:41.605Z
         --- stderr
         topdeck: bad.hlog: line 67: expected an interval of a log, found histogram: at byte 8: the input ends inside zlib stream
-        topdeck: bad.hlog: what could be read is imported
+        topdeck: bad.hlog: importing the readable part
         --- exit status 1
     "#]],
     );
@@ -228,7 +228,7 @@ fn heatmap_errors_have_a_reason() {
         "heatmap s latency",
         expect![[r#"
         --- stderr
-        topdeck: s: the store has no series yet; `topdeck import` brings some
+        topdeck: s: the store is empty; import data with `topdeck import`
         --- exit status 1
     "#]],
     );
@@ -238,7 +238,7 @@ fn heatmap_errors_have_a_reason() {
         "heatmap s latency",
         expect![[r#"
         --- stderr
-        topdeck: s: and(__name:latency) picks no series; there are: hiccup
+        topdeck: s: and(__name:latency) picks no series; available: hiccup
         --- exit status 1
     "#]],
     );
@@ -247,7 +247,7 @@ fn heatmap_errors_have_a_reason() {
         "heatmap s hiccup --from 2016-01-01",
         expect![[r#"
             --- stderr
-            topdeck: no rows after 2016-01-01 00:00:00Z; there are rows from 2015-09-09 15:24:39.601Z to 2015-09-09 15:25:41.605Z
+            topdeck: no rows after 2016-01-01 00:00:00Z; rows exist from 2015-09-09 15:24:39.601Z to 2015-09-09 15:25:41.605Z
             --- exit status 1
         "#]],
     );
@@ -302,7 +302,7 @@ fn heatmap_errors_have_a_reason() {
         "heatmap s depth",
         expect![[r#"
         --- stderr
-        topdeck: 1 series, but none of histograms: depth holds gauges
+        topdeck: 1 series, but none of histograms: depth has gauges
         --- exit status 1
     "#]],
     );
@@ -313,7 +313,7 @@ fn known_gaps_are_drawn_and_reported() {
     let folder = store_dir();
     run_ok(&folder, "gen a --minutes 600 --out a.frames");
     run_ok(&folder, "import s a.frames");
-    // A bit of a part turns: its rows are missing, and everybody says so.
+    // A flipped bit in a part: its rows are missing, and all commands report it.
     let parts = folder.path().join("s/parts");
     let mut names: Vec<_> = fs::read_dir(parts).unwrap().map(|e| e.unwrap().path()).collect();
     names.sort();
@@ -370,7 +370,7 @@ fn retention_rules_are_saved_and_applied() {
         "store retention s 'base'",
         expect![[r#"
         --- stderr
-        error: invalid value 'base' for '[RULE]...': expected a resolution (base, 1m, 5m, 1h or 1d), how long (such as 30d, 1y or forever), and perhaps of which series, as in 'base 30d' or '5m 1y {host="x"}'
+        error: invalid value 'base' for '[RULE]...': expected a resolution (base, 1m, 5m, 1h or 1d), a duration (such as 30d, 1y or forever) and optionally a selector, as in 'base 30d' or '5m 1y {host="x"}'
 
         For more information, try '--help'.
         --- exit status 2
@@ -381,7 +381,7 @@ fn retention_rules_are_saved_and_applied() {
         "store retention s --clear",
         expect![[r#"
         --- stdout
-        It keeps everything for ever.
+        Retention: unlimited.
         --- exit status 0
     "#]],
     );
@@ -444,10 +444,10 @@ fn delete_does_not_affect_a_snapshot() {
     assert!(count_values(&folder, "s", "pause") < all);
     let again = run(&folder, &line);
     let expected = "picks no series with rows: all rows of 1 series (pause{tag=\"A\"}) were \
-                    deleted, or are older than retention rules keep; there are: pause";
+                    deleted or have expired; available: pause";
     assert!(again.status == 1 && again.stderr.contains(expected), "{}", again.stderr);
     let other = run(&folder, &line.replace("pause", "load"));
-    assert!(other.stderr.contains("picks no series; there are: pause"), "{}", other.stderr);
+    assert!(other.stderr.contains("picks no series; available: pause"), "{}", other.stderr);
     run_ok(&folder, "store restore copy t");
     assert_eq!(count_values(&folder, "t", "pause"), all);
 }

@@ -1,4 +1,4 @@
-//! `topdeck top --once` on a process that measures itself: this test program, run again.
+//! `topdeck top --once` of a process with known metrics: this test program, started again.
 
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
@@ -8,20 +8,20 @@ use crate::environment::TmpfsDir;
 use crate::{TextRun, root, topdeck};
 
 shm::label! {
-    /// Where answers go.
+    /// Routes of the sample program.
     enum ShopRoute as "route" { Cart = "cart", Search = "search" }
 }
 
 shm::metrics! {
-    /// How long an answer took.
+    /// Response time.
     static TOOK: shm::Histogram[ShopRoute] = "it_answer_duration", unit "ns", role shm::MetricRole::Timing;
-    /// What is being answered.
+    /// Requests in progress.
     static ANSWERS: shm::InFlight = "it_answers", tags &["route"];
-    /// Answers that failed.
+    /// Failed requests.
     static FAILED: shm::Counter = "it_failed_total", role shm::MetricRole::Error;
 }
 
-/// Tells the program that it is the one that is looked at.
+/// Set in the sample program.
 const CHILD_VARIABLE: &str = "TOPDECK_IT_TOP_CHILD";
 
 #[test]
@@ -34,7 +34,7 @@ fn run_measured_child() {
     let done = std::thread::spawn(|| std::io::stdin().read_to_end(&mut Vec::new()));
     let mut greatest = 1_000_000;
     while !done.is_finished() {
-        // Always greater, so that the maximum of each interval is known exactly.
+        // Always increasing, so that the maximum of each interval is known exactly.
         greatest += 1_000;
         for (route, took) in [(ShopRoute::Cart, 250_000), (ShopRoute::Search, greatest)] {
             TOOK.with_label(route).record(took);
@@ -51,13 +51,13 @@ fn run_measured_child() {
 struct MeasuredProcess {
     child: Child,
     stdin: Option<ChildStdin>,
-    /// It has somebody to write to for as long as it runs.
+    /// Keeps the pipe open while the program runs.
     _stdout: BufReader<ChildStdout>,
     memory: TmpfsDir,
 }
 
 impl MeasuredProcess {
-    /// None where there is no memory for it, which is said.
+    /// `None` without shared memory, with a message.
     fn start() -> Option<MeasuredProcess> {
         let memory = TmpfsDir::new()?;
         let mut child = Command::new(std::env::current_exe().expect("this program"))
@@ -121,7 +121,7 @@ fn a_process_is_shown_with_units_and_its_exact_maximum() {
     assert!(row.contains(" 2, "), "two are in flight: {row}");
     let parts: Vec<&str> = row.split("  ").map(str::trim).filter(|part| !part.is_empty()).collect();
     assert!(parts[3].ends_with("/s") && parts[3] != "0 /s", "{row}");
-    // The greatest ever came in this interval, so it is no estimate.
+    // The overall maximum was in this interval, so it is not an estimate.
     assert!(parts[6].ends_with(" ms") && !parts[6].starts_with('~'), "{row}");
     assert_eq!(lines.get(3), None, "{}", run.all());
 }
@@ -144,10 +144,7 @@ fn killed_process_is_not_shown() {
 fn without_a_terminal_the_error_has_a_remedy() {
     let run = topdeck(&["top"], b"");
     assert_eq!(run.status, 1);
-    assert_eq!(
-        run.stderr,
-        "topdeck: standard output is no terminal; --once writes one table as text\n"
-    );
+    assert_eq!(run.stderr, "topdeck: standard output is not a terminal; --once prints one table\n");
     let run = topdeck(&["top", "--interval", "50ms"], b"");
     assert_eq!(run.status, 2);
     assert!(run.stderr.contains("expected 100ms to 10s"), "{}", run.stderr);

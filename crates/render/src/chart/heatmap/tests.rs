@@ -1,4 +1,4 @@
-//! Pictures of made-up services, and of the inputs that pictures break on.
+//! Heatmaps of synthetic services and of edge cases.
 
 use super::*;
 use crate::svg::heatmap::document as svg;
@@ -11,7 +11,7 @@ const S: i64 = 1_000_000_000;
 /// 2026-03-01 12:00:00 UTC.
 const NOON: i64 = 1_772_366_400 * S;
 
-/// A generator as good as tests need (Vigna's splitmix64), as a number from 0 to 1.
+/// Next number of splitmix64 (Vigna), scaled to 0..1.
 fn next_unit(state: &mut u64) -> f64 {
     *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let mut z = *state;
@@ -20,8 +20,7 @@ fn next_unit(state: &mut u64) -> f64 {
     (z ^ (z >> 31)) as f64 / 2f64.powi(64)
 }
 
-/// A service with five kinds of answers, an incident, and a stretch of which nothing is known. 30 s
-/// a column.
+/// A service with five latency modes, an incident and a gap. A column is 30 s.
 fn service(columns: usize) -> Heatmap {
     let mut state = 7;
     let modes = [
@@ -70,7 +69,7 @@ fn service(columns: usize) -> Heatmap {
     }
 }
 
-/// A column of these values, ten seconds long.
+/// A column of ten seconds with these values.
 fn column(at: i64, values: &[f64], gaps: &[&str]) -> HeatmapColumn {
     let mut histogram = Histogram::default();
     values.iter().for_each(|&value| histogram.record(value));
@@ -97,8 +96,8 @@ fn terminal(colours: ColourDepth) -> Terminal {
     Terminal { width: 60, raw_width: 60, height: 17, ascii: false, colour_depth: colours }
 }
 
-/// As a terminal shows it, without colours. The file must be sound XML, too, and the same every
-/// time.
+/// Compares the terminal output without colours. Also checks that the SVG is well-formed XML and
+/// the same in each run.
 #[track_caller]
 fn check(map: &Heatmap, expected: Expect) {
     let picture = heatmap_text(map, &terminal(ColourDepth::None)).unwrap();
@@ -113,12 +112,12 @@ fn check(map: &Heatmap, expected: Expect) {
     }
 }
 
-/// Lines between the edges of the picture.
+/// Lines of the plot area.
 fn picture_lines(text: &str) -> impl Iterator<Item = &str> {
     text.lines().filter(|line| line.contains(['│', '┤', '└']))
 }
 
-/// Characters of a line that take room.
+/// Number of visible characters of a line.
 fn width(line: &str) -> usize {
     let rest = line.split('\x1b').enumerate().map(|(at, part)| match at {
         0 => part,
@@ -127,7 +126,7 @@ fn width(line: &str) -> usize {
     rest.map(|part| part.chars().count()).sum()
 }
 
-/// That every element is closed in its order, and that text and attributes hold no markup.
+/// Asserts that elements are closed in order and that text and attributes contain no markup.
 #[track_caller]
 fn assert_well_formed(xml: &str) {
     let mut open = Vec::new();
@@ -187,8 +186,8 @@ fn an_incident_and_a_gap() {
                       └┬───────────────────────┬──────────────────────┬
                      12:00                   12:01                12:02
               values per cell  · 1  ▒ 2  ▓ 3  █ 4+    ▁ maximum
-              2026-03-01 12:00:00Z to 2026-03-01 12:02:00Z; a column is 10 s
-              ? 3 of 12 columns are incomplete, nothing is known of 2; first 2026-03-01 12:01:10Z
+              2026-03-01 12:00:00Z to 2026-03-01 12:02:00Z; column width 10 s
+              ? 3 of 12 columns have gaps, 2 have no data; first 2026-03-01 12:01:10Z
                 the agent on host-3 was not heard (2 columns)
                 12 records were lost (2 columns)
         "#]],
@@ -214,7 +213,7 @@ fn empty_heatmap() {
                       │(no values to draw)
                       └┬───────────────────────┬──────────────────────┬
                    12:00:00                12:00:10            12:00:20
-              2026-03-01 12:00:00Z to 2026-03-01 12:00:20Z; a column is 10 s
+              2026-03-01 12:00:00Z to 2026-03-01 12:00:20Z; column width 10 s
         "#]],
     );
 }
@@ -232,8 +231,8 @@ fn gaps_only() {
               missing ┤????????????????????????????????????????????????
                       └┬─────────────────┬─────────────────┬───────────
                    12:00:00          12:00:15          12:00:30
-              2026-03-01 12:00:00Z to 2026-03-01 12:00:40Z; a column is 10 s
-              ? nothing is known of 4 of 4 columns; first 2026-03-01 12:00:00Z
+              2026-03-01 12:00:00Z to 2026-03-01 12:00:40Z; column width 10 s
+              ? no data for 4 of 4 columns; first 2026-03-01 12:00:00Z
                 nobody was there (4 columns)
         "#]],
     );
@@ -260,7 +259,7 @@ fn single_value() {
                   └┬───────────────────────┬───────────────────────┬
                12:00:00                12:00:05             12:00:10
           values per cell  █ 1+    ▁ maximum
-          2026-03-01 12:00:00Z to 2026-03-01 12:00:10Z; a column is 10 s
+          2026-03-01 12:00:00Z to 2026-03-01 12:00:10Z; column width 10 s
     "#]],
     );
 }
@@ -290,7 +289,7 @@ fn values_outside_a_logarithmic_axis() {
                   └┬───────────────────────┬──────────────────────┬
                12:00:00                12:00:10            12:00:20
           values per cell  █ 1+    ▁ maximum
-          2026-03-01 12:00:00Z to 2026-03-01 12:00:20Z; a column is 10 s
+          2026-03-01 12:00:00Z to 2026-03-01 12:00:20Z; column width 10 s
     "#]],
     );
 }
@@ -301,7 +300,7 @@ fn grids_that_do_not_nest() {
     for value in [1e6, 7e6, 50e6, 200e6] {
         foreign.record_n(value, 100);
     }
-    // Its extremes are not known.
+    // A histogram without minimum and maximum.
     let mut parts = foreign.into_parts();
     (parts.min, parts.max) = (hist::TrackedValue::Absent, hist::TrackedValue::Absent);
     let foreign = Histogram::from_parts(parts).unwrap();
@@ -329,7 +328,7 @@ fn grids_that_do_not_nest() {
                   └┬───────────────────────┬──────────────────────┬
                12:00:00                12:00:10            12:00:20
           values per cell  · 1+  ░ 3+  ▒ 7+  ▓ 16+  █ 40+    ▁ maximum
-          2026-03-01 12:00:00Z to 2026-03-01 12:00:20Z; a column is 10 s
+          2026-03-01 12:00:00Z to 2026-03-01 12:00:20Z; column width 10 s
     "#]],
     );
 }
@@ -385,7 +384,7 @@ fn colours_are_half_blocks() {
                   └┬─
              12:00:00
           values per cell  ␛[0;38;2;253;231;37m██␛[0m 1    ␛[0;38;2;255;85;85m▀▀␛[0m maximum
-        ␛[2m  2026-03-01 12:00:00Z to 2026-03-01 12:00:20Z; a column is 10 s␛[0m
+        ␛[2m  2026-03-01 12:00:00Z to 2026-03-01 12:00:20Z; column width 10 s␛[0m
     "#]]
     .assert_eq(&picture);
 }
@@ -395,7 +394,7 @@ fn a_large_picture_is_a_small_file() {
     let file = svg(&[service(200)]).unwrap();
     assert!(file.len() < 200_000, "{}", file.len());
     assert_well_formed(&file);
-    // Noise everywhere: no two neighbours are alike.
+    // Noise: no two neighbouring cells have the same colour.
     let mut state = 1;
     let columns = (0..200).map(|at| {
         let values: Vec<f64> =

@@ -6,15 +6,14 @@ use super::experiment_run::ExperimentRun;
 use render::time::format_ns;
 use render::value_formatter::{count, quantile_name};
 
-/// A quantile needs so many values above it.
+/// Minimum number of values above a quantile.
 const SAMPLES_ABOVE_MIN: f64 = 10.0;
-/// What is judged by, and how many times what it is beside nothing is worth a word.
+/// Quantiles that are judged, and the factor over the baseline that is reported.
 const QUANTILES: [(f64, f64); 5] =
     [(0.9999, 2.0), (0.999, 2.0), (0.99, 1.5), (0.9, 1.25), (0.5, 1.15)];
-/// So many times the odds of an operation that is slower than that are more than chance. A quantile
-/// of the far tail may well be twice another with hardly more values above. Counts alone will not
-/// do: what else a machine is busy with comes in bursts, and one of them makes ten times as many
-/// slow operations in one run.
+/// Factor of the odds of a slow operation that exceeds chance. A quantile of the far tail may
+/// double with hardly more values above it. Counts alone do not suffice: other work of a machine
+/// comes in bursts, and one burst can cause ten times as many slow operations in one run.
 const ODDS: f64 = 3.0;
 
 /// Quantile of the operation with an observer and at the baseline.
@@ -22,11 +21,11 @@ const ODDS: f64 = 3.0;
 struct ObservedQuantile {
     q: f64,
     with_ns: f64,
-    /// Beside nothing: the slower of both runs.
+    /// Slower of the two baseline runs.
     baseline_ns: f64,
 }
 
-/// Says what a reader did to an operation. `still` are the runs beside nothing.
+/// Conclusion on an observer. `still` are the baseline runs.
 pub(crate) fn conclusion(
     row: &ExperimentRun,
     still: &[&ExperimentRun],
@@ -35,7 +34,7 @@ pub(crate) fn conclusion(
 ) -> String {
     let name = row.observer;
     if row.rounds == Some(0) {
-        return format!("{name}: nothing can be said, it did not come round");
+        return format!("{name}: inconclusive, the observer completed no round");
     }
     let fewest = still.iter().chain([&row]).map(|row| row.times.count()).min().unwrap_or(0);
     let has_enough = |q: f64| fewest as f64 * (1.0 - q) >= SAMPLES_ABOVE_MIN;
@@ -46,7 +45,7 @@ pub(crate) fn conclusion(
     };
     let Some((highest, _)) = judged().next() else {
         let n = count(fewest);
-        return format!("{name}: nothing can be said, {n} operations are too few");
+        return format!("{name}: inconclusive, only {n} operations");
     };
     let disturbed = judged()
         .map(|(q, least)| (seen(q), least))
@@ -58,12 +57,12 @@ pub(crate) fn conclusion(
     let (with, without) = (format_ns(told.with_ns), format_ns(told.baseline_ns));
     match disturbed {
         Some(seen) => format!(
-            "{name}: {quantile} of {operation} is {with} instead of {without} (x{}): {aside}",
+            "{name}: {quantile} of {operation} is {with}, baseline {without} (x{}): {aside}",
             factor_text(seen.factor())
         ),
         None => format!(
-            "{name}: not measurable: {quantile} of {operation} is {with}, and up to {without} \
-             beside nothing"
+            "{name}: no measurable effect: {quantile} of {operation} is {with}, baseline up to \
+             {without}"
         ),
     }
 }
@@ -73,8 +72,8 @@ impl ObservedQuantile {
         self.with_ns / self.baseline_ns.max(1.0)
     }
 
-    /// The odds of an operation that is slower than the quantile beside nothing, as a multiple of
-    /// what they are there.
+    /// Odds ratio of operations slower than the baseline quantile: with the observer against the
+    /// baseline.
     fn odds(&self, row: &ExperimentRun) -> f64 {
         let (n, q) = (row.times.count() as f64, self.q);
         let slower =
@@ -112,7 +111,7 @@ mod tests {
             &[(24_000, 100_000), (21_600_000, 150)],
             40,
             expect![
-                "smaps_rollup: p99.99 of map and unmap is 21.58 ms instead of 75.90 us (x284): \
+                "smaps_rollup: p99.99 of map and unmap is 21.58 ms, baseline 75.90 us (x284): \
                  topdeck never reads it"
             ],
         );
@@ -144,7 +143,7 @@ mod tests {
             &[(12_000_000, 112)],
             40,
             expect![
-                "smaps_rollup: p50 of map and unmap is 12.00 ms instead of 24.10 us (x498): \
+                "smaps_rollup: p50 of map and unmap is 12.00 ms, baseline 24.10 us (x498): \
                  topdeck never reads it"
             ],
         );
@@ -156,7 +155,7 @@ mod tests {
             &[(32_000, 100_000), (60_000, 150)],
             40,
             expect![
-                "smaps_rollup: p50 of map and unmap is 32.03 us instead of 24.10 us (x1.3): \
+                "smaps_rollup: p50 of map and unmap is 32.03 us, baseline 24.10 us (x1.3): \
                  topdeck never reads it"
             ],
         );
@@ -176,7 +175,7 @@ mod tests {
             &[(24_000, 100_000), (21_600_000, 50)],
             40,
             expect![
-                "smaps_rollup: p99.99 of map and unmap is 21.53 ms instead of 75.90 us (x284): \
+                "smaps_rollup: p99.99 of map and unmap is 21.53 ms, baseline 75.90 us (x284): \
                  topdeck never reads it"
             ],
         );
@@ -187,12 +186,8 @@ mod tests {
         check(
             &[(24_000, 100_000), (21_600_000, 150)],
             0,
-            expect!["smaps_rollup: nothing can be said, it did not come round"],
+            expect!["smaps_rollup: inconclusive, the observer completed no round"],
         );
-        check(
-            &[(24_000, 19)],
-            40,
-            expect!["smaps_rollup: nothing can be said, 19 operations are too few"],
-        );
+        check(&[(24_000, 19)], 40, expect!["smaps_rollup: inconclusive, only 19 operations"]);
     }
 }

@@ -3,16 +3,15 @@
 use rustix::system::uname;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
-/// The processors that this process may use.
+/// CPUs that this process may use.
 pub(crate) struct Cpus {
     count: usize,
-    /// The one that is measured on, where there are others.
+    /// CPU of the measured thread, if there are several CPUs.
     measured: Option<usize>,
 }
 
 impl Cpus {
-    /// Keeps one processor free of this thread, and of all threads and processes that it will
-    /// start.
+    /// Excludes one CPU from this thread and from all threads and processes that it starts later.
     pub(crate) fn reserve_one() -> Cpus {
         let Ok(mut allowed) = sched_getaffinity(None) else {
             return Cpus { count: 1, measured: None };
@@ -27,25 +26,25 @@ impl Cpus {
         Cpus { count, measured: parted.then_some(measured) }
     }
 
-    /// Moves this thread, and what it will start, to the processor that is measured on.
+    /// Moves this thread, and threads that it starts later, to the measured CPU.
     pub(crate) fn move_to_measured(&self) {
         let Some(measured) = self.measured else { return };
         let mut only = CpuSet::new();
         only.set(measured);
-        // It was in the set of this process a moment ago; elsewhere it is measured less well, and
-        // that is all.
+        // The CPU was in the set of this process before. On failure the measurement is only less
+        // precise.
         let _ = sched_setaffinity(None, &only);
     }
 
-    /// The machine, in a line.
+    /// Description of the machine, one line.
     pub(crate) fn description(&self) -> String {
         let (name, release) = (uname().sysname().to_string_lossy().into_owned(), uname());
         let release = release.release().to_string_lossy();
         let (count, processors) =
             (self.count, if self.count == 1 { "processor" } else { "processors" });
         let where_ = match self.measured {
-            Some(cpu) => format!("what is measured runs on processor {cpu}, the readers on others"),
-            None => "what is measured and the readers take turns".to_owned(),
+            Some(cpu) => format!("measured thread on CPU {cpu}, observers on the others"),
+            None => "measured thread and observers share one CPU".to_owned(),
         };
         format!("{name} {release}, {count} {processors}: {where_}.")
     }

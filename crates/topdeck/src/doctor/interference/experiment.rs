@@ -1,4 +1,4 @@
-//! What is done again and again, and how long each time takes.
+//! Experiments: an operation that is repeated and timed.
 
 use std::io;
 use std::time::Duration;
@@ -12,21 +12,21 @@ use super::{Options, memory_experiment, process_experiment, record_experiment, s
 /// Measured operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Experiment {
-    /// Open and close a Unix socket while many others are held
+    /// Open and close a Unix socket while many others are open
     Sockets,
-    /// Start a small program and wait for its end
+    /// Start a small program and wait for its exit
     Processes,
-    /// Map, touch and unmap memory in a process that has much of it
+    /// Map, touch and unmap memory in a process with much memory
     Memory,
-    /// Count and record in a process that shows metrics in shared memory
+    /// Count and record in a process that exports metrics in shared memory
     Records,
 }
 
-/// An experiment with all it needs, which goes when it is dropped.
+/// Experiment with its resources, which are released on drop.
 pub(crate) struct PreparedExperiment {
-    /// What it is, with its numbers.
+    /// Title with parameters.
     pub(crate) title: String,
-    /// What is done once.
+    /// Name of the operation.
     pub(crate) operation: &'static str,
     pub(crate) operation_once: Box<dyn FnMut() -> io::Result<()> + Send>,
 }
@@ -35,7 +35,7 @@ impl Experiment {
     pub(crate) const ALL: &[Experiment] =
         &[Experiment::Sockets, Experiment::Processes, Experiment::Memory, Experiment::Records];
 
-    /// Its name in a title.
+    /// Name for a title.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Experiment::Sockets => "Unix sockets",
@@ -45,7 +45,7 @@ impl Experiment {
         }
     }
 
-    /// Makes ready; or why that cannot be.
+    /// Allocates the resources; fails with a reason.
     pub(crate) fn prepare(self, options: &Options) -> Result<PreparedExperiment, String> {
         match self {
             Experiment::Sockets => socket_experiment::prepare(options.sockets),
@@ -57,7 +57,7 @@ impl Experiment {
 }
 
 impl PreparedExperiment {
-    /// Nanoseconds of each time, until the time or the count is over.
+    /// Nanoseconds per operation, until the time or the number of operations is reached.
     pub(crate) fn run(&mut self, time: Duration, rounds: Option<u64>) -> io::Result<Histogram> {
         let mut recorder = Recorder::new().with_thresholds(&LIMITS_NS.map(|limit| limit - 1));
         let begun = Stopwatch::start();

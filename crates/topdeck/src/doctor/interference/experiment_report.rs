@@ -16,25 +16,25 @@ use super::observer::{self, ObserverSpec};
 use super::observer_process::ObserverProcess;
 use crate::journal::progress_line::ProgressLine;
 
-/// What the first run and the last are beside.
-const BASELINE: &str = "nothing";
-/// How often it is looked whether a run has ended: seldom enough to be no reader itself.
+/// Name of the baseline row.
+const BASELINE: &str = "baseline";
+/// Poll interval of the end of a run: long enough not to disturb it.
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(20);
 
-/// One experiment, measured.
+/// Results of one experiment.
 pub(crate) struct ExperimentReport {
     name: &'static str,
-    /// What was done; or why it was not.
+    /// Title, or the reason why the experiment was not run.
     title: Result<String, String>,
     rows: Vec<ExperimentRun>,
-    /// What is said of readers.
+    /// Conclusions on observers.
     conclusions: Vec<String>,
-    /// Readers of which there is no row, and why.
+    /// Observers without a result, with the reason.
     failures: Vec<String>,
 }
 
 impl ExperimentReport {
-    /// Measures: beside nothing, beside each reader, and beside nothing again.
+    /// Runs the baseline, each observer, and the baseline again.
     pub(crate) fn measure(
         experiment: Experiment,
         options: &Options,
@@ -60,11 +60,11 @@ impl ExperimentReport {
         section.title = Ok(prepared.title.clone());
         let mut run = |beside: &'static str| {
             run_experiment(&mut prepared, options, cpus, || {
-                progress.show(|_| format!("{name}, beside {beside}"));
+                progress.show(|_| format!("{name}, with {beside}"));
             })
         };
         if let Err(error) = section.run_all(experiment, &mut run) {
-            section.title = Err(format!("it failed: {error}"));
+            section.title = Err(format!("the operation failed: {error}"));
         }
         let still: Vec<&ExperimentRun> =
             section.rows.iter().filter(|row| row.observer == BASELINE).collect();
@@ -111,7 +111,7 @@ impl ExperimentReport {
         Ok(())
     }
 
-    /// Whether all was measured.
+    /// Whether all observers were measured.
     pub(crate) fn is_complete(&self) -> bool {
         self.title.is_ok() && self.failures.is_empty()
     }
@@ -130,7 +130,7 @@ impl fmt::Display for ExperimentReport {
     }
 }
 
-/// One run, on a thread of its own on the processor for that.
+/// One run, on a new thread on the measured CPU.
 fn run_experiment(
     prepared: &mut PreparedExperiment,
     options: &Options,

@@ -5,14 +5,14 @@ use hist::Histogram;
 use render::value_formatter::count;
 use render::{table::format_table, time::format_ns};
 
-/// Where the columns by powers of ten part: each value belongs to the column above.
+/// Limits of the columns; a value on a limit belongs to the column above.
 pub(crate) const LIMITS_NS: [u64; 6] = [1_000, 10_000, 100_000, 1_000_000, 10_000_000, 100_000_000];
 const DECADES: usize = LIMITS_NS.len() + 1;
 const QUANTILES: [f64; 4] = [0.5, 0.99, 0.999, 0.9999];
 const COLUMNS: usize = DECADES + QUANTILES.len() + 3;
 
 const HEADING: [&str; COLUMNS] = [
-    "beside",
+    "observer",
     "< 1 us",
     "1-10 us",
     "10-100 us",
@@ -25,21 +25,21 @@ const HEADING: [&str; COLUMNS] = [
     "p99.9",
     "p99.99",
     "max",
-    "read",
+    "rounds",
 ];
 
-/// One run.
+/// Result of one run.
 #[derive(Clone, Debug)]
 pub(crate) struct ExperimentRun {
     pub(crate) observer: &'static str,
-    /// Nanoseconds, with thresholds just below [`LIMITS_NS`].
+    /// Durations in nanoseconds, with thresholds just below [`LIMITS_NS`].
     pub(crate) times: Histogram,
-    /// How often the reader came round.
+    /// Number of rounds of the observer.
     pub(crate) rounds: Option<u64>,
 }
 
 impl ExperimentRun {
-    /// How many lie in each column.
+    /// Number of values per column.
     fn decades(&self) -> [u64; DECADES] {
         let mut from = self.times.count();
         let mut decades = [0; DECADES];
@@ -57,7 +57,7 @@ impl ExperimentRun {
 
     fn cells(&self) -> [String; COLUMNS] {
         let n = self.times.count() as f64;
-        // Where no value lies above a quantile it would be the maximum under another name.
+        // Without a value above it, a quantile would equal the maximum.
         let quantile = |q: f64| match n * (1.0 - q) >= 1.0 {
             true => format_ns(self.quantile_ns(q)),
             false => "–".to_owned(),
@@ -73,7 +73,7 @@ impl ExperimentRun {
     }
 }
 
-/// The table of an experiment.
+/// Table of an experiment.
 pub(crate) fn table_text(rows: &[ExperimentRun]) -> String {
     let heading = HEADING.map(str::to_owned);
     let cells: Vec<_> =
@@ -90,7 +90,7 @@ pub(crate) mod tests {
 
     use super::*;
 
-    /// A row of values and how often they came.
+    /// Row with these values and counts.
     pub(crate) fn test_run(
         beside: &'static str,
         times: &[(u64, u64)],
@@ -118,7 +118,7 @@ pub(crate) mod tests {
         ];
         expect![[r#"
             title
-              beside           < 1 us  1-10 us  10-100 us  0.1-1 ms  1-10 ms  10-100 ms  >= 100 ms       p50       p99     p99.9    p99.99       max     read
+              observer         < 1 us  1-10 us  10-100 us  0.1-1 ms  1-10 ms  10-100 ms  >= 100 ms       p50       p99     p99.9    p99.99       max   rounds
               nothing         900,000    8,000      1,054         0        0          0          0  803.5 ns  806.9 ns  32.80 us  32.98 us  33.00 us
               /proc/net/unix    9,000        0          7         0        2          0          0  803.5 ns  806.8 ns  806.9 ns         –  3.459 ms     32 x
               topdeck host      9,000        0          0         0        0          0          0    800 ns    800 ns    800 ns         –    800 ns  1,500 x

@@ -1,4 +1,5 @@
-//! topdeck's own reader of a host, as `serve` and `agent` run it, but every 10 ms and into memory.
+//! Host collector of topdeck as an observer: as in `serve` and `agent`, but every 10 ms and into
+//! memory.
 
 use std::io;
 use std::path::Path;
@@ -14,12 +15,12 @@ use journal::{Journal, Level};
 use super::memory_disk::MemoryDisk;
 use super::observer::ObserverRound;
 
-/// A thousandth of what is usual.
+/// 1/1000 of the default interval.
 const INTERVAL: Duration = Duration::from_millis(10);
-/// Its own measure of how long a reading takes; each one counts.
+/// Metric of the duration of a reading; its count is the number of readings.
 const READING: &str = "topdeck_host_reading_duration";
 
-/// Starts it. What it cannot read is noted.
+/// Starts the collector. Sources that it cannot read are added to the notes.
 pub(crate) fn open_host_observer(notes: &mut Vec<String>) -> io::Result<ObserverRound> {
     let disk: Arc<dyn Disk> = Arc::new(MemoryDisk::default());
     let dir = Path::new("/interference");
@@ -39,7 +40,7 @@ pub(crate) fn open_host_observer(notes: &mut Vec<String>) -> io::Result<Observer
     notes.extend(host.warnings());
     let mut before = 0;
     Ok(Box::new(move || {
-        // It reads as long as this is.
+        // The collector runs until this is dropped.
         std::hint::black_box(&host);
         thread::sleep(INTERVAL);
         let now = reading_count(&intake);

@@ -1,6 +1,6 @@
-//! A disk in memory: each file is one of the kernel's without a name in any folder
-//! (`memfd_create`), so locks and maps are the kernel's too. Folders are only prefixes of names.
-//! All of it is gone with the program.
+//! Disk in memory: each file is an anonymous kernel file (`memfd_create`), so locks and mappings
+//! are the kernel's. Folders are only prefixes of names. The files disappear when the program
+//! exits.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use disk::{Disk, File, OpenMode, OsDisk};
 use rustix::fs::{MemfdFlags, memfd_create};
 
-/// Files in memory by their paths. A link is a second path of the same file.
+/// Files in memory by path. A link is a second path of the same file.
 #[derive(Debug, Default)]
 pub(crate) struct MemoryDisk {
     files: Mutex<BTreeMap<PathBuf, Arc<OwnedFd>>>,
@@ -40,7 +40,7 @@ impl Disk for MemoryDisk {
                 file
             }
         };
-        // Opened anew, because a lock belongs to what was opened.
+        // Reopened, because a lock belongs to the open file description.
         let mode = if mode == OpenMode::Read { OpenMode::Read } else { OpenMode::Write };
         OsDisk.open(Path::new(&format!("/proc/self/fd/{}", file.as_raw_fd())), mode)
     }

@@ -1,5 +1,5 @@
-//! Mapping, touching and unmapping memory in a process that has much of it, while others ask how
-//! much: who goes over all its pages holds the lock that mapping needs.
+//! Maps, touches and unmaps memory in a process with much memory, while observers read its memory
+//! size: a reader that walks all pages holds the lock that mmap needs.
 
 use std::fs;
 use std::io;
@@ -10,9 +10,9 @@ use disk::Region;
 use super::experiment::PreparedExperiment;
 use render::bytes::format_bytes;
 
-/// What is mapped each time, and what memory is counted in.
+/// Size of a mapping, and granularity of memory sizes.
 const PIECE_BYTES: u64 = 1 << 20;
-/// With less, going over it takes no time.
+/// Minimum memory: with less, walking the pages takes no time.
 const LEAST_BYTES: u64 = 16 << 20;
 const PAGE_BYTES: usize = 4096;
 
@@ -22,32 +22,29 @@ pub(crate) fn prepare(wanted: u64) -> Result<PreparedExperiment, String> {
     if size < LEAST_BYTES {
         let (size, least) = (format_bytes(size), format_bytes(LEAST_BYTES));
         return Err(format!(
-            "it takes {least} of memory at the least, and a quarter of what is available, or what \
-             --memory says, is {size}"
+            "at least {least} of memory is required; a quarter of the available memory, or \
+             --memory, is {size}"
         ));
     }
     let resident = allocate_touched(size)
         .map_err(|error| format!("cannot map {}: {error}", format_bytes(size)))?;
     let less = match size < wanted {
-        true => format!(" (a quarter of what is available, not {})", format_bytes(wanted)),
+        true => format!(" (a quarter of the available memory, not {})", format_bytes(wanted)),
         false => String::new(),
     };
     let once = move || {
-        // It is held as long as this is.
+        // Keeps the memory until the experiment is dropped.
         std::hint::black_box(&resident);
         allocate_touched(PIECE_BYTES).map(drop)
     };
     Ok(PreparedExperiment {
-        title: format!(
-            "mapping, touching and unmapping 1 MiB in a process with {}{less}",
-            format_bytes(size)
-        ),
+        title: format!("map, touch and unmap 1 MiB in a process with {}{less}", format_bytes(size)),
         operation: "map, touch and unmap",
         operation_once: Box::new(once),
     })
 }
 
-/// Memory whose pages are all there.
+/// Allocates memory and touches all pages.
 fn allocate_touched(size: u64) -> io::Result<Region> {
     let region = Region::anonymous(size)?;
     region.wake_word(0).store(1, Ordering::Relaxed);
@@ -57,7 +54,7 @@ fn allocate_touched(size: u64) -> io::Result<Region> {
     Ok(region)
 }
 
-/// Bytes that may be had: of the machine, or of the container if that is less.
+/// Available memory in bytes: of the machine, or of the container if that is less.
 fn available_bytes() -> Option<u64> {
     let machine = parse_available(&fs::read_to_string("/proc/meminfo").ok()?)?;
     let number = |name: &str| -> Option<u64> {

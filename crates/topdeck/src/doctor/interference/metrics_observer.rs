@@ -1,5 +1,5 @@
-//! topdeck's readers of what a process shows in shared memory, as `topdeck top` and `serve` read
-//! it, but without a pause.
+//! Readers of metrics in shared memory as observers: as in `topdeck top` and `serve`, but
+//! continuous.
 
 use std::io;
 
@@ -7,13 +7,13 @@ use shm::{AttachedProcess, MetricsFile, ProcessState};
 
 use super::observer::ObserverRound;
 
-/// Opens what a process shows, and reads all of it each time.
+/// Attaches once, then reads all metrics in each round.
 pub(crate) fn read_observer(pid: u32) -> io::Result<ObserverRound> {
     let mut attached = AttachedProcess::new(find_metrics_file(pid)?).map_err(io::Error::other)?;
     Ok(Box::new(move || read_all(&mut attached)))
 }
 
-/// Looks for the process, opens what it shows and reads all of it, anew each time.
+/// Finds the process, attaches and reads all metrics in each round.
 pub(crate) fn attach_observer(pid: u32) -> io::Result<ObserverRound> {
     Ok(Box::new(move || {
         read_all(&mut AttachedProcess::new(find_metrics_file(pid)?).map_err(io::Error::other)?)
@@ -23,7 +23,7 @@ pub(crate) fn attach_observer(pid: u32) -> io::Result<ObserverRound> {
 fn read_all(attached: &mut AttachedProcess) -> io::Result<u64> {
     let metrics = attached.metrics().map_err(io::Error::other)?;
     if metrics.is_empty() {
-        return Err(io::Error::other("there was nothing to read"));
+        return Err(io::Error::other("the process exports no metrics"));
     }
     Ok(1)
 }
@@ -33,6 +33,6 @@ fn find_metrics_file(pid: u32) -> io::Result<MetricsFile> {
     let found = all.into_iter().find(|found| found.state == ProcessState::Running { pid });
     found.ok_or_else(|| {
         let why = problems.iter().map(|problem| format!("; {problem}")).collect::<String>();
-        io::Error::other(format!("process {pid} shows nothing in shared memory{why}"))
+        io::Error::other(format!("process {pid} exports no metrics in shared memory{why}"))
     })
 }

@@ -11,15 +11,15 @@ use super::{host_observer, metrics_observer, process_experiment};
 /// Runs the observer at least once; returns the number of rounds.
 pub(crate) type ObserverRound = Box<dyn FnMut() -> io::Result<u64>>;
 
-/// Observer that runs in a process of its own.
+/// Observer that runs in its own process.
 pub(crate) struct ObserverSpec {
-    /// The name, in tables and on the reader's command line.
+    /// Name in tables and on the command line of the observer.
     pub(crate) name: &'static str,
-    /// Where it looks on.
+    /// Experiments that it observes.
     pub(crate) experiments: &'static [Experiment],
-    /// What is to be said where it disturbs.
+    /// Note that is printed if it interferes.
     pub(crate) remark: &'static str,
-    /// Opens what it reads of a process, and tells what is not as the name says.
+    /// Opens the sources of the observer; adds a note if they differ from its name.
     open: fn(pid: u32, notes: &mut Vec<String>) -> io::Result<ObserverRound>,
 }
 
@@ -33,7 +33,7 @@ const OBSERVERS: &[ObserverSpec] = &[
     ObserverSpec {
         name: "ps auxww",
         experiments: &[Experiment::Processes],
-        remark: "topdeck starts no ps",
+        remark: "topdeck does not run ps",
         open: |_, notes| Ok(ps_observer(notes)),
     },
     ObserverSpec {
@@ -51,7 +51,7 @@ const OBSERVERS: &[ObserverSpec] = &[
     ObserverSpec {
         name: "status",
         experiments: &[Experiment::Memory],
-        remark: "topdeck reads no other process's",
+        remark: "topdeck reads only its own",
         open: |pid, _| Ok(file_observer(format!("/proc/{pid}/status"))),
     },
     ObserverSpec {
@@ -63,34 +63,34 @@ const OBSERVERS: &[ObserverSpec] = &[
     ObserverSpec {
         name: "topdeck metrics",
         experiments: Experiment::ALL,
-        remark: "it reads without a pause, and usually once a second",
+        remark: "continuous reads; the default is one per second",
         open: |pid, _| metrics_observer::read_observer(pid),
     },
     ObserverSpec {
         name: "topdeck attach",
         experiments: Experiment::ALL,
-        remark: "it attaches without a pause, and usually once",
+        remark: "continuous attaches; the default is one attach",
         open: |pid, _| metrics_observer::attach_observer(pid),
     },
 ];
 
-/// The readers of an experiment, in the order of its table.
+/// Observers of an experiment, in the order of the table.
 pub(crate) fn observers_of(experiment: Experiment) -> impl Iterator<Item = &'static ObserverSpec> {
     OBSERVERS.iter().filter(move |reader| reader.experiments.contains(&experiment))
 }
 
-/// Opens the reader of a name.
+/// Opens the observer with a name.
 pub(crate) fn open_observer(
     name: &str,
     pid: u32,
     notes: &mut Vec<String>,
 ) -> io::Result<ObserverRound> {
     let reader = OBSERVERS.iter().find(|reader| reader.name == name);
-    let reader = reader.ok_or_else(|| io::Error::other("there is no such reader"))?;
+    let reader = reader.ok_or_else(|| io::Error::other("no such observer"))?;
     (reader.open)(pid, notes)
 }
 
-/// Reads a file of the kernel to its end, opened anew each time as `cat` would.
+/// Reads a kernel file to its end, opened again each time as `cat` would.
 fn file_observer(path: String) -> ObserverRound {
     let mut bytes = Vec::new();
     Box::new(move || {
@@ -108,7 +108,7 @@ fn read(path: &str, bytes: &mut Vec<u8>) -> io::Result<()> {
 fn ps_observer(notes: &mut Vec<String>) -> ObserverRound {
     let program = ["/bin/ps", "/usr/bin/ps"].into_iter().find(|path| Path::new(path).exists());
     let Some(program) = program else {
-        notes.push("there is no ps here: the files that it reads are read instead".to_owned());
+        notes.push("ps not found: reading its files instead".to_owned());
         return process_files_observer();
     };
     Box::new(move || {
@@ -116,18 +116,18 @@ fn ps_observer(notes: &mut Vec<String>) -> ObserverRound {
         command.arg("auxww").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         match command.status()?.success() {
             true => Ok(1),
-            false => Err(io::Error::other(format!("{program} auxww has failed"))),
+            false => Err(io::Error::other(format!("{program} auxww failed"))),
         }
     })
 }
 
-/// What `ps auxww` reads, without its arithmetic.
+/// Reads the files that `ps auxww` reads, without formatting.
 fn process_files_observer() -> ObserverRound {
     let mut bytes = Vec::new();
     Box::new(move || {
         for id in process_experiment::process_ids()? {
             for name in ["stat", "status", "cmdline"] {
-                // A process that has ended meanwhile is none.
+                // A process that exited meanwhile is skipped.
                 let _ = read(&format!("/proc/{id}/{name}"), &mut bytes);
             }
         }
@@ -161,7 +161,7 @@ mod tests {
         for name in ["topdeck metrics", "topdeck attach"] {
             let mut round = open_observer(name, std::process::id(), &mut notes).unwrap();
             assert_eq!(round().unwrap(), 1, "{name}");
-            // Nobody has this number.
+            // No process has this id.
             let why = open_observer(name, u32::MAX, &mut notes)
                 .and_then(|mut round| round())
                 .unwrap_err();

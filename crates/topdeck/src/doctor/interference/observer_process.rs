@@ -1,8 +1,8 @@
 //! Observer process: parent and child side.
 //!
-//! The reader says on its standard output, a line each: `note TEXT` any number of times, then
-//! `ready` after it came round once, and, when its standard input has ended, `rounds N` for the
-//! times since; or `failed TEXT`. Its input ends when this process does, however it ends.
+//! The observer writes lines to its standard output: `note TEXT` any number of times, then `ready`
+//! after its first round, and `rounds N` after the end of its standard input with the number of
+//! rounds since; or `failed TEXT`. Its standard input ends when this process exits for any reason.
 
 use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
 use std::os::unix::process::CommandExt as _;
@@ -19,13 +19,13 @@ use super::observer::{self, ObserverSpec};
 use crate::background;
 use render::text::escape_control;
 
-/// How long a reader may take for its first round.
+/// Timeout of the first round.
 const READY_TIMEOUT: Duration = Duration::from_secs(20);
-/// How long a round that is under way may take at the end: reading of a process may hang where that
-/// process does.
+/// Timeout of a round in progress at the end: reading a process may block as long as that process
+/// is blocked.
 const EXIT_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// A reader at work.
+/// Running observer.
 pub(crate) struct ObserverProcess {
     child: Child,
     out: BufReader<ChildStdout>,
@@ -33,13 +33,14 @@ pub(crate) struct ObserverProcess {
 }
 
 impl ObserverProcess {
-    /// Starts a reader that reads this process, and waits until it came round once.
+    /// Starts an observer of this process and waits for its first round.
     pub(crate) fn start(reader: &ObserverSpec) -> Result<ObserverProcess, String> {
         let mut command = Command::new("/proc/self/exe");
         command.arg0("topdeck").args(["doctor", "interference", "--observer", reader.name]);
         command.args(["--observer-pid", &std::process::id().to_string()]);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
-        let mut child = command.spawn().map_err(|error| format!("cannot start it: {error}"))?;
+        let mut child =
+            command.spawn().map_err(|error| format!("cannot start the observer: {error}"))?;
         let out = BufReader::new(child.stdout.take().expect("BUG: stdout was asked for"));
         let mut beside = ObserverProcess { child, out, warnings: Vec::new() };
         loop {
@@ -48,30 +49,32 @@ impl ObserverProcess {
                 ("note", text) => beside.warnings.push(text.to_owned()),
                 ("ready", _) => return Ok(beside),
                 ("failed", text) => return Err(text.to_owned()),
-                _ => return Err("it ended before it had read anything".to_owned()),
+                _ => return Err("the observer exited before its first round".to_owned()),
             }
         }
     }
 
-    /// Ends it. How often it came round.
+    /// Stops the observer; returns the number of rounds.
     pub(crate) fn stop(mut self) -> Result<u64, String> {
         drop(self.child.stdin.take());
         let line = self.read_line(EXIT_TIMEOUT * 2)?;
         match line.split_once(' ') {
-            Some(("rounds", number)) => number.parse().map_err(|_| format!("it said {line:?}")),
+            Some(("rounds", number)) => {
+                number.parse().map_err(|_| format!("unexpected output of the observer: {line:?}"))
+            }
             Some(("failed", text)) => Err(text.to_owned()),
-            _ => Err("it ended early".to_owned()),
+            _ => Err("the observer exited early".to_owned()),
         }
     }
 
-    /// The next line; empty at the end.
+    /// Next line; empty at the end.
     fn read_line(&mut self, most: Duration) -> Result<String, String> {
-        let told = |error: io::Error| format!("cannot hear it: {error}");
+        let told = |error: io::Error| format!("cannot read from the observer: {error}");
         if self.out.buffer().is_empty() {
             let most = Timespec { tv_sec: most.as_secs() as i64, tv_nsec: 0 };
             let mut fds = [PollFd::new(self.out.get_ref(), PollFlags::IN)];
             if poll(&mut fds, Some(&most)).map_err(|error| told(error.into()))? == 0 {
-                return Err(format!("it said nothing for {} s", most.tv_sec));
+                return Err(format!("no output of the observer for {} s", most.tv_sec));
             }
         }
         let mut line = String::new();
@@ -83,13 +86,13 @@ impl ObserverProcess {
 
 impl Drop for ObserverProcess {
     fn drop(&mut self) {
-        // One that has ended cannot be killed, and is only waited for.
+        // Killing fails if it exited already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// Is a reader, until standard input ends.
+/// Runs as an observer until standard input ends.
 pub(crate) fn run_as_observer(name: &str, pid: u32) -> Result<ExitCode> {
     let (stop, rounds) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
     stop_on_stdin_end(Arc::clone(&stop), Arc::clone(&rounds))?;
@@ -114,7 +117,7 @@ fn run_rounds(name: &str, pid: u32, stop: &AtomicBool, rounds: &AtomicU64) -> io
     Ok(())
 }
 
-/// Waits for the end of standard input on a thread, and ends this process if it does not do so
+/// Waits for the end of standard input on a thread, then exits the process if it does not exit
 /// itself.
 fn stop_on_stdin_end(stop: Arc<AtomicBool>, rounds: Arc<AtomicU64>) -> io::Result<()> {
     let wait = move || {

@@ -1,4 +1,4 @@
-//! Starting a small program and waiting for its end, while others go over all processes.
+//! Starts a small program and waits for its exit, while observers list all processes.
 
 use std::fs;
 use std::io;
@@ -12,24 +12,24 @@ const PROGRAMS: [&str; 2] = ["/bin/true", "/usr/bin/true"];
 
 pub(crate) fn prepare() -> Result<PreparedExperiment, String> {
     let program = PROGRAMS.into_iter().find(|path| Path::new(path).exists());
-    let program = program.ok_or("there is no /bin/true to be started")?;
+    let program = program.ok_or("/bin/true not found")?;
     let once = move || {
         let mut command = Command::new(program);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).env_clear();
         match command.status()?.success() {
             true => Ok(()),
-            false => Err(io::Error::other(format!("{program} has failed"))),
+            false => Err(io::Error::other(format!("{program} failed"))),
         }
     };
     let there = process_ids().map_err(|error| format!("cannot list /proc: {error}"))?.count();
     Ok(PreparedExperiment {
-        title: format!("start and end of {program} among {} processes", count(there as u64)),
-        operation: "start and end of a program",
+        title: format!("start and exit of {program} among {} processes", count(there as u64)),
+        operation: "start and exit of a program",
         operation_once: Box::new(once),
     })
 }
 
-/// The processes that there are.
+/// IDs of all processes.
 pub(crate) fn process_ids() -> io::Result<impl Iterator<Item = u32>> {
     let entries = fs::read_dir("/proc")?;
     Ok(entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()))

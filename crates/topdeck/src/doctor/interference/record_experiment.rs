@@ -1,15 +1,15 @@
-//! Recording into shared memory, while others read all that this process shows there: nobody asks
-//! the process, but who reads a word takes it from the cache of the processor that writes it.
+//! Records into shared memory while observers read all metrics of this process: no system call is
+//! involved, but reading a word takes its cache line from the CPU that writes it.
 
 use shm::{Counter, Histogram, MetricBuilder};
 
 use super::experiment::PreparedExperiment;
 use render::value_formatter::count;
 
-/// What this process shows: as much as a server does.
+/// Number of counters: similar to a server.
 const COUNTERS: usize = 100;
 const HISTOGRAMS: usize = 20;
-/// Values of the first records, spread over many buckets.
+/// Number of initial values, spread over many buckets.
 const VALUES: u64 = 10_000;
 
 /// Metrics of this process, with values.
@@ -19,7 +19,7 @@ pub(crate) struct ExampleMetrics {
 }
 
 impl ExampleMetrics {
-    /// Makes them, so that there is something to read; the same ones each time.
+    /// Creates the metrics with the same values each time.
     pub(crate) fn create() -> shm::Result<ExampleMetrics> {
         shm::status()?;
         let of = |name: &str, at: usize| MetricBuilder::new(name).label("number", at.to_string());
@@ -36,14 +36,13 @@ impl ExampleMetrics {
     fn record(&self, n: u64) {
         let at = n as usize;
         self.counters[at % COUNTERS].add(1);
-        // Values of all sizes: as many buckets as a server's.
+        // Values of all sizes: as many buckets as in a server.
         self.histograms[at % HISTOGRAMS].record((n + 1).wrapping_mul(n % 1_009 + 1));
     }
 }
 
 pub(crate) fn prepare() -> Result<PreparedExperiment, String> {
-    let shown =
-        ExampleMetrics::create().map_err(|error| format!("nothing can be recorded: {error}"))?;
+    let shown = ExampleMetrics::create().map_err(|error| format!("cannot record: {error}"))?;
     let mut n = 0;
     let once = move || {
         n += 1;
@@ -52,9 +51,7 @@ pub(crate) fn prepare() -> Result<PreparedExperiment, String> {
     };
     let series = count((COUNTERS + HISTOGRAMS) as u64);
     Ok(PreparedExperiment {
-        title: format!(
-            "counting and recording into shared memory, in a process with {series} series"
-        ),
+        title: format!("count and record in shared memory, in a process with {series} series"),
         operation: "count and record",
         operation_once: Box::new(once),
     })

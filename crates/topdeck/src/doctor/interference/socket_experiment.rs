@@ -1,5 +1,5 @@
-//! Opening and closing a Unix socket while many others are held: the kernel has them in one table,
-//! and who lists it holds its locks.
+//! Opens and closes a Unix socket while many others are open: the kernel has them in one hash
+//! table, and a listing holds its locks.
 
 use std::fs;
 use std::os::fd::OwnedFd;
@@ -10,11 +10,11 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use super::experiment::PreparedExperiment;
 use render::value_formatter::count;
 
-/// About 110 MB of the kernel's memory.
+/// Maximum number of sockets: about 110 MB of kernel memory.
 pub(crate) const MOST: u64 = 50_000;
-/// Files that this process and its readers open meanwhile.
+/// Reserve of open files for this process and its observers.
 const SPARE: u64 = 64;
-/// With fewer there is no table to speak of.
+/// Minimum number of sockets: with fewer the table is too small to matter.
 const LEAST: u64 = 100;
 
 pub(crate) fn prepare(wanted: u64) -> Result<PreparedExperiment, String> {
@@ -28,7 +28,8 @@ pub(crate) fn prepare(wanted: u64) -> Result<PreparedExperiment, String> {
     for _ in 0..room {
         match socket() {
             Ok(socket) => held.push(socket),
-            // Another limit, of a container maybe. What is there must do, and room be left.
+            // Another limit applies, maybe that of a container: use the sockets that exist, and
+            // keep a reserve.
             Err(_) => {
                 held.truncate(held.len().saturating_sub(SPARE as usize));
                 break;
@@ -44,13 +45,13 @@ pub(crate) fn prepare(wanted: u64) -> Result<PreparedExperiment, String> {
         false => String::new(),
     };
     let once = move || {
-        // They are held as long as this is.
+        // Keeps the sockets until the experiment is dropped.
         std::hint::black_box(&held);
         drop(socket()?);
         Ok(())
     };
     Ok(PreparedExperiment {
-        title: format!("socket() and close() of one while {} others are held{less}", count(have)),
+        title: format!("socket() and close() with {} others open{less}", count(have)),
         operation: "socket() and close()",
         operation_once: Box::new(once),
     })
@@ -60,7 +61,7 @@ fn socket() -> rustix::io::Result<OwnedFd> {
     socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)
 }
 
-/// The limit of open files, raised as far as this process may.
+/// Limit of open files, raised as far as this process may.
 fn raise_file_limit() -> u64 {
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
     let raised = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
@@ -68,14 +69,15 @@ fn raise_file_limit() -> u64 {
     limit.unwrap_or(u64::MAX)
 }
 
-/// How many files the whole system may open yet, out of `/proc/sys/fs/file-nr`.
+/// Unused open files of the whole system, from `/proc/sys/fs/file-nr`.
 fn unused_files(text: &str) -> Option<u64> {
     let mut numbers = text.split_whitespace().map(|word| word.parse::<u64>().ok());
     let (open, most) = (numbers.next()??, numbers.nth(1)??);
     Some(most.saturating_sub(open))
 }
 
-/// How many may be held: no more than half of what the system has left, for others need some too.
+/// Number of sockets to open: at most half of the system's unused files, because other processes
+/// need some.
 fn socket_count(wanted: u64, own: u64, system: u64) -> Result<u64, u64> {
     let room = own.saturating_sub(SPARE).min(system / 2).min(wanted);
     if room < LEAST.min(wanted) { Err(room) } else { Ok(room) }
@@ -83,8 +85,8 @@ fn socket_count(wanted: u64, own: u64, system: u64) -> Result<u64, u64> {
 
 fn too_few_message(room: u64, limit: u64, wanted: u64) -> String {
     format!(
-        "open files are limited to {} (RLIMIT_NOFILE), which leaves room for {} sockets of at \
-         least {}: raise it, as with `ulimit -n`",
+        "open files limit ({}, RLIMIT_NOFILE) allows {} sockets, at least {} are required; raise \
+         it with `ulimit -n`",
         count(limit),
         count(room),
         count(LEAST.min(wanted))

@@ -1,11 +1,11 @@
-//! Prometheus beside topdeck: both get the same requests of remote write, byte for byte, and are
-//! asked the same questions over HTTP.
+//! Prometheus beside topdeck: both receive the same remote write requests, byte for byte, and the
+//! same queries over HTTP.
 //!
-//! Answers are alike that have the same series, the same moments, and numbers no further apart than
-//! a hundred-thousandth of the smaller one (the measure of docs/conformance.md). The series are
-//! those that Prometheus has too: gauges, counters, classic and native histograms that grow, with
-//! resets, schemas that change, late samples and stale marks. topdeck is killed, started again, and
-//! told to seal meanwhile.
+//! Results are equal if they have the same series, the same timestamps, and values with a relative
+//! difference of at most 1e-5 (the tolerance of docs/conformance.md). The series are those that
+//! Prometheus supports: gauges, counters, growing classic and native histograms, with resets,
+//! schema changes, late samples and staleness markers. topdeck is killed, restarted and flushed
+//! meanwhile.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -21,9 +21,9 @@ use crate::environment::{free_port, wait_until};
 use crate::serve::client::request;
 use crate::serve::server_process::{ServerProcess, TestDir};
 
-/// Numbers that differ by no more than this share of the smaller are the same.
+/// Relative tolerance, of the smaller value.
 const FRACTION: f64 = 1e-5;
-/// What is sent, and asked about.
+/// Time range of samples and queries.
 const LENGTH: i64 = 180 * MINUTE;
 const HOSTS: [&str; 2] = ["a", "b"];
 
@@ -75,7 +75,7 @@ fn prometheus_answers_alike_from_outside() {
     assert!(wrong.is_empty(), "{} answers differ\n{}", wrong.len(), wrong.join("\n"));
 }
 
-/// A Prometheus with an empty folder; it ends when it is dropped.
+/// Prometheus with an empty data folder; stopped on drop.
 struct Prometheus {
     child: Child,
     port: u16,
@@ -94,7 +94,7 @@ impl Prometheus {
     fn start(program: &Path) -> Prometheus {
         let (folder, port) = (TestDir::new(), free_port());
         let config = folder.path("prometheus.yml");
-        // Late samples are taken, as topdeck does.
+        // Accepts late samples, as topdeck does.
         std::fs::write(&config, "storage:\n  tsdb:\n    out_of_order_time_window: 30d\n")
             .expect("settings are written");
         let log = std::fs::File::create(folder.path("log")).expect("a log can be written");
@@ -120,20 +120,20 @@ impl Prometheus {
     }
 }
 
-/// A series that grows.
+/// Growing series.
 struct GrowingSeries {
     kind: ModelKind,
     name: &'static str,
     host: &'static str,
     counts: ModelCounts,
     schema: u32,
-    /// Its next sample.
+    /// Timestamp of the next sample.
     next: i64,
-    /// Samples that are sent later than those after them.
+    /// Samples that are sent after later ones.
     held_back: Vec<ModelRow>,
 }
 
-/// One random program; what differed.
+/// Runs one random program; returns the differences.
 fn run(program: &Path, seed: u64) -> Vec<String> {
     let mut chance = SplitMixRng(seed);
     let prometheus = Prometheus::start(program);
@@ -141,7 +141,7 @@ fn run(program: &Path, seed: u64) -> Vec<String> {
     deck.start();
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO).as_nanos();
     let now = i64::try_from(now).expect("it is before 2262");
-    // Whole minutes, all of them over.
+    // Whole minutes in the past.
     let end = now - now.rem_euclid(MINUTE) - MINUTE;
     let begin = end - LENGTH;
     let kinds = [
@@ -153,7 +153,7 @@ fn run(program: &Path, seed: u64) -> Vec<String> {
     let mut all: Vec<GrowingSeries> = Vec::new();
     for (kind, name) in kinds {
         for host in HOSTS {
-            // A host may come later.
+            // A host may start later.
             let next = begin + chance.below(20).cast_signed() * MINUTE;
             let (counts, held_back) = (ModelCounts::default(), Vec::new());
             all.push(GrowingSeries { kind, name, host, counts, schema: 2, next, held_back });
@@ -194,7 +194,7 @@ fn run(program: &Path, seed: u64) -> Vec<String> {
     let (mut wrong, mut asked, mut empty) = (Vec::new(), 0, 0);
     for expression in EXPRESSIONS {
         let query = percent_encode(expression);
-        // Moments at which there are samples, and others; one before all, one behind.
+        // Timestamps with and without samples, before the first and after the last.
         let moments = [-MINUTE, 71 * MINUTE, 113 * MINUTE + 7 * SECOND / 10, LENGTH + 3 * MINUTE];
         let at = |moment: i64| format!("query?query={query}&time={}", seconds(begin + moment));
         let range = |from: i64, step: i64| {
@@ -213,19 +213,19 @@ fn run(program: &Path, seed: u64) -> Vec<String> {
             }
         }
     }
-    // There is nothing before the first sample, which is one moment of six places in time.
+    // One of six times is before the first sample and has an empty result.
     println!("seed {seed}: {asked} answers, of which {empty} are empty, {} wrong", wrong.len());
     assert!(empty * 2 < asked, "seed {seed}: {empty} of {asked} answers of Prometheus are empty");
     wrong
 }
 
 impl GrowingSeries {
-    /// Its samples up to a time, as the series that Prometheus has for them.
+    /// Samples up to a time, as the series that Prometheus stores for them.
     fn series(&mut self, chance: &mut SplitMixRng, end: i64) -> Vec<Vec<u8>> {
         let mut rows = std::mem::take(&mut self.held_back);
         while self.next < end {
             let row = self.row(chance);
-            // Between two samples: seconds, or long enough that the series is not found.
+            // Pause between samples: seconds, or longer than the lookback.
             let gap = if chance.below(40) == 0 { 7 * 60_000 } else { 0 };
             self.next += (5_000 + gap + chance.below(40_000).cast_signed()) * (SECOND / 1_000);
             match chance.below(25) {
@@ -241,7 +241,7 @@ impl GrowingSeries {
         if self.kind != ModelKind::Cumulative {
             return vec![series(&labels(self.name, None), self.kind, &rows)];
         }
-        // A classic histogram is many series.
+        // A classic histogram is several series.
         let number = |of: &dyn Fn(&ModelCounts) -> u64| -> Vec<ModelRow> {
             let row = |row: &ModelRow| {
                 let mut counts = ModelCounts::default();
@@ -287,7 +287,7 @@ impl GrowingSeries {
             let is_used = is_native || at < POSITIVE;
             *count += if is_used { chance.below(5) } else { 0 };
         }
-        // Values below zero are rare.
+        // Negative values are rare.
         if chance.below(3) > 0 {
             self.counts[ZERO + 1..][..NEGATIVE].fill(0);
         }
@@ -295,9 +295,9 @@ impl GrowingSeries {
     }
 }
 
-/// How the second answer differs from the first.
+/// Difference of the second response from the first.
 fn difference(expected: &Value, found: &Value) -> Option<String> {
-    // No question is refused by either.
+    // Neither side may reject a query.
     if expected["status"] != "success" || found["status"] != "success" {
         return Some(format!("\n    {found}\n    not {expected}"));
     }
@@ -328,7 +328,7 @@ fn difference(expected: &Value, found: &Value) -> Option<String> {
     (!told.is_empty()).then_some(told)
 }
 
-/// Numbers by labels and time; of histograms their counts.
+/// Values by labels and timestamp; for histograms their counts.
 fn points(answer: &Value) -> BTreeMap<String, BTreeMap<i64, f64>> {
     let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
     let number = |value: &Value| -> f64 {

@@ -1,41 +1,39 @@
-//! The slow way: all rows of a series, and what happened between them, worked out anew for each
-//! question.
+//! Model: keeps all rows of a series and recomputes the increases for each query.
 
 use std::ops::Range;
 
-/// Buckets of the histograms that are sent: those up to 1, 2, 4, 8, 16 and 32, zero, and those from
-/// -1 and from -2 on.
+/// Number of histogram buckets: upper bounds 1, 2, 4, 8, 16 and 32, zero, and lower bounds -1 and
+/// -2.
 pub(super) const BUCKETS: usize = POSITIVE + 1 + NEGATIVE;
 pub(super) const POSITIVE: usize = 6;
 pub(super) const NEGATIVE: usize = 2;
 pub(super) const ZERO: usize = POSITIVE;
 
-/// Values per bucket; of a number, the number alone.
+/// Values per bucket; for a number, the number alone.
 pub(super) type ModelCounts = [u64; BUCKETS];
 
-/// What a series holds, and how it is sent.
+/// Kind of a series, and its protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ModelKind {
-    /// Prometheus remote write.
+    /// Gauge by Prometheus remote write.
     Gauge,
     /// Influx lines.
     Lines,
-    /// HTTPTrap, with times.
+    /// HTTPTrap, with timestamps.
     Httptrap,
-    /// StatsD, counts with times.
+    /// StatsD, counts with timestamps.
     Statsd,
-    /// Prometheus remote write.
+    /// Counter by Prometheus remote write.
     Counter,
-    /// Native histograms that grow, by remote write.
+    /// Cumulative native histograms by remote write.
     Native,
-    /// Native histograms of a moment, by remote write.
+    /// Point-in-time native histograms by remote write.
     Points,
     /// OTLP, delta.
     Delta,
-    /// OTLP, cumulative, with a start.
+    /// OTLP, cumulative, with a start time.
     Cumulative,
-    /// A counter whose name does not say so: remote write 1 has it as a gauge, version 2 says what
-    /// it is.
+    /// Counter whose name does not show it: a gauge in remote write 1, a counter in remote write 2.
     Retyped,
 }
 
@@ -79,7 +77,7 @@ impl ModelKind {
         )
     }
 
-    /// What happened between two sends, which adds up however often it is sent.
+    /// Increase between two sends; deltas add up even if they are sent twice.
     pub(super) fn is_delta(self) -> bool {
         matches!(self, ModelKind::Delta | ModelKind::Statsd)
     }
@@ -89,42 +87,41 @@ impl ModelKind {
             && !matches!(self, ModelKind::Counter | ModelKind::Statsd | ModelKind::Retyped)
     }
 
-    /// Prometheus' native histograms: of several schemas, with zero and negative buckets.
+    /// Prometheus native histograms: several schemas, with zero and negative buckets.
     pub(super) fn is_native(self) -> bool {
         matches!(self, ModelKind::Native | ModelKind::Points)
     }
 
-    /// OTLP's histograms, whose sender chooses the buckets anew now and then.
+    /// OTLP histograms, whose sender sometimes changes the buckets.
     pub(super) fn is_otlp(self) -> bool {
         matches!(self, ModelKind::Delta | ModelKind::Cumulative)
     }
 
-    /// Whether its sender says when a series ends.
+    /// Whether the sender marks the end of a series (staleness marker).
     pub(super) fn has_stale_marks(self) -> bool {
         matches!(self, ModelKind::Gauge | ModelKind::Counter | ModelKind::Native)
     }
 }
 
-/// One row; `start` is its end where the sender says none. Times are nanoseconds since the Unix
+/// Row; `start` equals its end if the protocol has no start. Times are nanoseconds since the Unix
 /// epoch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct ModelRow {
     pub(super) end: i64,
     pub(super) start: i64,
     pub(super) counts: ModelCounts,
-    /// Of a native histogram: there are 2^schema buckets for each power of two. Of another one its
-    /// buckets: [`FINE`], [`COARSE`] or [`EXPONENTIAL`]. Of a number: [`COUNTER`] if its sender
-    /// calls it that.
+    /// For a native histogram: 2^schema buckets per power of two. For others the buckets: [`FINE`],
+    /// [`COARSE`] or [`EXPONENTIAL`]. For a number: [`COUNTER`] if the sender declares a counter.
     pub(super) schema: u32,
-    /// It says that the series ended, and nothing else.
+    /// Staleness marker without a value.
     pub(super) is_stale_mark: bool,
 }
 
-/// A classic histogram with a bound at each power of two.
+/// Classic histogram with a bound per power of two.
 pub(super) const FINE: u32 = 0;
-/// A classic one with bounds at 2, 8 and 32: each of its buckets is two of the fine ones.
+/// Classic histogram with bounds 2, 8 and 32: each bucket covers two fine ones.
 pub(super) const COARSE: u32 = 1;
-/// A native histogram in OTLP's words, with a bucket for each power of two.
+/// OTLP exponential histogram with a bucket per power of two.
 pub(super) const EXPONENTIAL: u32 = 2;
 
 pub(super) const COUNTER: u32 = 1;
@@ -136,14 +133,14 @@ pub(super) struct SeriesModel {
     pub(super) rows: Vec<ModelRow>,
 }
 
-/// What happened up to a moment.
+/// Cumulative counts up to a time.
 pub(super) type CumulativeCounts = (i64, ModelCounts);
 
 pub(super) fn sum(counts: &ModelCounts) -> u64 {
     counts.iter().sum()
 }
 
-/// Counts of fine buckets as the coarse ones have them; those at zero and below stay.
+/// Converts fine to coarse counts; buckets at and below zero stay.
 pub(super) fn coarse(counts: &ModelCounts) -> ModelCounts {
     let mut coarse = *counts;
     for pair in coarse[..POSITIVE].chunks_exact_mut(2) {
@@ -152,8 +149,8 @@ pub(super) fn coarse(counts: &ModelCounts) -> ModelCounts {
     coarse
 }
 
-/// What was added; nothing if it began anew: it has less, or buckets into which those before it do
-/// not fold, which Prometheus takes for a reset too.
+/// Increase; all counts after a reset: smaller counts, or buckets into which the previous ones
+/// cannot be merged, which Prometheus treats as a reset, too.
 fn delta(kind: ModelKind, after: &ModelRow, before: &ModelRow) -> Option<ModelCounts> {
     let before_counts = match (kind.is_otlp(), after.schema, before.schema) {
         (_, schema, other) if schema == other => before.counts,
@@ -173,24 +170,23 @@ impl SeriesModel {
         self.rows.iter().any(|row| row.end == end)
     }
 
-    /// Whether there is nothing to find: no row but such as say that the series ended.
+    /// Whether there are no rows except staleness markers.
     pub(super) fn is_empty(&self) -> bool {
         self.effective_rows().is_empty()
     }
 
-    /// The last row that ended by a time.
+    /// Last row that ended at or before a time.
     pub(super) fn last_before(&self, time: i64) -> Option<ModelRow> {
         self.effective_rows().into_iter().filter(|row| row.end <= time).max()
     }
 
-    /// Forgets rows that belong to a stretch of time: a row belongs to the nanosecond before its
-    /// end.
+    /// Deletes the rows of a time range: a row belongs to the nanosecond before its end.
     pub(super) fn delete(&mut self, range: &Range<i64>) {
         self.rows.retain(|row| !range.contains(&(row.end - 1)));
     }
 
-    /// Rows by time. Deltas add up; of others one stays: the greater reading, and a histogram of a
-    /// moment is only ever sent again as it was. The end of a series is no row of it.
+    /// Rows by time. Deltas with the same time add up. Otherwise one row stays: the greater sample;
+    /// a point-in-time histogram is only sent again unchanged. Staleness markers are dropped.
     fn effective_rows(&self) -> Vec<ModelRow> {
         let mut rows = self.rows.clone();
         rows.retain(|row| !row.is_stale_mark);
@@ -205,7 +201,7 @@ impl SeriesModel {
         rows
     }
 
-    /// Whether its classic histograms did not always have the same buckets.
+    /// Whether the classic histograms had different buckets.
     pub(super) fn has_coarse(&self) -> bool {
         self.kind.is_otlp() && self.rows.iter().any(|row| row.schema == COARSE)
     }
@@ -213,7 +209,7 @@ impl SeriesModel {
     fn cumulative(&self) -> Vec<CumulativeCounts> {
         let mut rows = self.effective_rows();
         if self.kind == ModelKind::Retyped {
-            // What was called a gauge tells no increase.
+            // Samples declared as a gauge have no increase.
             rows.retain(|row| row.schema == COUNTER);
         }
         if !self.kind.is_cumulative() {
@@ -233,7 +229,7 @@ impl SeriesModel {
         happened
     }
 
-    /// What happened in each column of time.
+    /// Increases per column.
     pub(super) fn columns(&self, columns: &[Range<i64>]) -> Vec<ModelCounts> {
         let happened = self.cumulative();
         let of = |range: &Range<i64>| {
@@ -246,7 +242,7 @@ impl SeriesModel {
         columns.iter().map(of).collect()
     }
 
-    /// How many rows ended in each column.
+    /// Number of rows that ended in each column.
     pub(super) fn rows_in(&self, columns: &[Range<i64>]) -> Vec<u64> {
         let rows = self.effective_rows();
         let of = |range: &Range<i64>| {

@@ -1,4 +1,5 @@
-//! One random program: what is done to a server, and what it and the commands then answer.
+//! A random program: actions on a server, and the expected results of the server and of the
+//! commands.
 
 use std::collections::BTreeMap;
 use std::io::Write as _;
@@ -20,17 +21,17 @@ use crate::topdeck;
 pub(super) const SECOND: i64 = 1_000_000_000;
 pub(super) const MINUTE: i64 = 60 * SECOND;
 const DAY: i64 = 24 * 60 * MINUTE;
-/// Days that rows are sent of, all of them over.
+/// Number of past days with rows.
 const DAYS: i64 = 4;
-/// Between two rows of a series, at least.
+/// Minimum distance of rows of a series.
 const SLOT_NS: i64 = 10 * MINUTE;
-/// Steps of one program.
+/// Number of steps of a program.
 const STEPS: usize = 24;
-/// From this seed on senders change the type of a metric and the buckets of classic histograms, and
-/// begin at different times. The programs of those before stay what they were when they failed.
+/// From this seed on, senders change the type of a metric and the buckets of classic histograms,
+/// and start at different times. Programs with smaller seeds stay as they were when they failed.
 pub(super) const FIRST_SEED_OF_CHANGES: u64 = 2_000;
 
-/// Of all kinds the first ones, without [`Kind::Retyped`].
+/// The first kinds, without [`ModelKind::Retyped`].
 const KINDS_WITHOUT_CHANGES: usize = 9;
 
 /// SplitMix64: Steele, Lea and Flood, "Fast splittable pseudorandom number generators",
@@ -51,28 +52,28 @@ impl SplitMixRng {
     }
 }
 
-/// A series, and what is known of it.
+/// Series sent, and its models.
 struct SentSeries {
     model: SeriesModel,
-    /// The same without rows that came for a time of which rows had been dropped: what followed one
-    /// follows what it followed before.
+    /// Model without rows that were late for a range with dropped rows: their successors are
+    /// relative to the previous row.
     timely: SeriesModel,
-    /// What a site has that gets everything, and where nothing is dropped or deleted.
+    /// Model of a remote that receives everything, and drops and deletes nothing.
     model_without_deletes: SeriesModel,
-    /// The next slot that a row is sent for.
+    /// Slot of the next row.
     slot: i64,
     counts: ModelCounts,
-    /// Since when it grows.
+    /// Start of the cumulative counts.
     since: i64,
-    /// As in a row.
+    /// Schema, as in a row.
     schema: u32,
     requests: Vec<(WireRequest, Vec<ModelRow>)>,
-    /// A row came for a day of which rows may have been dropped, or was deleted there.
+    /// Whether a row was late for a day with dropped rows, or was deleted there.
     may_have_gaps: bool,
 }
 
 impl SentSeries {
-    /// Whether a row of a time came when others of it had been dropped: that has to be told.
+    /// Whether a late row came for a range with dropped rows: a gap must be reported.
     fn has_untimely(&self, range: &Range<i64>) -> bool {
         let count = |model: &SeriesModel| model.rows_in(std::slice::from_ref(range))[0];
         count(&self.model) != count(&self.timely)
@@ -82,20 +83,20 @@ impl SentSeries {
 struct BlackboxRun {
     rng: SplitMixRng,
     server: ServerProcess,
-    /// Port of StatsD over TCP.
+    /// TCP port of StatsD.
     statsd: u16,
-    /// It gets everything that the server takes.
+    /// Remote that receives everything the server accepts.
     remote: Option<ServerProcess>,
     begin: i64,
-    /// Senders change types and buckets.
+    /// Whether senders change types and buckets.
     has_changes: bool,
     sent: Vec<SentSeries>,
-    /// Rows as they came may be gone up to here.
+    /// Base rows may have been dropped up to this time.
     dropped: i64,
     snapshots: u32,
-    /// Rules are drawn for rollups of one series, too.
+    /// Whether retention rules for rollups of one series are used.
     has_rollup_rules: bool,
-    /// What was done, for whoever reads why it failed.
+    /// Steps so far, for the failure message.
     steps: Vec<String>,
 }
 
@@ -106,7 +107,7 @@ pub(super) fn run(seed: u64) {
     let begin = now - now.rem_euclid(DAY) - DAYS * DAY;
     let statsd = free_port();
     let mut settings = format!("[statsd]\ntcp = [\"127.0.0.1:{statsd}\"]\n");
-    // Every other program has a site.
+    // Every second program has a remote.
     let site = seed.is_multiple_of(2).then(|| {
         let mut site = ServerProcess::new("serve", "");
         site.start();
@@ -140,12 +141,12 @@ pub(super) fn run(seed: u64) {
         sent: kinds.iter().copied().map(sent).collect(),
         dropped: i64::MIN,
         snapshots: 0,
-        // Seeds that are kept are of programs that had none.
+        // Recorded seeds are of programs without such rules.
         has_rollup_rules: !seed.is_multiple_of(3),
         steps: vec![format!("seed {seed}")],
     };
     if has_changes {
-        // Some begin late enough that they go on after what was before them was dropped.
+        // Some series start so late that they continue after older rows were dropped.
         for sent in &mut run.sent {
             sent.slot = run.rng.below((DAYS * DAY / SLOT_NS * 3 / 4).cast_unsigned()).cast_signed();
         }
@@ -180,7 +181,7 @@ impl BlackboxRun {
         }
     }
 
-    /// Stops the server, does something to its store, asks the commands, and starts it again.
+    /// Stops the server, acts on its store, checks the commands, and restarts the server.
     fn with_store(&mut self, action: impl FnOnce(&mut BlackboxRun, &str)) {
         self.server.stop();
         let store = self.server.folder.path("data/store");
@@ -191,20 +192,20 @@ impl BlackboxRun {
         self.server.start();
     }
 
-    /// Some rows of a series: the next ones, or late ones.
+    /// Sends rows of a series: the next ones, or late ones.
     fn send(&mut self) {
         let which = self.rng.below(self.sent.len() as u64) as usize;
         let is_late = self.rng.below(5) == 0;
         let count = if is_late { 1 + self.rng.below(3) } else { 4 + self.rng.below(40) };
         if self.rng.below(3) == 0 {
             let schema = self.rng.below(3) as u32;
-            // One that adds up has other buckets when it begins anew.
+            // Cumulative series change their buckets only at a restart.
             if self.sent[which].model.kind != ModelKind::Cumulative {
                 self.sent[which].schema = schema;
             }
         }
         if self.rng.below(6) == 0 {
-            // A gap.
+            // Skips slots.
             self.sent[which].slot += 1 + self.rng.below(60).cast_signed();
         }
         let mut rows: Vec<ModelRow> = Vec::new();
@@ -230,11 +231,11 @@ impl BlackboxRun {
             begin + slot * SLOT_NS + (1 + chance.below(9).cast_signed()) * MINUTE
         } else {
             sent.slot += 1 + chance.below(3).cast_signed();
-            // Whole minutes, and times beside them.
+            // Whole minutes, and times close to them.
             let ms = [0, 0, 1, 999, 59_999][chance.below(5) as usize];
             begin + sent.slot * SLOT_NS + ms * 1_000_000
         };
-        // StatsD has whole seconds: they are those in which its intervals begin.
+        // StatsD timestamps are whole seconds: the start of an interval.
         let end =
             if kind == ModelKind::Statsd { end - end.rem_euclid(SECOND) + SECOND } else { end };
         if end >= begin + DAYS * DAY || sent.model.has(end) {
@@ -269,7 +270,7 @@ impl BlackboxRun {
             return Some(row(end - span * SECOND, counts));
         }
         if is_late {
-            // As it was before, or far ahead, so that what follows seems to have begun anew.
+            // As before, or far higher, so that the following row looks like a reset.
             let before = sent.model.last_before(end).filter(|_| chance.below(3) > 0);
             let counts = before.map_or(sent.counts, |before| before.counts);
             let start = before.map_or(sent.since.min(end), |before| before.start);
@@ -304,7 +305,7 @@ impl BlackboxRun {
         }
         let at = self.rng.below(sent.requests.len() as u64) as usize;
         let (request, rows) = sent.requests[at].clone();
-        // A histogram of a moment that is sent again once rows were dropped is a new one.
+        // A point-in-time histogram that is sent again after rows were dropped is a new one.
         let is_dropped = rows.iter().any(|row| row.end <= self.dropped);
         if sent.model.kind == ModelKind::Points && is_dropped {
             return;
@@ -326,7 +327,7 @@ impl BlackboxRun {
             let answer = answer.unwrap_or_else(|error| panic!("{error}: {}", self.trace()));
             assert!(matches!(answer.status, 200 | 204), "{}: {}", answer.text(), self.trace());
         }
-        // Of a day of which rows went, nothing that comes later is in a rollup.
+        // Late rows of a day with dropped rows are not in a rollup.
         let dropped = self.dropped_days_end();
         let sent = &mut self.sent[which];
         sent.may_have_gaps |= rows.iter().any(|row| row.end <= dropped);
@@ -344,7 +345,7 @@ impl BlackboxRun {
         }
     }
 
-    /// Asks the site, once it has everything, in place of the server.
+    /// Queries the remote instead of the server, after it received everything.
     #[track_caller]
     fn check_remote(&mut self) {
         let Some(site) = self.remote.take() else { return };
@@ -362,7 +363,8 @@ impl BlackboxRun {
         self.check_server();
     }
 
-    /// Lines of StatsD are not answered: they are there once their values are counted as accepted.
+    /// StatsD lines are not acknowledged: they are stored when their values are counted as
+    /// accepted.
     #[track_caller]
     fn send_statsd(&self, lines: &[u8], values: u64) {
         let taken = || -> u64 {
@@ -383,8 +385,8 @@ impl BlackboxRun {
         wait_until("all values of StatsD are taken", || taken() >= before + values);
     }
 
-    /// Other rules: for rows as they came, or for rollups of a series, or for both. Rollups of days
-    /// stay.
+    /// Changes the retention rules: for base rows, for rollups of a series, or for both. Daily
+    /// rollups are kept.
     fn set_retention(&mut self, now: i64) {
         let hours = 12 + self.rng.below(72).cast_signed();
         let mut rules = vec![format!("base {hours}h")];
@@ -415,7 +417,7 @@ impl BlackboxRun {
         self.check_server();
     }
 
-    /// All rows of a series in a day.
+    /// Deletes all rows of a series in a day.
     fn delete(&mut self) {
         let which = self.rng.below(self.sent.len() as u64) as usize;
         let day = self.begin + self.rng.below(DAYS as u64).cast_signed() * DAY;
@@ -438,7 +440,7 @@ impl BlackboxRun {
         });
     }
 
-    /// A snapshot of the running server, and what the commands say of it.
+    /// Restores a snapshot of the running server and checks the commands on it.
     fn restore(&mut self) {
         self.steps.push("snapshot".to_owned());
         let name = format!("s{}", self.snapshots);
@@ -459,7 +461,7 @@ impl BlackboxRun {
         (0..DAYS * DAY / step).map(|at| begin + at * step..begin + (at + 1) * step).collect()
     }
 
-    /// Asks the server in each way.
+    /// Checks all queries of the server.
     #[track_caller]
     fn check_server(&self) {
         for sent in self.sent.iter().filter(|sent| !sent.model.is_empty()) {
@@ -480,9 +482,8 @@ impl BlackboxRun {
             }
             if kind.is_histogram() {
                 self.compare_total(sent);
-                // Days come out of rollups. Columns that end a second before a row cut them
-                // everywhere: the first row that is left when others were dropped is in a column
-                // without a gap.
+                // Days are read from rollups. Columns that end a second before a row split rollups
+                // everywhere: the first row after dropped ones is in a column without a gap.
                 let steps = [
                     (DAY, 0),
                     (307 * MINUTE, 0),
@@ -496,7 +497,7 @@ impl BlackboxRun {
         }
     }
 
-    /// Asks the commands, of a store that is not in use.
+    /// Checks the commands on a store that is not in use.
     fn check_commands(&self, store: &str) {
         for sent in self.sent.iter().filter(|sent| !sent.model.is_empty()) {
             let kind = sent.model.kind;
@@ -536,14 +537,13 @@ impl BlackboxRun {
         }
     }
 
-    /// Whether something of a series may be missing, if that is told. Whole days come out of
-    /// rollups.
+    /// Whether a series may have a reported gap. Whole days are read from rollups.
     fn may_have_gap(&self, sent: &SentSeries, are_days: bool) -> bool {
         let kind = sent.model.kind;
         self.dropped > i64::MIN && (!are_days || kind.is_gauge() || sent.may_have_gaps)
     }
 
-    /// What came too late is told of its time, to whoever asks about any series.
+    /// A late row is reported as a gap of its time in queries of any series.
     fn is_any_disturbed(&self) -> bool {
         self.sent.iter().any(|sent| sent.may_have_gaps)
     }
@@ -573,7 +573,7 @@ impl BlackboxRun {
             let may_miss = self.may_have_gap(sent, step == DAY);
             assert!(!has_gap || may_miss || self.is_any_disturbed(), "{column}\n{}", place());
             let cells = column_counts(column);
-            // Buckets that differ may be told as those into which they all fold.
+            // If the buckets differ, results may be in the buckets into which all can be merged.
             let is = |expected: &ModelCounts| match sent.model.has_coarse() {
                 true => coarse(&cells) == coarse(expected),
                 false => cells == *expected,
@@ -586,7 +586,7 @@ impl BlackboxRun {
         }
     }
 
-    /// All that there is of a series, without saying from when to when.
+    /// Queries a series without a time range.
     #[track_caller]
     fn compare_total(&self, sent: &SentSeries) {
         let path = format!("/v1/histogram?selector={}", sent.model.kind.name());
@@ -597,7 +597,7 @@ impl BlackboxRun {
         assert!(is_right, "{path}: {answer}, not {expected}\n{}", self.trace());
     }
 
-    /// A reading belongs to the slot that has begun by then.
+    /// A sample belongs to the slot that has started by then.
     #[track_caller]
     fn compare_caql(&self, sent: &SentSeries) {
         let slots = self.columns(60 * MINUTE, -1);
@@ -672,13 +672,13 @@ impl BlackboxRun {
         }
     }
 
-    /// End of the last day of which rows may have been dropped.
+    /// End of the last day with dropped rows.
     fn dropped_days_end(&self) -> i64 {
         self.dropped.saturating_sub(self.dropped.rem_euclid(DAY)).saturating_add(DAY)
     }
 
-    /// Whether nothing at all may be left of a series: it was deleted, or came too late. Of one
-    /// that changed its type there are two.
+    /// Whether a series may have no rows left: it was deleted, or was late. A series that changed
+    /// its type has two.
     fn may_be_gone(&self, sent: &SentSeries) -> bool {
         let dropped = self.dropped_days_end();
         let is_retyped = sent.model.kind == ModelKind::Retyped;
@@ -710,7 +710,7 @@ impl BlackboxRun {
     }
 }
 
-/// A question in PromQL, and what of the model answers it.
+/// PromQL query, and its expected result.
 struct PromqlCheck {
     expression: String,
     aggregate: ModelAggregate,
@@ -734,7 +734,7 @@ fn promql_checks(kind: ModelKind, window: &str) -> Vec<PromqlCheck> {
             vec![ask(format!("exact_increase({name}[{window}])"), ModelAggregate::Sum)]
         }
         ModelKind::Retyped => {
-            // A gauge alone is refused, and the counter may be gone.
+            // A gauge alone is rejected, and the counter may have been deleted.
             let counter = format!("{name}{{__kind=\"cumulative-count\"}}");
             vec![
                 ask(format!("count_over_time({name}[{window}])"), ModelAggregate::Rows),
@@ -752,7 +752,7 @@ fn promql_checks(kind: ModelKind, window: &str) -> Vec<PromqlCheck> {
     }
 }
 
-/// Numbers of all series of an answer, by their time.
+/// Sums of all series of a result, by timestamp.
 fn result_points(answer: &Value) -> BTreeMap<i64, f64> {
     let mut found = BTreeMap::new();
     for series in answer["data"].as_array().expect("there is data") {
@@ -764,7 +764,7 @@ fn result_points(answer: &Value) -> BTreeMap<i64, f64> {
     found
 }
 
-/// Whether a warning says that a sender changed the type of a metric, or what follows from that.
+/// Whether a warning reports a type change of a metric, or a consequence.
 fn is_of_type(warning: &Value) -> bool {
     let text = warning.as_str().expect("a warning is a text");
     ["was sent as", "gauge"].iter().any(|part| text.contains(part))
@@ -783,11 +783,11 @@ fn counts_in(column: &Value) -> u64 {
     column["count"].as_u64().expect("a column has a count")
 }
 
-/// Values by the edge of their cell that is farther from zero: 1, 2, 4 and so on, 0, -1, -2.
+/// Values by the bucket bound that is farther from zero: 1, 2, 4 and so on, 0, -1, -2.
 fn column_counts(column: &Value) -> ModelCounts {
     let mut counts = ModelCounts::default();
     for cell in column["cells"].as_array().expect("a column has cells") {
-        // The first of explicit buckets has no lower edge.
+        // The first explicit bucket has no lower bound.
         let edge = |name: &str| cell[name].as_f64().unwrap_or(f64::NEG_INFINITY);
         let (lower, upper) = (edge("lower"), edge("upper"));
         let at = match upper {
@@ -801,12 +801,12 @@ fn column_counts(column: &Value) -> ModelCounts {
     counts
 }
 
-/// Which power of two it is.
+/// Exponent of a power of two.
 fn power_of_two(edge: f64) -> Option<usize> {
     (0..POSITIVE).find(|&at| edge == f64::from(1 << at))
 }
 
-/// Runs a command that must succeed; what it prints.
+/// Runs a command that must succeed; returns its output.
 #[track_caller]
 pub(super) fn command(arguments: &[&str]) -> String {
     let run = topdeck(arguments, b"");
@@ -814,7 +814,7 @@ pub(super) fn command(arguments: &[&str]) -> String {
     run.stdout
 }
 
-/// A time of whole seconds, as RFC 3339 has it.
+/// Time in whole seconds as RFC 3339.
 fn time(ns: i64) -> String {
     let (days, second) = (ns.div_euclid(DAY), ns.rem_euclid(DAY) / SECOND);
     // Howard Hinnant, "chrono-compatible low-level date algorithms": civil_from_days, from 1970 on.

@@ -1,11 +1,10 @@
-//! Requests as foreign senders write them: Prometheus remote write 1, OTLP as JSON, Influx lines,
-//! HTTPTrap, StatsD.
+//! Requests of other senders: Prometheus remote write 1, OTLP JSON, Influx lines, HTTPTrap, StatsD.
 
 use serde_json::json;
 
 use super::model::{COARSE, COUNTER, EXPONENTIAL, ModelKind, ModelRow, POSITIVE, ZERO, sum};
 
-/// A request: path, headers, body.
+/// Request: path, headers, body.
 #[derive(Clone, Debug)]
 pub(super) struct WireRequest {
     pub(super) path: &'static str,
@@ -13,7 +12,7 @@ pub(super) struct WireRequest {
     pub(super) body: Vec<u8>,
 }
 
-/// Some rows of one series.
+/// Request with rows of one series.
 pub(super) fn request(kind: ModelKind, rows: &[ModelRow]) -> WireRequest {
     match kind {
         ModelKind::Statsd => {
@@ -64,10 +63,10 @@ fn influx_lines(kind: ModelKind, rows: &[ModelRow]) -> String {
     rows.iter().map(line).collect()
 }
 
-/// Lines of StatsD go to another port, and to no path.
+/// Path of StatsD lines, which go to another port.
 pub(super) const STATSD: &str = "statsd";
 
-/// Counts of the second in which they begin.
+/// Counts with the second in which they start.
 fn statsd(kind: ModelKind, rows: &[ModelRow]) -> Vec<u8> {
     let line = |row: &ModelRow| {
         format!("{}:{}|c|#host:a|T{}\n", kind.name(), row.counts[0], row.start / 1_000_000_000)
@@ -75,7 +74,7 @@ fn statsd(kind: ModelKind, rows: &[ModelRow]) -> Vec<u8> {
     rows.iter().map(line).collect::<String>().into_bytes()
 }
 
-/// A key may be repeated: each value is a reading of its own.
+/// A key may be repeated: each value is a sample.
 fn httptrap_body(kind: ModelKind, rows: &[ModelRow]) -> Vec<u8> {
     let reading = |row: &ModelRow| {
         let (value, ms) = (row.counts[0], row.end / 1_000_000);
@@ -93,7 +92,7 @@ fn otlp(kind: ModelKind, rows: &[ModelRow]) -> Vec<u8> {
             "count": sum(&row.counts).to_string(),
             "attributes": [{"key": "host", "value": {"stringValue": "a"}}],
         });
-        // A coarse one has counts in every other fine bucket alone.
+        // A coarse histogram has counts in every second fine bucket.
         let (first, every) = if row.schema == COARSE { (1, 2) } else { (0, 1) };
         let edges = || (0..POSITIVE).skip(first).step_by(every);
         let mut counts: Vec<String> = edges().map(|at| row.counts[at].to_string()).collect();
@@ -158,17 +157,17 @@ fn remote_write(kind: ModelKind, rows: &[ModelRow]) -> Vec<u8> {
     request
 }
 
-/// Labels of a series, sorted by their names.
+/// Labels of a series, sorted by name.
 pub(super) type Labels = Vec<(&'static str, String)>;
 
-/// A body of remote write 1 with some series.
+/// Remote write 1 request of several series.
 pub(super) fn write_request(all: &[Vec<u8>]) -> Vec<u8> {
     let mut request = Vec::new();
     all.iter().for_each(|series| put_bytes(&mut request, 1, series));
     snappy(&request)
 }
 
-/// `prometheus.TimeSeries`, the fields as docs/formats/prometheus.md has them.
+/// `prometheus.TimeSeries`, with the fields of docs/formats/prometheus.md.
 pub(super) fn series(labels: &Labels, kind: ModelKind, rows: &[ModelRow]) -> Vec<u8> {
     let mut series = Vec::new();
     for (name, value) in labels {
@@ -193,11 +192,11 @@ pub(super) fn series(labels: &Labels, kind: ModelKind, rows: &[ModelRow]) -> Vec
     series
 }
 
-/// `io.prometheus.write.v2.Request`, whose metadata say that it is a counter.
+/// `io.prometheus.write.v2.Request` with metadata that declare a counter.
 fn remote_write_2(kind: ModelKind, rows: &[ModelRow]) -> Vec<u8> {
     const COUNTER_TYPE: u64 = 1;
     let mut series = Vec::new();
-    // Labels name their texts by their place, from the empty one on.
+    // Labels refer to strings by index; index 0 is the empty string.
     put_bytes(&mut series, 1, &[1, 2, 3, 4]);
     for row in rows {
         let mut sample = Vec::new();
@@ -216,7 +215,7 @@ fn remote_write_2(kind: ModelKind, rows: &[ModelRow]) -> Vec<u8> {
     request
 }
 
-/// Prometheus' mark of the end of a series, `value.StaleNaN`.
+/// Prometheus' staleness marker, `value.StaleNaN`.
 const STALE: f64 = f64::from_bits(0x7ff0_0000_0000_0002);
 
 fn put_histogram(out: &mut Vec<u8>, kind: ModelKind, row: &ModelRow, ms: u64) {
@@ -235,8 +234,8 @@ fn put_histogram(out: &mut Vec<u8>, kind: ModelKind, row: &ModelRow, ms: u64) {
     put_integer(out, 15, ms);
 }
 
-/// Spans, and the counts behind them. At schema 0 bucket 0 is (0.5, 1]; at another one it is the
-/// last of the buckets that it is split into, which ends where it does.
+/// Spans and their counts. At schema 0 bucket 0 is (0.5, 1]; at another schema its counts are in
+/// the last of its sub-buckets, which has the same upper bound.
 fn put_buckets(out: &mut Vec<u8>, field: u64, schema: u32, counts: &[u64]) {
     let (mut deltas, mut before) = (Vec::new(), 0);
     for (at, &count) in counts.iter().enumerate() {
@@ -251,7 +250,7 @@ fn put_buckets(out: &mut Vec<u8>, field: u64, schema: u32, counts: &[u64]) {
     put_bytes(out, field + 1, &deltas);
 }
 
-/// A block of snappy that compresses nothing (its `format_description.txt`: literals).
+/// Snappy block of literals, without compression (`format_description.txt`).
 fn snappy(bytes: &[u8]) -> Vec<u8> {
     const LITERAL_OF_TWO_BYTES: u8 = 61 << 2;
     let mut out = Vec::new();

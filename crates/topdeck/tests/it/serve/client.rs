@@ -1,10 +1,10 @@
-//! Requests as a program without a library would make them.
+//! HTTP requests without a client library.
 
 use std::io::{self, Read as _, Write as _};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::time::Duration;
 
-/// What came back.
+/// Response.
 #[derive(Debug)]
 pub(crate) struct TestResponse {
     pub(crate) status: u16,
@@ -23,10 +23,10 @@ impl TestResponse {
     }
 }
 
-/// How long a server may be silent: only one that hangs is longer.
+/// Timeout of a response: only a server that hangs takes longer.
 const SILENCE_TIMEOUT: Duration = crate::environment::TIMEOUT;
 
-/// One request to a server of this host.
+/// Request to a server on this host.
 pub(crate) fn request(
     port: u16,
     method: &str,
@@ -37,7 +37,7 @@ pub(crate) fn request(
     request_at(SocketAddr::from((Ipv4Addr::LOCALHOST, port)), method, path, headers, body)
 }
 
-/// One request on a connection of its own.
+/// Request on a new connection.
 pub(crate) fn request_at(
     address: SocketAddr,
     method: &str,
@@ -48,7 +48,7 @@ pub(crate) fn request_at(
     request_with_timeout(SILENCE_TIMEOUT, address, method, path, headers, body)
 }
 
-/// The same, from a server that may be silent for so long.
+/// Request with a timeout for the response.
 pub(crate) fn request_with_timeout(
     silence: Duration,
     address: SocketAddr,

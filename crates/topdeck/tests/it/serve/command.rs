@@ -1,4 +1,4 @@
-//! The commands themselves: what a second start, a port in use, bad settings and signals come to.
+//! The commands: second start, port in use, invalid settings, signals.
 
 use std::io::Write as _;
 use std::net::{TcpListener, UdpSocket};
@@ -63,25 +63,25 @@ fn invalid_settings_are_reported_with_their_lines() {
     assert!(said.contains("[[remote]]"), "{said}");
 }
 
-/// Its own ports are in use when it looks again: by itself.
+/// At a reload the ports in use are the server's own.
 #[test]
 fn reload_without_settings_changes_nothing() {
     let Some(mut deck) = ServerProcess::with_defaults() else { return };
     deck.start();
     deck.reload();
-    wait_until("it says so", || deck.log().contains("the settings are as they were"));
+    wait_until("it says so", || deck.log().contains("the settings are unchanged"));
     let socket = UdpSocket::bind("127.0.0.1:0").expect("a port is free");
     socket.send_to(b"told_by_statsd:7|g", "127.0.0.1:8125").expect("it is sent");
-    // A stop writes what has come.
+    // A stop stores the received data.
     deck.stop();
     deck.start();
-    // All programs of this host may show metrics, and not all names are told at once.
+    // All programs of this host may export metrics, and names are returned in pages.
     wait_until("it was taken", || {
         deck.get("/v1/metric_names?search=told_by").text().contains("told_by_statsd")
     });
 }
 
-/// What cannot be is refused as a whole, and what runs goes on.
+/// Invalid settings are rejected as a whole, and the server continues with the old ones.
 #[test]
 fn invalid_host_settings_change_nothing() {
     let mut deck = ServerProcess::new("serve", "");
@@ -94,7 +94,7 @@ fn invalid_host_settings_change_nothing() {
     wait_until("it says so", || {
         deck.log().contains("hiccup_interval is 60s, must be 100µs to 10s")
     });
-    assert!(deck.log().contains("goes on as before"), "{}", deck.log());
+    assert!(deck.log().contains("keeping the previous ones"), "{}", deck.log());
     wait_until("it tells of the host", || {
         deck.get("/v1/metric_names?search=hiccup").text().contains("host_hiccup_delay")
     });
@@ -115,8 +115,8 @@ fn remote_settings(name: &str, port: u16) -> String {
     format!("[[remote]]\nname = \"{name}\"\nurl = \"http://127.0.0.1:{port}\"\n")
 }
 
-/// Settings that are read anew while somebody sends: sites come and go, and broken ones change
-/// nothing.
+/// Settings are reloaded while a client sends: remotes are added and removed, and invalid settings
+/// change nothing.
 #[test]
 fn settings_are_reloaded() {
     let (mut north, mut south) = (ServerProcess::new("serve", ""), ServerProcess::new("serve", ""));
@@ -132,7 +132,7 @@ fn settings_are_reloaded() {
     let broken = format!("{base}[[remote]]\nname = 7\n");
     std::fs::write(agent.settings(), broken).expect("settings are written");
     agent.reload();
-    wait_until("it says so", || agent.log().contains("goes on as before"));
+    wait_until("it says so", || agent.log().contains("keeping the previous ones"));
     let before = stored(&north).expect("it answers");
     wait_until("it goes on", || stored(&north).is_some_and(|stored| stored > before));
 
@@ -144,13 +144,13 @@ fn settings_are_reloaded() {
     wait_until("it says so", || agent.log().contains("forwarding to 2 remotes"));
     let sent = sender.stop();
     await_stored(&north, sent);
-    // The new one has what came after, and what the journal still had.
+    // The new remote has newer data and the records that the journal still had.
     wait_until("it has some", || stored(&south).is_some_and(|stored| stored > 0));
     agent.audit();
     agent.stop();
 }
 
-/// A page of metrics.
+/// Server with a metrics page.
 fn scrape_target(name: &'static str) -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
     let port = listener.local_addr().expect("it has an address").port();
@@ -199,7 +199,7 @@ fn second_stop_signal_is_harmless() {
     let sent = sender.stop();
     await_stored(&deck, sent);
     deck.stop();
-    // Right at its start, too.
+    // Also right after a start.
     deck.start();
     deck.stop();
 }

@@ -1,5 +1,5 @@
-//! What may be lost, and is told: damage to a segment, datagrams of a server that is killed. And
-//! what may not: a stop in order, a disk without room.
+//! Losses that are reported: damage to a segment, datagrams of a killed server. Losses that must
+//! not occur: at an orderly stop, and with a full disk.
 
 use std::fs::File;
 use std::net::UdpSocket;
@@ -13,7 +13,7 @@ use super::load_sender::LoadSender;
 use super::matrix::{TestFleet, await_stored, pause_until_sent, stored};
 use super::server_process::{ServerProcess, wait_until};
 
-/// Sends batches of one value each; all are taken.
+/// Sends batches of one value each; all are accepted.
 #[track_caller]
 fn send(port: u16, sequences: std::ops::Range<u64>) {
     for sequence in sequences {
@@ -25,7 +25,7 @@ fn send(port: u16, sequences: std::ops::Range<u64>) {
     }
 }
 
-/// The newest segment, and how many of its bytes are used.
+/// The newest segment, and the number of its used bytes.
 fn last_segment(journal: &Path) -> (PathBuf, u64) {
     let segments = std::fs::read_dir(journal.join("segments")).expect("there are segments");
     let mut paths: Vec<PathBuf> = segments.map(|entry| entry.expect("an entry").path()).collect();
@@ -42,7 +42,7 @@ enum SegmentDamage {
     Truncated,
 }
 
-/// A third before what is used ends, wider than the room between two frames.
+/// Damages a third of the used bytes before their end, wider than the space between two frames.
 fn damage(journal: &Path, how: SegmentDamage) {
     let (path, used) = last_segment(journal);
     let file = File::options().read(true).write(true).open(path).expect("it can be opened");
@@ -57,15 +57,15 @@ fn damage(journal: &Path, how: SegmentDamage) {
     }
 }
 
-/// Measures itself rarely: what is in the journal is what was sent.
+/// Collects self-metrics rarely, so that the journal contains mostly test data.
 fn without_self_metrics(deck: &ServerProcess) {
     let text = std::fs::read_to_string(deck.settings()).expect("there are settings");
     let text = text.replace("interval = \"1s\"", "interval = \"60s\"");
     std::fs::write(deck.settings(), text).expect("settings are written");
 }
 
-/// What a server tells as missing in a journal, its own or an agent's, in batches, each with a
-/// reason.
+/// Records reported as missing in a journal, of the server or of an agent, in batches, with
+/// reasons.
 #[track_caller]
 fn reported_missing(deck: &ServerProcess) -> u64 {
     let gaps = deck.get("/v1/status").json()["store"]["gaps"].clone();
@@ -85,11 +85,10 @@ fn reported_missing(deck: &ServerProcess) -> u64 {
 }
 
 const SENT: u64 = 100;
-/// Sent after the damage.
+/// Batches sent after the damage.
 const MORE: u64 = 10;
 
-/// What is cut off is still in the memory that processes share, unless the power goes; the middle
-/// is lost.
+/// A truncated tail is still in shared memory, unless the power fails; the middle is lost.
 #[track_caller]
 fn check_remaining(left: u64, how: SegmentDamage) {
     let expected = match how {
@@ -110,7 +109,7 @@ fn run_damaged_agent(how: SegmentDamage) {
     send(fleet.agent.port, SENT + 1..SENT + MORE + 1);
     fleet.proxy.reconnect();
     fleet.north.resume();
-    // What is lost is told at each site, which has all the rest.
+    // The loss is reported at each remote, which has all other data.
     for site in [&fleet.north, &fleet.south] {
         wait_until("the site has, or misses, all", || {
             stored(site).is_some_and(|stored| stored + reported_missing(site) >= SENT + MORE)
@@ -164,7 +163,7 @@ fn flipped_byte_in_a_server_journal_is_a_gap() {
     }
 }
 
-/// Each is kept twice, or follows from what is beside it.
+/// Each has a second copy, or can be derived from other files.
 #[test]
 fn server_starts_without_manifest_or_journal_file() {
     let mut deck = ServerProcess::new("serve", "");
@@ -181,7 +180,7 @@ fn server_starts_without_manifest_or_journal_file() {
     }
 }
 
-/// A server that hears StatsD.
+/// Server with a StatsD listener.
 fn statsd_server() -> ServerProcess {
     ServerProcess::new("serve", "[statsd]\nudp = [\"127.0.0.1:0\"]\n")
 }
@@ -197,7 +196,7 @@ fn datagrams(deck: &ServerProcess) {
     }
 }
 
-/// What is in the kernel's buffer and in an interval that is not over is written before it ends.
+/// Data in the kernel's buffer and in the current interval is stored before the exit.
 #[test]
 fn clean_stop_loses_no_datagram() {
     let mut deck = statsd_server();
@@ -229,7 +228,7 @@ fn datagrams_of_a_killed_server_are_a_gap() {
     await_stored(&deck, left);
 }
 
-/// A request on its way is answered though the server is asked to stop.
+/// A request in progress is answered although the server is asked to stop.
 #[test]
 fn clean_stop_loses_no_request() {
     let mut deck = ServerProcess::new("serve", "");
@@ -246,11 +245,11 @@ fn clean_stop_loses_no_request() {
     deck.audit();
 }
 
-/// A file system of a few bytes on a folder, while it exists.
+/// Small file system mounted on a folder until drop.
 struct SmallFilesystem(PathBuf);
 
 impl SmallFilesystem {
-    /// None if this process may not mount.
+    /// `None` if this process may not mount.
     fn mount(path: &Path, mib: u32) -> Option<SmallFilesystem> {
         std::fs::create_dir_all(path).expect("a folder can be made");
         let size = format!("size={mib}m");
@@ -265,7 +264,7 @@ impl SmallFilesystem {
         }
     }
 
-    /// Takes all the room that is left but a MiB: books can be written, a segment cannot be begun.
+    /// Fills the file system except for 1 MiB: the ledger can be written, a new segment cannot.
     fn fill(&self) {
         let mut file = File::create(self.0.join("ballast")).expect("a file can be made");
         let zeros = vec![0; 1 << 20];
@@ -289,8 +288,8 @@ impl Drop for SmallFilesystem {
 
 const SHORT_WAIT: Duration = Duration::from_millis(500);
 
-/// Senders are asked to wait while there is no room; what was acknowledged is there, and it goes on
-/// with room.
+/// Senders are asked to retry while there is no space; acknowledged data exists, and ingest
+/// continues when there is space.
 #[test]
 fn full_disk_loses_nothing() {
     let mut deck = ServerProcess::new("serve", "");
@@ -300,7 +299,7 @@ fn full_disk_loses_nothing() {
     for _ in 0..2 {
         pause_until_sent(&sender, 20);
         deck.stop();
-        // What the journal had reserved is free now, and somebody else takes it.
+        // Space that the journal had reserved is free now; another program takes it.
         disk.fill();
         deck.start();
         let refused = |answer: std::io::Result<super::client::TestResponse>| {
@@ -309,7 +308,7 @@ fn full_disk_loses_nothing() {
         // The request that waits for the disk is answered when there is space; later ones at once.
         let path = "/v1/record?metric=other";
         let post = || request_with_timeout(SHORT_WAIT, deck.address(), "POST", path, &[], b"1\n");
-        // Again and again: room is looked for each time.
+        // Repeatedly: space is checked each time.
         for _ in 0..3 {
             wait_until("senders are asked to wait", || refused(post()));
         }

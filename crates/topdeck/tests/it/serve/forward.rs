@@ -1,5 +1,4 @@
-//! Agents before sites: who is let in, what the audit says at both ends, how fast a backlog is
-//! drained.
+//! Agents and remotes: authentication, audit on both sides, and the time to drain a backlog.
 
 use std::net::ToSocketAddrs as _;
 use std::path::Path;
@@ -31,7 +30,7 @@ fn text(path: &Path) -> &str {
     path.to_str().expect("a path of this test is text")
 }
 
-/// An authority, and certificates of it in a folder.
+/// Certificate authority with certificates in a folder.
 struct TestCa {
     folder: TestDir,
     issuer: Issuer<'static, KeyPair>,
@@ -61,7 +60,7 @@ impl TestCa {
         text(&self.folder.path(name)).to_owned()
     }
 
-    /// Makes a token of the deck, or lets in a certificate; the file of the token.
+    /// Creates a token on the server, or grants a certificate; returns the token file.
     fn admit(&self, deck: &ServerProcess, name: &str, more: &[&str]) -> String {
         let data = deck.folder.path("data");
         let arguments = [&["token", text(&data), "add", name], more].concat();
@@ -73,7 +72,7 @@ impl TestCa {
     }
 }
 
-/// A site that speaks TLS and lets nobody in who does not show who he is.
+/// Remote with TLS that requires client certificates.
 fn tls_remote(authority: &TestCa) -> ServerProcess {
     authority.issue("site", &["localhost", "127.0.0.1"]);
     let tls = format!(
@@ -95,7 +94,7 @@ fn agent_for(url: &str, more: &str) -> ServerProcess {
     agent
 }
 
-/// Values that an agent says a site has.
+/// Values that a remote has according to the agent.
 fn values_at_remote(audit: &Value) -> u64 {
     let lines = audit["producers"].as_array().unwrap().iter();
     let lines = lines.flat_map(|producer| producer["hops"].as_array().unwrap());
@@ -103,14 +102,14 @@ fn values_at_remote(audit: &Value) -> u64 {
     lines.map(|line| line["stored"]["values"].as_u64().unwrap()).sum()
 }
 
-/// Values that a site has of agents, in its store.
+/// Values of agents in the store of a remote.
 fn values_from_agents(audit: &Value) -> u64 {
     let producers = audit["producers"].as_array().unwrap().iter();
     let agents = producers.filter(|it| it["name"].as_str().unwrap().starts_with("agent "));
     agents.map(|agent| agent["hops"][1]["stored"]["values"].as_u64().unwrap()).sum()
 }
 
-/// What the agent says of the sender's values and a site.
+/// The sender's values at a remote according to the agent.
 fn sender_hop(audit: &Value) -> Value {
     let producers = audit["producers"].as_array().unwrap();
     let sender =
@@ -118,8 +117,8 @@ fn sender_hop(audit: &Value) -> Value {
     sender["hops"].as_array().unwrap().last().unwrap().clone()
 }
 
-/// Both ends have the same, to the unit, and nobody misses anything. Agents go on telling of
-/// themselves meanwhile.
+/// Both sides have the same counts and report no losses. Agents keep sending self-metrics
+/// meanwhile.
 #[track_caller]
 fn await_balance(agents: &[(&ServerProcess, u64)], site: impl Fn() -> Option<Value>) {
     let mut last = String::new();
@@ -154,7 +153,8 @@ fn remote_accepts_a_token_or_a_certificate() {
     let authority = TestCa::new();
     authority.issue("web-1", &[]);
     let mut site = tls_remote(&authority);
-    // The certificate is for both names; without /etc/hosts and a name server one has no address.
+    // The certificate has both names; one of them does not resolve without /etc/hosts and a name
+    // server.
     let found = ("localhost", site.port).to_socket_addrs();
     let is_known = found.is_ok_and(|mut all| all.any(|it| it == site.address()));
     let url = format!("https://{}:{}", if is_known { "localhost" } else { "127.0.0.1" }, site.port);
@@ -188,7 +188,7 @@ fn remote_accepts_a_token_or_a_certificate() {
     by_certificate.start();
     late.start();
     let sent = [send(&by_token, 50), send(&by_certificate, 50), send(&late, 50)];
-    // Who is not let in says so, and keeps what it has.
+    // A rejected agent reports it and retains its data.
     wait_until("the status has the trouble", || {
         let status = late.get("/v1/status").json();
         let trouble = &status["remotes"][0]["last_error"]["reason"];
@@ -218,7 +218,7 @@ fn audit_reconciles_after_kills() {
     }
     let sent = sender.stop();
     await_balance(&[(&agent, sent)], || Some(site.get("/v1/audit").json()));
-    // In order it is the same, and the books are found again.
+    // After an orderly stop the counts are the same, and the ledger is read again.
     agent.stop();
     agent.start();
     await_balance(&[(&agent, sent)], || Some(site.get("/v1/audit").json()));
@@ -229,11 +229,11 @@ fn audit_reconciles_after_kills() {
     assert!(line.ends_with("the remote has all records of the journal"), "{table}");
 }
 
-/// Rows of a batch.
+/// Rows per batch.
 const ROWS: u64 = 1_000;
 
-/// Fills an agent's journal while the agent is down: rows with the latencies of an interval, a
-/// hundred each. How many.
+/// Fills the journal of a stopped agent: rows of interval histograms, 100 values each. Returns the
+/// number of rows.
 fn fill(agent: &ServerProcess, bytes: u64) -> u64 {
     let disk: Arc<dyn disk::Disk> = Arc::new(disk::OsDisk);
     let folder = agent.folder.path("data/journal");
@@ -274,7 +274,7 @@ fn fill(agent: &ServerProcess, bytes: u64) -> u64 {
     rows
 }
 
-/// `TOPDECK_BACKLOG_MB` says how much, 1000 by default; `--release --nocapture` to measure.
+/// `TOPDECK_BACKLOG_MB` is the size, 1000 by default; use `--release --nocapture` to measure.
 #[test]
 #[ignore = "a gigabyte; `make soak` runs it"]
 fn soak_backlog_is_drained_in_bounded_memory() {
@@ -282,7 +282,7 @@ fn soak_backlog_is_drained_in_bounded_memory() {
     let mut site = ServerProcess::new("serve", "");
     let mut agent =
         agent_for(&format!("http://127.0.0.1:{}", site.port), "[journal]\nmax_size = \"100GiB\"\n");
-    // It gets its journal, with the site's place in it.
+    // Creates the journal with the remote's subscriber.
     agent.start();
     agent.stop();
     let rows = fill(&agent, megabytes << 20);
@@ -297,7 +297,7 @@ fn soak_backlog_is_drained_in_bounded_memory() {
         if position > last {
             last = position;
         }
-        // What the agent tells of itself comes every second.
+        // The agent's self-metrics arrive every second.
         if lag < 10 {
             break;
         }

@@ -1,5 +1,4 @@
-//! A client that gives every batch a number, tries until it is told that the batch is taken, and
-//! sends it twice.
+//! Client that numbers its batches, retries each until it is accepted, and sends each twice.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering};
@@ -16,7 +15,7 @@ pub(crate) struct LoadSender {
 }
 
 impl LoadSender {
-    /// To a port, as the producer of a number.
+    /// Sends to a port with a producer ID.
     pub(crate) fn start(port: u16, producer: u64) -> LoadSender {
         let (stop, sent) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
         let thread = {
@@ -26,12 +25,12 @@ impl LoadSender {
         LoadSender { stop, sent, thread: Some(thread) }
     }
 
-    /// Values that were acknowledged so far.
+    /// Number of acknowledged values.
     pub(crate) fn acknowledged(&self) -> u64 {
         self.sent.load(Ordering::SeqCst)
     }
 
-    /// Ends after the batch that is on its way, and says how many values were acknowledged.
+    /// Stops after the current batch; returns the number of acknowledged values.
     pub(crate) fn stop(mut self) -> u64 {
         self.stop.store(true, Ordering::SeqCst);
         self.thread.take().expect("it runs").join().expect("it does not panic");
@@ -50,7 +49,7 @@ fn run(port: u16, producer: u64, stop: &AtomicBool, sent: &AtomicU64) {
             (0..values).map(|at| format!("{}\n", 1 + (sequence * 31 + at) % 3_000)).collect();
         let batch = format!("{producer:016x}/{boot}/{sequence}");
         let mut times = 0;
-        // Twice: the second is a repeat, whoever was restarted in between.
+        // The second one is a duplicate, even if a process was restarted in between.
         while times < 2 {
             let path = "/v1/record?metric=took&unit=ms";
             match request(port, "POST", path, &[("Topdeck-Batch", &batch)], body.as_bytes()) {

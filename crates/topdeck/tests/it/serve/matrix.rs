@@ -1,17 +1,18 @@
-//! The kill matrix: whatever happens to whom, what was sent is stored, to the unit, at every site.
+//! Kill matrix: after any sequence of kills all sent values are stored exactly once at every
+//! remote.
 //!
-//! Short versions run in each test; `soak_` ones have a hundred rounds of each.
+//! Short versions run in each test run; `soak_` versions have a hundred rounds each.
 
 use super::load_sender::LoadSender;
 use super::proxy::Proxy;
 use super::server_process::{ServerProcess, wait_until};
 
-/// Rounds in a test that everybody runs.
+/// Rounds of the short versions.
 const ROUNDS: u32 = 3;
-/// And when there is time.
+/// Rounds of the soak versions.
 const ROUNDS_SOAK: u32 = 100;
 
-/// How many values of `took` a server has.
+/// Number of values of `took` on a server.
 pub(crate) fn stored(deck: &ServerProcess) -> Option<u64> {
     let answer = deck.request("GET", "/v1/histogram?selector=took").ok();
     let answer = answer.filter(|answer| answer.status == 200)?;
@@ -36,7 +37,7 @@ pub(crate) fn pause_until_sent(sender: &LoadSender, more: u64) {
     wait_until("the sender gets on", || sender.acknowledged() >= before + more);
 }
 
-/// A server that something is done to, again and again, while somebody sends.
+/// Disturbs a server repeatedly while a client sends.
 fn run_server(rounds: u32, disturb: fn(&mut ServerProcess)) {
     let mut deck = ServerProcess::new("serve", "");
     deck.start();
@@ -70,7 +71,7 @@ fn soak_killed_server_keeps_acknowledged_values() {
     run_server(ROUNDS_SOAK, kill_server);
 }
 
-/// An agent before two sites, of which the second is behind a link.
+/// An agent with two remotes; the second one is behind a proxy.
 pub(crate) struct TestFleet {
     pub(crate) agent: ServerProcess,
     pub(crate) north: ServerProcess,
@@ -83,7 +84,7 @@ impl TestFleet {
         TestFleet::with(|_| {})
     }
 
-    /// With other settings of the agent.
+    /// Fleet with changed settings of the agent.
     pub(crate) fn with(change: fn(&ServerProcess)) -> TestFleet {
         let (mut north, mut south) =
             (ServerProcess::new("serve", ""), ServerProcess::new("serve", ""));
@@ -101,7 +102,7 @@ impl TestFleet {
         TestFleet { agent, north, south, proxy: link }
     }
 
-    /// Something is done to it, again and again, while somebody sends.
+    /// Disturbs the fleet repeatedly while a client sends.
     fn run(rounds: u32, mut disturb: impl FnMut(&mut TestFleet, &LoadSender)) {
         let mut fleet = TestFleet::start();
         let sender = LoadSender::start(fleet.agent.port, 1);
@@ -133,7 +134,7 @@ fn kill_both(fleet: &mut TestFleet, _: &LoadSender) {
     fleet.south.start();
 }
 
-/// The other site gets everything in the meantime.
+/// The other remote receives everything in the meantime.
 fn freeze_remote(fleet: &mut TestFleet, sender: &LoadSender) {
     fleet.south.freeze();
     pause_until_sent(sender, 20);

@@ -1,5 +1,5 @@
-//! A cable that is unplugged: the site is in a network of its own. Nobody is told then that a
-//! connection is over, as a proxy would tell; with tokens, as between any two hosts.
+//! Network partition: the remote is in its own network namespace. Unlike with a proxy, no side is
+//! informed that a connection has ended. Tokens are required, as between any two hosts.
 
 use std::net::Ipv4Addr;
 use std::process::Command;
@@ -13,21 +13,21 @@ fn ip(line: &str) -> bool {
     Command::new("ip").args(line.split(' ')).output().is_ok_and(|output| output.status.success())
 }
 
-/// A network with a cable to it, while it exists.
+/// Network namespace with a veth pair, until drop.
 struct TestNetwork {
     name: String,
     ends: [String; 2],
-    /// The address of each end.
+    /// Address of each end.
     addresses: [Ipv4Addr; 2],
 }
 
 impl TestNetwork {
     fn new() -> Option<TestNetwork> {
         let name = fresh_name();
-        // The name of an interface has 15 characters at the most.
+        // Interface names are limited to 15 characters.
         let number = &name[name.len() - 8..];
         let ends = [format!("td{number}a"), format!("td{number}b")];
-        // Two addresses of the 2^15 pairs in 198.18.0.0/15, which is for tests (RFC 2544).
+        // Two addresses of the 2^15 pairs in 198.18.0.0/15, which is reserved for tests (RFC 2544).
         let pair = u32::from_str_radix(number, 16).expect("digits") % (1 << 15);
         let first = u32::from(Ipv4Addr::new(198, 18, 0, 0)) + 4 * pair;
         let addresses = [first + 1, first + 2].map(Ipv4Addr::from);
@@ -55,7 +55,7 @@ impl TestNetwork {
 
 impl Drop for TestNetwork {
     fn drop(&mut self) {
-        // The cable goes with it.
+        // Deletes the veth pair as well.
         ip(&format!("netns del {}", self.name));
     }
 }

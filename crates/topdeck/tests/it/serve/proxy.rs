@@ -1,4 +1,4 @@
-//! A link that can be cut: a proxy of bytes between a client and a server.
+//! TCP proxy between a client and a server that can be disconnected.
 
 use std::io::{self, Read as _, Write as _};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
-/// Passes bytes on while it is whole.
+/// Forwards bytes while it is connected.
 pub(crate) struct Proxy {
     pub(crate) port: u16,
     is_disconnected: Arc<AtomicBool>,
@@ -14,7 +14,7 @@ pub(crate) struct Proxy {
 }
 
 impl Proxy {
-    /// To a port of this host.
+    /// Proxy to a port of this host.
     pub(crate) fn new(port: u16) -> Proxy {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
         let own = listener.local_addr().expect("it has an address").port();
@@ -24,7 +24,7 @@ impl Proxy {
         thread::spawn(move || {
             for client in listener.incoming().map_while(Result::ok) {
                 if !is_cut.load(Ordering::SeqCst) {
-                    // One that cannot be passed on is closed, as a cut link would.
+                    // On failure the connection is closed, as by a disconnect.
                     let _ = forward(client, port, &open);
                 }
             }
@@ -32,7 +32,7 @@ impl Proxy {
         link
     }
 
-    /// Everything on its way is lost, and nothing new comes through.
+    /// Data in transit is lost, and new connections fail.
     pub(crate) fn disconnect(&self) {
         self.is_disconnected.store(true, Ordering::SeqCst);
         for stream in self.open.lock().expect("no thread panics with it").drain(..) {

@@ -1,5 +1,5 @@
-//! A server with its default limits before clients that do what they should not: it still answers,
-//! and its memory is bounded.
+//! A server with default limits and misbehaving clients: it still responds, and its memory is
+//! bounded.
 
 use std::io::{Read as _, Write as _};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpStream, UdpSocket};
@@ -9,11 +9,10 @@ use super::client::request;
 use super::matrix::await_stored;
 use super::server_process::{ServerProcess, free_port, wait_until};
 
-/// What a server may have in memory, beside bodies: far more than it needs, far less than without a
-/// bound.
+/// Limit of resident memory besides bodies: far more than required, far less than without a limit.
 const RESIDENT_MAX: u64 = 400 << 20;
 
-/// Ports of everything that listens.
+/// Ports of all listeners.
 struct ServerPorts {
     http: u16,
     statsd: u16,
@@ -24,7 +23,7 @@ fn server() -> (ServerProcess, ServerPorts) {
     server_with("")
 }
 
-/// With settings beside those of what it listens to.
+/// Server with settings in addition to its listeners.
 fn server_with(more: &str) -> (ServerProcess, ServerPorts) {
     let (statsd, graphite) = (free_port(), free_port());
     let listen = |name: &str, port: u16| {
@@ -44,7 +43,7 @@ fn connect(port: u16) -> TcpStream {
     stream
 }
 
-/// It takes a value, and has no more in memory than it may.
+/// The server accepts a value, and its memory is within the limit.
 #[track_caller]
 fn check_alive(deck: &ServerProcess, values: u64) {
     let answer = request(deck.port, "POST", "/v1/record?metric=took&unit=ms", &[], b"5\n");
@@ -55,7 +54,7 @@ fn check_alive(deck: &ServerProcess, values: u64) {
     assert!(resident < RESIDENT_MAX, "{resident} bytes");
 }
 
-/// Who sends a byte now and then holds nobody up, and is sent away.
+/// A client that sends a byte from time to time blocks nobody and is disconnected.
 #[test]
 fn slow_clients_are_disconnected() {
     let (deck, ports) = server_with("[http.limits]\nheader_read_timeout = \"1s\"\n");
@@ -74,7 +73,7 @@ fn slow_clients_are_disconnected() {
     }
     check_alive(&deck, 1);
     for stream in &mut slow {
-        // An answer that says so, or nothing: but an end.
+        // An error response, or none, but the connection is closed.
         let mut rest = Vec::new();
         match stream.read_to_end(&mut rest) {
             Ok(_) => {}
@@ -107,7 +106,7 @@ fn garbage_on_each_port_is_harmless() {
     for round in 0..20 {
         for port in [ports.http, ports.statsd, ports.graphite] {
             let mut stream = connect(port);
-            // It may close while more comes.
+            // The server may close the connection early.
             let _ = stream.write_all(starts[round % starts.len()]);
             let _ = stream.write_all(&garbage(1 + round * 997));
             let _ = stream.shutdown(Shutdown::Write);
@@ -136,13 +135,13 @@ fn oversized_bodies_are_rejected_early() {
     };
     let status = |mut stream: TcpStream| {
         let mut answer = Vec::new();
-        // What was sent and not read may come back as a reset behind the answer.
+        // Unread data may cause a reset after the response.
         let _ = stream.read_to_end(&mut answer);
         String::from_utf8_lossy(&answer).split(' ').nth(1).map(str::to_owned)
     };
     for length in ["16777217", "1000000000000", "18446744073709551615"] {
         let found = status(claims(&format!("Content-Length: {length}")));
-        // The largest number there is is no length at all.
+        // The largest number is not a valid length.
         let expected = if length.len() > 19 { "431" } else { "413" };
         assert_eq!(found.as_deref(), Some(expected), "{length}");
     }
@@ -153,7 +152,7 @@ fn oversized_bodies_are_rejected_early() {
     if let Some(found) = status(chunked) {
         assert_eq!(found, "413");
     }
-    // A few bytes that unpack to very many.
+    // A small body that decompresses to a large one.
     let zeros = vec![0u8; 64 << 20];
     let packed = gzip_stored_runs(&zeros);
     let headers = [("Content-Encoding", "gzip")];
@@ -163,7 +162,7 @@ fn oversized_bodies_are_rejected_early() {
     check_alive(&deck, 1);
 }
 
-/// A gzip member of fixed-code deflate: one literal 0, then copies of 258 bytes from one before.
+/// Gzip member with fixed-code deflate: a literal 0, then copies of 258 bytes at distance 1.
 fn gzip_stored_runs(zeros: &[u8]) -> Vec<u8> {
     let mut bytes = vec![0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 255];
     let (mut bits, mut n) = (0u64, 0);
@@ -221,7 +220,7 @@ fn hold_idle_connections(n: usize) {
     check_alive(&deck, 1);
     let each = deck.resident_bytes().saturating_sub(before) / n as u64;
     println!("{n} idle connections take {each} bytes each");
-    // Those that are idle are served when they ask.
+    // Idle connections are served when they send a request.
     let every = (n / 50).max(1);
     for stream in streams.iter_mut().step_by(every) {
         stream.write_all(b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n").expect("it is open");

@@ -1,4 +1,4 @@
-//! A `topdeck serve` or `topdeck agent` as a process: started, stopped, killed, frozen.
+//! A `topdeck serve` or `topdeck agent` process: start, stop, kill, freeze.
 
 use std::io::Write as _;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
@@ -11,10 +11,10 @@ use super::client::{TestResponse, request_at};
 use crate::environment::{TIMEOUT, fresh_folder, stop};
 pub(crate) use crate::environment::{free_port, wait_until};
 
-/// Between one look at a process and the next.
+/// Poll interval of a process state.
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// A folder that goes when the test ends.
+/// Folder, removed on drop.
 pub(crate) struct TestDir(pub(crate) PathBuf);
 
 impl TestDir {
@@ -33,25 +33,25 @@ impl Drop for TestDir {
     }
 }
 
-/// One process, and how to start it again.
+/// A process, and how to restart it.
 pub(crate) struct ServerProcess {
     role: &'static str,
     pub(crate) folder: TestDir,
     pub(crate) port: u16,
     host: Ipv4Addr,
-    /// The network it is in, if not this one.
+    /// Network namespace, if not the default one.
     network: Option<String>,
-    /// What it wants to be shown, if anything.
+    /// Bearer token for requests, if required.
     token: Option<String>,
-    /// It is started without its file of settings.
+    /// Whether it is started without a settings file.
     uses_defaults: bool,
     child: Option<Child>,
-    /// Bytes of what it had said before it was started last.
+    /// Length of the log at the last start.
     log_offset: usize,
 }
 
 impl ServerProcess {
-    /// `more` are settings beside data and HTTP.
+    /// `more` are settings besides data folder and HTTP.
     pub(crate) fn new(role: &'static str, more: &str) -> ServerProcess {
         let folder = TestDir::new();
         let port = free_port();
@@ -75,7 +75,7 @@ impl ServerProcess {
         }
     }
 
-    /// A server in another network, reached at an address.
+    /// Server in another network namespace, reached at an address.
     pub(crate) fn in_network(network: &str, host: impl Into<Ipv4Addr>) -> ServerProcess {
         let mut deck = ServerProcess::new("serve", "");
         (deck.host, deck.network) = (host.into(), Some(network.to_owned()));
@@ -93,7 +93,7 @@ impl ServerProcess {
         deck
     }
 
-    /// A server as it is without settings, if the ports that it then wants are free.
+    /// Server with default settings, if the default ports are free.
     pub(crate) fn with_defaults() -> Option<ServerProcess> {
         let mut deck = ServerProcess::new("serve", "");
         (deck.port, deck.uses_defaults) = (7717, true);
@@ -105,7 +105,8 @@ impl ServerProcess {
         Some(deck)
     }
 
-    /// UDP port of the listener "StatsD" or "Graphite" of the running process; the settings say 0.
+    /// UDP port of the listener "StatsD" or "Graphite" of the running process; the settings have
+    /// port 0.
     #[track_caller]
     pub(crate) fn udp_port(&self, of: &str) -> u16 {
         let start = format!("topdeck: {of} at ");
@@ -115,7 +116,7 @@ impl ServerProcess {
             let rest = line.split("udp 127.0.0.1:").nth(1)?;
             rest.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()
         };
-        // It answers a moment before it logs its addresses.
+        // It responds shortly before it logs its addresses.
         wait_until("it says where it takes datagrams", || port().is_some());
         port().expect("it has said so")
     }
@@ -128,7 +129,7 @@ impl ServerProcess {
         SocketAddr::from((self.host, self.port))
     }
 
-    /// Asks it something.
+    /// Sends a request.
     pub(crate) fn request(&self, method: &str, path: &str) -> std::io::Result<TestResponse> {
         let shown = self.token.as_ref().map(|token| format!("Bearer {token}"));
         let headers: Vec<(&str, &str)> =
@@ -144,7 +145,7 @@ impl ServerProcess {
         std::fs::read_to_string(self.folder.path("log")).unwrap_or_default()
     }
 
-    /// Starts it and waits until it answers.
+    /// Starts it and waits until it responds.
     #[track_caller]
     pub(crate) fn start(&mut self) {
         self.spawn();
@@ -162,7 +163,7 @@ impl ServerProcess {
         let again = log.try_clone().expect("a descriptor is free");
         let binary = env!("CARGO_BIN_EXE_topdeck");
         let mut command = match &self.network {
-            // It becomes the binary: the process is the same.
+            // `ip netns exec` becomes the binary: the process is the same.
             Some(network) => {
                 let mut command = Command::new("ip");
                 command.args(["netns", "exec", network, binary]);
@@ -225,7 +226,7 @@ impl ServerProcess {
         child.wait().expect("it ends");
     }
 
-    /// Asks it to stop, and waits until it has.
+    /// Sends SIGTERM and waits for the exit.
     #[track_caller]
     pub(crate) fn stop(&mut self) {
         self.request_stop();
@@ -281,7 +282,7 @@ impl ServerProcess {
         self.child.as_ref().expect("it runs").id()
     }
 
-    /// Starts it a second time, which has to end by itself: its status, and what it says.
+    /// Starts a second instance, which must exit by itself: status and messages.
     #[track_caller]
     pub(crate) fn start_another(&self, more: &[&str]) -> (Option<i32>, String) {
         let mut child = Command::new(env!("CARGO_BIN_EXE_topdeck"))
@@ -311,7 +312,7 @@ impl ServerProcess {
         (status.code(), said)
     }
 
-    /// The audit: every difference has to be explained.
+    /// The audit; every difference must have a reason.
     #[track_caller]
     pub(crate) fn audit(&self) -> serde_json::Value {
         let audit = self.get("/v1/audit").json();
@@ -319,7 +320,7 @@ impl ServerProcess {
         audit
     }
 
-    /// What the audit says is lost, each as `reason: gaps/lost/unknown`.
+    /// Losses in the audit, each as `reason: gaps/lost/unknown`.
     #[track_caller]
     pub(crate) fn losses(&self) -> Vec<String> {
         let audit = self.audit();
@@ -336,7 +337,7 @@ impl ServerProcess {
         losses.map(of).collect()
     }
 
-    /// A process's memory in bytes, as the system counts it.
+    /// Resident memory in bytes.
     pub(crate) fn resident_bytes(&self) -> u64 {
         let pid = self.pid();
         let statm = std::fs::read_to_string(format!("/proc/{pid}/statm")).expect("it runs");
@@ -354,7 +355,7 @@ impl Drop for ServerProcess {
     }
 }
 
-/// Adds to a file of settings.
+/// Appends to a settings file.
 pub(crate) fn append(path: &Path, text: &str) {
     let mut file =
         std::fs::File::options().append(true).open(path).expect("the settings are there");
