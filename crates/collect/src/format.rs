@@ -243,7 +243,7 @@ fn contains_circllhist(text: &[u8]) -> bool {
 }
 
 /// Runs every decoder on arbitrary bytes, for fuzzing. Any outcome except a panic is valid.
-pub fn run_all_decoders(bytes: &[u8]) {
+pub(crate) fn run_all_decoders(bytes: &[u8]) {
     struct NullSink;
     impl SampleSink for NullSink {
         fn number(&mut self, _: f64) {}

@@ -139,7 +139,7 @@ pub struct MapSummary {
 }
 
 /// Number of error messages retained per input.
-pub const MAX_REPORTED_ERRORS: usize = 10;
+pub(crate) const MAX_REPORTED_ERRORS: usize = 10;
 
 impl<'a, R: RowSink + ?Sized> RowMapper<'a, R> {
     /// Creates a mapper that writes to `rows`.

@@ -118,7 +118,7 @@ impl Forward {
 
     /// Whether changed settings require a restart. The content of certificate files may have
     /// changed, so TLS files always require one.
-    pub fn needs_restart(&self, settings: &Settings) -> bool {
+    pub(crate) fn needs_restart(&self, settings: &Settings) -> bool {
         self.settings != *settings || settings.remotes.iter().any(|remote| remote.tls.has_files())
     }
 
@@ -134,7 +134,7 @@ impl Forward {
     }
 
     /// Handle for reading the status, valid after the forwarder has stopped.
-    pub fn status_handle(&self) -> ForwardStatusHandle {
+    pub(crate) fn status_handle(&self) -> ForwardStatusHandle {
         let names = self.settings.remotes.iter().map(|remote| remote.name.clone()).collect();
         ForwardStatusHandle {
             intake: Arc::downgrade(&self.intake),

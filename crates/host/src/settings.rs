@@ -24,7 +24,7 @@ pub struct Settings {
 
 impl Settings {
     /// Longest host name in bytes.
-    pub const HOST_BYTES_MAX: usize = HOST_BYTES_MAX;
+    pub(crate) const HOST_BYTES_MAX: usize = HOST_BYTES_MAX;
 
     /// Settings of all sources with their defaults, for a host name.
     pub fn for_host(host: impl Into<String>) -> Settings {

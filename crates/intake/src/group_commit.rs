@@ -312,7 +312,7 @@ impl Receipt {
     }
 
     /// Like [`Receipt::wait_durable`] with a timeout; `None` after the timeout.
-    pub fn wait_durable_timeout(&self, time: Duration) -> Option<Result<()>> {
+    pub(crate) fn wait_durable_timeout(&self, time: Duration) -> Option<Result<()>> {
         let until = Instant::now() + time;
         loop {
             let wanted = lock(&self.shared.request);

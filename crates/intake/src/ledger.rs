@@ -71,7 +71,7 @@ pub struct CountedRecord {
 
 impl CountedRecord {
     /// A journal record with its gaps.
-    pub fn from_record(
+    pub(crate) fn from_record(
         position: u64,
         identity: Option<BatchIdentity>,
         bytes: &[u8],

@@ -109,7 +109,7 @@ impl Meter {
     /// A meter whose counters and histograms are also in shared memory, readable by other processes
     /// of this host. They are in the process's only file: use it for one meter per process. Without
     /// shared memory the meter works unpublished.
-    pub fn with_shared_memory() -> Meter {
+    pub(crate) fn with_shared_memory() -> Meter {
         Meter { publishes: true, ..Meter::default() }
     }
 
@@ -204,7 +204,7 @@ impl Meter {
     }
 
     /// Adds a collector of several metrics, called per snapshot.
-    pub fn register_collector(
+    pub(crate) fn register_collector(
         &self,
         read: impl Fn(&mut Vec<MetricSnapshot>) + Send + Sync + 'static,
     ) {

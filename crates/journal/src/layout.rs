@@ -68,7 +68,7 @@ pub const SUPERBLOCK: [Field; 5] = [
     ("payload", 24, 104),
 ];
 /// Size of [`SUPERBLOCK`].
-pub const SUPERBLOCK_BYTES: usize = 128;
+pub(crate) const SUPERBLOCK_BYTES: usize = 128;
 /// Offset of the second copy: on another page and, on all disks, in another sector.
 pub const SUPERBLOCK_MIRROR_OFFSET: u64 = 4096;
 
@@ -97,7 +97,7 @@ pub const CHECKPOINT_MAGIC: [u8; 8] = *b"tdJcheck";
 pub const GAPS: [Field; 5] =
     [("magic", 0, 8), ("version", 8, 4), ("crc", 12, 4), ("gaps", 16, 4), ("reserved", 20, 4)];
 /// Size of [`GAPS`].
-pub const GAPS_BYTES: usize = 24;
+pub(crate) const GAPS_BYTES: usize = 24;
 /// First bytes of the gaps file.
 pub const GAPS_MAGIC: [u8; 8] = *b"tdJgaps1";
 /// Gap, before its producers.
@@ -112,7 +112,7 @@ pub const GAP: [Field; 8] = [
     ("producers", 36, 4),
 ];
 /// Size of [`GAP`].
-pub const GAP_BYTES: usize = 40;
+pub(crate) const GAP_BYTES: usize = 40;
 /// Producer's share of a gap.
 pub const GAP_PRODUCER: [Field; 5] = [
     ("producer", 0, 8),
@@ -122,7 +122,7 @@ pub const GAP_PRODUCER: [Field; 5] = [
     ("records", 32, 8),
 ];
 /// Size of [`GAP_PRODUCER`].
-pub const GAP_PRODUCER_BYTES: usize = 40;
+pub(crate) const GAP_PRODUCER_BYTES: usize = 40;
 
 /// Entry of the buffer, before its optional words and its body.
 pub const ENTRY: [Field; 4] =

@@ -12,7 +12,7 @@ use crate::level::BatchIdentity;
 
 /// Upper bits of a producer id that are its origin. Of 100 tokens, two share an origin with a
 /// probability of 7 %; then they share its part of the tables.
-pub const ORIGIN_BITS: u32 = 16;
+pub(crate) const ORIGIN_BITS: u32 = 16;
 /// A full table evicts this part at once, so that it is sorted once in as many batches.
 const EVICTED_PART: usize = 64;
 

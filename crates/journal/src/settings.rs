@@ -60,13 +60,13 @@ pub struct Settings {
 /// Minimum buffer size: a few records.
 pub const BUFFER_BYTES_MIN: u64 = 4096;
 /// Maximum buffer size; the length of an entry has 30 bits.
-pub const BUFFER_BYTES_MAX: u64 = 1 << 30;
+pub(crate) const BUFFER_BYTES_MAX: u64 = 1 << 30;
 /// Minimum segment size.
 pub const SEGMENT_BYTES_MIN: u64 = 16 << 10;
 /// Maximum segment size: frames address their bodies by 32 bits.
-pub const SEGMENT_BYTES_MAX: u64 = 4 << 30;
+pub(crate) const SEGMENT_BYTES_MAX: u64 = 4 << 30;
 /// Maximum of `producers_max`: the table then takes 8 MiB of shared memory.
-pub const PRODUCERS_MAX_MAX: u32 = 1 << 16;
+pub(crate) const PRODUCERS_MAX_MAX: u32 = 1 << 16;
 
 impl Default for Settings {
     /// LZ4, a buffer of 1 MiB, segments of 16 MiB, a limit of 1 GiB, no age limit, rejecting

@@ -32,13 +32,13 @@ use std::time::Duration;
 use crate::wall_clock::{WallClock, wall_clock};
 
 /// Consecutive panics from which on a thread is reported as failing, although it is restarted.
-pub const PANICS_FAILING: u32 = 3;
+pub(crate) const PANICS_FAILING: u32 = 3;
 /// Run time without a panic that resets the count of consecutive panics: ten minutes.
 const STABLE_NS: i64 = 600_000_000_000;
 /// Maximum number of quarantined inputs; beyond it, the oldest is forgotten, and its gap remains.
 const QUARANTINED_MAX: usize = 256;
 /// Duration for which damage is reported: a day, so that an operator sees it.
-pub const DAMAGE_REPORTED_FOR_NS: i64 = 86_400_000_000_000;
+pub(crate) const DAMAGE_REPORTED_FOR_NS: i64 = 86_400_000_000_000;
 /// Maximum number of damage reports; beyond it, the oldest is forgotten, and its gap remains.
 const DAMAGE_MAX: usize = 256;
 /// Interval at which a waiting thread checks the stop flag.

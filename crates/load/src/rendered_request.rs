@@ -21,7 +21,7 @@ pub struct RenderedRequest {
 
 impl RenderedRequest {
     /// An error if there are arguments, for a protocol without them.
-    pub fn refuse_arguments(&self) -> Result<(), String> {
+    pub(crate) fn refuse_arguments(&self) -> Result<(), String> {
         refuse(self.arguments.is_empty(), "arguments")
     }
 

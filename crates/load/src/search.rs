@@ -475,7 +475,7 @@ fn p99(of: &Histogram) -> f64 {
 impl SustainedRate {
     /// Wilson score interval of the share of all runs that would pass, 95 % confidence ("Probable
     /// inference, the law of succession, and statistical inference", 1927).
-    pub fn confidence(&self) -> (f64, f64) {
+    pub(crate) fn confidence(&self) -> (f64, f64) {
         const Z: f64 = 1.959_964;
         if self.runs == 0 {
             return (0.0, 1.0);

@@ -22,7 +22,7 @@ impl Sessions {
     }
 
     /// Share of sessions with at least one response above the percentile `p` (0 to 1).
-    pub fn share_above(&self, p: f64) -> f64 {
+    pub(crate) fn share_above(&self, p: f64) -> f64 {
         // 1 − p^n without cancellation for p near 1.
         -(self.requests() as f64 * p.ln()).exp_m1()
     }

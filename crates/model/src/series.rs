@@ -22,7 +22,7 @@ use crate::wire::{WireReader, put_bytes, put_varint};
 /// Maximum length of a metric name or label name, in bytes.
 pub const NAME_BYTES_MAX: usize = 1024;
 /// Maximum length of a unit, in bytes.
-pub const UNIT_BYTES_MAX: usize = 64;
+pub(crate) const UNIT_BYTES_MAX: usize = 64;
 /// Maximum number of labels of a series.
 pub const LABELS_MAX: usize = 64;
 /// Maximum length of a canonical key, in bytes.
@@ -234,7 +234,7 @@ impl Series {
     }
 
     /// Validates a canonical key without allocating, and returns the kind of its series.
-    pub fn check_canonical_key(form: &[u8]) -> Result<SeriesKind> {
+    pub(crate) fn check_canonical_key(form: &[u8]) -> Result<SeriesKind> {
         check_size("series", form.len(), 1, CANONICAL_KEY_BYTES_MAX, "bytes")?;
         let mut reader = WireReader::new(form);
         let byte = reader.u8("kind")?;
