@@ -31,7 +31,8 @@ impl BoundedBuffer {
         self.error.unwrap_or_else(|| {
             ApiError::Unprocessable(format!(
                 "response size limit ({} bytes) exceeded (max_buffered_response_bytes in \
-                 [http.limits] of the settings); use a longer step, a shorter range or fewer series",
+                 [http.limits] of the settings); use a longer step, a shorter range or fewer \
+                 series",
                 self.max
             ))
         })
