@@ -72,7 +72,7 @@ async fn send_with_header(
 }
 
 #[tokio::test]
-async fn dashboard_of_schema_1_is_read_with_the_names_of_today() {
+async fn dashboard_of_schema_1_is_migrated_on_read() {
     let folder = TestDir(
         std::env::temp_dir().join(format!("topdeck-boards-old-{:x}", journal::random_id())),
     );

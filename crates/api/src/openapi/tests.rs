@@ -67,7 +67,7 @@ static DOORS: RouteSpec = RouteSpec {
 };
 
 #[tokio::test]
-async fn a_route_of_a_role_is_answered_and_described() {
+async fn role_route_is_served_and_documented() {
     let doors = role::Route::new(&DOORS, |query| Ok(integer(query.count("limit", 3, 9)?)));
     let trial = TestServer::offering(
         WriteTarget::Store(empty_store()),

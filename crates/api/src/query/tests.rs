@@ -108,7 +108,7 @@ async fn gap_after_the_last_row_is_reported_without_end_parameter() {
 
 /// A series whose points were all rejected as late, or lost, is not in the index.
 #[tokio::test]
-async fn a_series_all_of_whose_rows_are_missing_is_a_gap_and_not_unknown() {
+async fn series_without_points_is_a_gap_and_not_unknown() {
     let trial = TestServer::new();
     let unknown = "/v1/histogram?selector=waited";
     assert_eq!(trial.get(unknown).await.0, StatusCode::NOT_FOUND);
@@ -146,7 +146,7 @@ async fn a_series_all_of_whose_rows_are_missing_is_a_gap_and_not_unknown() {
 }
 
 #[tokio::test]
-async fn what_is_missing_beyond_the_rows_of_a_series_is_told_by_every_way_out() {
+async fn every_endpoint_reports_gaps_outside_the_data() {
     let trial = TestServer::new();
     let (start, end) = (NOW + store::DAY, NOW + store::DAY + store::MINUTE);
     let reason = "readings came after those of their day were dropped".to_owned();

@@ -88,7 +88,7 @@ async fn rows_and_gaps_are_filtered_by_selector() {
 }
 
 #[tokio::test]
-async fn slow_clients_are_told_what_they_missed() {
+async fn slow_clients_get_the_number_of_missed_events() {
     let trial = TestServer::with_store(empty_store(), QueryServiceSettings::default());
     let mut slow = SseClient::new(&trial, "/v1/stream?selector=depth").await;
     let mut quick = SseClient::new(&trial, "/v1/stream?selector=mark").await;
