@@ -57,7 +57,7 @@ impl fmt::Write for BoundedBuffer {
             let capacity =
                 (2 * self.text.capacity()).min(self.max).max(INITIAL_BUFFER_BYTES).max(bytes);
             let more = capacity - self.text.capacity();
-            if let Some(Err(denied)) = self.query.as_ref().map(|asking| asking.reserve(more)) {
+            if let Some(Err(denied)) = self.query.as_ref().map(|active| active.reserve(more)) {
                 self.error = Some(denied);
                 return Err(fmt::Error);
             }
