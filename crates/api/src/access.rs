@@ -343,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn invalid_token_is_rejected_even_where_none_is_needed() {
+    fn invalid_token_is_rejected_even_if_none_is_required() {
         check(&[("authorization", "Bearer s")], Ok(Some("t")));
         check(&[("authorization", "Basic dTpz")], Ok(Some("t")));
         check(&[HOST, ("authorization", "Bearer x")], Err((401, "unknown token")));

@@ -325,16 +325,16 @@ impl Drop for CancelOnDrop {
 
 /// Executes a query that has a permit, on a blocking thread.
 pub(crate) async fn run_blocking<T: Send + 'static>(
-    asking: ActiveQuery,
+    active: ActiveQuery,
     work: impl FnOnce(&ActiveQuery) -> Result<T, ApiError> + Send + 'static,
 ) -> Result<T, ApiError> {
-    let supervisor = asking.service.supervisor.clone();
+    let supervisor = active.service.supervisor.clone();
     let done = blocking(&supervisor, move || {
-        asking.service.supervisor.fault_point("query execution");
-        let outcome = work(&asking);
-        asking.release_permit();
+        active.service.supervisor.fault_point("query execution");
+        let outcome = work(&active);
+        active.release_permit();
         // The stored error is more precise than the returned one.
-        match asking.error.get() {
+        match active.error.get() {
             Some(refusal) => Err(refusal.clone()),
             None => outcome,
         }

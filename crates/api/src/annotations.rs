@@ -215,8 +215,8 @@ async fn list(context: Context, parameters: Parameters) -> Result<JsonBody, ApiE
         Selector::label_equals(selector::NAME, METRIC_NAME),
         Selector::label_equals(selector::KIND, "text"),
     ];
-    let desk = context.queries.clone();
-    let work = move |view: &ReadView, asking: &ActiveQuery| {
+    let queries = context.queries.clone();
+    let work = move |view: &ReadView, active: &ActiveQuery| {
         let own = parameters.selector("selector")?.unwrap_or(Selector::All);
         let wanted = Selector::and(named.into_iter().chain([own]).collect());
         let mut found = LatestAnnotations::new(limit, RESPONSE_BYTES_MAX);
@@ -229,7 +229,7 @@ async fn list(context: Context, parameters: Parameters) -> Result<JsonBody, ApiE
             let end = until.min(extent.end.saturating_add(1));
             // In pieces, so that a cancelled query ends soon.
             while start < end {
-                asking.check_cancelled()?;
+                active.check_cancelled()?;
                 let piece = start..end.min(start.saturating_add(DURATION_MAX));
                 start = piece.end;
                 let gaps = view.samples(&series, piece, &mut |sample| {
@@ -245,7 +245,7 @@ async fn list(context: Context, parameters: Parameters) -> Result<JsonBody, ApiE
         }
         let (found, is_cut) = found.finish();
         let annotations = found.iter().map(Annotation::to_json).collect();
-        desk.json_response(&Object(vec![
+        queries.json_response(&Object(vec![
             ("schema", integer(2)),
             ("truncated", Bool(is_cut)),
             ("annotations", List(annotations)),

@@ -82,7 +82,7 @@ impl BodyLimits {
         }
     }
 
-    /// Gives back what [`Bound::hold`] took.
+    /// Releases bytes reserved by [`BodyLimits::hold`].
     pub(crate) fn release(&self, bytes: usize) {
         self.reservation.less(bytes);
     }

@@ -31,7 +31,8 @@ impl BoundedBuffer {
         self.error.unwrap_or_else(|| {
             ApiError::Unprocessable(format!(
                 "response size limit ({} bytes) exceeded (max_buffered_response_bytes in \
-                 [http.limits] of the settings); use a longer step, a shorter range or fewer series",
+                 [http.limits] of the settings); use a longer step, a shorter range or fewer \
+                 series",
                 self.max
             ))
         })
@@ -56,7 +57,7 @@ impl fmt::Write for BoundedBuffer {
             let capacity =
                 (2 * self.text.capacity()).min(self.max).max(INITIAL_BUFFER_BYTES).max(bytes);
             let more = capacity - self.text.capacity();
-            if let Some(Err(denied)) = self.query.as_ref().map(|asking| asking.reserve(more)) {
+            if let Some(Err(denied)) = self.query.as_ref().map(|active| active.reserve(more)) {
                 self.error = Some(denied);
                 return Err(fmt::Error);
             }

@@ -30,9 +30,9 @@ pub struct Context {
 
 impl Context {
     /// A context with an intake and query settings.
-    pub fn new(intake: Arc<Intake>, desk: QueryServiceSettings) -> Context {
-        let desk = Arc::new(QueryService::new(desk, Arc::clone(&intake)));
-        Context { intake, queries: desk, offered: Arc::default(), client: ClientId::default() }
+    pub fn new(intake: Arc<Intake>, settings: QueryServiceSettings) -> Context {
+        let queries = Arc::new(QueryService::new(settings, Arc::clone(&intake)));
+        Context { intake, queries, offered: Arc::default(), client: ClientId::default() }
     }
 
     /// Adds the routes of roles.

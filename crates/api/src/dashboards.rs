@@ -102,7 +102,7 @@ fn dashboard_names(folder: &Path) -> Result<Vec<String>, ApiError> {
 }
 
 async fn list(context: Context) -> Result<JsonBody, ApiError> {
-    let (folder, desk) = (dashboards_dir(&context)?, context.queries.clone());
+    let (folder, queries) = (dashboards_dir(&context)?, context.queries.clone());
     let work = move |_: &_| {
         let told = dashboard_names(&folder)?.into_iter().map(|name| {
             let text = fs::read(dashboard_path(&folder, &name)).unwrap_or_default();
@@ -111,7 +111,7 @@ async fn list(context: Context) -> Result<JsonBody, ApiError> {
             Object(vec![("name", Text(name)), ("title", Text(title))])
         });
         let boards = List(told.collect());
-        desk.json_response(&Object(vec![("schema", integer(2)), ("dashboards", boards)]))
+        queries.json_response(&Object(vec![("schema", integer(2)), ("dashboards", boards)]))
     };
     context.run_light("dashboards", None, work).await
 }
@@ -166,7 +166,7 @@ async fn write(
     headers: HeaderMap,
     body: Bytes,
 ) -> Result<impl IntoResponse, ApiError> {
-    let (folder, desk) = (dashboards_dir(&context)?, context.queries.clone());
+    let (folder, queries) = (dashboards_dir(&context)?, context.queries.clone());
     let name = checked_name(&name)?.to_owned();
     if body.len() > BYTES_MAX {
         let bytes = body.len();
@@ -184,7 +184,7 @@ async fn write(
         }
     }
     let work = move |_: &_| {
-        let _alone = desk.dashboards_lock.lock().unwrap_or_else(PoisonError::into_inner);
+        let _alone = queries.dashboards_lock.lock().unwrap_or_else(PoisonError::into_inner);
         check_if_match(&headers, &name, read_dashboard(&folder, &name)?.as_deref())?;
         let there = dashboard_names(&folder)?;
         if there.len() >= DASHBOARDS_MAX && !there.contains(&name) {
@@ -196,7 +196,7 @@ async fn write(
         // The body was parsed as JSON: it is UTF-8.
         let tag = etag::etag(migration::migrate(String::from_utf8_lossy(&body).into()).as_bytes());
         let answer =
-            desk.json_response(&Object(vec![("schema", integer(2)), ("saved", Text(name))]))?;
+            queries.json_response(&Object(vec![("schema", integer(2)), ("saved", Text(name))]))?;
         Ok(with_etag(tag, answer))
     };
     context.run_light("dashboards", None, work).await
@@ -227,10 +227,10 @@ async fn remove(
     Named(name): Named<String>,
     headers: HeaderMap,
 ) -> Result<JsonBody, ApiError> {
-    let (folder, desk) = (dashboards_dir(&context)?, context.queries.clone());
+    let (folder, queries) = (dashboards_dir(&context)?, context.queries.clone());
     let name = checked_name(&name)?.to_owned();
     let work = move |_: &_| {
-        let _alone = desk.dashboards_lock.lock().unwrap_or_else(PoisonError::into_inner);
+        let _alone = queries.dashboards_lock.lock().unwrap_or_else(PoisonError::into_inner);
         let now = read_dashboard(&folder, &name)?;
         check_if_match(&headers, &name, now.as_deref())?;
         now.ok_or_else(|| not_found(&name))?;
@@ -238,7 +238,7 @@ async fn remove(
         fs::remove_file(&path)
             .and_then(|()| File::open(&folder)?.sync_all())
             .map_err(|error| io_error(&path, &error))?;
-        desk.json_response(&Object(vec![("schema", integer(2)), ("deleted", Text(name))]))
+        queries.json_response(&Object(vec![("schema", integer(2)), ("deleted", Text(name))]))
     };
     context.run_light("dashboards", None, work).await
 }

@@ -46,8 +46,8 @@ async fn info_metrics(context: Context, parameters: Parameters) -> Result<JsonBo
     let to = parameters.time("to", now)?.unwrap_or(now);
     let from = parameters.time("from", now)?.unwrap_or(to.saturating_sub(store::DAY));
     let (timeout, limit) = (parameters.timeout()?, parameters.count("limit", LIMIT, LIMIT_MAX)?);
-    let desk = context.queries.clone();
-    let work = move |view: &ReadView, asking: &ActiveQuery| {
+    let queries = context.queries.clone();
+    let work = move |view: &ReadView, active: &ActiveQuery| {
         let expected = "a selector of info metrics, such as process_exit_info{host=\"a\"}";
         parameters.required("selector", expected)?;
         let own = parameters.selector("selector")?.unwrap_or(Selector::All);
@@ -57,7 +57,7 @@ async fn info_metrics(context: Context, parameters: Parameters) -> Result<JsonBo
         let range = from.saturating_sub(1)..to.saturating_add(1);
         let mut gaps: BTreeSet<Gap> = view.gaps(&range).into_iter().collect();
         for series in view.select(&wanted) {
-            asking.check_cancelled()?;
+            active.check_cancelled()?;
             let mut last = None;
             let missing = view.samples(&series, range.clone(), &mut |sample| {
                 let Sample { end, value: SampleValue::Text(text), .. } = sample else { return };
@@ -81,7 +81,7 @@ async fn info_metrics(context: Context, parameters: Parameters) -> Result<JsonBo
                 ("text", Text(text)),
             ]));
         }
-        desk.json_response(&Object(vec![
+        queries.json_response(&Object(vec![
             ("schema", integer(2)),
             ("total", integer(found)),
             ("truncated", Bool((told.len() as u64) < found)),

@@ -75,14 +75,14 @@ async fn answer(
     parameters: Parameters,
 ) -> Result<JsonBody, ApiError> {
     let query = RouteQuery::new(parameters.reject_unknown(route.spec.parameters)?.into_pairs());
-    let (name, desk) = (route.spec.name, Arc::clone(&context.queries));
+    let (name, queries) = (route.spec.name, Arc::clone(&context.queries));
     let work = move |_: &_| {
         let json = (route.handler)(&query).map_err(|error| match error {
             RouteError::Parameter { name, found, expected } => {
                 ApiError::invalid_parameter(&name, &found, &expected)
             }
         })?;
-        desk.json_response(&json)
+        queries.json_response(&json)
     };
     context.run_light(name, None, work).await
 }

@@ -186,27 +186,27 @@ pub(crate) const ROUTES: &[ApiRoute] = &[
 
 async fn query(context: Context, parameters: Parameters) -> Result<JsonBody, ApiError> {
     let parameters = parameters.reject_unknown(QUERY)?;
-    let (desk, now) = (context.queries.clone(), context.intake.now());
+    let (queries, now) = (context.queries.clone(), context.intake.now());
     let timeout = parameters.timeout()?;
-    let (own, own_desk) = (parameters.clone(), context.queries.clone());
-    let estimate = move |view: &ReadView, asking: &ActiveQuery| {
+    let (own, own_queries) = (parameters.clone(), context.queries.clone());
+    let estimate = move |view: &ReadView, active: &ActiveQuery| {
         // The evaluation reports errors.
-        let asked = QueryParams::parse(&own, now, &own_desk.settings);
-        asked.map_or(0, |asked| asked.estimate_rows(view, asking))
+        let asked = QueryParams::parse(&own, now, &own_queries.settings);
+        asked.map_or(0, |asked| asked.estimate_rows(view, active))
     };
-    let work = move |view: &ReadView, asking: &ActiveQuery| {
-        let asked = QueryParams::parse(&parameters, now, &desk.settings)?;
+    let work = move |view: &ReadView, active: &ActiveQuery| {
+        let asked = QueryParams::parse(&parameters, now, &queries.settings)?;
         let text = &asked.expression;
         let answer = asked
-            .execute(view, text, asking)
+            .execute(view, text, active)
             .map_err(|error| ApiError::from_query_error(error, text))?;
-        let mut room = ResponseBudget::new(desk.settings.max_response_bytes, asking);
+        let mut room = ResponseBudget::new(queries.settings.max_response_bytes, active);
         room.reserve(document::result::data_bytes(&answer.data))?;
         let maxima = match asked.has_maxima {
             false => Vec::new(),
-            true => asked.maxima(view, &answer, asking, &mut room)?,
+            true => asked.maxima(view, &answer, active, &mut room)?,
         };
-        asking.json_response(&document::result::to_json(&answer, &maxima))
+        active.json_response(&document::result::to_json(&answer, &maxima))
     };
     context.run_query("query", timeout, estimate, work).await
 }
@@ -227,7 +227,7 @@ impl QueryParams {
     fn parse(
         parameters: &Parameters,
         now: i64,
-        desk: &QueryServiceSettings,
+        service: &QueryServiceSettings,
     ) -> Result<QueryParams, ApiError> {
         let text = parameters.required("query", "an expression of PromQL or CAQL")?.to_owned();
         let language = language(parameters)?;
@@ -260,8 +260,8 @@ impl QueryParams {
             (Some(_), None) => default_step(&text, language, &options, end.saturating_sub(start)),
         };
         let mut settings = Settings {
-            limits: parse_limits(parameters, desk.limits)?,
-            threads: desk.threads,
+            limits: parse_limits(parameters, service.limits)?,
+            threads: service.threads,
             ..Settings::default()
         };
         settings.lookback = parameters.duration("lookback")?.unwrap_or(settings.lookback);
@@ -282,16 +282,16 @@ impl QueryParams {
         &self,
         view: &ReadView,
         text: &str,
-        asking: &ActiveQuery,
+        active: &ActiveQuery,
     ) -> query::Result<QueryResult> {
-        let source = StoreSource::new(view).with_context(asking);
-        query::execute(&source, &self.query_request(text), &self.settings, asking)
+        let source = StoreSource::new(view).with_context(active);
+        query::execute(&source, &self.query_request(text), &self.settings, active)
     }
 
-    fn estimate_rows(&self, view: &ReadView, asking: &ActiveQuery) -> u64 {
-        let source = StoreSource::new(view).with_context(asking);
+    fn estimate_rows(&self, view: &ReadView, active: &ActiveQuery) -> u64 {
+        let source = StoreSource::new(view).with_context(active);
         let question = self.query_request(&self.expression);
-        query::estimate(&source, &question, &self.settings, asking).unwrap_or(0)
+        query::estimate(&source, &question, &self.settings, active).unwrap_or(0)
     }
 
     fn query_request<'a>(&self, text: &'a str) -> QueryRequest<'a> {
@@ -305,7 +305,7 @@ impl QueryParams {
         &self,
         view: &ReadView,
         answer: &QueryResult,
-        asking: &ActiveQuery,
+        active: &ActiveQuery,
         room: &mut ResponseBudget<'_>,
     ) -> Result<Vec<Maxima>, ApiError> {
         let (ResultData::Vector(streams) | ResultData::Matrix(streams)) = &answer.data else {
@@ -317,8 +317,8 @@ impl QueryParams {
         };
         let mut maxima = Vec::new();
         for MaxQuery { expression: question, is_per_stream: is_beside, by } in wanted {
-            let found = self.execute(view, &question, asking);
-            asking.check_cancelled()?;
+            let found = self.execute(view, &question, active);
+            active.check_cancelled()?;
             if let Ok(QueryResult {
                 data: ResultData::Vector(of) | ResultData::Matrix(of),
                 unit,
@@ -370,8 +370,8 @@ struct ResponseBudget<'a> {
 }
 
 impl ResponseBudget<'_> {
-    fn new(max: usize, asking: &ActiveQuery) -> ResponseBudget<'_> {
-        ResponseBudget { remaining: max, max, query: asking }
+    fn new(max: usize, active: &ActiveQuery) -> ResponseBudget<'_> {
+        ResponseBudget { remaining: max, max, query: active }
     }
 
     fn reserve(&mut self, bytes: usize) -> Result<(), ApiError> {

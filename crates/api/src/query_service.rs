@@ -230,7 +230,7 @@ impl QueryService {
         work: impl FnOnce(&ReadView, &ActiveQuery) -> Result<T, ApiError> + Send + 'static,
     ) -> Result<T, ApiError> {
         let store = self.store()?;
-        let work = move |asking: &ActiveQuery| work(&asking.view(&store)?, asking);
+        let work = move |active: &ActiveQuery| work(&active.view(&store)?, active);
         self.run(QueryLane::Light, client, what, timeout, work).await
     }
 
@@ -244,10 +244,10 @@ impl QueryService {
         timeout: Option<Duration>,
         work: impl FnOnce(&ActiveQuery) -> Result<T, ApiError> + Send + 'static,
     ) -> Result<T, ApiError> {
-        let (asking, _gone) = self.begin_query(client, timeout);
-        asking.enter(lane).await?;
+        let (active, _gone) = self.begin_query(client, timeout);
+        active.enter(lane).await?;
         let timer = self.duration_histogram(what);
-        run_blocking(asking, move |asking| asking.record_outcome(&timer, work(asking))).await
+        run_blocking(active, move |active| active.record_outcome(&timer, work(active))).await
     }
 
     /// Runs a query: in the light lane if `estimate` gives few points and values, otherwise in the
@@ -264,31 +264,31 @@ impl QueryService {
             Done(T),
             NeedsHeavyLane(W),
         }
-        let (asking, _gone) = self.begin_query(client, timeout);
-        asking.enter(QueryLane::Light).await?;
+        let (active, _gone) = self.begin_query(client, timeout);
+        active.enter(QueryLane::Light).await?;
         let store = self.store()?;
         let timer = self.duration_histogram(what);
-        let work = move |view: &ReadView, asking: &ActiveQuery| {
-            asking.record_outcome(&timer, work(view, asking))
+        let work = move |view: &ReadView, active: &ActiveQuery| {
+            active.record_outcome(&timer, work(view, active))
         };
         let own = Arc::clone(&store);
-        let light = move |asking: &ActiveQuery| {
-            let view = asking.view(&own)?;
+        let light = move |active: &ActiveQuery| {
+            let view = active.view(&own)?;
             // The query itself reports errors.
-            let is_light = estimate(&view, asking) <= asking.service.max_light_rows;
-            asking.check_cancelled()?;
-            match is_light || asking.lane() == Some(QueryLane::Heavy) {
-                true => work(&view, asking).map(LaneOutcome::Done),
+            let is_light = estimate(&view, active) <= active.service.max_light_rows;
+            active.check_cancelled()?;
+            match is_light || active.lane() == Some(QueryLane::Heavy) {
+                true => work(&view, active).map(LaneOutcome::Done),
                 false => Ok(LaneOutcome::NeedsHeavyLane(work)),
             }
         };
-        match run_blocking(asking.clone(), light).await? {
+        match run_blocking(active.clone(), light).await? {
             LaneOutcome::Done(done) => Ok(done),
             LaneOutcome::NeedsHeavyLane(work) => {
-                asking.reservation.become_heavy().map_err(|denial| asking.denial_error(denial))?;
-                asking.enter(QueryLane::Heavy).await?;
-                let work = move |asking: &ActiveQuery| work(&asking.view(&store)?, asking);
-                run_blocking(asking, work).await
+                active.reservation.become_heavy().map_err(|denial| active.denial_error(denial))?;
+                active.enter(QueryLane::Heavy).await?;
+                let work = move |active: &ActiveQuery| work(&active.view(&store)?, active);
+                run_blocking(active, work).await
             }
         }
     }
@@ -299,7 +299,7 @@ impl QueryService {
         timeout: Option<Duration>,
     ) -> (ActiveQuery, CancelOnDrop) {
         let timeout = timeout.map_or(self.settings.timeout, |most| most.min(self.settings.timeout));
-        let asking = ActiveQuery(Arc::new(ActiveQueryState {
+        let active = ActiveQuery(Arc::new(ActiveQueryState {
             service: Arc::clone(&self.shared),
             client: client.clone(),
             started: Instant::now(),
@@ -313,8 +313,8 @@ impl QueryService {
             runtime: Handle::current(),
         }));
         // Dropped with this future when the client disconnects.
-        let gone = CancelOnDrop(asking.clone());
-        (asking, gone)
+        let gone = CancelOnDrop(active.clone());
+        (active, gone)
     }
 
     fn duration_histogram(&self, what: &'static str) -> LatencyHistogram {

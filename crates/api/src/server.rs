@@ -154,7 +154,7 @@ impl Server {
             is_required: settings.tokens_required,
             hosts: settings.hosts.clone(),
         };
-        let desk = Arc::clone(&context.queries);
+        let queries = Arc::clone(&context.queries);
         let supervisor = context.intake.supervisor().clone();
         let router = router(&context, limits.max_body_bytes).with_state(context);
         let gate = Arc::new(RequestMiddleware::new(access, limits, router, &meter));
@@ -187,11 +187,8 @@ impl Server {
             server.tasks.push(tokio::spawn(task));
         }
         if let Some(path) = server.settings.tokens.clone() {
-            let watch = TokenFileWatcher {
-                path,
-                middleware: Arc::clone(&server.middleware),
-                queries: desk,
-            };
+            let watch =
+                TokenFileWatcher { path, middleware: Arc::clone(&server.middleware), queries };
             let task = keep_running(supervisor.thread("tokens"), watch);
             server.tasks.push(tokio::spawn(task));
         }
@@ -378,24 +375,24 @@ struct TokenFileWatcher {
 
 impl Restartable for TokenFileWatcher {
     async fn run(&mut self) {
-        let TokenFileWatcher { path, middleware: gate, queries: desk } = self;
+        let TokenFileWatcher { path, middleware: gate, queries } = self;
         let mut seen = None;
-        desk.add_status_section("tokens_error", || Json::Null);
+        queries.add_status_section("tokens_error", || Json::Null);
         loop {
             let now = modified(path);
-            desk.fault_point("tokens");
+            queries.fault_point("tokens");
             if now != seen {
                 match TokenFile::open(path) {
                     Ok(tokens) => {
                         set_tokens(gate, tokens);
                         seen = now;
-                        desk.add_status_section("tokens_error", || Json::Null);
+                        queries.add_status_section("tokens_error", || Json::Null);
                     }
                     // Retried soon, even if the file does not change.
                     Err(error) => {
                         gate.token_file_errors.add(1);
                         let why = format!("{error}; the previous tokens stay valid");
-                        desk.add_status_section("tokens_error", move || Json::Text(why.clone()));
+                        queries.add_status_section("tokens_error", move || Json::Text(why.clone()));
                     }
                 }
             }

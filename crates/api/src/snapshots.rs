@@ -82,9 +82,9 @@ async fn create(
     let now = jiff::Timestamp::from_nanosecond(context.intake.now().into()).unwrap_or_default();
     let now = now.strftime("%Y%m%dT%H%M%S.%3fZ").to_string();
     let name = checked_name(parameters.get("name").unwrap_or(&now))?.to_owned();
-    let desk = context.queries.clone();
+    let queries = context.queries.clone();
     let work = move |_: &_| {
-        let _alone = desk.snapshots_lock.lock().unwrap_or_else(PoisonError::into_inner);
+        let _alone = queries.snapshots_lock.lock().unwrap_or_else(PoisonError::into_inner);
         std::fs::create_dir_all(&folder).map_err(|error| io_error(&folder, &error))?;
         let path = folder.join(&name);
         if is_complete(&path) {
@@ -92,7 +92,7 @@ async fn create(
         }
         let disk: Arc<dyn Disk> = Arc::new(OsDisk);
         let made = store.snapshot(&disk, &path)?;
-        desk.json_response(&Object(vec![
+        queries.json_response(&Object(vec![
             ("schema", integer(1)),
             ("name", Text(name)),
             ("path", Text(path.display().to_string())),
@@ -106,7 +106,7 @@ async fn create(
 }
 
 async fn list(context: Context) -> Result<JsonBody, ApiError> {
-    let (folder, desk) = (snapshots_dir(&context)?, context.queries.clone());
+    let (folder, queries) = (snapshots_dir(&context)?, context.queries.clone());
     let work = move |_: &_| {
         let names = list_entries(&folder)?.into_iter().filter(|name| checked_name(name).is_ok());
         let snapshots = names.map(|name| {
@@ -114,16 +114,16 @@ async fn list(context: Context) -> Result<JsonBody, ApiError> {
             Object(vec![("name", Text(name)), ("complete", Bool(is_complete))])
         });
         let snapshots = List(snapshots.collect());
-        desk.json_response(&Object(vec![("schema", integer(1)), ("snapshots", snapshots)]))
+        queries.json_response(&Object(vec![("schema", integer(1)), ("snapshots", snapshots)]))
     };
     context.run_light("snapshots", None, work).await
 }
 
 async fn remove(context: Context, Named(name): Named<String>) -> Result<JsonBody, ApiError> {
-    let (folder, desk) = (snapshots_dir(&context)?, context.queries.clone());
+    let (folder, queries) = (snapshots_dir(&context)?, context.queries.clone());
     let name = checked_name(&name)?.to_owned();
     let work = move |_: &_| {
-        let _alone = desk.snapshots_lock.lock().unwrap_or_else(PoisonError::into_inner);
+        let _alone = queries.snapshots_lock.lock().unwrap_or_else(PoisonError::into_inner);
         let path = folder.join(&name);
         // Manifests first: after a crash the rest is an incomplete snapshot.
         for manifest in MANIFESTS {
@@ -135,9 +135,8 @@ async fn remove(context: Context, Named(name): Named<String>) -> Result<JsonBody
             }
         }
         match std::fs::remove_dir_all(&path) {
-            Ok(()) => {
-                desk.json_response(&Object(vec![("schema", integer(2)), ("deleted", Text(name))]))
-            }
+            Ok(()) => queries
+                .json_response(&Object(vec![("schema", integer(2)), ("deleted", Text(name))])),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 Err(ApiError::NotFound(format!("snapshot {name:?} does not exist")))
             }

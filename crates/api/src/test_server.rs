@@ -55,24 +55,30 @@ pub(crate) fn empty_store_in(disk: Arc<dyn disk::Disk>, path: &Path) -> Arc<stor
 
 impl TestServer {
     /// A server over a store.
-    pub(crate) fn with_store(store: Arc<store::Store>, desk: QueryServiceSettings) -> TestServer {
-        TestServer::with_target(WriteTarget::Store(store), desk)
+    pub(crate) fn with_store(
+        store: Arc<store::Store>,
+        query_settings: QueryServiceSettings,
+    ) -> TestServer {
+        TestServer::with_target(WriteTarget::Store(store), query_settings)
     }
 
-    pub(crate) fn with_target(home: WriteTarget, desk: QueryServiceSettings) -> TestServer {
-        TestServer::offering(home, desk, Vec::new())
+    pub(crate) fn with_target(
+        home: WriteTarget,
+        query_settings: QueryServiceSettings,
+    ) -> TestServer {
+        TestServer::offering(home, query_settings, Vec::new())
     }
 
     /// A server with routes of roles.
     pub(crate) fn offering(
         home: WriteTarget,
-        desk: QueryServiceSettings,
+        query_settings: QueryServiceSettings,
         routes: Vec<role::Route>,
     ) -> TestServer {
         let clock: journal::WallClock = Arc::new(|| NOW);
         let settings = intake::Settings { background: false, clock, ..Default::default() };
         let intake = Arc::new(Intake::new(home, settings).unwrap());
-        let context = Context::new(intake, desk).with_routes(routes);
+        let context = Context::new(intake, query_settings).with_routes(routes);
         let scopes = [None, Some(Scope::Ingest), Some(Scope::Read), Some(Scope::Admin)];
         let router = scopes.map(openapi::routes).into_iter().fold(Router::new(), Router::merge);
         let router = router.merge(openapi::offered_routes(&context.offered));
@@ -87,8 +93,8 @@ impl TestServer {
     }
 
     /// The same, with query settings.
-    pub(crate) fn with_settings(desk: QueryServiceSettings) -> TestServer {
-        let trial = TestServer::with_store(empty_store(), desk);
+    pub(crate) fn with_settings(query_settings: QueryServiceSettings) -> TestServer {
+        let server = TestServer::with_store(empty_store(), query_settings);
         let latency = |host: &str| {
             Series::new("latency", SeriesKind::Histogram(Temporality::Delta))
                 .with_unit("ms")
@@ -106,14 +112,14 @@ impl TestServer {
                 let mut histogram = Histogram::default();
                 (1..=10).for_each(|n| histogram.record(f64::from(n * least)));
                 let value = SampleValue::Histogram(Box::new(histogram));
-                trial.send(&latency(host), Sample { start, end, value });
+                server.send(&latency(host), Sample { start, end, value });
             }
             let total = SampleValue::Number((minute * 10) as f64);
-            trial.send(&requests, Sample { start: START, end, value: total });
+            server.send(&requests, Sample { start: START, end, value: total });
             let value = SampleValue::Number(minute as f64 + 0.5);
-            trial.send(&depth, Sample { start: end, end, value });
+            server.send(&depth, Sample { start: end, end, value });
         }
-        trial
+        server
     }
 
     /// Appends one point.
@@ -122,7 +128,7 @@ impl TestServer {
         let mut writer = intake.writer(intake::SeriesKeyEncoding::CANONICAL);
         writer.series(&series.canonical_key(), &mut || Ok(series.clone())).unwrap();
         writer.sample(&sample).unwrap();
-        intake.append(&intake.producer("trial"), writer).unwrap().wait_durable().unwrap();
+        intake.append(&intake.producer("server"), writer).unwrap().wait_durable().unwrap();
     }
 
     /// Appends a gap.
@@ -130,7 +136,7 @@ impl TestServer {
         let intake = &self.context.intake;
         let mut writer = intake.writer(intake::SeriesKeyEncoding::CANONICAL);
         writer.gap(gap);
-        intake.append(&intake.producer("trial"), writer).unwrap().wait_durable().unwrap();
+        intake.append(&intake.producer("server"), writer).unwrap().wait_durable().unwrap();
     }
 
     /// Sends any request.

@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn lengths_are_those_of_promql_and_more() {
+    fn durations_are_those_of_promql_and_more() {
         for text in ["1h30m", "1y2w3d4h5m6s7ms", "5m", "250ms", "0", "1m1h", "1s1s", "1x", "400y"] {
             let promql = query::promql::parse_duration(text).ok().filter(|ns| *ns > 0);
             assert_eq!(length(text), promql, "{text}");

@@ -114,7 +114,8 @@ impl GroupCommit {
         }
         self.release(bytes);
         let why = format!(
-            "limit of bytes waiting for the disk ({max}) reached: {before} bytes in flight; the disk is too slow"
+            "limit of bytes waiting for the disk ({max}) reached: {before} bytes in flight; the \
+             disk is too slow"
         );
         Err(Error::Full { reason: why, retry_after: RETRY_AFTER_BACKLOG })
     }

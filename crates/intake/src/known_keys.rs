@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flood_of_one_origin_leaves_room_for_the_keys_of_others() {
+    fn flood_of_one_origin_keeps_the_keys_of_others() {
         let disk: Arc<dyn Disk> = Arc::new(SimDisk::new(1).process());
         disk.create_dir(Path::new(JOURNAL)).unwrap();
         let (flood, other) = (|n| journal::with_origin(7, n), |n| journal::with_origin(8, n));
@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn a_producer_is_known_by_its_number_of_version_0_1_0() {
+    fn producer_number_of_version_0_1_0_is_known() {
         let disk: Arc<dyn Disk> = Arc::new(SimDisk::new(1).process());
         disk.create_dir(Path::new(JOURNAL)).unwrap();
         let (keys, _) = open(&disk);

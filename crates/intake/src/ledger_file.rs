@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! topdeck book 1
-//! journal ID FIRST POSITION         journal, and its counted records: from FIRST to before POSITION
+//! journal ID FIRST POSITION         journal, and its counted records FIRST..POSITION
 //! begun TIME
 //! saved TIME
 //! state open|closed lossy|whole

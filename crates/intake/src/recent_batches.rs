@@ -160,7 +160,7 @@ impl RecentBatches {
             }
             None => {
                 self.forget();
-                self.write_anew()?;
+                self.rewrite()?;
                 Some(self.batches.len())
             }
         };
@@ -168,7 +168,7 @@ impl RecentBatches {
         Ok(())
     }
 
-    fn write_anew(&self) -> std::io::Result<()> {
+    fn rewrite(&self) -> std::io::Result<()> {
         let mut bytes = Vec::with_capacity(HEAD_BYTES + self.batches.len() * BATCH_BYTES);
         bytes.extend_from_slice(&MAGIC);
         bytes.extend_from_slice(&[0; 8]);
@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn what_stands_before_damage_counts_and_the_next_file_is_whole() {
+    fn batches_before_damage_are_valid_and_the_next_file_is_intact() {
         let sim = SimDisk::new(1);
         let disk: Arc<dyn Disk> = Arc::new(sim.process());
         disk.create_dir(Path::new("/books")).unwrap();

@@ -3,7 +3,7 @@
  * that the browser's back button restores the previous view.
  */
 
-import { read, write, type Route, type ViewName } from "./link";
+import { read, write, type Route } from "./link";
 
 class RouteState {
   private current = $state<Route>(read(location.hash));
@@ -13,7 +13,7 @@ class RouteState {
     window.addEventListener("popstate", () => (this.current = read(location.hash)));
   }
 
-  get view(): ViewName {
+  get view(): string {
     return this.current.view;
   }
 

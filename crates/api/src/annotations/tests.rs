@@ -6,15 +6,15 @@ use http::{Request, StatusCode};
 use super::{Annotation, LatestAnnotations};
 use crate::test_server::{NOW, START, TestServer};
 
-async fn add(trial: &TestServer, body: &str) -> (StatusCode, String) {
+async fn add(server: &TestServer, body: &str) -> (StatusCode, String) {
     let request = Request::post("/v1/annotations").body(Body::from(body.to_owned())).unwrap();
-    trial.send_request(request).await
+    server.send_request(request).await
 }
 
 #[tokio::test]
 async fn annotations_are_stored_and_listed() {
-    let trial = TestServer::new();
-    let (status, text) = add(&trial, r#"{"text":"deployed 1.2","tags":{"host":"a"}}"#).await;
+    let server = TestServer::new();
+    let (status, text) = add(&server, r#"{"text":"deployed 1.2","tags":{"host":"a"}}"#).await;
     let deployed = format!(
         r#"{{"start_ns":{NOW},"end_ns":{NOW},"text":"deployed 1.2","tags":{{"host":"a"}}}}"#
     );
@@ -22,12 +22,12 @@ async fn annotations_are_stored_and_listed() {
         (status, text),
         (StatusCode::CREATED, format!("{{\"schema\":1,\"annotation\":{deployed}}}\n"))
     );
-    let (status, _) = add(&trial, r#"{"text":"down","from":"-50m","to":1600003200.5}"#).await;
+    let (status, _) = add(&server, r#"{"text":"down","from":"-50m","to":1600003200.5}"#).await;
     assert_eq!(status, StatusCode::CREATED);
-    let (status, _) = add(&trial, r#"{"text":"future","time":"2030-01-01"}"#).await;
+    let (status, _) = add(&server, r#"{"text":"future","time":"2030-01-01"}"#).await;
     assert_eq!(status, StatusCode::CREATED);
     let texts = async |uri: &str| -> Vec<String> {
-        let answer = trial.json(uri).await;
+        let answer = server.json(uri).await;
         let all = answer["annotations"].as_array().unwrap().iter();
         all.map(|one| one["text"].as_str().unwrap().to_owned()).collect()
     };
@@ -40,7 +40,7 @@ async fn annotations_are_stored_and_listed() {
     assert_eq!(texts("/v1/annotations?to=2040-01-01&from=2029-12-31").await, ["future"]);
     // Prometheus has no text values.
     assert_eq!(
-        trial.json("/api/v1/query?query=annotation").await["data"]["result"],
+        server.json("/api/v1/query?query=annotation").await["data"]["result"],
         serde_json::json!([])
     );
 }
@@ -72,7 +72,7 @@ fn latest_annotations_use_bounded_memory() {
 
 #[tokio::test]
 async fn invalid_annotations_are_rejected() {
-    let trial = TestServer::new();
+    let server = TestServer::new();
     for (body, expected) in [
         ("", "invalid annotation: invalid JSON: "),
         ("[]", "invalid annotation: expected an object such as"),
@@ -91,10 +91,10 @@ async fn invalid_annotations_are_rejected() {
         (r#"{"text":"a","colour":"red"}"#, "unknown field \\\"colour\\\""),
         (r#"{"text":"a","tags":{"":"x"}}"#, "label name"),
     ] {
-        let (status, text) = add(&trial, body).await;
+        let (status, text) = add(&server, body).await;
         assert_eq!(status, StatusCode::BAD_REQUEST, "{body}: {text}");
         assert!(text.contains(expected), "{body}: {text}");
     }
-    let (status, _) = add(&trial, &" ".repeat(100_000)).await;
+    let (status, _) = add(&server, &" ".repeat(100_000)).await;
     assert_eq!(status, StatusCode::PAYLOAD_TOO_LARGE);
 }

@@ -18,9 +18,9 @@ impl Drop for TestDir {
     }
 }
 
-async fn send(trial: &TestServer, method: &str, uri: &str, body: &str) -> (StatusCode, String) {
+async fn send(server: &TestServer, method: &str, uri: &str, body: &str) -> (StatusCode, String) {
     let request = Request::builder().method(method).uri(uri);
-    trial.send_request(request.body(Body::from(body.to_owned())).unwrap()).await
+    server.send_request(request.body(Body::from(body.to_owned())).unwrap()).await
 }
 
 #[tokio::test]
@@ -28,70 +28,70 @@ async fn dashboards_are_stored_unchanged() {
     let folder =
         TestDir(std::env::temp_dir().join(format!("topdeck-boards-{:x}", journal::random_id())));
     let boards = Some(folder.0.join("boards"));
-    let trial = TestServer::with_store(
+    let server = TestServer::with_store(
         empty_store(),
         QueryServiceSettings { dashboards_dir: boards, ..Default::default() },
     );
     let none = (StatusCode::OK, "{\"schema\":2,\"dashboards\":[]}\n".to_owned());
-    assert_eq!(send(&trial, "GET", "/v1/dashboards", "").await, none);
+    assert_eq!(send(&server, "GET", "/v1/dashboards", "").await, none);
     let board = "{ \"title\": \"The shop\", \"panels\": [] }";
     for board in ["{}", board] {
-        let (status, text) = send(&trial, "PUT", "/v1/dashboards/shop", board).await;
+        let (status, text) = send(&server, "PUT", "/v1/dashboards/shop", board).await;
         assert_eq!(status, StatusCode::OK, "{text}");
     }
     assert_eq!(
-        send(&trial, "GET", "/v1/dashboards/shop", "").await,
+        send(&server, "GET", "/v1/dashboards/shop", "").await,
         (StatusCode::OK, board.to_owned())
     );
     let listed = "{\"schema\":2,\"dashboards\":[{\"name\":\"shop\",\"title\":\"The shop\"}]}\n";
-    assert_eq!(send(&trial, "GET", "/v1/dashboards", "").await.1, listed);
+    assert_eq!(send(&server, "GET", "/v1/dashboards", "").await.1, listed);
     for wrong in ["", "[]", "{", &format!("{{\"a\":\"{}\"}}", "x".repeat(BYTES_MAX))] {
-        let (status, text) = send(&trial, "PUT", "/v1/dashboards/shop", wrong).await;
+        let (status, text) = send(&server, "PUT", "/v1/dashboards/shop", wrong).await;
         assert_eq!(status, StatusCode::BAD_REQUEST, "{text}");
     }
-    assert_eq!(send(&trial, "GET", "/v1/dashboards/shop", "").await.1, board);
-    assert_eq!(send(&trial, "DELETE", "/v1/dashboards/shop", "").await.0, StatusCode::OK);
-    assert_eq!(send(&trial, "DELETE", "/v1/dashboards/shop", "").await.0, StatusCode::NOT_FOUND);
-    assert_eq!(send(&trial, "GET", "/v1/dashboards/shop", "").await.0, StatusCode::NOT_FOUND);
-    let (status, _) = send(&trial, "PUT", "/v1/dashboards/..%2Fout", "{}").await;
+    assert_eq!(send(&server, "GET", "/v1/dashboards/shop", "").await.1, board);
+    assert_eq!(send(&server, "DELETE", "/v1/dashboards/shop", "").await.0, StatusCode::OK);
+    assert_eq!(send(&server, "DELETE", "/v1/dashboards/shop", "").await.0, StatusCode::NOT_FOUND);
+    assert_eq!(send(&server, "GET", "/v1/dashboards/shop", "").await.0, StatusCode::NOT_FOUND);
+    let (status, _) = send(&server, "PUT", "/v1/dashboards/..%2Fout", "{}").await;
     assert_eq!(status, StatusCode::BAD_REQUEST);
     assert!(!folder.0.join("out.json").exists());
 }
 
 /// Sends a request with a header; returns status and ETag.
 async fn send_with_header(
-    trial: &TestServer,
+    server: &TestServer,
     method: &str,
     (header, tag): (&str, &str),
     body: &str,
 ) -> (StatusCode, String) {
     let request = Request::builder().method(method).uri("/v1/dashboards/shop").header(header, tag);
-    let answer = trial.respond(request.body(Body::from(body.to_owned())).unwrap()).await;
+    let answer = server.respond(request.body(Body::from(body.to_owned())).unwrap()).await;
     let tag = answer.headers().get("etag").map(|tag| tag.to_str().unwrap().to_owned());
     (answer.status(), tag.unwrap_or_default())
 }
 
 #[tokio::test]
-async fn dashboard_of_schema_1_is_read_with_the_names_of_today() {
+async fn dashboard_of_schema_1_is_migrated_on_read() {
     let folder = TestDir(
         std::env::temp_dir().join(format!("topdeck-boards-old-{:x}", journal::random_id())),
     );
-    let trial = TestServer::with_store(
+    let server = TestServer::with_store(
         empty_store(),
         QueryServiceSettings { dashboards_dir: Some(folder.0.clone()), ..Default::default() },
     );
     let old = r#"{"schema":1,"panels":[{"text":"check_up","language":"metric"}]}"#;
     std::fs::create_dir_all(&folder.0).unwrap();
     std::fs::write(folder.0.join("shop.json"), old).unwrap();
-    let text = send(&trial, "GET", "/v1/dashboards/shop", "").await.1;
+    let text = send(&server, "GET", "/v1/dashboards/shop", "").await.1;
     let read: serde_json::Value = serde_json::from_str(&text).unwrap();
     assert_eq!((&read["schema"], &read["panels"][0]["text"]), (&2.into(), &"probe_success".into()));
     assert_eq!(std::fs::read_to_string(folder.0.join("shop.json")).unwrap(), old);
     // A dashboard can be changed with the ETag of a read or a write.
-    let (_, tag) = send_with_header(&trial, "GET", ("accept", "*/*"), "").await;
-    let (status, tag) = send_with_header(&trial, "PUT", ("if-match", &tag), old).await;
+    let (_, tag) = send_with_header(&server, "GET", ("accept", "*/*"), "").await;
+    let (status, tag) = send_with_header(&server, "PUT", ("if-match", &tag), old).await;
     assert_eq!(status, StatusCode::OK);
-    let (status, _) = send_with_header(&trial, "DELETE", ("if-match", &tag), "").await;
+    let (status, _) = send_with_header(&server, "DELETE", ("if-match", &tag), "").await;
     assert_eq!(status, StatusCode::OK);
 }
 
@@ -101,30 +101,30 @@ async fn concurrent_change_is_rejected() {
         std::env::temp_dir().join(format!("topdeck-boards-two-{:x}", journal::random_id())),
     );
     let boards = Some(folder.0.join("boards"));
-    let trial = TestServer::with_store(
+    let server = TestServer::with_store(
         empty_store(),
         QueryServiceSettings { dashboards_dir: boards, ..Default::default() },
     );
     let gone = StatusCode::PRECONDITION_FAILED;
     let put = async |header, tag: &str, board| {
-        send_with_header(&trial, "PUT", (header, tag), board).await
+        send_with_header(&server, "PUT", (header, tag), board).await
     };
     assert_eq!(put("if-match", "*", "{}").await.0, gone);
     let (status, first) = put("if-none-match", "*", r#"{"title":"a"}"#).await;
     assert_eq!(status, StatusCode::OK);
     assert_eq!(put("if-none-match", "*", r#"{"title":"b"}"#).await.0, gone);
     assert_eq!(
-        send_with_header(&trial, "GET", ("accept", "*/*"), "").await,
+        send_with_header(&server, "GET", ("accept", "*/*"), "").await,
         (StatusCode::OK, first.clone())
     );
     // Two clients have read it; the second write fails, and the first one's dashboard stays.
     let (status, second) = put("if-match", &format!("W/{first}"), r#"{"title":"c"}"#).await;
     assert_eq!((status, second != first), (StatusCode::OK, true));
     assert_eq!(put("if-match", &first, r#"{"title":"d"}"#).await.0, gone);
-    assert_eq!(send_with_header(&trial, "DELETE", ("if-match", &first), "").await.0, gone);
-    assert_eq!(send(&trial, "GET", "/v1/dashboards/shop", "").await.1, r#"{"title":"c"}"#);
+    assert_eq!(send_with_header(&server, "DELETE", ("if-match", &first), "").await.0, gone);
+    assert_eq!(send(&server, "GET", "/v1/dashboards/shop", "").await.1, r#"{"title":"c"}"#);
     assert_eq!(
-        send_with_header(&trial, "DELETE", ("if-match", &second), "").await.0,
+        send_with_header(&server, "DELETE", ("if-match", &second), "").await.0,
         StatusCode::OK
     );
 }
@@ -137,12 +137,12 @@ async fn failed_write_leaves_no_file() {
     let boards = folder.0.join("boards");
     let settings =
         QueryServiceSettings { dashboards_dir: Some(boards.clone()), ..Default::default() };
-    let trial = TestServer::with_store(empty_store(), settings);
+    let server = TestServer::with_store(empty_store(), settings);
     // A folder in the file's place makes the last step fail, as a failing disk would.
     std::fs::create_dir_all(boards.join("shop.json")).unwrap();
     assert!(super::write_file(&boards, "shop", b"{}").is_err());
     assert!(!boards.join("shop.new").exists());
-    let (status, text) = send(&trial, "PUT", "/v1/dashboards/shop", "{}").await;
+    let (status, text) = send(&server, "PUT", "/v1/dashboards/shop", "{}").await;
     assert_eq!(status, StatusCode::INTERNAL_SERVER_ERROR, "{text}");
 }
 

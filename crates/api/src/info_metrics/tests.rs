@@ -5,20 +5,20 @@ use model::{Sample, SampleValue, Series, SeriesKind};
 
 use crate::test_server::{NOW, START, TestServer};
 
-fn send_text(trial: &TestServer, pid: &str, at: i64, text: &str) {
+fn send_text(server: &TestServer, pid: &str, at: i64, text: &str) {
     let series = Series::new("process_exit_info", SeriesKind::Text).with_label("pid", pid);
     let value = SampleValue::Text(text.to_owned());
-    trial.send(&series.validate().unwrap(), Sample { start: at, end: at, value });
+    server.send(&series.validate().unwrap(), Sample { start: at, end: at, value });
 }
 
 #[tokio::test]
 async fn latest_value_of_each_series() {
-    let trial = TestServer::new();
-    send_text(&trial, "7", START, "ended");
-    send_text(&trial, "8", START + 1, "ended");
-    send_text(&trial, "8", START + 2, "died");
+    let server = TestServer::new();
+    send_text(&server, "7", START, "ended");
+    send_text(&server, "8", START + 1, "ended");
+    send_text(&server, "8", START + 2, "died");
     let texts = async |uri: &str| -> Vec<(String, i64, String)> {
-        let answer = trial.json(uri).await;
+        let answer = server.json(uri).await;
         let all = answer["info_metrics"].as_array().unwrap().iter().map(|one| {
             let text = |value: &serde_json::Value| value.as_str().unwrap().to_owned();
             let pid = text(&one["labels"]["pid"]);
@@ -48,9 +48,9 @@ async fn latest_value_of_each_series() {
     assert_eq!(texts("/v1/info_metrics?selector=process_exit_info{pid=\"7\"}").await.len(), 1);
     // Series without texts are skipped.
     assert_eq!(texts("/v1/info_metrics?selector=latency").await, []);
-    let one = trial.json("/v1/info_metrics?selector=process_exit_info&limit=1").await;
+    let one = server.json("/v1/info_metrics?selector=process_exit_info&limit=1").await;
     assert_eq!((&one["total"], &one["truncated"]), (&2.into(), &true.into()));
-    let (status, text) = trial.get("/v1/info_metrics").await;
+    let (status, text) = server.get("/v1/info_metrics").await;
     assert_eq!(status, StatusCode::BAD_REQUEST);
     assert!(text.contains("such as process_exit_info"), "{text}");
 }

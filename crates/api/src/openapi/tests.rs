@@ -46,13 +46,13 @@ fn routes_are_listed_once() {
 
 #[tokio::test]
 async fn listed_routes_are_handled() {
-    let trial = TestServer::with_store(empty_store(), QueryServiceSettings::default());
+    let server = TestServer::with_store(empty_store(), QueryServiceSettings::default());
     for route in all_routes().filter(|route| route.handler.is_some() && route.path != "/v1/stream")
     {
         let method = Method::from_bytes(route.method.to_uppercase().as_bytes()).unwrap();
         let path = route.path.replace("{name}", "host");
         let request = Request::builder().method(method).uri(&path).body(Body::empty()).unwrap();
-        let (status, text) = trial.send_request(request).await;
+        let (status, text) = server.send_request(request).await;
         assert_ne!(status, StatusCode::METHOD_NOT_ALLOWED, "{path}");
         // An unknown path has an empty body.
         assert!(status != StatusCode::NOT_FOUND || !text.is_empty(), "{path}");
@@ -67,15 +67,15 @@ static DOORS: RouteSpec = RouteSpec {
 };
 
 #[tokio::test]
-async fn a_route_of_a_role_is_answered_and_described() {
+async fn role_route_is_served_and_documented() {
     let doors = role::Route::new(&DOORS, |query| Ok(integer(query.count("limit", 3, 9)?)));
-    let trial = TestServer::offering(
+    let server = TestServer::offering(
         WriteTarget::Store(empty_store()),
         QueryServiceSettings::default(),
         vec![doors],
     );
-    assert_eq!(trial.json("/v1/doors").await, 3);
-    assert_eq!(trial.json("/v1/doors?limit=7").await, 7);
+    assert_eq!(server.json("/v1/doors").await, 3);
+    assert_eq!(server.json("/v1/doors?limit=7").await, 7);
     for (wrong, said) in [
         (
             "/v1/doors?limit=10",
@@ -83,11 +83,11 @@ async fn a_route_of_a_role_is_answered_and_described() {
         ),
         ("/v1/doors?colour=red", "unknown parameter \\\"colour\\\"; allowed: limit"),
     ] {
-        let (status, text) = trial.get(wrong).await;
+        let (status, text) = server.get(wrong).await;
         assert_eq!(status, StatusCode::BAD_REQUEST);
         assert!(text.contains(said), "{text}");
     }
-    let described = trial.json("/v1/openapi.json").await;
+    let described = server.json("/v1/openapi.json").await;
     let route = &described["paths"]["/v1/doors"]["get"];
     assert_eq!(route["summary"], "Doors that are open.");
     assert_eq!(route["parameters"][0]["name"], "limit");

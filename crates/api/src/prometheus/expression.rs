@@ -129,24 +129,24 @@ async fn query_response(
     context: &Context,
     asked: PrometheusQueryParams,
 ) -> Result<JsonBody, PrometheusError> {
-    let (desk, timeout) = (context.queries.clone(), asked.timeout);
+    let (queries, timeout) = (context.queries.clone(), asked.timeout);
     let mut settings = Settings {
-        limits: desk.settings.limits,
-        threads: desk.settings.threads,
+        limits: queries.settings.limits,
+        threads: queries.settings.threads,
         ..Settings::default()
     };
     settings.lookback = asked.lookback.unwrap_or(settings.lookback);
     let asked = Arc::new(asked);
     let (own, own_settings) = (Arc::clone(&asked), settings.clone());
-    let estimate = move |view: &ReadView, asking: &ActiveQuery| {
-        let source = StoreSource::new(view).with_context(asking);
+    let estimate = move |view: &ReadView, active: &ActiveQuery| {
+        let source = StoreSource::new(view).with_context(active);
         // The evaluation reports errors.
-        query::estimate(&source, &own.query_request(), &own_settings, asking).unwrap_or(0)
+        query::estimate(&source, &own.query_request(), &own_settings, active).unwrap_or(0)
     };
-    let work = move |view: &ReadView, asking: &ActiveQuery| {
+    let work = move |view: &ReadView, active: &ActiveQuery| {
         let PrometheusQueryParams { expression: text, step, limit, .. } = &*asked;
-        let source = StoreSource::new(view).with_context(asking);
-        let mut answer = query::execute(&source, &asked.query_request(), &settings, asking)
+        let source = StoreSource::new(view).with_context(active);
+        let mut answer = query::execute(&source, &asked.query_request(), &settings, active)
             .map_err(|error| match error {
                 query::Error::Parse { .. } => parse_error("query", &error, text),
                 other => ApiError::from_query_error(other, text),
@@ -154,7 +154,7 @@ async fn query_response(
         let is_cut = response::truncate(&mut answer, *limit);
         let mut beside = response::warnings_and_gaps(&answer, text);
         beside.warnings.extend(is_cut.then(|| TRUNCATED.to_owned()));
-        success(asking.response_buffer(), &beside, |page| {
+        success(active.response_buffer(), &beside, |page| {
             response::write_result(page, &answer, *step != 0)
         })
     };
@@ -166,13 +166,15 @@ pub(super) async fn format_query(
     parameters: Result<Parameters, ApiError>,
 ) -> Result<JsonBody, PrometheusError> {
     let parameters = parameters?;
-    let desk = context.queries.clone();
+    let queries = context.queries.clone();
     let work = move |_: &ActiveQuery| {
         let text = parameters.required("query", QUERY)?;
         let expression =
             promql::parse(text, &OPTIONS).map_err(|error| parse_error("query", &error, text))?;
         let shown = expression.to_string();
-        success(desk.response_buffer(), &ResponseExtras::default(), |page| write_text(page, &shown))
+        success(queries.response_buffer(), &ResponseExtras::default(), |page| {
+            write_text(page, &shown)
+        })
     };
     Ok(context.run_light("prometheus_format", None, work).await?)
 }

@@ -48,14 +48,14 @@ async fn list_response<T: Ord>(
         0 => usize::MAX,
         limit => limit,
     };
-    let work = move |view: &ReadView, asking: &ActiveQuery| {
+    let work = move |view: &ReadView, active: &ActiveQuery| {
         let selector = match_selector(&parameters)?;
         if needs_match && selector.is_none() {
             return Err(ApiError::BadRequest("no match[] parameter provided".to_owned()));
         }
         let selector = selector.unwrap_or(Selector::All);
-        let (mut found, mut entries) = (BTreeSet::new(), EntryBudget::new(asking));
-        for_each_series(view, &selector, asking, |series| {
+        let (mut found, mut entries) = (BTreeSet::new(), EntryBudget::new(active));
+        for_each_series(view, &selector, active, |series| {
             if series.kind() != SeriesKind::Text {
                 collect(series, &mut found);
             }
@@ -63,7 +63,7 @@ async fn list_response<T: Ord>(
         })?;
         let mut beside = ResponseExtras::default();
         beside.warnings.extend((found.len() > limit).then(|| TRUNCATED.to_owned()));
-        success(asking.response_buffer(), &beside, |page| {
+        success(active.response_buffer(), &beside, |page| {
             write_list(page, found.iter().take(limit), write)
         })
     };
@@ -138,10 +138,10 @@ pub(super) async fn metadata(
     let metric = parameters.get("metric");
     let selector =
         metric.map_or(Selector::All, |name| Selector::label_equals(model::selector::NAME, name));
-    let work = move |view: &ReadView, asking: &ActiveQuery| {
+    let work = move |view: &ReadView, active: &ActiveQuery| {
         let mut found: BTreeMap<String, BTreeSet<(&str, String)>> = BTreeMap::new();
-        let mut entries = EntryBudget::new(asking);
-        for_each_series(view, &selector, asking, |series| {
+        let mut entries = EntryBudget::new(active);
+        for_each_series(view, &selector, active, |series| {
             let kind = match series.kind() {
                 SeriesKind::Histogram(_) => "histogram",
                 SeriesKind::Counter(_) => "counter",
@@ -155,7 +155,7 @@ pub(super) async fn metadata(
             }
             entries.set_count(found.len())
         })?;
-        success(asking.response_buffer(), &ResponseExtras::default(), |page| {
+        success(active.response_buffer(), &ResponseExtras::default(), |page| {
             page.write_char('{')?;
             for (at, (name, all)) in found.iter().take(limit).enumerate() {
                 page.write_str(if at > 0 { "," } else { "" })?;

@@ -103,7 +103,7 @@ pub(super) async fn tsdb_status(
 ) -> Result<JsonBody, PrometheusError> {
     let top = parameters?.count("limit", TOP_ENTRIES, 10_000)?;
     let store = context.queries.store()?;
-    let desk = context.queries.clone();
+    let queries = context.queries.clone();
     let work = move |_: &_| {
         let cardinality = store.cardinality(top)?;
         let extent = store.view()?.part_range().unwrap_or(0..0);
@@ -129,7 +129,7 @@ pub(super) async fn tsdb_status(
             ("memoryInBytesByLabelName", List(Vec::new())),
             ("seriesCountByLabelValuePair", List(pairs.collect())),
         ]);
-        success(desk.response_buffer(), &ResponseExtras::default(), |page| {
+        success(queries.response_buffer(), &ResponseExtras::default(), |page| {
             write!(page, "{fields:#}")
         })
     };

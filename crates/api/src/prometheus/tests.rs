@@ -129,7 +129,7 @@ async fn status_endpoints() {
 
 #[tokio::test]
 async fn form_bodies_are_parsed() {
-    let trial = TestServer::new();
+    let server = TestServer::new();
     let post = |path: &str, form: String| {
         Request::post(path)
             .header("content-type", "application/x-www-form-urlencoded")
@@ -138,17 +138,17 @@ async fn form_bodies_are_parsed() {
     };
     let now = NOW / store::SECOND;
     let form = format!("query=count%28depth%29&time={now}");
-    let (status, text) = trial.send_request(post("/api/v1/query", form)).await;
+    let (status, text) = server.send_request(post("/api/v1/query", form)).await;
     assert_eq!(status, StatusCode::OK);
     let expected = format!(
         r#"{{"status":"success","data":{{"resultType":"vector","result":[{{"metric":{{}},"value":[{now},"1"]}}]}}}}"#
     );
     assert_eq!(text, expected);
     let form = format!("query=depth&start={now}&end={now}&step=15s");
-    let (status, _) = trial.send_request(post("/api/v1/query_range", form)).await;
+    let (status, _) = server.send_request(post("/api/v1/query_range", form)).await;
     assert_eq!(status, StatusCode::OK);
     let large = format!("query={}", "1".repeat(2 << 20));
-    let (status, text) = trial.send_request(post("/api/v1/query", large)).await;
+    let (status, text) = server.send_request(post("/api/v1/query", large)).await;
     assert_eq!(status, StatusCode::BAD_REQUEST);
     assert!(text.contains("it may have 1048576 bytes"), "{text}");
 }

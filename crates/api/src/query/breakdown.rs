@@ -17,11 +17,11 @@ pub(super) async fn breakdown(
     parameters: Parameters,
 ) -> Result<JsonBody, ApiError> {
     let parameters = parameters.reject_unknown(BREAKDOWN)?;
-    let (desk, now) = (context.queries.clone(), context.intake.now());
+    let (queries, now) = (context.queries.clone(), context.intake.now());
     let timeout = parameters.timeout()?;
     parameters.required("selector", SELECTOR_SYNTAX)?;
     parameters.required("above", "a quantity such as 100ms")?;
-    let limits = super::parse_limits(&parameters, desk.settings.limits)?;
+    let limits = super::parse_limits(&parameters, queries.settings.limits)?;
     let asked = parameters.clone();
     let estimate = move |view: &ReadView, _: &ActiveQuery| {
         let moment = |name| asked.time(name, now).ok().flatten();
@@ -29,7 +29,7 @@ pub(super) async fn breakdown(
         let rows = |selector| selection::estimate_rows(view, &selector, ends, 1);
         asked.selectors("selector").map_or(0, rows)
     };
-    let work = move |view: &ReadView, asking: &ActiveQuery| {
+    let work = move |view: &ReadView, active: &ActiveQuery| {
         let selector = parameters.selectors("selector")?;
         let found = selection::find_histograms(view, &selector, limits.series)?;
         let unit = selection::common_unit(&selector, &found)?;
@@ -60,11 +60,11 @@ pub(super) async fn breakdown(
             above: above.unwrap_or(f64::NEG_INFINITY),
             up_to: up_to.unwrap_or(f64::INFINITY),
         };
-        let source = StoreSource::new(view).with_context(asking);
-        let explanation = query::breakdown::break_down(&source, &rectangle, limits, asking)
+        let source = StoreSource::new(view).with_context(active);
+        let explanation = query::breakdown::break_down(&source, &rectangle, limits, active)
             .map_err(|error| ApiError::from_query_error(error, ""))?;
         let unit = unit.as_ref().map(ToString::to_string);
-        asking.json_response(&document::breakdown::to_json(&rectangle, unit, &explanation))
+        active.json_response(&document::breakdown::to_json(&rectangle, unit, &explanation))
     };
     context.run_query("breakdown", timeout, estimate, work).await
 }

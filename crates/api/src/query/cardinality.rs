@@ -13,8 +13,9 @@ pub(super) async fn cardinality(
 ) -> Result<JsonBody, ApiError> {
     let parameters = parameters.reject_unknown(CARDINALITY)?;
     let (timeout, top) = (parameters.timeout()?, parameters.count("top", 10, 10_000)?);
-    let (store, desk) = (context.queries.store()?, context.queries.clone());
-    let work =
-        move |_: &_| desk.json_response(&document::cardinality::to_json(&store.cardinality(top)?));
+    let (store, queries) = (context.queries.store()?, context.queries.clone());
+    let work = move |_: &_| {
+        queries.json_response(&document::cardinality::to_json(&store.cardinality(top)?))
+    };
     context.run_light("cardinality", timeout, work).await
 }

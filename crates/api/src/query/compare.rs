@@ -22,7 +22,7 @@ pub(super) async fn compare(
     parameters: Parameters,
 ) -> Result<JsonBody, ApiError> {
     let parameters = parameters.reject_unknown(COMPARE)?;
-    let (desk, now) = (context.queries.clone(), context.intake.now());
+    let (queries, now) = (context.queries.clone(), context.intake.now());
     let timeout = parameters.timeout()?;
     parameters.required("a", SELECTOR_SYNTAX)?;
     let has = |name| parameters.get(name).is_some();
@@ -31,7 +31,7 @@ pub(super) async fn compare(
                     and to_b";
         return Err(ApiError::BadRequest(what.to_owned()));
     }
-    let limits = super::parse_limits(&parameters, desk.settings.limits)?;
+    let limits = super::parse_limits(&parameters, queries.settings.limits)?;
     let asked = parameters.clone();
     let estimate = move |view: &ReadView, _: &ActiveQuery| {
         let moment = |name| asked.time(name, now).ok().flatten();
@@ -43,7 +43,7 @@ pub(super) async fn compare(
         let rows = |selector, ends| selection::estimate_rows(view, selector, ends, INTERVALS);
         rows(&a, (from, to)).saturating_add(rows(&b, ends_b))
     };
-    let work = move |view: &ReadView, asking: &ActiveQuery| {
+    let work = move |view: &ReadView, active: &ActiveQuery| {
         let a = parameters.selector("a")?.unwrap_or(Selector::All);
         let b = parameters.selector("b")?.unwrap_or_else(|| a.clone());
         let moment = |name: &'static str| Ok::<_, ApiError>((name, parameters.time(name, now)?));
@@ -53,10 +53,10 @@ pub(super) async fn compare(
         };
         let (from_b, to_b) = (or(moment("from_b")?, from), or(moment("to_b")?, to));
         let sides = [side(view, a, (from, to), limits)?, side(view, b, (from_b, to_b), limits)?];
-        let source = StoreSource::new(view).with_context(asking);
-        let comparison = query::compare::compare(&source, [&sides[0], &sides[1]], limits, asking)
+        let source = StoreSource::new(view).with_context(active);
+        let comparison = query::compare::compare(&source, [&sides[0], &sides[1]], limits, active)
             .map_err(|error| ApiError::from_query_error(error, ""))?;
-        asking.json_response(&document::compare::to_json(&sides, &comparison))
+        active.json_response(&document::compare::to_json(&sides, &comparison))
     };
     context.run_query("compare", timeout, estimate, work).await
 }

@@ -28,7 +28,7 @@ pub(super) async fn heatmap(
     parameters: Parameters,
 ) -> Result<JsonBody, ApiError> {
     let parameters = parameters.reject_unknown(HEATMAP)?;
-    let (desk, now) = (context.queries.clone(), context.intake.now());
+    let (queries, now) = (context.queries.clone(), context.intake.now());
     let (timeout, lengths) = (parameters.timeout()?, ColumnWidth::parse(&parameters)?);
     let mut edges = cell_edges(&parameters)?;
     let asked = parameters.clone();
@@ -40,15 +40,16 @@ pub(super) async fn heatmap(
         };
         estimate_rows(&asked, view, now, columns)
     };
-    let work = move |view: &ReadView, asking: &ActiveQuery| {
-        let picked = SelectedSeries::resolve(&parameters, view, now, desk.settings.limits.series)?;
+    let work = move |view: &ReadView, active: &ActiveQuery| {
+        let picked =
+            SelectedSeries::resolve(&parameters, view, now, queries.settings.limits.series)?;
         let (mut columns, mut total, mut bytes) = (Vec::new(), Mixture::default(), 0);
         // Without an explicit `from` or `to`, gaps before or after the data are included.
         let mut gaps: BTreeSet<Gap> = view.gaps(&picked.requested).into_iter().collect();
         let grids = lengths.grids(&picked.range)?;
         for grid in &grids {
             for column in view.histograms(&picked.series, *grid)? {
-                asking.check_cancelled()?;
+                active.check_cancelled()?;
                 let column = column?;
                 gaps.extend(column.gaps.iter().cloned());
                 for part in column.value.parts() {
@@ -56,10 +57,10 @@ pub(super) async fn heatmap(
                 }
                 let column = document(&picked.thresholds, &column, edges.as_mut());
                 let held = size_of::<Json>() + column.held_bytes();
-                asking.reserve(held)?;
+                active.reserve(held)?;
                 bytes += held;
-                if bytes > desk.settings.max_response_bytes {
-                    return Err(desk.response_buffer().into_error());
+                if bytes > queries.settings.max_response_bytes {
+                    return Err(queries.response_buffer().into_error());
                 }
                 columns.push(column);
             }
@@ -77,7 +78,7 @@ pub(super) async fn heatmap(
         fields.push(("total", Object(sum)));
         fields.extend(edges.as_ref().map(|edges| ("edges", edges.list())));
         fields.push(("columns", List(columns)));
-        asking.json_response(&Object(fields))
+        active.json_response(&Object(fields))
     };
     context.run_query("heatmap", timeout, estimate, work).await
 }

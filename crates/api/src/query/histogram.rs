@@ -23,12 +23,13 @@ pub(super) async fn histogram(
     parameters: Parameters,
 ) -> Result<JsonBody, ApiError> {
     let parameters = parameters.reject_unknown(HISTOGRAM)?;
-    let (desk, now) = (context.queries.clone(), context.intake.now());
+    let (queries, now) = (context.queries.clone(), context.intake.now());
     let (timeout, shares) = (parameters.timeout()?, quantiles(&parameters)?);
     let asked = parameters.clone();
     let estimate = move |view: &ReadView, _: &ActiveQuery| estimate_rows(&asked, view, now, 1);
-    let work = move |view: &ReadView, asking: &ActiveQuery| {
-        let picked = SelectedSeries::resolve(&parameters, view, now, desk.settings.limits.series)?;
+    let work = move |view: &ReadView, active: &ActiveQuery| {
+        let picked =
+            SelectedSeries::resolve(&parameters, view, now, queries.settings.limits.series)?;
         let (start, end) = (picked.range.start, picked.range.end);
         let grid = TimeGrid { start, step: end - start, columns: 1 };
         let mut columns = view.histograms(&picked.series, grid)?;
@@ -37,7 +38,7 @@ pub(super) async fn histogram(
         column.gaps.extend(view.gaps(&picked.requested));
         column.gaps.sort();
         column.gaps.dedup();
-        asking.check_cancelled()?;
+        active.check_cancelled()?;
         let quantiles = shares.iter().map(|&share| {
             let value = statistic(column.value.quantile(share));
             Object(vec![("q", number(share)), ("value", value)])
@@ -52,7 +53,7 @@ pub(super) async fn histogram(
             ("above", counts_above(&picked.thresholds, &column.value)),
             ("gaps", List(column.gaps.iter().map(gap).collect())),
         ]);
-        asking.json_response(&Object(fields))
+        active.json_response(&Object(fields))
     };
     context.run_query("histogram", timeout, estimate, work).await
 }

@@ -64,12 +64,12 @@ impl SeriesSearch<'_> {
 pub(crate) fn for_each_series(
     view: &ReadView,
     selector: &Selector,
-    asking: &ActiveQuery,
+    active: &ActiveQuery,
     mut each: impl FnMut(&Series) -> Result<(), ApiError>,
 ) -> Result<(), ApiError> {
     let mut outcome = Ok(());
     view.each_series(selector, &mut |series| {
-        outcome = asking.check_cancelled().and_then(|()| each(&series));
+        outcome = active.check_cancelled().and_then(|()| each(&series));
         if outcome.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
     });
     outcome
@@ -83,8 +83,8 @@ pub(crate) struct EntryBudget<'a> {
 }
 
 impl EntryBudget<'_> {
-    pub(crate) fn new(asking: &ActiveQuery) -> EntryBudget<'_> {
-        EntryBudget { query: asking, accounted: 0 }
+    pub(crate) fn new(active: &ActiveQuery) -> EntryBudget<'_> {
+        EntryBudget { query: active, accounted: 0 }
     }
 
     /// Sets the current number of entries.
@@ -117,16 +117,16 @@ async fn list_response(
 ) -> Result<JsonBody, ApiError> {
     let parameters = parameters.reject_unknown(known)?;
     let timeout = parameters.timeout()?;
-    let work = move |view: &ReadView, asking: &ActiveQuery| {
+    let work = move |view: &ReadView, active: &ActiveQuery| {
         let search = SeriesSearch {
             selector: parameters.selectors("selector")?,
             filter: parameters.get("search").map(str::to_lowercase),
             limit: parameters.count("limit", LIMIT, LIMIT_MAX)?,
             view,
-            query: asking,
+            query: active,
         };
         let (found, told) = find(&search)?;
-        asking.json_response(&Object(vec![
+        active.json_response(&Object(vec![
             ("schema", integer(2)),
             ("total", integer(found as u64)),
             ("truncated", Bool(told.len() < found)),

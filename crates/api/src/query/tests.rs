@@ -53,10 +53,10 @@ async fn histogram_over_a_range() {
 
 #[tokio::test]
 async fn heatmap_columns_add_up_to_the_total() {
-    let trial = TestServer::new();
+    let server = TestServer::new();
     for (lengths, columns) in [("&columns=7", 7), ("&step=7m", 9), ("", 120), ("&columns=1", 1)] {
         let asked = format!("/v1/heatmap?selector=latency&from={START}ns&to={NOW}ns{lengths}");
-        let map = trial.json(&asked).await;
+        let map = server.json(&asked).await;
         let all = map["columns"].as_array().unwrap();
         assert_eq!(all.len(), columns, "{lengths}");
         let count = |json: &serde_json::Value| json["count"].as_u64().unwrap();
@@ -68,7 +68,7 @@ async fn heatmap_columns_add_up_to_the_total() {
         assert!(all.iter().all(|column| cells(column) == count(column)));
         // Several endpoints give equal results for the same range.
         let whole = format!("/v1/histogram?selector=latency&from={START}ns&to={NOW}ns");
-        let whole = trial.json(&whole).await;
+        let whole = server.json(&whole).await;
         for name in ["count", "sum", "min", "max", "cells"] {
             assert_eq!(map["total"][name], whole[name], "{lengths} {name}");
         }
@@ -79,28 +79,28 @@ async fn heatmap_columns_add_up_to_the_total() {
 
 #[tokio::test]
 async fn gaps_are_reported_with_the_result() {
-    let trial = TestServer::new();
+    let server = TestServer::new();
     let (start, end) = (START, START + store::MINUTE);
     let reason = "a cable was cut".to_owned();
-    trial.send_gap(model::Gap { start, end, producer: Some(7), lost: Some(3), reason });
-    let map = trial.json("/v1/heatmap?selector=latency&step=10m").await;
+    server.send_gap(model::Gap { start, end, producer: Some(7), lost: Some(3), reason });
+    let map = server.json("/v1/heatmap?selector=latency&step=10m").await;
     assert_eq!(map["columns"][0]["gaps"][0]["reason"], "a cable was cut");
     assert_eq!(map["columns"][1]["gaps"].as_array().unwrap().len(), 0);
     let asked = "/v1/query?query=sum(exact_increase(latency[1h]))";
-    assert_eq!(trial.json(asked).await["gaps"][0]["lost"], 3);
+    assert_eq!(server.json(asked).await["gaps"][0]["lost"], 3);
     let asked = "/api/v1/query?query=sum(exact_increase(latency[1h]))";
     let warning = "missing from 2020-09-13T12:30:00Z to 2020-09-13T12:31:00Z: 3 lost of producer \
                    0000000000000007: a cable was cut";
-    assert_eq!(trial.json(asked).await["warnings"][0], warning);
+    assert_eq!(server.json(asked).await["warnings"][0], warning);
 }
 
 #[tokio::test]
 async fn gap_after_the_last_row_is_reported_without_end_parameter() {
-    let trial = TestServer::new();
+    let server = TestServer::new();
     let (start, end) = (NOW + store::MINUTE, NOW + 2 * store::MINUTE);
     let reason = "records of the journal were lost".to_owned();
-    trial.send_gap(model::Gap { start, end, producer: None, lost: Some(6), reason });
-    let gaps = async |path: String| trial.json(&path).await["gaps"].as_array().unwrap().len();
+    server.send_gap(model::Gap { start, end, producer: None, lost: Some(6), reason });
+    let gaps = async |path: String| server.json(&path).await["gaps"].as_array().unwrap().len();
     assert_eq!(gaps("/v1/histogram?selector=latency".to_owned()).await, 1);
     assert_eq!(gaps(format!("/v1/histogram?selector=latency&from={START}ns")).await, 1);
     assert_eq!(gaps(format!("/v1/histogram?selector=latency&to={NOW}ns")).await, 0);
@@ -108,13 +108,13 @@ async fn gap_after_the_last_row_is_reported_without_end_parameter() {
 
 /// A series whose points were all rejected as late, or lost, is not in the index.
 #[tokio::test]
-async fn a_series_all_of_whose_rows_are_missing_is_a_gap_and_not_unknown() {
-    let trial = TestServer::new();
+async fn series_without_points_is_a_gap_and_not_unknown() {
+    let server = TestServer::new();
     let unknown = "/v1/histogram?selector=waited";
-    assert_eq!(trial.get(unknown).await.0, StatusCode::NOT_FOUND);
+    assert_eq!(server.get(unknown).await.0, StatusCode::NOT_FOUND);
     let (start, end) = (START, START + store::MINUTE);
     let reason = "readings came after those of their day were dropped".to_owned();
-    trial.send_gap(model::Gap { start, end, producer: None, lost: Some(3), reason });
+    server.send_gap(model::Gap { start, end, producer: None, lost: Some(3), reason });
     for path in [
         "/v1/histogram?selector=waited&above=5ms",
         "/v1/histogram?selector=waited&from=-2h",
@@ -128,29 +128,29 @@ async fn a_series_all_of_whose_rows_are_missing_is_a_gap_and_not_unknown() {
          histogram:merge()",
         "/v1/info_metrics?selector=waited&from=-2h",
     ] {
-        let answer = trial.json(path).await;
+        let answer = server.json(path).await;
         assert_eq!(answer["gaps"][0]["lost"], 3, "{path}: {answer}");
     }
     for path in ["", "&step=10m&from=-2h&to=now", "&columns=3&above=5ms"] {
-        let map = trial.json(&format!("/v1/heatmap?selector=waited{path}")).await;
+        let map = server.json(&format!("/v1/heatmap?selector=waited{path}")).await;
         assert_eq!((&map["series"], &map["total"]["count"]), (&0.into(), &0.into()), "{map}");
         assert_eq!(map["total"]["gaps"][0]["lost"], 3, "{path}: {map}");
         let columns = map["columns"].as_array().unwrap();
         assert!(columns.iter().any(|column| column["gaps"][0]["lost"] == 3), "{path}: {map}");
     }
     let asked = "/api/v1/query?query=waited[2h]";
-    assert!(trial.json(asked).await["warnings"][0].as_str().unwrap().contains("came after"));
+    assert!(server.json(asked).await["warnings"][0].as_str().unwrap().contains("came after"));
     // Another range has no gaps.
-    let status = trial.get("/v1/histogram?selector=waited&from=-10m").await.0;
+    let status = server.get("/v1/histogram?selector=waited&from=-10m").await.0;
     assert_eq!(status, StatusCode::NOT_FOUND);
 }
 
 #[tokio::test]
-async fn what_is_missing_beyond_the_rows_of_a_series_is_told_by_every_way_out() {
-    let trial = TestServer::new();
+async fn every_endpoint_reports_gaps_outside_the_data() {
+    let server = TestServer::new();
     let (start, end) = (NOW + store::DAY, NOW + store::DAY + store::MINUTE);
     let reason = "readings came after those of their day were dropped".to_owned();
-    trial.send_gap(model::Gap { start, end, producer: None, lost: Some(3), reason });
+    server.send_gap(model::Gap { start, end, producer: None, lost: Some(3), reason });
     let to = NOW + 2 * store::DAY;
     for query in ["depth", "rate(requests_total[3d])", "latency[3d]"] {
         let path = format!("/v1/query?query={query}&from={START}ns&to={to}ns&step=1d");
@@ -158,12 +158,12 @@ async fn what_is_missing_beyond_the_rows_of_a_series_is_told_by_every_way_out() 
             true => format!("/v1/query?query={query}&to={to}ns"),
             false => path,
         };
-        let answer = trial.json(&path).await;
+        let answer = server.json(&path).await;
         assert_eq!(answer["gaps"][0]["lost"], 3, "{path}: {answer}");
     }
-    let map = trial.json("/v1/heatmap?selector=latency&columns=2").await;
+    let map = server.json("/v1/heatmap?selector=latency&columns=2").await;
     assert_eq!(map["total"]["gaps"][0]["lost"], 3, "{map}");
-    let map = trial.json(&format!("/v1/heatmap?selector=latency&columns=2&to={NOW}ns")).await;
+    let map = server.json(&format!("/v1/heatmap?selector=latency&columns=2&to={NOW}ns")).await;
     assert_eq!(map["total"]["gaps"].as_array().unwrap().len(), 0, "{map}");
 }
 
@@ -202,12 +202,12 @@ async fn series_names_and_labels_are_listed() {
 
 #[tokio::test]
 async fn compare_and_breakdown() {
-    let trial = TestServer::new();
-    let compared = trial.json("/v1/compare?a=latency{host=\"a\"}&b=latency{host=\"b\"}").await;
+    let server = TestServer::new();
+    let compared = server.json("/v1/compare?a=latency{host=\"a\"}&b=latency{host=\"b\"}").await;
     assert_eq!((&compared["a"]["count"], &compared["b"]["count"]), (&600.into(), &600.into()));
     assert_eq!(compared["probability_of_superiority"]["lower"].to_string(), "1.0");
     let asked = format!("/v1/breakdown?selector=latency&above=50ms&from={START}ns&to={NOW}ns");
-    let explained = trial.json(&asked).await;
+    let explained = server.json(&asked).await;
     assert_eq!(explained["inside"]["estimate"], 600);
     assert_eq!(explained["labels"][0]["label"], "host");
     assert_eq!(explained["labels"][0]["divergence"].to_string(), "1.0");
@@ -285,8 +285,9 @@ async fn invalid_queries_name_the_error() {
 #[tokio::test]
 async fn response_size_is_limited() {
     let refused = async |bytes: usize, uri: &str| {
-        let desk = QueryServiceSettings { max_response_bytes: bytes, ..Default::default() };
-        let (status, text) = TestServer::with_settings(desk).get(uri).await;
+        let query_settings =
+            QueryServiceSettings { max_response_bytes: bytes, ..Default::default() };
+        let (status, text) = TestServer::with_settings(query_settings).get(uri).await;
         assert_eq!(status == StatusCode::UNPROCESSABLE_ENTITY, !status.is_success(), "{text}");
         (!status.is_success()).then_some(text)
     };
@@ -307,8 +308,9 @@ async fn maxima_count_against_the_response_budget() {
     let asked = "/v1/query?query=histogram_quantile(0.9, latency)&from=-59m&step=1m";
     let bytes = async |uri: &str| {
         let fits = async |bytes: usize| {
-            let desk = QueryServiceSettings { max_response_bytes: bytes, ..Default::default() };
-            TestServer::with_settings(desk).get(uri).await.0.is_success()
+            let query_settings =
+                QueryServiceSettings { max_response_bytes: bytes, ..Default::default() };
+            TestServer::with_settings(query_settings).get(uri).await.0.is_success()
         };
         // The minimum that suffices, to the KiB.
         let (mut less, mut enough) = (0, 1 << 10);
@@ -338,11 +340,11 @@ async fn thresholds_and_quantiles_are_limited() {
 
 #[tokio::test]
 async fn heatmap_thresholds_and_gaps_count_against_the_budget() {
-    let desk = QueryServiceSettings { max_response_bytes: 400_000, ..Default::default() };
-    let trial = TestServer::with_settings(desk);
+    let query_settings = QueryServiceSettings { max_response_bytes: 400_000, ..Default::default() };
+    let server = TestServer::with_settings(query_settings);
     let plain = format!("/v1/heatmap?selector=latency&from={START}ns&to={NOW}ns&columns=60");
-    assert!(trial.get(&plain).await.0.is_success());
-    let (status, text) = trial.get(&format!("{plain}&above={}", vec!["1"; 100].join(","))).await;
+    assert!(server.get(&plain).await.0.is_success());
+    let (status, text) = server.get(&format!("{plain}&above={}", vec!["1"; 100].join(","))).await;
     assert_eq!(status, StatusCode::UNPROCESSABLE_ENTITY);
     assert!(text.contains("the answer has more than 400000 bytes"), "{text}");
 }
@@ -372,7 +374,7 @@ async fn regex_limit_is_shared_by_all_selectors() {
 
 #[tokio::test]
 async fn first_sample_counts_toward_the_total() {
-    let trial =
+    let server =
         TestServer::with_store(crate::test_server::empty_store(), QueryServiceSettings::default());
     let total =
         Series::new("total", SeriesKind::Histogram(Temporality::Cumulative)).validate().unwrap();
@@ -381,11 +383,11 @@ async fn first_sample_counts_toward_the_total() {
         histogram.record(5.0);
         let value = SampleValue::Histogram(Box::new(histogram.clone()));
         let end = START + minute * store::MINUTE;
-        trial.send(&total, Sample { start: START, end, value });
-        let whole = trial.json("/v1/histogram?selector=total").await;
+        server.send(&total, Sample { start: START, end, value });
+        let whole = server.json("/v1/histogram?selector=total").await;
         assert_eq!(whole["count"].as_i64(), Some(minute), "{whole}");
         assert_eq!(
-            trial.json("/v1/heatmap?selector=total").await["total"]["count"].as_i64(),
+            server.json("/v1/heatmap?selector=total").await["total"]["count"].as_i64(),
             Some(minute)
         );
     }
@@ -393,7 +395,7 @@ async fn first_sample_counts_toward_the_total() {
 
 #[tokio::test]
 async fn functions_are_listed_with_their_signatures() {
-    let trial = TestServer::new();
+    let server = TestServer::new();
     for (asked, known) in [
         (
             "/v1/functions",
@@ -412,7 +414,7 @@ async fn functions_are_listed_with_their_signatures() {
             ],
         ),
     ] {
-        let told = trial.json(asked).await;
+        let told = server.json(asked).await;
         let told = told["functions"].as_array().unwrap();
         for (name, call) in known {
             let found = told.iter().find(|one| one["name"] == name);

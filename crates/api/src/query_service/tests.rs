@@ -27,8 +27,8 @@ fn test_server(queries_max: usize, waiting_max: usize) -> TestServer {
 
 #[tokio::test]
 async fn running_and_queued_queries_are_limited() {
-    let trial = test_server(1, 1);
-    let context = trial.context.clone();
+    let server = test_server(1, 1);
+    let context = server.context.clone();
     let (go, gate) = mpsc::channel::<()>();
     let (began, begins) = tokio::sync::oneshot::channel();
     let own = context.clone();
@@ -57,15 +57,15 @@ async fn running_and_queued_queries_are_limited() {
 
 #[tokio::test]
 async fn query_ends_when_the_client_disconnects() {
-    let trial = test_server(1, 1);
-    let context = trial.context.clone();
+    let server = test_server(1, 1);
+    let context = server.context.clone();
     let is_over = Arc::new(AtomicBool::new(false));
     let (began, begins) = tokio::sync::oneshot::channel();
     let (own, told) = (context.clone(), Arc::clone(&is_over));
     let asked = tokio::spawn(async move {
-        own.run_heavy("test", None, move |asking| {
+        own.run_heavy("test", None, move |active| {
             began.send(()).unwrap();
-            while !asking.should_stop() {
+            while !active.should_stop() {
                 std::thread::yield_now();
             }
             told.store(true, Ordering::SeqCst);
@@ -82,43 +82,43 @@ async fn query_ends_when_the_client_disconnects() {
 
 #[tokio::test]
 async fn query_ends_at_its_timeout() {
-    let trial = test_server(1, 1);
-    let work = |asking: &ActiveQuery| {
-        while !asking.should_stop() {
+    let server = test_server(1, 1);
+    let work = |active: &ActiveQuery| {
+        while !active.should_stop() {
             std::thread::yield_now();
         }
-        asking.check_cancelled()
+        active.check_cancelled()
     };
-    let asked = trial.context.run_heavy("test", Some(Duration::from_millis(20)), work).await;
+    let asked = server.context.run_heavy("test", Some(Duration::from_millis(20)), work).await;
     assert!(matches!(asked, Err(ApiError::Timeout(_))));
 }
 
 #[tokio::test]
 async fn store_read_ends_at_the_timeout() {
-    let trial = test_server(1, 1);
+    let server = test_server(1, 1);
     let timeout = Some(Duration::from_millis(20));
-    let wait = |asking: &ActiveQuery| {
-        while !asking.should_stop() {
+    let wait = |active: &ActiveQuery| {
+        while !active.should_stop() {
             std::thread::yield_now();
         }
     };
-    let desk = &trial.context.queries;
-    let read = move |view: &ReadView, asking: &ActiveQuery| {
-        wait(asking);
+    let queries = &server.context.queries;
+    let read = move |view: &ReadView, active: &ActiveQuery| {
+        wait(active);
         view.time_range(&view.select(&model::Selector::All))?;
         Ok(())
     };
     assert!(matches!(
-        desk.run_light_with_view(&ClientId::Internal, "test", timeout, read).await,
+        queries.run_light_with_view(&ClientId::Internal, "test", timeout, read).await,
         Err(ApiError::Timeout(_))
     ));
-    let ask = move |view: &ReadView, asking: &ActiveQuery| {
-        wait(asking);
+    let ask = move |view: &ReadView, active: &ActiveQuery| {
+        wait(active);
         let found = StoreSource::new(view).time_range(&[], 0..2 * store::DAY);
         found.map(drop).map_err(|error| ApiError::from_query_error(error, ""))
     };
     assert!(matches!(
-        desk.run_light_with_view(&ClientId::Internal, "test", timeout, ask).await,
+        queries.run_light_with_view(&ClientId::Internal, "test", timeout, ask).await,
         Err(ApiError::Timeout(_))
     ));
 }
@@ -155,11 +155,11 @@ const QUERY: &str = "/v1/query?query=sum(increase(latency[1h]))";
 
 #[tokio::test]
 async fn light_queries_run_while_heavy_lane_is_full() {
-    let trial = TestServer::with_settings(QueryServiceSettings {
+    let server = TestServer::with_settings(QueryServiceSettings {
         max_concurrent_queries: 1,
         ..Default::default()
     });
-    let (go, working) = occupy(&trial.context, QueryLane::Heavy).await;
+    let (go, working) = occupy(&server.context, QueryLane::Heavy).await;
     for asked in [
         "/v1/status",
         "/v1/metric_names",
@@ -173,7 +173,7 @@ async fn light_queries_run_while_heavy_lane_is_full() {
         "/v1/breakdown?selector=latency&above=50ms",
         QUERY,
     ] {
-        let (status, text) = trial.get(asked).await;
+        let (status, text) = server.get(asked).await;
         assert!(status.is_success(), "{asked}: {text}");
     }
     go.send(()).unwrap();
@@ -196,13 +196,13 @@ async fn large_query_waits_in_the_heavy_lane() {
             max_light_rows: 50,
             ..Default::default()
         };
-        let trial = TestServer::with_settings(settings);
-        let (go, working) = occupy(&trial.context, QueryLane::Heavy).await;
-        let mut answer = std::pin::pin!(trial.get(asked));
+        let server = TestServer::with_settings(settings);
+        let (go, working) = occupy(&server.context, QueryLane::Heavy).await;
+        let mut answer = std::pin::pin!(server.get(asked));
         tokio::select! {
             biased;
             (_, text) = answer.as_mut() => panic!("{asked} did not wait: {text}"),
-            () = await_queued(&trial.context, 1) => go.send(()).unwrap(),
+            () = await_queued(&server.context, 1) => go.send(()).unwrap(),
         }
         let (status, text) = answer.await;
         assert!(status.is_success(), "{asked}: {text}");
@@ -217,13 +217,13 @@ async fn long_light_query_moves_to_the_heavy_lane() {
         light_query_time: Duration::ZERO,
         ..Default::default()
     };
-    let trial = TestServer::with_store(test_server::empty_store(), settings);
-    let context = &trial.context;
+    let server = TestServer::with_store(test_server::empty_store(), settings);
+    let context = &server.context;
     let (go, working) = occupy(context, QueryLane::Heavy).await;
-    let work = |asking: &ActiveQuery| {
-        assert_eq!(asking.lane(), Some(QueryLane::Light));
-        asking.check_cancelled()?;
-        Ok(asking.lane())
+    let work = |active: &ActiveQuery| {
+        assert_eq!(active.lane(), Some(QueryLane::Light));
+        active.check_cancelled()?;
+        Ok(active.lane())
     };
     let let_go = async {
         await_queued(context, 1).await;
@@ -238,8 +238,8 @@ async fn long_light_query_moves_to_the_heavy_lane() {
     let (ended, ends) = tokio::sync::oneshot::channel();
     let own = context.clone();
     let gone = tokio::spawn(async move {
-        let work = move |asking: &ActiveQuery| {
-            ended.send(asking.check_cancelled()).unwrap();
+        let work = move |active: &ActiveQuery| {
+            ended.send(active.check_cancelled()).unwrap();
             Ok(())
         };
         own.run_light("test", None, work).await
@@ -258,14 +258,14 @@ async fn queries_share_one_memory_budget() {
         memory_wait_timeout: Duration::ZERO,
         ..Default::default()
     };
-    let trial = TestServer::with_store(test_server::empty_store(), settings);
-    let context = &trial.context;
+    let server = TestServer::with_store(test_server::empty_store(), settings);
+    let context = &server.context;
     let (go, gate) = mpsc::channel::<()>();
     let (began, begins) = tokio::sync::oneshot::channel();
     let own = context.clone();
     let first = tokio::spawn(async move {
-        let work = move |asking: &ActiveQuery| {
-            asking.reserve(40 << 20)?;
+        let work = move |active: &ActiveQuery| {
+            active.reserve(40 << 20)?;
             began.send(()).unwrap();
             gate.recv().unwrap();
             Ok(())
@@ -275,7 +275,7 @@ async fn queries_share_one_memory_budget() {
     begins.await.unwrap();
     assert_eq!(context.queries.shared.memory.used(), 40 << 20);
     let second =
-        |bytes| context.run_heavy("test", None, move |asking: &ActiveQuery| asking.reserve(bytes));
+        |bytes| context.run_heavy("test", None, move |active: &ActiveQuery| active.reserve(bytes));
     assert_eq!(second(10 << 20).await, Ok(()));
     let expected = "cannot reserve memory for the query: queries use 41943040 of 58720256 bytes \
                     (max_query_memory in [http.limits]";
@@ -291,7 +291,7 @@ async fn queries_share_one_memory_budget() {
     );
     // Light queries have reserved memory.
     let light =
-        |bytes| context.run_light("test", None, move |asking: &ActiveQuery| asking.reserve(bytes));
+        |bytes| context.run_light("test", None, move |active: &ActiveQuery| active.reserve(bytes));
     assert_eq!(light(1 << 20).await, Ok(()));
     assert!(matches!(light(20 << 20).await, Err(ApiError::TooManyRequests { .. })));
     go.send(()).unwrap();
@@ -301,7 +301,7 @@ async fn queries_share_one_memory_budget() {
 
 #[tokio::test]
 async fn query_above_the_budget_is_rejected_with_the_setting() {
-    let trial = TestServer::with_settings(QueryServiceSettings {
+    let server = TestServer::with_settings(QueryServiceSettings {
         max_query_bytes: 32 << 20,
         ..Default::default()
     });
@@ -309,9 +309,9 @@ async fn query_above_the_budget_is_rejected_with_the_setting() {
     let from = NOW / store::SECOND;
     let asked =
         format!("/v1/query?query=latency&from={from}&to={}&step=1s&lookback=40h", from + 109_000);
-    let (status, text) = trial.get(&asked).await;
+    let (status, text) = server.get(&asked).await;
     assert_eq!(status, axum::http::StatusCode::UNPROCESSABLE_ENTITY, "{text}");
     assert!(text.contains("max_query_memory in [http.limits]"), "{text}");
-    assert_eq!(trial.context.queries.shared.memory.used(), 0);
-    assert!(trial.get(QUERY).await.0.is_success());
+    assert_eq!(server.context.queries.shared.memory.used(), 0);
+    assert!(server.get(QUERY).await.0.is_success());
 }

@@ -19,9 +19,9 @@ impl Drop for TestDir {
     }
 }
 
-async fn send(trial: &TestServer, method: &str, uri: &str) -> (StatusCode, String) {
+async fn send(server: &TestServer, method: &str, uri: &str) -> (StatusCode, String) {
     let request = Request::builder().method(method).uri(uri).body(Body::empty()).unwrap();
-    trial.send_request(request).await
+    server.send_request(request).await
 }
 
 #[tokio::test]
@@ -30,39 +30,39 @@ async fn snapshots_are_created_and_deleted() {
         TestDir(std::env::temp_dir().join(format!("topdeck-api-{:x}", journal::random_id())));
     let store = empty_store_in(Arc::new(disk::OsDisk), &folder.0.join("store"));
     let snapshots = Some(folder.0.join("snapshots"));
-    let trial = TestServer::with_store(
+    let server = TestServer::with_store(
         store,
         QueryServiceSettings { snapshots_dir: snapshots, ..Default::default() },
     );
     let none = (StatusCode::OK, "{\"schema\":1,\"snapshots\":[]}\n".to_owned());
-    assert_eq!(send(&trial, "GET", "/v1/snapshots").await, none);
-    let (status, text) = send(&trial, "POST", "/v1/snapshots?name=before-1.2").await;
+    assert_eq!(send(&server, "GET", "/v1/snapshots").await, none);
+    let (status, text) = send(&server, "POST", "/v1/snapshots?name=before-1.2").await;
     assert_eq!(status, StatusCode::CREATED, "{text}");
-    let (status, text) = send(&trial, "POST", "/v1/snapshots?name=before-1.2").await;
+    let (status, text) = send(&server, "POST", "/v1/snapshots?name=before-1.2").await;
     assert_eq!(status, StatusCode::BAD_REQUEST);
     assert!(text.contains("exists"), "{text}");
-    let (status, text) = send(&trial, "POST", "/v1/snapshots").await;
+    let (status, text) = send(&server, "POST", "/v1/snapshots").await;
     assert!(
         status == StatusCode::CREATED && text.contains("\"name\":\"20200913T133000.000Z\""),
         "{text}"
     );
     let listed = "{\"schema\":1,\"snapshots\":[{\"name\":\"20200913T133000.000Z\",\"complete\":true},{\"name\":\"before-1.2\",\"complete\":true}]}\n";
-    assert_eq!(send(&trial, "GET", "/v1/snapshots").await.1, listed);
+    assert_eq!(send(&server, "GET", "/v1/snapshots").await.1, listed);
     for name in ["before-1.2", "20200913T133000.000Z"] {
         let uri = format!("/v1/snapshots/{name}");
-        assert_eq!(send(&trial, "DELETE", &uri).await.0, StatusCode::OK);
-        assert_eq!(send(&trial, "DELETE", &uri).await.0, StatusCode::NOT_FOUND);
+        assert_eq!(send(&server, "DELETE", &uri).await.0, StatusCode::OK);
+        assert_eq!(send(&server, "DELETE", &uri).await.0, StatusCode::NOT_FOUND);
     }
-    assert_eq!(send(&trial, "GET", "/v1/snapshots").await, none);
-    let (status, _) = send(&trial, "DELETE", "/v1/snapshots/..%2Fstore").await;
+    assert_eq!(send(&server, "GET", "/v1/snapshots").await, none);
+    let (status, _) = send(&server, "DELETE", "/v1/snapshots/..%2Fstore").await;
     assert_eq!(status, StatusCode::BAD_REQUEST);
     assert!(folder.0.join("store").exists());
 }
 
 #[tokio::test]
 async fn snapshots_need_a_directory() {
-    let trial = TestServer::with_store(empty_store(), QueryServiceSettings::default());
-    assert_eq!(send(&trial, "POST", "/v1/snapshots").await.0, StatusCode::NOT_FOUND);
+    let server = TestServer::with_store(empty_store(), QueryServiceSettings::default());
+    assert_eq!(send(&server, "POST", "/v1/snapshots").await.0, StatusCode::NOT_FOUND);
 }
 
 #[test]

@@ -6,8 +6,8 @@ use crate::test_server::{NOW, TestServer};
 
 #[tokio::test]
 async fn status_document() {
-    let trial = TestServer::new();
-    let status = trial.json("/v1/status").await;
+    let server = TestServer::new();
+    let status = server.json("/v1/status").await;
     assert_eq!(status["now_ns"].as_i64(), Some(NOW));
     assert_eq!(status["store"]["series"], 4);
     assert_eq!(status["journal"]["end"], 240);
@@ -19,11 +19,11 @@ async fn status_document() {
 
 #[tokio::test]
 async fn audit_has_no_discrepancy() {
-    let trial = TestServer::new();
-    let audit = trial.json("/v1/audit").await;
+    let server = TestServer::new();
+    let audit = server.json("/v1/audit").await;
     assert_eq!(audit["reconciled"], true);
     let producer = &audit["producers"][0];
-    assert_eq!(producer["name"], "trial");
+    assert_eq!(producer["name"], "server");
     for (at, hop) in ["journal", "store"].into_iter().enumerate() {
         let line = &producer["hops"][at];
         assert_eq!((&line["hop"], &line["discrepancy"]), (&hop.into(), &0.into()));
@@ -36,12 +36,12 @@ async fn audit_has_no_discrepancy() {
 
 #[tokio::test]
 async fn health_and_metrics() {
-    let trial = TestServer::new();
+    let server = TestServer::new();
     for path in ["/health", "/-/healthy", "/-/ready"] {
-        assert_eq!(trial.get(path).await, (StatusCode::OK, "topdeck is well\n".to_owned()));
+        assert_eq!(server.get(path).await, (StatusCode::OK, "topdeck is well\n".to_owned()));
     }
-    trial.json("/v1/query?query=1").await;
-    let (status, text) = trial.get("/metrics").await;
+    server.json("/v1/query?query=1").await;
+    let (status, text) = server.get("/metrics").await;
     assert_eq!(status, StatusCode::OK);
     assert!(text.contains("topdeck_batches_total{outcome=\"accepted\"} 240\n"), "{text}");
     assert!(text.contains("topdeck_query_duration_seconds_count{kind=\"query\"} 1\n"), "{text}");
@@ -60,74 +60,74 @@ async fn agent_has_no_store_to_query() {
     let options = journal::Options { has_background_thread: false, ..Default::default() };
     let journal = journal::Journal::open(disk, path, &options).unwrap();
     let home = intake::WriteTarget::Journal(std::sync::Arc::new(journal));
-    let trial =
+    let server =
         TestServer::with_target(home, crate::query_service::QueryServiceSettings::default());
-    let (status, text) = trial.get("/v1/query?query=1").await;
+    let (status, text) = server.get("/v1/query?query=1").await;
     assert_eq!(status, StatusCode::NOT_FOUND);
     assert!(text.contains("an agent keeps nothing"), "{text}");
-    let status = trial.json("/v1/status").await;
+    let status = server.json("/v1/status").await;
     assert!(status["store"].is_null() && status["journal"]["end"] == 0);
-    assert_eq!(trial.get("/health").await.0, StatusCode::OK);
+    assert_eq!(server.get("/health").await.0, StatusCode::OK);
 }
 
 #[tokio::test]
 async fn health_is_503_while_a_thread_is_down() {
-    let trial = TestServer::with_store(
+    let server = TestServer::with_store(
         crate::test_server::empty_store(),
         crate::query_service::QueryServiceSettings::default(),
     );
-    let thread = trial.context.intake.supervisor().thread("store");
+    let thread = server.context.intake.supervisor().thread("store");
     thread.record_panic(&"a count overflows");
-    let (status, text) = trial.get("/health").await;
+    let (status, text) = server.get("/health").await;
     assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE);
     let expected = "thread store is down (0 restarts); see threads in /v1/status";
     assert_eq!(text, format!("{{\"error\":\"{expected}\"}}\n"), "and not what it said");
     thread.record_restart();
-    let status = trial.json("/v1/status").await;
+    let status = server.json("/v1/status").await;
     let store = status["threads"].as_array().unwrap().iter().find(|it| it["name"] == "store");
     let store = store.unwrap();
     assert_eq!((&store["down"], &store["restarts"]), (&0.into(), &1.into()));
     assert_eq!(store["last_panic"], "a count overflows");
-    let (_, text) = trial.get("/metrics").await;
+    let (_, text) = server.get("/metrics").await;
     assert!(text.contains("topdeck_thread_restarts_total{thread=\"store\"} 1\n"), "{text}");
 }
 
 #[tokio::test]
 async fn health_says_for_a_day_that_the_journal_is_damaged_and_status_what_to_do() {
-    let trial = TestServer::with_store(
+    let server = TestServer::with_store(
         crate::test_server::empty_store(),
         crate::query_service::QueryServiceSettings::default(),
     );
-    let supervisor = trial.context.intake.supervisor();
+    let supervisor = server.context.intake.supervisor();
     let place = "records 3..4 of the journal".to_owned();
     supervisor.report_damage(place, 1, "run `topdeck journal repair /data`".to_owned());
     let told = "topdeck is degraded\n\
                 cannot read records 3..4 of the journal: damaged (1 lost); \
                 see damage in /v1/status\n";
-    assert_eq!(trial.get("/health").await, (StatusCode::OK, told.to_owned()));
-    let status = trial.json("/v1/status").await;
+    assert_eq!(server.get("/health").await, (StatusCode::OK, told.to_owned()));
+    let status = server.json("/v1/status").await;
     let damage = &status["damage"][0];
     assert_eq!(
         (&damage["location"], &damage["records"]),
         (&"records 3..4 of the journal".into(), &1.into())
     );
     assert_eq!(damage["remedy"], "run `topdeck journal repair /data`");
-    let (_, text) = trial.get("/metrics").await;
+    let (_, text) = server.get("/metrics").await;
     assert!(text.contains("topdeck_journal_damaged_records_total 1\n"), "{text}");
 }
 
 #[tokio::test]
 async fn health_lists_quarantined_inputs() {
-    let trial = TestServer::with_store(
+    let server = TestServer::with_store(
         crate::test_server::empty_store(),
         crate::query_service::QueryServiceSettings::default(),
     );
-    trial.context.intake.supervisor().quarantine("rolling up day 7", "a count overflows");
+    server.context.intake.supervisor().quarantine("rolling up day 7", "a count overflows");
     let told = "topdeck is well\nrolling up day 7 is quarantined; see /v1/status\n";
-    assert_eq!(trial.get("/health").await, (StatusCode::OK, told.to_owned()));
-    let status = trial.json("/v1/status").await;
+    assert_eq!(server.get("/health").await, (StatusCode::OK, told.to_owned()));
+    let status = server.json("/v1/status").await;
     assert_eq!(status["quarantined"][0]["input"], "rolling up day 7");
     assert_eq!(status["quarantined"][0]["reason"], "a count overflows");
-    let (_, text) = trial.get("/metrics").await;
+    let (_, text) = server.get("/metrics").await;
     assert!(text.contains("topdeck_quarantined_inputs_total 1\n"), "{text}");
 }

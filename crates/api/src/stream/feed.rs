@@ -103,8 +103,8 @@ mod tests {
 
     #[test]
     fn canonical_key_registers_an_unknown_id() {
-        let trial = TestServer::with_store(empty_store(), QueryServiceSettings::default());
-        let hub = &trial.context.queries.hub;
+        let server = TestServer::with_store(empty_store(), QueryServiceSettings::default());
+        let hub = &server.context.queries.hub;
         let series = Series::new("depth", SeriesKind::Gauge).validate().unwrap();
         let (id, form) = (series.id(), series.canonical_key());
         let mut known = StreamSeriesCache::new();

@@ -16,8 +16,8 @@ use crate::test_server::{START, TestServer, empty_store};
 struct SseClient(Body);
 
 impl SseClient {
-    async fn new(trial: &TestServer, uri: &str) -> SseClient {
-        let response = trial.respond(Request::get(uri).body(Body::empty()).unwrap()).await;
+    async fn new(server: &TestServer, uri: &str) -> SseClient {
+        let response = server.respond(Request::get(uri).body(Body::empty()).unwrap()).await;
         assert_eq!(response.status(), StatusCode::OK);
         assert_eq!(response.headers()["content-type"], "text/event-stream");
         let mut listener = SseClient(response.into_body());
@@ -51,12 +51,12 @@ fn number(value: f64) -> Sample {
 
 #[tokio::test]
 async fn rows_and_gaps_are_filtered_by_selector() {
-    let trial = TestServer::with_store(empty_store(), QueryServiceSettings::default());
+    let server = TestServer::with_store(empty_store(), QueryServiceSettings::default());
     // Earlier points are not sent, but later ones reference their series by id.
-    trial.send(&gauge("depth"), number(1.0));
-    let mut all = SseClient::new(&trial, "/v1/stream").await;
-    let mut some = SseClient::new(&trial, "/v1/stream?selector=latency").await;
-    trial.send(&gauge("depth"), number(f64::INFINITY));
+    server.send(&gauge("depth"), number(1.0));
+    let mut all = SseClient::new(&server, "/v1/stream").await;
+    let mut some = SseClient::new(&server, "/v1/stream?selector=latency").await;
+    server.send(&gauge("depth"), number(f64::INFINITY));
     let latency = Series::new("latency", SeriesKind::Histogram(Temporality::Delta))
         .with_unit("ms")
         .validate()
@@ -64,8 +64,8 @@ async fn rows_and_gaps_are_filtered_by_selector() {
     let mut histogram = Histogram::default();
     histogram.record_n(3.0, 2);
     let value = SampleValue::Histogram(Box::new(histogram));
-    trial.send(&latency, Sample { start: START, end: START + 10, value });
-    trial.send_gap(Gap {
+    server.send(&latency, Sample { start: START, end: START + 10, value });
+    server.send_gap(Gap {
         start: 1,
         end: 2,
         producer: None,
@@ -88,42 +88,42 @@ async fn rows_and_gaps_are_filtered_by_selector() {
 }
 
 #[tokio::test]
-async fn slow_clients_are_told_what_they_missed() {
-    let trial = TestServer::with_store(empty_store(), QueryServiceSettings::default());
-    let mut slow = SseClient::new(&trial, "/v1/stream?selector=depth").await;
-    let mut quick = SseClient::new(&trial, "/v1/stream?selector=mark").await;
+async fn slow_clients_get_the_number_of_missed_events() {
+    let server = TestServer::with_store(empty_store(), QueryServiceSettings::default());
+    let mut slow = SseClient::new(&server, "/v1/stream?selector=depth").await;
+    let mut quick = SseClient::new(&server, "/v1/stream?selector=mark").await;
     let more = 10;
-    let intake = &trial.context.intake;
+    let intake = &server.context.intake;
     let mut writer = intake.writer(intake::SeriesKeyEncoding::GENERIC);
     use collect::RowSink as _;
     writer.series(b"depth", &mut || Ok(gauge("depth"))).unwrap();
     for at in 0..EVENTS_MAX + more {
         writer.sample(&number(at as f64)).unwrap();
     }
-    intake.append(&intake.producer("trial"), writer).unwrap().wait_durable().unwrap();
-    trial.send(&gauge("mark"), number(1.0));
+    intake.append(&intake.producer("server"), writer).unwrap().wait_durable().unwrap();
+    server.send(&gauge("mark"), number(1.0));
     assert!(quick.event().await.contains("\"mark\""));
     for at in 0..EVENTS_MAX {
         assert!(slow.event().await.contains(&format!("\"value\":{at}.0")), "{at}");
     }
-    trial.send(&gauge("depth"), number(-1.0));
+    server.send(&gauge("depth"), number(-1.0));
     assert_eq!(slow.event().await, format!("event: lagged\ndata: {{\"dropped\":{more}}}\n\n"));
     assert!(slow.event().await.contains("\"value\":-1.0"));
 }
 
 #[tokio::test]
 async fn stream_clients_are_limited_and_end_with_the_server() {
-    let desk = QueryServiceSettings { max_stream_clients: 1, ..Default::default() };
-    let trial = TestServer::with_store(empty_store(), desk);
-    let mut one = SseClient::new(&trial, "/v1/stream").await;
-    let (status, text) = trial.get("/v1/stream").await;
+    let query_settings = QueryServiceSettings { max_stream_clients: 1, ..Default::default() };
+    let server = TestServer::with_store(empty_store(), query_settings);
+    let mut one = SseClient::new(&server, "/v1/stream").await;
+    let (status, text) = server.get("/v1/stream").await;
     assert_eq!(status, StatusCode::TOO_MANY_REQUESTS);
     assert!(text.contains("stream clients limit (1) reached"), "{text}");
     drop(std::mem::replace(&mut one, SseClient(Body::empty())));
-    let mut other = SseClient::new(&trial, "/v1/stream").await;
-    let context = trial.context.clone();
+    let mut other = SseClient::new(&server, "/v1/stream").await;
+    let context = server.context.clone();
     tokio::task::spawn_blocking(move || context.queries.stop()).await.unwrap();
     assert_eq!(other.next().await, None);
-    let (status, _) = trial.get("/v1/stream").await;
+    let (status, _) = server.get("/v1/stream").await;
     assert_eq!(status, StatusCode::INTERNAL_SERVER_ERROR);
 }

@@ -339,7 +339,7 @@ fn a_forged_request_without_the_secret_skips_no_batch_of_its_owner() {
 }
 
 #[test]
-fn a_batch_that_was_taken_by_the_version_before_is_not_taken_again() {
+fn batch_accepted_by_version_0_1_0_is_a_duplicate() {
     let it = ServerFixture::new();
     let hash = blake3::Hasher::new_derive_key("topdeck 2026 producers of HTTP batches")
         .update(&7u64.to_le_bytes())

@@ -114,10 +114,10 @@ impl ServerFixture {
         let runtime = runtime.unwrap();
         // The folder is created on the first snapshot.
         let snapshots = std::env::temp_dir().join(format!("topdeck-{:x}", journal::random_id()));
-        let desk =
+        let query_settings =
             api::QueryServiceSettings { snapshots_dir: Some(snapshots), ..Default::default() };
         let offered = role::Route::new(&OFFERED, |_| Ok(api::json::integer(7)));
-        let context = Context::new(Arc::clone(&intake), desk).with_routes(vec![offered]);
+        let context = Context::new(Arc::clone(&intake), query_settings).with_routes(vec![offered]);
         let context = context.with_formats(formats);
         let server = runtime.block_on(Server::start(settings, context))?;
         let address = server.addresses()[0];

@@ -112,7 +112,7 @@ fn check(path: &str, body: &str, expected: &str) {
 }
 
 #[test]
-fn its_errors_are_answered() {
+fn errors_have_a_response() {
     let no_semicolon = "cannot read line 2: no semicolon; send name;milliseconds";
     check("/v1/laps", "first;1\nsecond", no_semicolon);
     check("/v1/laps", "first;1\nsecond;x", "cannot read line 2: no number after the semicolon");

@@ -41,7 +41,7 @@ fn panic_in_a_request_closes_its_connection_and_is_logged() {
 }
 
 #[test]
-fn a_panic_in_a_request_over_http_2_resets_its_stream_and_is_told() {
+fn panic_in_an_http_2_request_resets_its_stream_and_is_reported() {
     let supervisor = Supervisor::with_injected_panics(&[("answer /v1/status", 1)]);
     let fixture = ServerFixture::supervised(local_settings(None), supervisor.clone());
     let connection = ClosedWindowConnection::connect(&fixture);
@@ -53,7 +53,7 @@ fn a_panic_in_a_request_over_http_2_resets_its_stream_and_is_told() {
 }
 
 #[test]
-fn a_panic_in_a_query_is_answered_and_told() {
+fn panic_in_a_query_is_an_error_response_and_is_reported() {
     let supervisor = Supervisor::with_injected_panics(&[("work on a query", 1)]);
     let fixture = ServerFixture::supervised(local_settings(None), supervisor.clone());
     let query = || fixture.request("GET", "/v1/series", "", b"");

@@ -342,7 +342,7 @@ fn producers_beyond_the_limit_share_an_entry() {
 }
 
 #[test]
-fn after_a_flood_of_one_client_anothers_retry_counts_once_in_the_books() {
+fn retry_counts_once_after_a_flood_of_another_client() {
     let mut book = intake::Ledger::new(7, 0, 0);
     let bytes = batch("a", 2);
     let mut position = 0;

@@ -39,7 +39,7 @@ fn check(point: &str, thread: &str) {
 }
 
 #[test]
-fn waiters_are_answered_after_a_committer_panic() {
+fn waiters_get_a_result_after_a_committer_panic() {
     check("commit", "commit");
 }
 

@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn files_are_seen_from_the_folder_of_the_settings() {
+    fn relative_paths_are_resolved_against_the_settings_folder() {
         let read = |folder: &str, path: &str| {
             let path = serde::de::value::StrDeserializer::<serde::de::value::Error>::new(path);
             with_folder(Path::new(folder), || FilePath::deserialize(path)).unwrap()

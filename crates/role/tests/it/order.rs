@@ -110,7 +110,7 @@ async fn what_takes_measurements_runs_before_what_brings_them_and_longer() {
 }
 
 #[test]
-fn problems_of_all_roles_are_told_in_the_order_of_their_lines() {
+fn problems_of_all_roles_are_sorted_by_line() {
     let text = "[sink]\nfails = true\n[source]\nfails = true\n";
     let told = node::read(ROLES, text).unwrap_err().to_string();
     let lines: Vec<&str> = told.lines().filter(|line| line.starts_with("line")).collect();

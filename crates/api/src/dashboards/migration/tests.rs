@@ -20,7 +20,7 @@ macro_rules! fixture {
 }
 
 #[test]
-fn dashboards_of_the_old_head_are_migrated() {
+fn dashboards_of_schema_1_are_migrated() {
     check(fixture!("host-1.json"), fixture!("host-2.json"));
     check(fixture!("topdeck-1.json"), fixture!("topdeck-2.json"));
 }
