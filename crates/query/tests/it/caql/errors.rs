@@ -1,4 +1,4 @@
-//! What has no answer, and what is said about it.
+//! Queries that fail, and their messages.
 
 use expect_test::{Expect, expect};
 use query::{Error, Settings};
@@ -13,7 +13,7 @@ fn check(text: &str, expected: Expect) {
 }
 
 #[test]
-fn asker_mistakes() {
+fn client_errors() {
     for text in ["1 < 2 < 3", "find(\"a\"", "label", "f(x=1, 2)", "A | delay(60)"] {
         assert!(matches!(answer(text), Err(Error::Parse { .. })), "{text}");
     }
