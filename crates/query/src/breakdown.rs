@@ -1,9 +1,10 @@
 //! Breakdown of a heatmap selection by label.
 //!
-//! The rectangle is a stretch of time and of values. For each label the shares of its values inside
-//! and outside are compared; labels whose shares differ most come first. The measure is the
-//! Jensen–Shannon divergence in bits (Lin, Divergence measures based on the Shannon entropy, 1991):
-//! 0 where inside is like outside, 1 where a look at the label tells which of the two it is.
+//! The selection is a rectangle: a time range and a value range. For each label, the shares of its
+//! values inside and outside the rectangle are compared; labels whose shares differ most come
+//! first. The measure is the Jensen–Shannon divergence in bits (Lin, Divergence measures based on
+//! the Shannon entropy, 1991): 0 if the shares are equal, 1 if the label determines whether a value
+//! is inside.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -22,59 +23,58 @@ use crate::source::Source;
 /// Heatmap selection and its baseline.
 #[derive(Clone, Debug)]
 pub struct HeatmapSelection {
-    /// Which series; those of histograms count.
+    /// Series to read; only histogram series count.
     pub selector: Selector,
-    /// From when to when the picture goes, in nanoseconds since the Unix epoch.
+    /// Time range of the heatmap, in nanoseconds since the Unix epoch.
     pub baseline: Range<i64>,
-    /// From when to when the rectangle goes; within the picture.
+    /// Time range of the rectangle; within `baseline`.
     pub time: Range<i64>,
-    /// Values above this are in it.
+    /// Lower value bound, exclusive.
     pub above: f64,
-    /// Values up to this are in it.
+    /// Upper value bound, inclusive.
     pub up_to: f64,
 }
 
 /// Breakdown of a selection by label.
 #[derive(Clone, Debug)]
 pub struct Breakdown {
-    /// Values inside.
+    /// Number of values inside the rectangle.
     pub inside: Bracket<u64>,
-    /// Values of the picture outside.
+    /// Number of values of the heatmap outside the rectangle.
     pub outside: Bracket<u64>,
-    /// Labels, the one that tells most first. A label that all series share says nothing and is not
-    /// here.
+    /// Labels by falling divergence. A label that has the same value in all series is left out.
     pub labels: Vec<LabelBreakdown>,
-    /// What is known to be missing in the picture.
+    /// Known gaps in the heatmap.
     pub gaps: Vec<Gap>,
 }
 
 /// Difference of selection and baseline by one label.
 #[derive(Clone, Debug)]
 pub struct LabelBreakdown {
-    /// Its name.
+    /// Label name.
     pub label: String,
-    /// How much it tells, in bits: 0 nothing, 1 all. Of the likeliest counts.
+    /// Divergence in bits, 0 to 1, computed from the estimated counts.
     pub divergence: f64,
-    /// Its values, the one that is most over-represented inside first.
+    /// Label values, the most over-represented inside first.
     pub values: Vec<ValueBreakdown>,
 }
 
 /// Counts of one label value inside and outside.
 #[derive(Clone, Debug)]
 pub struct ValueBreakdown {
-    /// The value; the empty text of series without the label.
+    /// Label value; empty for series without the label.
     pub value: String,
-    /// Values measured inside.
+    /// Number of values inside the rectangle.
     pub inside: Bracket<u64>,
-    /// Outside.
+    /// Number of values outside the rectangle.
     pub outside: Bracket<u64>,
-    /// The share of all inside that it has, 0 to 1.
+    /// Share of all values inside, 0 to 1.
     pub share_inside: f64,
-    /// The share of all outside.
+    /// Share of all values outside, 0 to 1.
     pub share_outside: f64,
 }
 
-/// Explains a rectangle. `context` says whether somebody still waits for it.
+/// Computes the breakdown of a rectangle. `context` carries cancellation.
 pub fn break_down(
     source: &dyn Source,
     rectangle: &HeatmapSelection,
@@ -83,14 +83,16 @@ pub fn break_down(
 ) -> Result<Breakdown> {
     let HeatmapSelection { baseline: picture, time, .. } = rectangle;
     let invalid = |message: &str| {
-        let (place, message) = (SourceSpan::default(), message.to_owned());
-        Err(Error::Execution { span: place, message })
+        let (span, message) = (SourceSpan::default(), message.to_owned());
+        Err(Error::Execution { span, message })
     };
     if time.start >= time.end || time.start < picture.start || time.end > picture.end {
-        return invalid("the rectangle's time is empty or goes beyond the picture's");
+        return invalid(
+            "invalid rectangle: its time range is empty or exceeds that of the heatmap",
+        );
     }
     if rectangle.up_to.is_nan() || rectangle.above.is_nan() || rectangle.above >= rectangle.up_to {
-        return invalid("the rectangle has no height: its lower value is not below its upper one");
+        return invalid("invalid rectangle: its lower value is not below its upper value");
     }
     let budget = QueryBudget::new(limits, context);
     let handles = select_histograms(source, &rectangle.selector, &budget)?;
@@ -124,7 +126,7 @@ pub fn break_down(
     let zero = [Bracket::exact(0); 2];
     let total = counted.iter().fold(zero, |total, (_, counts)| add_pairs(total, *counts));
     if total[0].upper == 0 {
-        return invalid("there is nothing in the rectangle");
+        return invalid("the rectangle contains no values");
     }
     let names: BTreeMap<&str, ()> = handles
         .iter()
@@ -148,7 +150,7 @@ pub fn break_down(
     Ok(Breakdown { inside, outside, labels, gaps })
 }
 
-/// One column of a stretch of time; a few where it is longer than a column can be.
+/// One column for a time range; several if the range exceeds the maximum column length.
 fn single_column(range: &Range<i64>) -> TimeGrid {
     match range.end.checked_sub(range.start) {
         Some(step) => TimeGrid { start: range.start, step, columns: 1 },
@@ -188,7 +190,7 @@ fn label_breakdown(
     LabelBreakdown { label, divergence, values: splits }
 }
 
-/// How many values lie above one limit and not above another.
+/// Number of values above `above` and not above `up_to`.
 fn between(mixture: &Mixture, above: f64, up_to: f64) -> Bracket<u64> {
     mixture.parts().iter().fold(Bracket::exact(0), |total, part| {
         let over = |limit: f64| match limit {

@@ -1,10 +1,10 @@
 //! CAQL, the stream language of Circonus.
 //!
-//! [`parse`] makes a tree of a text, [`Signature`] says what functions there are, and [`bind()`]
-//! makes of it what can be evaluated: every call with its function and the values of its arguments.
+//! [`parse`] builds a tree from a text, [`Signature`] describes each function, and [`bind()`]
+//! resolves functions and argument values so that the tree can be evaluated.
 //!
-//! Limits: [`EXPRESSION_BYTES_MAX`], [`DEPTH_MAX`], [`SOURCES_MAX`] and [`ARGUMENTS_MAX`], which
-//! together bound what a text from outside can take.
+//! Limits: [`EXPRESSION_BYTES_MAX`], [`DEPTH_MAX`], [`SOURCES_MAX`] and [`ARGUMENTS_MAX`] together
+//! bound the cost of parsing untrusted text.
 
 mod aggregate;
 mod anomaly;
@@ -76,12 +76,12 @@ pub use signature::Signature;
 pub use sources::FIND_LIMIT_MAX;
 pub(crate) use stage::set_names;
 
-/// Bytes of an expression at the most: some thousands of calls.
+/// Maximum length of an expression in bytes: some thousands of calls.
 pub const EXPRESSION_BYTES_MAX: usize = 256 << 10;
-/// How deep a tree is at the most; a pipe of so many calls is as deep. What walks a tree is
+/// Maximum depth of a tree. A pipe of n calls has depth n. Functions that walk a tree are
 /// recursive.
 pub const DEPTH_MAX: usize = 100;
-/// Sources of a call, and operands of a chain of one operator, at the most.
+/// Maximum number of sources of a call, and of operands in a chain of one operator.
 pub const SOURCES_MAX: usize = 1000;
-/// Arguments of a call at the most.
+/// Maximum number of arguments of a call.
 pub const ARGUMENTS_MAX: usize = 1000;

@@ -1,9 +1,9 @@
 //! Comparison of two selections: distances and a permutation test.
 //!
-//! Latencies that follow each other are alike, so a test that takes each for a toss of its own
-//! calls everything significant. Here whole intervals are exchanged between the two sides instead
-//! (a permutation test; Fisher, The design of experiments, 1935): the chance is how often a random
-//! split of all intervals lies at least as far apart as the one that was asked about.
+//! Successive latencies are correlated, so a test that treats each as independent finds every
+//! difference significant. This test exchanges whole intervals between the two sides (a permutation
+//! test; Fisher, The design of experiments, 1935): the p-value is the share of random splits of all
+//! intervals that are at least as far apart as the observed split.
 
 use std::ops::Range;
 
@@ -17,20 +17,20 @@ use crate::limits::QueryBudget;
 use crate::source::{SeriesHandle, Source};
 use crate::value::samples_of;
 
-/// Intervals that a side is divided into at the most, for the test.
+/// Maximum number of intervals per side for the test.
 pub const INTERVALS_MAX: u64 = 64;
-/// Splits that are tried. The least chance that can be told is 1 in one more.
+/// Random splits. The smallest possible p-value is 1 / (splits + 1).
 pub const SPLITS: u32 = 1999;
-/// Shares that quantiles are compared at.
+/// Quantiles that are compared.
 pub const SHARES: [f64; 13] =
     [0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 0.995, 0.999, 0.9999, 1.0];
 
 /// Side of a comparison: series and range.
 #[derive(Clone, Debug)]
 pub struct Selection {
-    /// Which series; those of histograms count.
+    /// Series to read; only histogram series count.
     pub selector: Selector,
-    /// From when to when, in nanoseconds since the Unix epoch.
+    /// Time range in nanoseconds since the Unix epoch.
     pub range: Range<i64>,
 }
 
@@ -39,63 +39,62 @@ pub struct Selection {
 pub struct Comparison {
     /// The two sides.
     pub sides: [ComparisonSide; 2],
-    /// How far a value has to be moved on average to turn one side into the other, in the unit of
-    /// the values.
+    /// Average distance by which values must move to turn one side into the other (Wasserstein
+    /// distance), in the unit of the values.
     pub distance: Bracket,
-    /// The greatest difference between the shares below a value, 0 to 1 (Kolmogorov and Smirnov).
+    /// Maximum difference of the two cumulative distributions, 0 to 1 (Kolmogorov and Smirnov).
     pub ks_statistic: Bracket,
-    /// The chance that a value of the second side is above one of the first, ties halved: ½ where
-    /// they are alike.
+    /// Probability that a value of the second side exceeds one of the first, ties counted half: ½
+    /// for equal distributions.
     pub probability_of_superiority: Bracket,
-    /// How likely a split by chance is to be at least as separate; `None` where a side has one
-    /// interval.
+    /// Permutation test; `None` if a side has only one interval.
     pub permutation_test: Option<PermutationTest>,
-    /// Value against value at the same shares.
+    /// Values of both sides at the same quantiles.
     pub quantiles: Vec<QuantilePair>,
-    /// What is known to be missing on either side.
+    /// Known gaps on either side.
     pub gaps: Vec<Gap>,
 }
 
-/// One side as it was found.
+/// One side of a comparison: its data.
 #[derive(Clone, Debug)]
 pub struct ComparisonSide {
-    /// Series that were put together.
+    /// Number of merged series.
     pub series: usize,
-    /// All of it.
+    /// Merged histogram.
     pub mixture: Mixture,
-    /// Unit of the values; the empty text where the series do not agree or do not say.
+    /// Unit of the values; empty if the series disagree or have none.
     pub unit: String,
-    /// Intervals with values.
+    /// Number of intervals with values.
     pub intervals: usize,
 }
 
 /// Result of a permutation test.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PermutationTest {
-    /// The share of splits, the one that was asked about among them, that are at least as separate.
+    /// p-value: the share of splits, the observed one included, that are at least as separate.
     pub value: f64,
-    /// How many splits there were.
+    /// Number of splits.
     pub splits: u32,
 }
 
-/// The same share of both sides.
+/// Values of both sides at one quantile.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct QuantilePair {
-    /// Which share lies at or below.
+    /// Quantile, 0 to 1.
     pub share: f64,
-    /// The values of the two sides.
+    /// Values of the two sides.
     pub values: [Bracket; 2],
 }
 
 impl QuantilePair {
-    /// Whether the values differ for sure, whatever the buckets hide.
+    /// Whether the values differ, whatever the bucket resolution hides.
     pub fn is_significant(&self) -> bool {
         let [a, b] = &self.values;
         a.upper < b.lower || b.upper < a.lower
     }
 }
 
-/// Compares two selections. `context` says whether somebody still waits for it.
+/// Compares two selections. `context` carries cancellation.
 pub fn compare(
     source: &dyn Source,
     selections: [&Selection; 2],
@@ -107,8 +106,8 @@ pub fn compare(
     compare_sides(found, &budget)
 }
 
-/// Compares two sides that somebody has in intervals already: values in one unit, in no store. An
-/// interval without values is passed over.
+/// Compares two sides given as histograms per interval, in one unit, without a store. An interval
+/// without values is skipped.
 pub fn compare_intervals(sides: [Vec<Mixture>; 2], unit: &str) -> Result<Comparison> {
     let budget = QueryBudget::new(crate::Limits::default(), &|| false);
     let found = |mut intervals: Vec<Mixture>| {
@@ -118,7 +117,7 @@ pub fn compare_intervals(sides: [Vec<Mixture>; 2], unit: &str) -> Result<Compari
             whole.add(part).map_err(merge_error)?;
         }
         if whole.count() == 0 {
-            let message = "a side has no values".to_owned();
+            let message = "one side has no values".to_owned();
             return Err(Error::Execution { span: SourceSpan::default(), message });
         }
         let side = ComparisonSide {
@@ -135,10 +134,7 @@ pub fn compare_intervals(sides: [Vec<Mixture>; 2], unit: &str) -> Result<Compari
 
 fn compare_sides([a, b]: [SelectedIntervals; 2], budget: &QueryBudget<'_>) -> Result<Comparison> {
     if !a.side.unit.is_empty() && !b.side.unit.is_empty() && a.side.unit != b.side.unit {
-        let message = format!(
-            "the first selection is in {} and the second in {}: only the same unit can be compared",
-            a.side.unit, b.side.unit
-        );
+        let message = format!("cannot compare {} with {}: units differ", a.side.unit, b.side.unit);
         return Err(Error::Execution { span: SourceSpan::default(), message });
     }
     let chance = permutation_test(&a.intervals, &b.intervals, budget)?;
@@ -194,7 +190,7 @@ fn read(
         whole.add(part).map_err(merge_error)?;
     }
     if whole.count() == 0 {
-        let message = format!("{} has no values in that time", selection.selector);
+        let message = format!("{} has no values in the range", selection.selector);
         return Err(Error::Execution { span: SourceSpan::default(), message });
     }
     let unit = handles[0].unit.clone();
@@ -204,8 +200,8 @@ fn read(
     Ok(SelectedIntervals { side, intervals, gaps })
 }
 
-/// Intervals of a stretch of time: of equal length and beginning at whole minutes where that can
-/// be, but for the first and the last, which are cut off at its ends.
+/// Intervals of a time range: of equal length and aligned to whole minutes if possible. The first
+/// and the last one are cut off at the ends of the range.
 fn grids(range: &Range<i64>) -> Vec<TimeGrid> {
     if range.is_empty() {
         return Vec::new();
@@ -226,7 +222,7 @@ fn grids(range: &Range<i64>) -> Vec<TimeGrid> {
     [first, inner, cut(grid.column(grid.columns - 1))].into_iter().flatten().collect()
 }
 
-/// The series of histograms that a selector picks; one at least.
+/// Histogram series of a selector; an error if there are none.
 pub(crate) fn select_histograms(
     source: &dyn Source,
     selector: &Selector,
@@ -238,8 +234,8 @@ pub(crate) fn select_histograms(
     budget.check_series(handles.len())?;
     if handles.is_empty() {
         let message = match picked {
-            0 => format!("{selector} picks no series"),
-            _ => format!("{selector} picks no histograms, but {picked} series of other kinds"),
+            0 => format!("no series match {selector}"),
+            _ => format!("{selector} matches no histograms, but {picked} series of other kinds"),
         };
         return Err(Error::Execution { span: SourceSpan::default(), message });
     }
@@ -247,15 +243,15 @@ pub(crate) fn select_histograms(
 }
 
 pub(crate) fn merge_error(error: hist::MergeError) -> Error {
-    let message = format!("{error}: ask for less time or fewer series");
+    let message = format!("{error}; use a shorter range or fewer series");
     Error::Execution { span: SourceSpan::default(), message }
 }
 
-/// The chance that a value of `b` is above one of `a`: what is in separate cells is known, what
-/// shares one is not.
+/// Probability that a value of `b` exceeds one of `a`: known for values in separate cells, unknown
+/// for values that share a cell.
 fn probability_of_superiority(a: &Mixture, b: &Mixture) -> Bracket {
     let (n, m) = (a.count() as f64, b.count() as f64);
-    // Values of `a` that are surely below, and perhaps below, each value of `b`.
+    // Lower and upper bound of the number of values of `a` below each value of `b`.
     let cells_of = |mixture: &Mixture| -> Vec<Cell> {
         mixture.parts().iter().flat_map(Histogram::cells).collect()
     };
@@ -278,7 +274,7 @@ fn probability_of_superiority(a: &Mixture, b: &Mixture) -> Bracket {
     let (mut sure, mut perhaps) = (0.0, 0.0);
     for cell in cells_of(b) {
         let count = cell.count as f64;
-        // Equal values are ties: half of them count.
+        // Half of the ties counts.
         let (strictly, or_equal) = (
             below(&uppers, &|upper| upper < cell.lower),
             below(&lowers, &|lower| lower <= cell.upper),
@@ -291,7 +287,7 @@ fn probability_of_superiority(a: &Mixture, b: &Mixture) -> Bracket {
     Bracket { lower, estimate: f64::midpoint(lower, upper), upper }
 }
 
-/// How often a split by chance is as separate as this one.
+/// Share of random splits that are as separate as the observed one.
 fn permutation_test(
     a: &[Mixture],
     b: &[Mixture],
@@ -311,7 +307,7 @@ fn permutation_test(
             let other = at + random.below(order.len() - at);
             order.swap(at, other);
         }
-        // Sums of the same intervals in another order differ in their last digits.
+        // Sums of the same intervals in another order differ in the last digits.
         if intervals.ks_statistic(&order[..a.len()]) >= found * (1.0 - 1e-12) {
             as_separate += 1;
         }
@@ -335,24 +331,24 @@ impl IntervalCounts {
                 cells.map(|cell| (cell.upper, cell.count)).collect()
             })
             .collect();
-        let mut places: Vec<f64> = cells.iter().flatten().map(|cell| cell.0).collect();
-        places.sort_by(f64::total_cmp);
-        places.dedup();
-        let mut counts = vec![0.0; places.len() * cells.len()];
-        for (row, cells) in counts.chunks_exact_mut(places.len().max(1)).zip(&cells) {
+        let mut edges: Vec<f64> = cells.iter().flatten().map(|cell| cell.0).collect();
+        edges.sort_by(f64::total_cmp);
+        edges.dedup();
+        let mut counts = vec![0.0; edges.len() * cells.len()];
+        for (row, cells) in counts.chunks_exact_mut(edges.len().max(1)).zip(&cells) {
             for (upper, count) in cells {
-                let at = places.partition_point(|place| place.total_cmp(upper).is_lt());
+                let at = edges.partition_point(|edge| edge.total_cmp(upper).is_lt());
                 row[at] += *count as f64;
             }
         }
-        let mut total = vec![0.0; places.len()];
-        for row in counts.chunks_exact(places.len().max(1)) {
+        let mut total = vec![0.0; edges.len()];
+        for row in counts.chunks_exact(edges.len().max(1)) {
             total.iter_mut().zip(row).for_each(|(total, count)| *total += count);
         }
-        IntervalCounts { cells: places.len(), counts, total }
+        IntervalCounts { cells: edges.len(), counts, total }
     }
 
-    /// The greatest difference between the shares of some intervals and those of the others.
+    /// Maximum difference of the cumulative distributions of some intervals and the others.
     fn ks_statistic(&self, first: &[usize]) -> f64 {
         let mut sums = vec![0.0; self.cells];
         for at in first {
@@ -371,8 +367,8 @@ impl IntervalCounts {
     }
 }
 
-/// The same numbers each time: the same question has the same answer (xorshift64*; Vigna, An
-/// experimental exploration of Marsaglia's xorshift generators, 2016).
+/// Fixed seed: the same query has the same answer (xorshift64*; Vigna, An experimental exploration
+/// of Marsaglia's xorshift generators, 2016).
 struct SplitRandom(u64);
 
 impl SplitRandom {

@@ -2,19 +2,19 @@
 
 use crate::error::Result;
 
-/// Query context: cancellation and memory accounting. A function that says whether it is over is
-/// one, with memory without a bound.
+/// Query context: cancellation and memory accounting. A function that returns whether the query is
+/// cancelled is a context without a memory limit.
 pub trait QueryContext: Sync {
-    /// Whether nobody waits for the answer any more, or its time is up.
+    /// Whether the client has disconnected or the deadline has passed.
     fn is_cancelled(&self) -> bool;
 
-    /// Takes memory before, or soon after, it is used; may wait for other queries to give some
-    /// back.
+    /// Reserves memory before, or soon after, it is used; may wait until other queries release
+    /// some.
     fn reserve_memory(&self, _bytes: u64) -> Result<()> {
         Ok(())
     }
 
-    /// Gives memory back.
+    /// Releases memory.
     fn release_memory(&self, _bytes: u64) {}
 }
 

@@ -16,15 +16,15 @@ use crate::{caql, promql};
 /// Query result.
 #[derive(Clone, Debug)]
 pub struct QueryResult {
-    /// What was asked for.
+    /// Result data.
     pub data: ResultData,
-    /// The moments that it has values for.
+    /// Steps of the result.
     pub steps: StepGrid,
-    /// What it should not be read without.
+    /// Warnings and infos.
     pub warnings: QueryWarnings,
-    /// What is known to be missing in what was read.
+    /// Known gaps in the data that was read.
     pub gaps: Vec<Gap>,
-    /// In what the numbers are, or the values of the distributions, where that is known.
+    /// Unit of the numbers, or of the values of the distributions, if known.
     pub unit: Option<String>,
 }
 
@@ -33,21 +33,21 @@ pub struct QueryResult {
 pub enum ResultData {
     /// One number for each step.
     Scalar(Vec<f64>),
-    /// A text.
+    /// String.
     Text(String),
-    /// Streams at one moment, each with one point, in the order that the question gives them.
+    /// Streams at one timestamp with one point each, in the order of the query's result.
     Vector(Vec<Stream>),
-    /// Streams over time.
+    /// Streams over a range.
     Matrix(Vec<Stream>),
-    /// Readings as they came.
+    /// Raw samples.
     Points(Vec<SeriesPoints>),
 }
 
 impl ResultData {
-    /// For how many samples it counts towards the limit.
+    /// Sample count towards `max_samples`.
     fn samples(&self) -> u64 {
         match self {
-            // Numbers and texts alone are not counted: there is one for each step at the most.
+            // Scalars and strings are free: there is at most one for each step.
             ResultData::Scalar(_) | ResultData::Text(_) => 0,
             ResultData::Vector(streams) | ResultData::Matrix(streams) => {
                 streams.iter().map(Stream::samples).sum()
@@ -60,8 +60,8 @@ impl ResultData {
     }
 }
 
-/// Works out an answer. Where nothing but its end is to be told, `context` is a function that says
-/// so.
+/// Executes a query. A function that returns whether the query is cancelled can be used as
+/// `context`.
 pub fn execute(
     source: &dyn Source,
     question: &QueryRequest<'_>,
@@ -71,8 +71,8 @@ pub fn execute(
     execute_with_stats(source, question, settings, context).map(|(answer, _)| answer)
 }
 
-/// An answer, and how many samples are counted as held beside those of the answer: none, if nothing
-/// was forgotten.
+/// Executes a query and returns the samples still charged beyond those of the result: 0, unless a
+/// release was forgotten.
 pub fn execute_with_stats(
     source: &dyn Source,
     question: &QueryRequest<'_>,
@@ -89,7 +89,8 @@ pub fn execute_with_stats(
                 question.step > 0 && steps.is_instant() && question.end != question.start;
             let data = execute_promql(&mut evaluation, kind, &node, steps)?;
             let unit = evaluation.unit(&node)?.text();
-            let beside = i128::from(evaluation.budget.held_samples()) - i128::from(data.samples());
+            let beside =
+                i128::from(evaluation.budget.charged_samples()) - i128::from(data.samples());
             Ok((finish(evaluation, data, steps, unit), beside))
         }
         Language::Caql => {
@@ -115,9 +116,9 @@ fn execute_caql(
     let samples = |streams: &[Stream]| streams.iter().map(Stream::samples).sum::<u64>();
     let shared: u64 = evaluation.shared.values().map(|streams| samples(streams)).sum();
     debug_assert_eq!(
-        evaluation.budget.held_samples(),
+        evaluation.budget.charged_samples(),
         samples(&streams) + shared,
-        "BUG: held is not held"
+        "BUG: released more samples than charged"
     );
     let unit = evaluation.unit(&plan.node).map_err(moved)?.text();
     if plan.promql_at.is_some() {
@@ -126,21 +127,21 @@ fn execute_caql(
         streams.sort_by(|a, b| a.labels.cmp(&b.labels));
         evaluation.warnings = evaluation.warnings.shift(offset);
     } else {
-        let place = plan.node.span;
-        caql::set_names(&mut streams, question.text.get(place.start..place.end).unwrap_or(""));
+        let span = plan.node.span;
+        caql::set_names(&mut streams, question.text.get(span.start..span.end).unwrap_or(""));
     }
     Ok(finish(evaluation, ResultData::Matrix(streams), plan.steps, unit))
 }
 
-/// Without names that do not describe what they stand at any more.
-fn without_names(mut streams: Vec<Stream>, place: SourceSpan) -> Result<Vec<Stream>> {
+/// Removes metric names that no longer describe their streams.
+fn without_names(mut streams: Vec<Stream>, span: SourceSpan) -> Result<Vec<Stream>> {
     if !streams.iter().any(|stream| stream.drops_name) {
         return Ok(streams);
     }
     for stream in streams.iter_mut().filter(|stream| stream.drops_name) {
         stream.labels = stream.labels.without_metadata();
     }
-    merge_equal_labels(streams, place)
+    merge_equal_labels(streams, span)
 }
 
 fn finish(
@@ -160,19 +161,19 @@ fn steps_for(question: &QueryRequest<'_>, settings: &Settings) -> Result<StepGri
         return Ok(StepGrid::at(question.start));
     }
     let invalid = |message: &str| {
-        let place = SourceSpan::new(0, question.text.len());
-        Err(Error::Parse { span: place, message: message.to_owned() })
+        let span = SourceSpan::new(0, question.text.len());
+        Err(Error::Parse { span, message: message.to_owned() })
     };
     if question.step < 0 {
-        return invalid("the step is negative: give a step above nought");
+        return invalid("invalid step: negative; use a step above 0");
     }
     if question.end < question.start {
-        return invalid("the end lies before the start");
+        return invalid("invalid range: the end is before the start");
     }
     let steps = StepGrid::covering(question.start, question.end, question.step);
     let max = settings.limits.steps;
     if steps.count as u64 > max {
-        let remedy = "ask for longer steps or a shorter time, or raise max_steps".to_owned();
+        let remedy = "increase the step, reduce the range, or raise max_steps".to_owned();
         let (what, found) = ("steps (max_steps)", steps.count as u64);
         return Err(Error::Limit { limit: what, found, max, remedy });
     }

@@ -6,29 +6,29 @@ use std::ops::Range;
 /// Byte range in the query text.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct SourceSpan {
-    /// Where it begins.
+    /// First byte.
     pub start: usize,
-    /// Where it ends.
+    /// End, exclusive.
     pub end: usize,
 }
 
 impl SourceSpan {
-    /// From one byte to another.
+    /// Span between two byte offsets.
     pub fn new(start: usize, end: usize) -> SourceSpan {
         SourceSpan { start, end: end.max(start) }
     }
 
-    /// From where this begins to where the other ends.
+    /// Span from the start of this one to the end of the other.
     pub fn to(self, other: SourceSpan) -> SourceSpan {
         SourceSpan::new(self.start, other.end)
     }
 
-    /// The same, so many bytes later.
+    /// Shifts the span by some bytes.
     pub(crate) fn shift(self, by: usize) -> SourceSpan {
         SourceSpan::new(self.start + by, self.end + by)
     }
 
-    /// As line and column of a text, both from 1; columns are characters.
+    /// Line and column in a text, both from 1; columns are characters.
     pub fn line_and_column(self, text: &str) -> (usize, usize) {
         let before = text.get(..self.start).unwrap_or(text);
         let line = before.matches('\n').count() + 1;
@@ -47,46 +47,46 @@ impl From<Range<usize>> for SourceSpan {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The expression cannot be read, or asks for what cannot be: the asker's.
+    /// Syntax or type error, or an unsupported query: the client's fault.
     #[error("{message}")]
     Parse {
-        /// Where in the expression.
+        /// Span in the expression.
         span: SourceSpan,
-        /// What is wrong there, and what would be right.
+        /// Cause and remedy.
         message: String,
     },
-    /// What was found does not allow what is asked: the asker's, or the data's.
+    /// The data does not allow the operation: the fault of the client or the data.
     #[error("{message}")]
     Execution {
-        /// Where in the expression.
+        /// Span in the expression.
         span: SourceSpan,
-        /// What is wrong, and what would be right.
+        /// Cause and remedy.
         message: String,
     },
-    /// More than a limit allows.
-    #[error("the query needs more {limit} than {max} ({found}); {remedy}")]
+    /// A limit was exceeded.
+    #[error("limit of {max} {limit} exceeded ({found}); {remedy}")]
     Limit {
-        /// What there is too much of.
+        /// Limited quantity.
         limit: &'static str,
-        /// How much there was when it was noticed.
+        /// Amount when the limit was exceeded.
         found: u64,
-        /// How much is allowed.
+        /// Limit.
         max: u64,
-        /// What to ask instead, and which setting raises the limit.
+        /// Remedy and the setting that raises the limit.
         remedy: String,
     },
-    /// It took too long, or nobody waits for it any more.
-    #[error("the query took longer than it may; ask for less, or raise timeout")]
+    /// Deadline exceeded, or cancelled by the client.
+    #[error("query timeout exceeded; reduce the range or the number of series, or raise timeout")]
     Timeout,
-    /// The memory that queries share does not suffice.
+    /// The memory shared by all queries does not suffice.
     #[error("{message}")]
     Memory {
-        /// What there is too little of, and which setting says how much there is.
+        /// Exhausted limit and its setting.
         message: String,
-        /// Whether other queries hold it, so that the same may be answered later.
+        /// Whether other queries hold the memory, so that a retry may succeed.
         is_transient: bool,
     },
-    /// What is stored cannot be read.
+    /// Stored data cannot be read.
     #[error(transparent)]
     Store(store::Error),
 }
@@ -100,34 +100,34 @@ impl From<store::Error> for Error {
     }
 }
 
-/// What this crate gives back.
+/// Result of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 impl Error {
-    /// Where in the expression, if it is known.
+    /// Span in the expression, if known.
     pub fn span(&self) -> Option<SourceSpan> {
         match self {
-            Error::Parse { span: place, .. } | Error::Execution { span: place, .. } => Some(*place),
+            Error::Parse { span, .. } | Error::Execution { span, .. } => Some(*span),
             _ => None,
         }
     }
 
-    /// The same, of a text that begins so many bytes later.
+    /// Shifts the span for an expression that starts some bytes into the text.
     pub(crate) fn shift(mut self, by: usize) -> Error {
-        if let Error::Parse { span: place, .. } | Error::Execution { span: place, .. } = &mut self {
-            *place = place.shift(by);
+        if let Error::Parse { span, .. } | Error::Execution { span, .. } = &mut self {
+            *span = span.shift(by);
         }
         self
     }
 
-    /// The message, with the line of the expression and a mark below the place.
+    /// Message with the line of the expression and a marker below the span.
     pub fn format_with_source(&self, expression: &str) -> String {
-        let Some(place) = self.span() else { return self.to_string() };
-        let (line, column) = place.line_and_column(expression);
+        let Some(span) = self.span() else { return self.to_string() };
+        let (line, column) = span.line_and_column(expression);
         let text = expression.lines().nth(line - 1).unwrap_or("");
         let within = text.chars().count() + 1 - column.min(text.chars().count() + 1);
         let length = expression
-            .get(place.start..place.end)
+            .get(span.start..span.end)
             .map_or(1, |marked| marked.lines().next().unwrap_or("").chars().count());
         let mark = "^".repeat(length.min(within).max(1));
         let blank: String =

@@ -1,9 +1,9 @@
 //! Cost estimation before execution.
 //!
-//! The selectors of the plan are looked up in the index, and the rows of their series in the time
-//! that the plan reads are estimated from what is known of parts ([`Source::rows_about`]). To these
-//! come the values of the steps. Both are rows or values; a histogram is one. What functions of
-//! CAQL read around their slots is left out.
+//! The selectors of the plan are looked up in the index. The rows of their series in the plan's
+//! time range are estimated from part metadata ([`Source::estimate_rows`]). The values of the steps
+//! are added. Both are counted as rows or values; a histogram counts as one. Rows that CAQL
+//! functions read around their slots are not counted.
 
 use std::ops::Range;
 
@@ -16,7 +16,8 @@ use crate::source::Source;
 use crate::stream::StepGrid;
 use crate::{caql, promql};
 
-/// About how many rows a query reads, and values it makes on the way; nothing is read for it.
+/// Estimates the rows that a query reads and the intermediate values that it computes; reads no
+/// rows.
 pub fn estimate(
     source: &dyn Source,
     question: &QueryRequest<'_>,
@@ -106,13 +107,13 @@ impl CostEstimate<'_> {
         }
     }
 
-    /// The time that is read for steps: so long before the first, until the last.
+    /// Range read for the steps: from `before` ahead of the first step to the last step.
     fn read_range(&self, fetch: &SeriesFetch, steps: StepGrid, before: i64) -> Range<i64> {
         fetch.shift.apply(steps.start).saturating_sub(before)..fetch.shift.apply(steps.end())
     }
 
-    /// Adds what is read of series in a range, in columns as long as `longest` if there are any,
-    /// and what is made of it.
+    /// Adds the rows read from series in a range, in columns of up to `longest` if given, and the
+    /// values computed from them.
     pub(crate) fn fetch(
         &mut self,
         fetch: &SeriesFetch,
@@ -146,8 +147,8 @@ mod tests {
     use crate::source::{ColumnRead, SeriesHandle};
     use crate::stream::SeriesPoint;
 
-    /// Ten series whatever is selected, with a row each second, and rollups of a minute. It reads
-    /// nothing.
+    /// Source of ten series for every selector, with one row per second and one-minute rollups.
+    /// Reads nothing.
     struct TenSeries;
 
     impl Source for TenSeries {
@@ -183,7 +184,7 @@ mod tests {
         }
     }
 
-    /// About an hour in steps of a minute, or about its end; the lookback is five minutes.
+    /// Estimate for an hour in one-minute steps, and for its end; the lookback is five minutes.
     #[track_caller]
     fn check(text: &str, language: Language, is_range: bool, expected: u64) {
         let (start, step) = if is_range { (0, MINUTE) } else { (HOUR, 0) };

@@ -30,9 +30,9 @@ pub(crate) struct Evaluation<'a> {
     pub(crate) budget: Arc<QueryBudget<'a>>,
     pub(crate) warnings: QueryWarnings,
     pub(crate) gaps: Vec<Gap>,
-    /// Streams of nodes that stand in a question more than once, by node and steps.
+    /// Streams of nodes used more than once in a query, by node and steps.
     pub(crate) shared: HashMap<(usize, StepGrid), Arc<Vec<Stream>>>,
-    /// The steps are those of a range of time, although only its first moment is one of them.
+    /// Whether the steps are those of a range query with only one step.
     pub(crate) is_range_of_one_step: bool,
 }
 
@@ -53,12 +53,12 @@ impl<'a> Evaluation<'a> {
         }
     }
 
-    /// Says that streams are dropped.
+    /// Releases the memory of dropped streams.
     pub(crate) fn release(&self, streams: &[Stream]) {
         self.budget.release_samples(streams.iter().map(Stream::samples).sum());
     }
 
-    /// A function made something else of a metric: its name does not describe it any more.
+    /// Drops the metric name, because a function changed the meaning of the values.
     pub(crate) fn drop_name(&self, stream: &mut Stream) {
         match self.settings.delayed_name_removal {
             true => stream.drops_name = true,
@@ -66,26 +66,26 @@ impl<'a> Evaluation<'a> {
         }
     }
 
-    /// Streams that have come to have the same labels as one, where no step has two of them.
+    /// Merges streams whose labels have become equal, if no step has two of them.
     pub(crate) fn merge_equal_labels(
         &self,
         streams: Vec<Stream>,
-        place: SourceSpan,
+        span: SourceSpan,
     ) -> Result<Vec<Stream>> {
         match self.settings.delayed_name_removal {
-            // Names are still there to tell them apart.
+            // The names still distinguish the streams.
             true => Ok(streams),
-            false => merge_equal_labels(streams, place),
+            false => merge_equal_labels(streams, span),
         }
     }
 }
 
-/// Streams of the same labels as one; an error where a step has two.
-pub(crate) fn merge_equal_labels(streams: Vec<Stream>, place: SourceSpan) -> Result<Vec<Stream>> {
+/// Merges streams with equal labels; an error if a step has two.
+pub(crate) fn merge_equal_labels(streams: Vec<Stream>, span: SourceSpan) -> Result<Vec<Stream>> {
     let mut merged: Vec<Stream> = Vec::with_capacity(streams.len());
-    let mut places = std::collections::HashMap::with_capacity(streams.len());
+    let mut indexes = std::collections::HashMap::with_capacity(streams.len());
     for stream in streams {
-        match places.entry(stream.labels.clone()) {
+        match indexes.entry(stream.labels.clone()) {
             std::collections::hash_map::Entry::Vacant(entry) => {
                 entry.insert(merged.len());
                 merged.push(stream);
@@ -95,7 +95,7 @@ pub(crate) fn merge_equal_labels(streams: Vec<Stream>, place: SourceSpan) -> Res
                     match (&held, more) {
                         (_, None) => {}
                         (None, more) => *held = more,
-                        (Some(_), Some(_)) => return Err(duplicate_labels_error(place)),
+                        (Some(_), Some(_)) => return Err(duplicate_labels_error(span)),
                     }
                 }
             }
@@ -104,7 +104,7 @@ pub(crate) fn merge_equal_labels(streams: Vec<Stream>, place: SourceSpan) -> Res
     Ok(merged)
 }
 
-pub(crate) fn duplicate_labels_error(place: SourceSpan) -> Error {
+pub(crate) fn duplicate_labels_error(span: SourceSpan) -> Error {
     let message = "vector cannot contain metrics with the same labelset".to_owned();
-    Error::Execution { span: place, message }
+    Error::Execution { span, message }
 }

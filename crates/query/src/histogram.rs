@@ -36,37 +36,37 @@ pub enum BucketGrid {
     /// Prometheus' exponential schema, −4 to 8: bucket `i` is
     /// `(2^((i-1)/2^schema), 2^(i/2^schema)]`.
     Exponential(i32),
-    /// Custom upper bounds (schema −53): bucket `i` ends at `bounds[i]`, inclusive; the last,
+    /// Custom upper bounds (schema −53): bucket `i` ends at `bounds[i]`, inclusive; the last one,
     /// `bounds.len()`, at infinity.
     Custom(Arc<[f64]>),
-    /// Another family's buckets, as `hist` numbers them; values beyond the last are under
+    /// Buckets of another scheme, as numbered by `hist`; values beyond the last one are under
     /// `i32::MAX`.
     Native(Scheme),
 }
 
-/// A histogram with counts that may be fractions, or negative.
+/// Histogram with counts that may be fractional or negative.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FloatHistogram {
-    /// Which buckets.
+    /// Bucket grid.
     pub grid: BucketGrid,
-    /// Values this near to zero are in the zero bucket.
+    /// Maximum distance from zero of values in the zero bucket.
     pub zero_threshold: f64,
-    /// How many are.
+    /// Count of the zero bucket.
     pub zero_count: f64,
-    /// How many there are in all.
+    /// Total count.
     pub count: f64,
-    /// Their sum.
+    /// Sum of the values.
     pub sum: f64,
-    /// Counts by index, in rising order of it, none of which is 0.
+    /// Non-zero counts by rising index.
     pub positive: Vec<(i32, f64)>,
-    /// Those of negative values, by the index of their magnitude.
+    /// Counts of negative values, by the index of their magnitude.
     pub negative: Vec<(i32, f64)>,
-    /// About resets.
+    /// Counter reset hint.
     pub hint: ResetHint,
 }
 
 impl Default for FloatHistogram {
-    /// Nothing, in schema 0.
+    /// Empty histogram with schema 0.
     fn default() -> FloatHistogram {
         FloatHistogram {
             grid: BucketGrid::Exponential(0),
@@ -103,7 +103,7 @@ impl FloatHistogram {
         }
     }
 
-    /// Turns the sign of all counts and of the sum, which makes it a gauge.
+    /// Negates all counts and the sum, which makes it a gauge.
     pub fn negate(&mut self) {
         self.mul(-1.0);
     }
@@ -118,7 +118,7 @@ impl FloatHistogram {
         counts::drop_empty(&mut self.negative);
     }
 
-    /// Whether a count, the sum or a bound has left the doubles.
+    /// Whether a count, the sum or a bound has overflowed.
     pub fn has_overflow(&self) -> bool {
         let bounds: &[f64] = match &self.grid {
             BucketGrid::Custom(bounds) => bounds,
@@ -131,7 +131,7 @@ impl FloatHistogram {
             .any(|value| value.is_infinite())
     }
 
-    /// Whether both are the same data: bit for bit, so that NaN is NaN, and whatever the hint.
+    /// Whether both have the same data bit for bit, so that NaN equals NaN; hints are ignored.
     pub fn equals(&self, other: &FloatHistogram) -> bool {
         let same = |a: f64, b: f64| a.to_bits() == b.to_bits();
         let same_counts = |a: &[(i32, f64)], b: &[(i32, f64)]| {

@@ -3,14 +3,14 @@
 use std::fmt;
 use std::sync::Arc;
 
-/// Under which label a metric's name stands.
+/// Label of the metric name.
 pub const NAME: &str = "__name__";
-/// Under which label a metric's type stands, where labels for type and unit are asked for.
+/// Label of the metric type, if type and unit labels are enabled.
 pub const TYPE: &str = "__type__";
-/// Under which label a metric's unit stands, likewise.
+/// Label of the metric unit, if type and unit labels are enabled.
 pub const UNIT: &str = "__unit__";
 
-/// Labels in order of their names, each once, none empty. Cheap to clone.
+/// Labels sorted by unique names, with non-empty values. Cheap to clone.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LabelSet(Arc<[(Arc<str>, Arc<str>)]>);
 
@@ -21,7 +21,8 @@ impl Default for LabelSet {
 }
 
 impl LabelSet {
-    /// Of any pairs: the last of each name counts, and an empty value is none.
+    /// Label set of any pairs: the last pair of each name wins, and an empty value removes the
+    /// label.
     pub fn new<N: Into<Arc<str>>, V: Into<Arc<str>>>(
         pairs: impl IntoIterator<Item = (N, V)>,
     ) -> LabelSet {
@@ -34,32 +35,32 @@ impl LabelSet {
         LabelSet(held.into())
     }
 
-    /// A label's value; the empty text where it is not.
+    /// Value of a label; empty if it is absent.
     pub fn get(&self, name: &str) -> &str {
         self.0.binary_search_by(|(held, _)| (**held).cmp(name)).map_or("", |at| &self.0[at].1)
     }
 
-    /// The metric's name; the empty text where there is none.
+    /// Metric name; empty if there is none.
     pub fn name(&self) -> &str {
         self.get(NAME)
     }
 
-    /// All of them, by name.
+    /// All labels by name.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
         self.0.iter().map(|(name, value)| (&**name, &**value))
     }
 
-    /// Whether there are none.
+    /// Whether the set is empty.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// How many.
+    /// Number of labels.
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// These, with one set to a value; to the empty one, without it.
+    /// Copy with one label set; an empty value removes it.
     pub fn with(&self, name: &str, value: &str) -> LabelSet {
         let mut pairs = self.0.to_vec();
         match pairs.binary_search_by(|(held, _)| (**held).cmp(name)) {
@@ -71,7 +72,7 @@ impl LabelSet {
         LabelSet(pairs.into())
     }
 
-    /// Those that are wanted.
+    /// Labels whose names satisfy a predicate.
     pub fn filter(&self, wanted: impl Fn(&str) -> bool) -> LabelSet {
         if self.0.iter().all(|(name, _)| wanted(name)) {
             return self.clone();
@@ -79,18 +80,18 @@ impl LabelSet {
         LabelSet(self.0.iter().filter(|(name, _)| wanted(name)).cloned().collect())
     }
 
-    /// Without the metric's name, type and unit: what is left of them says nothing about a result.
+    /// Copy without the metric's name, type and unit, which do not apply to computed values.
     pub fn without_metadata(&self) -> LabelSet {
         self.filter(|name| !is_metadata(name))
     }
 
-    /// How many bytes they take.
+    /// Memory in bytes.
     pub(crate) fn bytes(&self) -> usize {
         self.0.iter().map(|(name, value)| name.len() + value.len() + 64).sum()
     }
 }
 
-/// Whether a label tells of the metric and not of who was measured.
+/// Whether a label describes the metric rather than the measured object.
 pub(crate) fn is_metadata(name: &str) -> bool {
     matches!(name, NAME | TYPE | UNIT)
 }

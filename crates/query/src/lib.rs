@@ -62,7 +62,7 @@ mod stream;
 mod unit;
 mod value;
 
-/// What is asked beside answers, for tests.
+/// Query internals for tests.
 #[doc(hidden)]
 pub mod testing {
     pub use crate::engine::execute_with_stats;

@@ -1,4 +1,4 @@
-//! Query cost limits. Over a limit is an error that names it, never a part of an answer.
+//! Query cost limits. Exceeding a limit is an error that names it, never a partial result.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -8,14 +8,14 @@ use crate::error::{Error, Result};
 /// Query cost limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Samples held at one time: a number is one, a histogram one for each bucket and eight.
+    /// Samples held at one time: a number counts 1, a histogram 8 plus 1 for each bucket.
     /// `max_samples`.
     pub samples: u64,
-    /// Series that one selector may pick. `max_series`.
+    /// Series per selector. `max_series`.
     pub series: u64,
     /// Bytes held at one time, counted where they grow with data. `max_bytes`.
     pub bytes: u64,
-    /// Steps of an answer. `max_steps`.
+    /// Steps of a result. `max_steps`.
     pub steps: u64,
 }
 
@@ -29,8 +29,8 @@ impl Default for Limits {
 pub(crate) struct QueryBudget<'a> {
     limits: Limits,
     samples: AtomicU64,
-    /// Bytes of points without a value, beyond those of the samples that are held: the most of any
-    /// node.
+    /// Bytes of points without a value, beyond those of the charged samples: the maximum of all
+    /// nodes.
     empty_points: AtomicU64,
     context: &'a dyn QueryContext,
 }
@@ -40,15 +40,14 @@ impl<'a> QueryBudget<'a> {
         QueryBudget { limits, samples: AtomicU64::new(0), empty_points: AtomicU64::new(0), context }
     }
 
-    /// Counts samples that are held from now on.
+    /// Charges samples.
     pub(crate) fn charge_samples(&self, samples: u64) -> Result<()> {
-        // Only an amount: nothing else is ordered by it.
+        // Relaxed: only an amount, which orders nothing else.
         let found = self.samples.fetch_add(samples, Ordering::Relaxed).saturating_add(samples);
         let (max, bytes) = (self.limits.samples, found.saturating_mul(SAMPLE_BYTES));
         if found > max {
-            let remedy =
-                "ask for longer steps, a shorter time or fewer series, or raise max_samples"
-                    .to_owned();
+            let remedy = "use longer steps, a shorter range or fewer series, or raise max_samples"
+                .to_owned();
             return Err(Error::Limit {
                 limit: "samples in memory (max_samples)",
                 found,
@@ -57,8 +56,8 @@ impl<'a> QueryBudget<'a> {
             });
         }
         if bytes > self.limits.bytes {
-            let remedy = "ask for longer steps, a shorter time or fewer series, or raise max_bytes"
-                .to_owned();
+            let remedy =
+                "use longer steps, a shorter range or fewer series, or raise max_bytes".to_owned();
             return Err(Error::Limit {
                 limit: "bytes of memory (max_bytes)",
                 found: bytes,
@@ -70,17 +69,17 @@ impl<'a> QueryBudget<'a> {
         self.check_deadline()
     }
 
-    /// Whether there is room for points of all steps of some streams, with values or without.
+    /// Checks that points for all steps of some streams, with or without values, fit in memory.
     pub(crate) fn check_capacity(&self, streams: usize, steps: usize) -> Result<()> {
         let points = (streams as u64).saturating_mul(steps as u64);
         let (found, max) = (points.saturating_mul(SAMPLE_BYTES), self.limits.bytes);
         if found > max {
-            let remedy = "ask for longer steps, a shorter time or fewer series, or raise max_bytes"
-                .to_owned();
+            let remedy =
+                "use longer steps, a shorter range or fewer series, or raise max_bytes".to_owned();
             return Err(Error::Limit { limit: "bytes of memory (max_bytes)", found, max, remedy });
         }
-        // Points without a value are no samples, and take as much memory.
-        let empty = found.saturating_sub(self.held_samples().saturating_mul(SAMPLE_BYTES));
+        // Points without a value are not samples but take as much memory.
+        let empty = found.saturating_sub(self.charged_samples().saturating_mul(SAMPLE_BYTES));
         let before = self.empty_points.fetch_max(empty, Ordering::Relaxed);
         match empty.checked_sub(before) {
             None | Some(0) => Ok(()),
@@ -88,18 +87,18 @@ impl<'a> QueryBudget<'a> {
         }
     }
 
-    /// Counts samples that are held no more.
+    /// Releases charged samples.
     pub(crate) fn release_samples(&self, samples: u64) {
         self.samples.fetch_sub(samples, Ordering::Relaxed);
         self.context.release_memory(samples.saturating_mul(SAMPLE_BYTES));
     }
 
-    /// How many are held.
-    pub(crate) fn held_samples(&self) -> u64 {
+    /// Number of charged samples.
+    pub(crate) fn charged_samples(&self) -> u64 {
         self.samples.load(Ordering::Relaxed)
     }
 
-    /// Counts the series that a selector picked.
+    /// Checks the number of series of a selector.
     pub(crate) fn check_series(&self, found: usize) -> Result<()> {
         let max = self.limits.series;
         if found as u64 > max {
@@ -114,7 +113,7 @@ impl<'a> QueryBudget<'a> {
         Ok(())
     }
 
-    /// Whether there is time left.
+    /// Checks cancellation and deadline.
     pub(crate) fn check_deadline(&self) -> Result<()> {
         match self.context.is_cancelled() {
             true => Err(Error::Timeout),
@@ -123,7 +122,7 @@ impl<'a> QueryBudget<'a> {
     }
 }
 
-/// What a sample takes: a value with its presence is 16 bytes, a bucket of a histogram too.
+/// Bytes per sample: a value with its presence flag, or a histogram bucket.
 pub(crate) const SAMPLE_BYTES: u64 = 16;
 
 impl Drop for QueryBudget<'_> {
@@ -136,7 +135,7 @@ impl Drop for QueryBudget<'_> {
 mod tests {
     use super::*;
 
-    /// Memory of so many bytes.
+    /// Context with a fixed amount of memory.
     struct MemoryContext {
         free: AtomicU64,
     }
@@ -166,7 +165,7 @@ mod tests {
         let budget = QueryBudget::new(Limits::default(), &memory);
         budget.charge_samples(60).unwrap();
         assert_eq!(free(), 40);
-        // 70 points of which 60 are samples.
+        // 70 points, 60 of which are samples.
         budget.check_capacity(7, 10).unwrap();
         assert_eq!(free(), 30);
         assert!(matches!(budget.charge_samples(31), Err(Error::Memory { .. })));

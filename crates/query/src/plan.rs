@@ -1,7 +1,7 @@
 //! Query plan shared by both languages.
 //!
 //! A node gives streams: numbers or distributions at each step. Only [`PlanOp::RangeSelection`]
-//! gives readings as they came, and only functions over time take those.
+//! gives raw samples, which only range functions accept.
 
 mod call;
 mod metric_query;
@@ -24,34 +24,34 @@ use crate::promql::PromqlFunction;
 #[derive(Clone, Debug)]
 pub(crate) struct PlanNode {
     pub(crate) op: PlanOp,
-    /// Where in the expression it stands.
+    /// Span in the expression.
     pub(crate) span: SourceSpan,
 }
 
 #[derive(Clone, Debug)]
 pub(crate) enum PlanOp {
-    /// The same number at each step.
+    /// Same number at each step.
     Number(f64),
-    /// A text, for functions that take one.
+    /// String argument.
     Text(String),
-    /// The latest reading of each series at each step, not older than the lookback.
+    /// Latest sample of each series at each step, within the lookback.
     Latest(SeriesFetch),
-    /// Readings of a stretch of time before each step.
+    /// Samples in a window before each step.
     RangeSelection(Box<RangeSelection>),
     /// Exact deltas of a range, from the store.
     Exact(Box<ExactRange>),
-    /// The same at each step: worked out once.
+    /// Constant over steps: evaluated once.
     Once(Box<PlanNode>),
     Negate(Box<PlanNode>),
-    /// A function of readings over time.
+    /// Range function.
     RangeFunction(Box<RangeFunctionCall>),
-    /// A function of what is there at each step.
+    /// Instant function.
     Call {
         function: &'static PromqlFunction,
         args: Vec<PlanNode>,
     },
     Aggregate(Box<Aggregation>),
     Binary(Box<BinaryOperation>),
-    /// A function of CAQL.
+    /// CAQL function.
     Stage(Box<PlanStage>),
 }

@@ -37,19 +37,19 @@ pub use plan::selector_of;
 pub use signature::{PromqlFunction, Variadic};
 pub(crate) use signature::{StepDependence, UnitRule};
 
-/// Bytes of an expression at the most.
+/// Maximum length of an expression in bytes.
 pub const LENGTH_MAX: usize = 256 << 10;
-/// How deep parentheses, calls, signs and right sides nest at the most: reading is recursive in
+/// Maximum nesting of parentheses, calls, signs and right operands: the parser is recursive in
 /// these.
 pub const NESTING_MAX: usize = 100;
-/// How high a tree is at the most: checking, showing and evaluating are recursive. Operators in a
-/// row count, as `a + b + c` is `(a + b) + c`.
+/// Maximum height of a tree: checking, formatting and evaluation are recursive. A chain of
+/// operators counts, because `a + b + c` is `(a + b) + c`.
 pub const HEIGHT_MAX: usize = 256;
-/// Regexes of an expression at the most, each of which may take [`REGEX_SIZE_MAX`] once compiled.
+/// Maximum number of regexes in an expression, each of at most [`REGEX_SIZE_MAX`] once compiled.
 pub const REGEXES_MAX: usize = 128;
 
-/// Which parts of the language that Prometheus has behind feature flags may be used. Without any,
-/// the default, it is the language of a Prometheus without flags.
+/// Enabled parts of the language that Prometheus has behind feature flags. By default, all are
+/// disabled, as in a Prometheus without flags.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Options {
     /// Functions and aggregations: `promql-experimental-functions`.
@@ -60,12 +60,12 @@ pub struct Options {
     pub extended_selectors: bool,
     /// `fill`, `fill_left` and `fill_right`: `promql-binop-fill-modifiers`.
     pub binop_fill: bool,
-    /// Functions of topdeck's own are not known.
+    /// Whether topdeck's own functions are unknown.
     pub standard_only: bool,
 }
 
 impl Options {
-    /// Everything.
+    /// All features enabled.
     pub fn all() -> Options {
         Options {
             experimental_functions: true,

@@ -7,9 +7,9 @@ use crate::error::SourceSpan;
 /// Severity of a query warning: warning or info.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum QueryWarningKind {
-    /// The answer may not be what was meant.
+    /// The result may not be what was meant.
     Warning,
-    /// Something about the expression could be better.
+    /// Hint for a better expression.
     Info,
 }
 
@@ -21,38 +21,38 @@ pub struct QueryWarnings {
 
 impl QueryWarnings {
     /// Adds a warning.
-    pub fn warn(&mut self, place: SourceSpan, message: impl Into<String>) {
-        self.warnings.insert((QueryWarningKind::Warning, message.into()), place);
+    pub fn warn(&mut self, span: SourceSpan, message: impl Into<String>) {
+        self.warnings.insert((QueryWarningKind::Warning, message.into()), span);
     }
 
-    /// Adds a remark.
-    pub fn info(&mut self, place: SourceSpan, message: impl Into<String>) {
-        self.warnings.insert((QueryWarningKind::Info, message.into()), place);
+    /// Adds an info.
+    pub fn info(&mut self, span: SourceSpan, message: impl Into<String>) {
+        self.warnings.insert((QueryWarningKind::Info, message.into()), span);
     }
 
-    /// Adds those of another.
+    /// Adds the warnings of another set.
     pub fn append(&mut self, other: QueryWarnings) {
         self.warnings.extend(other.warnings);
     }
 
-    /// The same, of a text that begins so many bytes later.
+    /// Shifts the spans for an expression that starts some bytes into the text.
     pub(crate) fn shift(mut self, by: usize) -> QueryWarnings {
-        for place in self.warnings.values_mut() {
-            *place = place.shift(by);
+        for span in self.warnings.values_mut() {
+            *span = span.shift(by);
         }
         self
     }
 
-    /// Whether there are none.
+    /// Whether there are no warnings.
     pub fn is_empty(&self) -> bool {
         self.warnings.is_empty()
     }
 
-    /// All of a kind, each with its place.
+    /// All warnings of a kind with their spans.
     pub fn of_kind(&self, kind: QueryWarningKind) -> impl Iterator<Item = (&str, SourceSpan)> {
         self.warnings
             .iter()
             .filter(move |((found, _), _)| *found == kind)
-            .map(|((_, message), place)| (message.as_str(), *place))
+            .map(|((_, message), span)| (message.as_str(), *span))
     }
 }

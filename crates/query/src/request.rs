@@ -1,30 +1,30 @@
-//! What is asked: a query, its language and its steps.
+//! Query request: text, language and steps.
 
 use crate::promql;
 
 /// Query language.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Language {
-    /// Prometheus'.
+    /// PromQL.
     #[default]
     PromQl,
-    /// Circonus'.
+    /// CAQL.
     Caql,
 }
 
 /// Query request.
 #[derive(Clone, Debug)]
 pub struct QueryRequest<'a> {
-    /// What is asked.
+    /// Query text.
     pub text: &'a str,
-    /// In which language.
+    /// Query language.
     pub language: Language,
-    /// The first moment that is asked about, in nanoseconds since the Unix epoch.
+    /// Start in nanoseconds since the Unix epoch.
     pub start: i64,
-    /// The last; in CAQL, the end, which is excluded.
+    /// End; inclusive in PromQL, exclusive in CAQL.
     pub end: i64,
-    /// Nanoseconds from one to the next; 0 asks about one moment, the start.
+    /// Step in nanoseconds; 0 for an instant query at `start`.
     pub step: i64,
-    /// Which parts of PromQL are understood.
+    /// Enabled PromQL features.
     pub options: promql::Options,
 }

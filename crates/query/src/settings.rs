@@ -5,20 +5,21 @@ use crate::limits::Limits;
 /// Query engine settings.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// What a question may cost.
+    /// Cost limits of a query.
     pub limits: Limits,
-    /// How old the latest reading may be at a step, in nanoseconds. Prometheus' default, 5 minutes.
+    /// Maximum age of the latest sample at a step (lookback), in nanoseconds. Prometheus' default,
+    /// 5 minutes.
     pub lookback: i64,
-    /// Step of subqueries that name none, in nanoseconds. Prometheus' default, 1 minute.
+    /// Default step of subqueries in nanoseconds. Prometheus' default, 1 minute.
     pub subquery_step: i64,
-    /// A metric's name goes at the end, not with the first function that makes it untrue; so labels
-    /// made of it stay.
+    /// Whether metric names are removed at the end of the evaluation rather than by the first
+    /// function that changes the meaning; labels derived from the name are kept.
     pub delayed_name_removal: bool,
-    /// Series have labels `__type__` and `__unit__`.
+    /// Whether series have the labels `__type__` and `__unit__`.
     pub type_and_unit_labels: bool,
-    /// Since when a reading counts is taken for a reading of nought.
+    /// Whether the start timestamp of a sample counts as a sample of 0.
     pub start_timestamps: bool,
-    /// Averages of quantiles are worked out and not refused.
+    /// Whether averages of quantiles are evaluated rather than rejected.
     pub averaged_quantiles: bool,
     /// Threads that read series.
     pub threads: usize,

@@ -1,35 +1,33 @@
 //! Sums over sliding ranges.
 //!
-//! A sum is whatever two neighbouring stretches make together: a number, the greater of two, a
-//! merged distribution. Nothing is taken away again, so no rounding adds up and nothing has to be
-//! subtracted.
+//! A sum is any associative operation: addition, maximum, merging of distributions. No operation is
+//! inverted, so rounding errors do not accumulate and no subtraction is needed.
 
 use std::ops::Range;
 
-/// The sum of each stretch; `None` of an empty one. Neither starts nor ends of stretches may go
-/// back.
+/// Sum of each range; `None` for an empty one. Neither starts nor ends of ranges may decrease.
 ///
-/// Overlapping stretches share sums: items up to some place are added from the back, those after it
-/// from the front, so that each item is added three times at the most however long a stretch is
-/// (the two stacks of a queue; Okasaki, Simple and efficient purely functional queues, 1995).
+/// Overlapping ranges share sums: items up to a split point are summed from the back, those after
+/// it from the front, so that each item is added at most three times whatever the range length (the
+/// two stacks of a queue; Okasaki, Simple and efficient purely functional queues, 1995).
 pub(crate) fn sliding_sums<T: Clone, E>(
     items: &[T],
-    stretches: impl IntoIterator<Item = Range<usize>>,
+    ranges: impl IntoIterator<Item = Range<usize>>,
     add: impl Fn(&mut T, &T) -> Result<(), E>,
 ) -> Result<Vec<Option<T>>, E> {
-    // Sums from an item up to `turn`, the next to be taken out last; and the sum from `turn` on.
+    // Sums from an item up to `turn`, the next one to be removed last; and the sum from `turn` on.
     let (mut back, mut front): (Vec<T>, Option<T>) = (Vec::new(), None);
     let (mut turn, mut end) = (0, 0);
     let mut sums = Vec::new();
-    for stretch in stretches {
-        let start = stretch.start.min(items.len());
-        let stop = stretch.end.min(items.len());
+    for range in ranges {
+        let start = range.start.min(items.len());
+        let stop = range.end.min(items.len());
         if start >= stop {
             sums.push(None);
             continue;
         }
         if start >= end {
-            // Nothing is shared: what lies between is never added.
+            // Disjoint ranges: the items between them are never added.
             (turn, end, front) = (start, start, None);
             back.clear();
         }
@@ -71,30 +69,30 @@ mod tests {
 
     use super::*;
 
-    /// What is added says in which order, so it must be that of the items.
-    fn slow(items: &[String], stretches: &[Range<usize>]) -> Vec<Option<String>> {
-        let of = |stretch: &Range<usize>| {
-            items.get(stretch.start..stretch.end.min(items.len())).unwrap_or(&[]).concat()
+    /// The operation is not commutative, so the order must be that of the items.
+    fn slow(items: &[String], ranges: &[Range<usize>]) -> Vec<Option<String>> {
+        let of = |range: &Range<usize>| {
+            items.get(range.start..range.end.min(items.len())).unwrap_or(&[]).concat()
         };
-        stretches.iter().map(|stretch| Some(of(stretch)).filter(|sum| !sum.is_empty())).collect()
+        ranges.iter().map(|range| Some(of(range)).filter(|sum| !sum.is_empty())).collect()
     }
 
     proptest! {
         #[test]
         fn sums_are_of_all_items_in_order(moves in proptest::collection::vec((0usize..5, 0usize..5), 1..40)) {
             let (mut start, mut end) = (0, 0);
-            let mut stretches = Vec::new();
+            let mut ranges = Vec::new();
             for (from, to) in moves {
                 (start, end) = (start + from, (end + to).max(start + from));
-                stretches.push(start..end);
+                ranges.push(start..end);
             }
             let items: Vec<String> = (0..end.saturating_sub(3)).map(|at| format!("{at} ")).collect();
             let add = |held: &mut String, more: &String| {
                 held.push_str(more);
                 Ok::<(), ()>(())
             };
-            let found = sliding_sums(&items, stretches.iter().cloned(), add).unwrap();
-            prop_assert_eq!(found, slow(&items, &stretches));
+            let found = sliding_sums(&items, ranges.iter().cloned(), add).unwrap();
+            prop_assert_eq!(found, slow(&items, &ranges));
         }
     }
 }

@@ -10,34 +10,34 @@ use crate::error::Result;
 use crate::labels::LabelSet;
 use crate::stream::SeriesPoint;
 
-/// Handle of a selected series. `key` means something only to the source that gave it.
+/// Handle of a selected series. `key` is private to the source that returned it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SeriesHandle {
     /// Name and labels.
     pub labels: LabelSet,
-    /// What its samples are.
+    /// Kind of its samples.
     pub kind: SeriesKind,
-    /// In what it is measured; the empty text where that is not known.
+    /// Unit; empty if unknown.
     pub unit: String,
-    /// By which the source knows it again.
+    /// Key of the series in the source.
     pub key: usize,
 }
 
 /// Column values with gaps.
 pub struct ColumnRead<T> {
-    /// One for each column, or each reading.
+    /// One value for each column or sample.
     pub values: Vec<T>,
-    /// What is missing.
+    /// Known gaps.
     pub gaps: Vec<Gap>,
 }
 
-/// Data source of queries. All reads of one question see the same moment.
+/// Data source of queries. All reads of one query see the same snapshot.
 pub trait Source: Sync {
-    /// The series that a selector picks, in no order.
+    /// Series that match a selector, in any order.
     fn select(&self, selector: &Selector) -> Result<Vec<SeriesHandle>>;
 
-    /// The part of a range, its start excluded and its end included, that can have readings of some
-    /// series; the whole range, where that is not known.
+    /// Part of a range (start exclusive, end inclusive) that can have samples of some series; the
+    /// whole range if unknown.
     fn time_range(
         &self,
         _series: &[SeriesHandle],
@@ -46,34 +46,33 @@ pub trait Source: Sync {
         Ok((range.start < range.end).then_some(range))
     }
 
-    /// What is known to be missing in a range, its start excluded and its end included, of whatever
-    /// series: a series all of whose rows are missing is none that a selector picks.
+    /// Known gaps in a range (start exclusive, end inclusive) of any series: no selector matches a
+    /// series whose rows are all missing.
     fn gaps(&self, _range: &Range<i64>) -> Vec<Gap> {
         Vec::new()
     }
 
-    /// How many series a selector picks.
+    /// Number of series that match a selector.
     fn select_count(&self, selector: &Selector) -> Result<u64> {
         self.select(selector).map(|series| series.len() as u64)
     }
 
-    /// About how many rows of so many series there are to be read of a range: as they came, or
-    /// added up in columns as long as `step`. It costs no more than a look at what is in memory.
+    /// Estimated number of rows of `series` series in a range: raw, or summed in columns of length
+    /// `step`. Uses only data in memory.
     fn estimate_rows(&self, _series: u64, _range: &Range<i64>, _step: Option<i64>) -> u64 {
         0
     }
 
-    /// Readings of a series as they came, that were made after `range.start` and not after
-    /// `range.end`, by time.
+    /// Raw samples of a series after `range.start` and up to `range.end`, by time.
     fn readings(&self, series: &SeriesHandle, range: Range<i64>)
     -> Result<ColumnRead<SeriesPoint>>;
 
-    /// Distributions of series of histograms, put together: what ended within each column, its
-    /// start excluded and its end included. Of cumulative series it is what was added.
+    /// Merged distributions of histogram series: those that ended in each column, start exclusive,
+    /// end inclusive. For cumulative series, the increase.
     fn histograms(&self, series: &[&SeriesHandle], grid: TimeGrid) -> Result<ColumnRead<Mixture>>;
 
-    /// The same, but distributions of a moment belong to the column that begins by then. A source
-    /// that has none need not tell them apart.
+    /// The same, but instantaneous distributions belong to the column that includes its start. A
+    /// source without such distributions need not distinguish them.
     fn histograms_by_start(
         &self,
         series: &[&SeriesHandle],
@@ -82,7 +81,7 @@ pub trait Source: Sync {
         self.histograms(series, grid)
     }
 
-    /// Numbers of series of counts or gauges, put together likewise; `None` where there are none.
+    /// Merged numbers of counter or gauge series, likewise; `None` for an empty column.
     fn numbers(
         &self,
         series: &[&SeriesHandle],

@@ -19,19 +19,19 @@ use crate::value::{StepValue, samples_of};
 /// Query source backed by a store view.
 pub struct StoreSource<'a> {
     view: &'a ReadView,
-    /// What was picked: handles have places in it.
+    /// Selected series; handles are indices into this list.
     found: Mutex<Vec<Arc<SeriesEntryRef>>>,
     context: &'a dyn QueryContext,
 }
 
 impl<'a> StoreSource<'a> {
-    /// Reads from a view.
+    /// Source of a view.
     pub fn new(view: &'a ReadView) -> StoreSource<'a> {
         StoreSource { view, found: Mutex::default(), context: &|| false }
     }
 
-    /// Stops in the middle of a long read when nobody waits for it any more, or when there is no
-    /// memory for it. Give it what the question has.
+    /// Sets the query's context, with which a long read stops when the query is cancelled or out of
+    /// memory.
     pub fn with_context(self, context: &'a dyn QueryContext) -> StoreSource<'a> {
         StoreSource { context, ..self }
     }
@@ -81,7 +81,7 @@ impl Source for StoreSource<'_> {
     }
 
     fn time_range(&self, series: &[SeriesHandle], range: Range<i64>) -> Result<Option<Range<i64>>> {
-        // A short range is read as fast as it is asked about.
+        // For a short range, reading is as fast as the lookup.
         if range.end.saturating_sub(range.start) <= store::DAY {
             return Ok((range.start < range.end).then_some(range));
         }
@@ -114,8 +114,8 @@ impl Source for StoreSource<'_> {
         let mut memory = ReadMemory { context: self.context, bytes: 0 };
         let (mut unaccounted, mut grown) = (0, Ok(()));
         let gaps = self.view.samples(&found[0], range, &mut |sample| {
-            // There is no way to stop it: what there is no memory for is dropped, and then the
-            // error told.
+            // The read cannot be stopped: data beyond the memory limit is dropped and the error is
+            // returned afterwards.
             if grown.is_err() {
                 return;
             }
@@ -138,8 +138,8 @@ impl Source for StoreSource<'_> {
         });
         grown?;
         let gaps = gaps?;
-        // Two samples of the same moment: deltas of several producers, or an instant that was
-        // measured twice.
+        // Two samples with the same timestamp: deltas of several producers, or a repeated
+        // measurement.
         let is_delta = !series.kind.is_cumulative() && series.kind != SeriesKind::Gauge;
         values.dedup_by(|later, held| {
             later.time == held.time && {
@@ -184,12 +184,12 @@ fn bytes_of_distribution(mixture: &Mixture) -> u64 {
     samples_of(mixture).saturating_mul(SAMPLE_BYTES)
 }
 
-/// Bytes of a reading beside its buckets.
+/// Bytes of a sample without its buckets.
 const READING_BYTES: u64 = size_of::<SeriesPoint>() as u64;
-/// After so many bytes of readings memory is taken for them.
+/// Memory is reserved in steps of this many bytes.
 const MEMORY_STEP_BYTES: u64 = 64 << 10;
 
-/// Memory of a read while it goes on: afterwards whoever asked for it accounts for it.
+/// Memory of a read in progress; afterwards the caller accounts for it.
 struct ReadMemory<'a> {
     context: &'a dyn QueryContext,
     bytes: u64,
@@ -208,7 +208,7 @@ impl Drop for ReadMemory<'_> {
     }
 }
 
-/// What happened in both.
+/// Sum of two values.
 fn add_values(a: &StepValue, b: &StepValue) -> StepValue {
     match (a, b) {
         (StepValue::Number(a), StepValue::Number(b)) => StepValue::Number(a + b),
@@ -216,7 +216,7 @@ fn add_values(a: &StepValue, b: &StepValue) -> StepValue {
             let mut sum = Mixture::clone(a);
             for part in b.parts() {
                 if sum.add(part).is_err() {
-                    // More than 2^64 values at one moment: what was first stands.
+                    // More than 2^64 values at one timestamp: the first value is kept.
                     return StepValue::Distribution(Arc::clone(a));
                 }
             }

@@ -1,4 +1,4 @@
-//! Streams: values of one thing on the steps of a question.
+//! Streams: values at the steps of a query.
 
 use crate::labels::LabelSet;
 use crate::value::StepValue;
@@ -6,24 +6,24 @@ use crate::value::StepValue;
 /// Evaluation timestamps: start, step, count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct StepGrid {
-    /// The first, in nanoseconds since the Unix epoch.
+    /// First step in nanoseconds since the Unix epoch.
     pub start: i64,
-    /// Nanoseconds from one to the next; of one moment, 1.
+    /// Distance of steps in nanoseconds; 1 for a single step.
     pub step: i64,
-    /// How many.
+    /// Number of steps.
     pub count: usize,
 }
 
 impl StepGrid {
-    /// One moment.
+    /// Single step.
     pub fn at(time: i64) -> StepGrid {
         StepGrid { start: time, step: 1, count: 1 }
     }
 
-    /// From a moment to another, both included where the step fits.
+    /// Steps from start to end, the end included if the step divides the range.
     pub fn covering(start: i64, end: i64, step: i64) -> StepGrid {
         let step = step.max(1);
-        // From one end of time to the other it is farther than an `i64` can say.
+        // The full time range exceeds an `i64`.
         let count = match i128::from(end) - i128::from(start) {
             length if length >= 0 => length / i128::from(step) + 1,
             _ => 0,
@@ -31,24 +31,24 @@ impl StepGrid {
         StepGrid { start, step, count: usize::try_from(count).unwrap_or(usize::MAX) }
     }
 
-    /// A moment.
+    /// Timestamp of a step.
     pub fn time(&self, at: usize) -> i64 {
         let time = i128::from(self.start) + i128::from(self.step) * at as i128;
         time.clamp(i64::MIN.into(), i64::MAX.into()) as i64
     }
 
-    /// The last moment; the first where there is none.
+    /// Last timestamp; the start if there are no steps.
     pub fn end(&self) -> i64 {
         self.time(self.count.saturating_sub(1))
     }
 
-    /// All of them.
+    /// All timestamps.
     pub fn times(&self) -> impl Iterator<Item = i64> + use<> {
         let steps = *self;
         (0..steps.count).map(move |at| steps.time(at))
     }
 
-    /// Whether it is one moment.
+    /// Whether there is a single step.
     pub fn is_instant(&self) -> bool {
         self.count == 1
     }
@@ -57,32 +57,33 @@ impl StepGrid {
 /// Stream: one optional value per step.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Stream {
-    /// What it is called.
+    /// Labels.
     pub labels: LabelSet,
-    /// Its metric's name does not describe it any more, and goes when the answer is complete.
+    /// Whether the metric name no longer describes the values and is removed at the end of the
+    /// evaluation.
     pub drops_name: bool,
-    /// The values, as many as there are steps.
+    /// One value for each step.
     pub points: Vec<Option<StepValue>>,
 }
 
 impl Stream {
-    /// Of some points.
+    /// Stream with these points.
     pub fn new(labels: LabelSet, points: Vec<Option<StepValue>>) -> Stream {
         Stream { labels, drops_name: false, points }
     }
 
-    /// Whether it has no value at all.
+    /// Whether there are no values.
     pub fn is_empty(&self) -> bool {
         self.points.iter().all(Option::is_none)
     }
 
-    /// For how many samples it counts towards the limit.
+    /// Sample count towards `max_samples`.
     pub(crate) fn samples(&self) -> u64 {
         self.points.iter().flatten().map(StepValue::samples).sum()
     }
 }
 
-/// A number in seconds, of nanoseconds; what is whole milliseconds is as near as a double can be.
+/// Nanoseconds as seconds; whole milliseconds convert to the nearest double.
 pub fn seconds(nanos: i64) -> f64 {
     match nanos % 1_000_000 {
         0 => (nanos / 1_000_000) as f64 / 1e3,
@@ -93,25 +94,25 @@ pub fn seconds(nanos: i64) -> f64 {
 /// Points of one series, oldest first.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SeriesPoints {
-    /// What the series is called.
+    /// Labels of the series.
     pub labels: LabelSet,
-    /// Its metric's name does not describe it any more.
+    /// Whether the metric name no longer describes the values.
     pub drops_name: bool,
-    /// The readings, by time.
+    /// Points by time.
     pub points: Vec<SeriesPoint>,
-    /// They are sums of what happened up to them: how much the first has says only since when it
-    /// was added up.
+    /// Whether the points are running totals of deltas: then the first value depends only on where
+    /// the summation started.
     pub is_running_total: bool,
 }
 
 /// Point: timestamp and value.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SeriesPoint {
-    /// Since when it counts, if the source says so.
+    /// Start timestamp, if the source has one.
     pub start: Option<i64>,
-    /// When it was made.
+    /// Timestamp.
     pub time: i64,
-    /// What was read; a number or a distribution.
+    /// Number or distribution.
     pub value: StepValue,
 }
 

@@ -1,5 +1,4 @@
-//! Units of query results. A number that was multiplied by another is in nothing that we could
-//! name.
+//! Units of query results. The product of two numbers has no unit that has a name.
 
 use crate::error::Result;
 use crate::eval::Evaluation;
@@ -9,18 +8,18 @@ use crate::promql::{AggregateOp, BinaryOp, UnitRule};
 /// Unit of a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum ValueUnit {
-    /// It cannot be known.
+    /// Unknown unit.
     Unknown,
-    /// A number that is written in the expression: of whatever it meets.
+    /// Number literal: takes the unit of the other operand.
     Dimensionless,
-    /// Numbers of this.
+    /// Numbers with this unit.
     Numbers(String),
-    /// Distributions of values that are in this.
+    /// Distributions of values with this unit.
     Distributions(String),
 }
 
 impl ValueUnit {
-    /// What a reader is told; `None` where it is not known.
+    /// Unit as shown to users; `None` if unknown.
     pub(crate) fn text(self) -> Option<String> {
         match self {
             ValueUnit::Unknown | ValueUnit::Dimensionless => None,
@@ -34,7 +33,7 @@ impl ValueUnit {
         ValueUnit::Numbers(unit.to_owned())
     }
 
-    /// Of distributions of values, the numbers that have their unit.
+    /// Unit of numbers derived from the values of distributions.
     fn map_distributions(self, with: impl Fn(&str) -> String) -> ValueUnit {
         match self {
             ValueUnit::Distributions(unit) if !unit.is_empty() => ValueUnit::Numbers(with(&unit)),
@@ -42,7 +41,7 @@ impl ValueUnit {
         }
     }
 
-    /// Of numbers, what follows from their unit; distributions stay what they are.
+    /// Unit derived from that of numbers; distributions are unchanged.
     fn map_numbers(self, with: impl Fn(&str) -> String) -> ValueUnit {
         match self {
             ValueUnit::Numbers(unit) if !unit.is_empty() => ValueUnit::Numbers(with(&unit)),
@@ -53,7 +52,7 @@ impl ValueUnit {
 }
 
 impl Evaluation<'_> {
-    /// The unit of a node's values.
+    /// Unit of a node's values.
     pub(crate) fn unit(&mut self, node: &PlanNode) -> Result<ValueUnit> {
         Ok(match &node.op {
             PlanOp::Number(_) => ValueUnit::Dimensionless,

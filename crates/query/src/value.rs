@@ -9,19 +9,19 @@ use crate::histogram::FloatHistogram;
 /// A value at a step.
 #[derive(Clone, Debug, PartialEq)]
 pub enum StepValue {
-    /// A number as it is.
+    /// Exact number.
     Number(f64),
-    /// A number that is known to lie within bounds: a statistic of a distribution.
+    /// Number with bounds: a statistic of a distribution.
     Bracket(Box<Bracket>),
-    /// A histogram with counts that PromQL reckons with.
+    /// Float histogram of PromQL arithmetic.
     Histogram(Arc<FloatHistogram>),
-    /// What was measured, whole: counts are exact, and so are the extremes where the source told
-    /// them.
+    /// Recorded distribution: counts are exact, and so are minimum and maximum if the source
+    /// reported them.
     Distribution(Arc<Mixture>),
 }
 
 impl StepValue {
-    /// A statistic; without bounds where there is no width.
+    /// Statistic; a plain number if the bounds have no width.
     pub fn from_bracket(bracket: Bracket) -> StepValue {
         match bracket.is_exact() {
             true => StepValue::Number(bracket.estimate),
@@ -29,7 +29,7 @@ impl StepValue {
         }
     }
 
-    /// The number; `None` of a distribution.
+    /// Number; `None` for a distribution.
     pub fn number(&self) -> Option<f64> {
         match self {
             StepValue::Number(number) => Some(*number),
@@ -38,7 +38,7 @@ impl StepValue {
         }
     }
 
-    /// The number as bounds; `None` of a distribution.
+    /// Number as a bracket; `None` for a distribution.
     pub fn bracket(&self) -> Option<Bracket> {
         match self {
             StepValue::Number(number) => Some(Bracket::exact(*number)),
@@ -47,7 +47,7 @@ impl StepValue {
         }
     }
 
-    /// The histogram as PromQL reckons with it; `None` of a number.
+    /// Float histogram; `None` for a number.
     pub fn histogram(&self) -> Option<Arc<FloatHistogram>> {
         match self {
             StepValue::Number(_) | StepValue::Bracket(_) => None,
@@ -56,12 +56,12 @@ impl StepValue {
         }
     }
 
-    /// Whether it is a distribution of either kind.
+    /// Whether it is a histogram or a distribution.
     pub fn is_distribution(&self) -> bool {
         matches!(self, StepValue::Histogram(_) | StepValue::Distribution(_))
     }
 
-    /// For how many samples it counts towards the limit: Prometheus' measure, 16 bytes a sample.
+    /// Sample count towards `max_samples`, in Prometheus' unit of 16 bytes a sample.
     pub(crate) fn samples(&self) -> u64 {
         match self {
             StepValue::Number(_) | StepValue::Bracket(_) => 1,
@@ -73,18 +73,17 @@ impl StepValue {
     }
 }
 
-/// For how many samples a distribution counts.
+/// Sample count of a distribution.
 pub(crate) fn samples_of(mixture: &Mixture) -> u64 {
     let of_part =
         |part: &hist::Histogram| (part.positive().len() + part.negative().len()) as u64 + 8;
     mixture.parts().iter().map(of_part).sum::<u64>().max(1)
 }
 
-/// Whether a number is the mark that says: from here on this series is no more. As Prometheus
-/// writes it.
+/// Whether a number is Prometheus' staleness marker.
 pub fn is_stale(number: f64) -> bool {
     number.to_bits() == STALE_BITS
 }
 
-/// The bits of that NaN.
+/// Bits of the staleness marker, a NaN.
 pub const STALE_BITS: u64 = codecs::prometheus::STALE_MARKER;

@@ -236,10 +236,10 @@ async fn invalid_queries_name_the_error() {
     )
     .await;
     check("/v1/query?query=latency&max_series=1", expect![[r#"
-        422 Unprocessable Entity {"error":"the query needs more series (max_series) than 1 (2); select fewer series, or raise max_series"}
+        422 Unprocessable Entity {"error":"limit of 1 series (max_series) exceeded (2); select fewer series, or raise max_series"}
     "#]]).await;
     check("/v1/query?query=latency&timeout=1ns", expect![[r#"
-        503 Service Unavailable {"error":"the query took longer than it may; ask for less, or raise timeout"}
+        503 Service Unavailable {"error":"query timeout exceeded; reduce the range or the number of series, or raise timeout"}
     "#]]).await;
     check("/v1/histogram?selector=nothing", expect![[r#"
         404 Not Found {"error":"and(__name:nothing) matches no series; existing metrics: depth, latency, requests_total"}
@@ -278,7 +278,7 @@ async fn invalid_queries_name_the_error() {
         400 Bad Request {"error":"parameter b is missing, expected a second selector, or another range in from_b and to_b"}
     "#]]).await;
     check("/v1/breakdown?selector=latency&above=1&up_to=0", expect![[r#"
-        422 Unprocessable Entity {"error":"the rectangle has no height: its lower value is not below its upper one"}
+        422 Unprocessable Entity {"error":"invalid rectangle: its lower value is not below its upper value"}
     "#]]).await;
 }
 

@@ -1,8 +1,8 @@
-//! `aggregate:*`: how what is finer than a slot is folded into it.
+//! `aggregate:*`: folds values of a finer period into a slot.
 //!
-//! A period below the length of a slot is read as such, and slots are made of its values
-//! (`resample.rs`); here each slot of either length stands for itself. A period above it is a
-//! window of that length, shown in all its slots.
+//! If the period is shorter than a slot, values are read at that period and folded into slots
+//! (`resample.rs`); in this file, a slot of either length is one value. If the period is longer
+//! than a slot, it is a window of that length, shown in each of its slots.
 
 use super::function_table::FunctionTable;
 use super::window::{WindowPackage, add_aggregates};

@@ -1,25 +1,25 @@
-//! `anomaly_detection`: how certain it is that a stream is no longer as it was, 0 to 100.
+//! `anomaly_detection`: score from 0 to 100 of how certain a change in a stream is.
 //!
-//! What Circonus does in detail is not published; the outline is: forecasts by exponential
-//! smoothing on values of five minutes, and a CUSUM of what they were off. This is that outline,
-//! with textbook numbers where it says none:
+//! Circonus publishes only the outline of its method: forecasts by exponential smoothing on
+//! five-minute values, and a CUSUM of the forecast errors. This file implements that outline, with
+//! textbook parameters where Circonus states none:
 //!
-//! 1. The mean of each five minutes (of a slot, if that is longer), once they are over, is compared
-//!    with what was forecast for them: by single exponential smoothing for `constant`, by Holt's
-//!    for `trending`, by Holt and Winters' without trend for `periodic` (a season is
+//! 1. The mean of each five-minute block (of a slot, if slots are longer) is compared with its
+//!    forecast once the block is complete: single exponential smoothing for `constant`, Holt's
+//!    method for `trending`, Holt–Winters without a trend for `periodic` (a season is
 //!    `model_period`, a day or a week).
 //! 2. The error is divided by its usual size, the root of an exponentially smoothed mean of
-//!    squares. For both, errors beyond three times the usual size count as three times, so that an
+//!    squares. For both, errors above three times the usual size count as three times, so that an
 //!    anomaly is not learnt at once (S. Gelper, R. Fried and C. Croux, Robust forecasting with
 //!    exponential and Holt-Winters smoothing, 2010).
-//! 3. Errors above and below are each summed up, less an allowance of k, never below 0 (E. S. Page,
-//!    Continuous inspection schemes, Biometrika, 1954). The score is the greater sum in percent of
-//!    a threshold of h, where it stays. k = ½ and h = 5 are the usual ones (D. C. Montgomery,
-//!    Introduction to statistical quality control); they are those of a sensitivity of 50. Others
-//!    have (100 − s)/s times that h and (100 − s)/50 times that k, so 0 never finds anything, and
-//!    100 finds the least deviation.
+//! 3. Positive and negative errors are summed separately, less an allowance k per block, and never
+//!    below 0 (E. S. Page, Continuous inspection schemes, Biometrika, 1954). The score is the
+//!    larger sum as a percentage of a threshold h, at which the sum is clamped. k = ½ and h = 5 are
+//!    the usual parameters (D. C. Montgomery, Introduction to statistical quality control); they
+//!    apply at sensitivity 50. Sensitivity s multiplies h by (100 − s)/s and k by (100 − s)/50, so
+//!    0 never reports an anomaly and 100 reports the smallest deviation.
 //!
-//! Before the view, `prefill_period` is learnt from: by default a day, or three seasons.
+//! The model learns from `prefill_period` before the view: by default a day, or three seasons.
 
 use super::arguments::Arguments;
 use super::forecasting::{Smoothing, slots_per_season};
@@ -34,14 +34,14 @@ use crate::stream::{StepGrid, Stream};
 
 const MINUTE_NS: i64 = 60_000_000_000;
 const DAY_NS: i64 = 24 * 60 * MINUTE_NS;
-/// What is compared with a forecast is so long.
+/// Length of a block whose mean is compared with a forecast.
 const BLOCK_NS: i64 = 5 * MINUTE_NS;
 const ALPHA: f64 = 0.1;
 const BETA: f64 = 0.02;
 const GAMMA: f64 = 0.3;
-/// The weight of an error in what size is usual.
+/// Weight of a new error in the smoothed usual size.
 const WEIGHT: f64 = 0.05;
-/// So many errors are learnt from before the first is judged.
+/// Errors learnt before the first one is scored.
 const LEARNED_MIN: u32 = 12;
 const ERROR_MAX: f64 = 3.0;
 const ALLOWANCE: f64 = 0.5;
@@ -59,7 +59,7 @@ pub(super) fn add_functions(table: &mut FunctionTable) {
 
 const MODELS: [&str; 5] = ["constant", "trending", "periodic", "periodic daily", "periodic weekly"];
 
-/// How long a season is, if the model has one.
+/// Season length in nanoseconds, if the model has one.
 fn period(arguments: &Arguments) -> Option<i64> {
     match arguments.text("model") {
         Some("periodic") => Some(arguments.duration("model_period").unwrap_or(DAY_NS)),
@@ -88,7 +88,7 @@ fn work(work: KernelInput<'_>) -> Result<Vec<Stream>> {
                 (sum, count) = (sum + number, count + 1.0);
             }
             let end = start.saturating_add(steps.step.saturating_mul(at as i64 + 1));
-            // The slot that reaches over the end of a block ends it.
+            // A block ends with the slot that contains the block's end.
             if end.div_euclid(block) != end.saturating_sub(steps.step).div_euclid(block) {
                 detector.push((count > 0.0).then(|| sum / count));
                 (sum, count) = (0.0, 0.0);
@@ -102,7 +102,7 @@ fn work(work: KernelInput<'_>) -> Result<Vec<Stream>> {
 
 struct AnomalyDetector {
     smoothing: Smoothing,
-    /// The usual square of an error.
+    /// Smoothed mean square of the errors.
     square: f64,
     learned: u32,
     above: f64,
@@ -132,26 +132,27 @@ impl AnomalyDetector {
         }
     }
 
-    /// Takes in the mean of the next block, if there is one.
+    /// Adds the mean of the next block, if it has one.
     fn push(&mut self, number: Option<f64>) {
         let (Some(number), Some(expected)) = (number, self.smoothing.forecast(1.0)) else {
             return self.smoothing.push(number);
         };
         let error = number - expected;
-        // What never varied has no usual size: any other number is far off.
+        // A constant stream has no usual error size, so any other number counts as a large error.
         let least = f64::EPSILON * 16.0 * expected.abs().max(f64::MIN_POSITIVE);
         let usual = self.square.sqrt().max(least);
         let is_learnt = self.learned >= LEARNED_MIN;
         let bound = if is_learnt { ERROR_MAX * usual } else { f64::INFINITY };
         let bounded = error.clamp(-bound, bound);
         if is_learnt {
-            // Above the threshold nothing is added, so that what ends is soon over.
+            // The sum is clamped at the threshold, so that the score falls soon after an anomaly
+            // ends.
             let next = |held: f64, error: f64| {
                 (held + error / usual - self.allowance).clamp(0.0, self.threshold.max(1.0))
             };
             (self.above, self.below) = (next(self.above, error), next(self.below, -error));
         }
-        // The first errors have the same weight each.
+        // The first errors have equal weights.
         let weight = WEIGHT.max(1.0 / f64::from(self.learned + 1));
         self.square += weight * (bounded * bounded - self.square);
         self.learned = self.learned.saturating_add(1);
@@ -175,14 +176,14 @@ mod tests {
     use crate::stream::StepGrid;
     use crate::value::StepValue;
 
-    /// Scores of a stream in the view, by minute from its start on.
+    /// Scores of a stream in the view, by minute from its start.
     fn scores(call: &str, of: impl Fn(i64) -> f64, steps: StepGrid) -> Vec<f64> {
         let made = |time: i64| Some(StepValue::Number(of((time - T0) / MINUTE_NS)));
         let streams = run_kernel(call, &[&made], steps).unwrap();
         streams[0].points.iter().map(|point| point.as_ref().unwrap().number().unwrap()).collect()
     }
 
-    /// Not the same every minute: −1 to 1, by a multiplicative hash.
+    /// Deterministic noise from −1 to 1: a multiplicative hash of the minute.
     fn noise(minute: i64) -> f64 {
         let hash = (minute as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40;
         hash as f64 / (1u64 << 23) as f64 - 1.0

@@ -11,32 +11,32 @@ use crate::error::{Error, Result, SourceSpan};
 /// Parameters of a CAQL evaluation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CaqlContext {
-    /// The span that is drawn.
+    /// Time range of the view.
     pub view_range_ns: i64,
-    /// The smallest span that is drawn.
+    /// Smallest period of the view.
     pub view_period_ns: i64,
-    /// Whether only what checks can have is allowed.
+    /// Whether only functions available to checks are allowed.
     pub is_serial: bool,
 }
 
 /// Argument value.
 #[derive(Clone, Debug)]
 pub enum ArgumentValue {
-    /// Always finite.
+    /// Finite number.
     Number(f64),
-    /// In nanoseconds.
+    /// Duration in nanoseconds.
     Duration(i64),
-    /// Any text.
+    /// String.
     Text(String),
-    /// Of a metric's name or of a tag search.
+    /// Selector from a metric name or a tag search.
     Selector(Selector),
-    /// To be searched for.
+    /// Regex, unanchored.
     Regex(regex::Regex),
-    /// Of labels.
+    /// Label format.
     Format(LabelFormat),
 }
 
-/// The arguments of a call. What is asked for by name is always a parameter or an option of the
+/// Arguments of a call. The names passed to the accessors must be parameters or options of the
 /// function.
 #[derive(Clone, Debug)]
 pub struct Arguments {
@@ -45,32 +45,32 @@ pub struct Arguments {
 }
 
 impl Arguments {
-    /// None at all.
+    /// Empty argument list.
     pub(crate) fn none() -> Arguments {
         Arguments { by_name: Vec::new(), variadic: Vec::new() }
     }
 
-    /// The value of a parameter or an option, unless it is left out and has no default.
+    /// Value of a parameter or an option; `None` if it is omitted and has no default.
     pub fn get(&self, name: &str) -> Option<&ArgumentValue> {
         self.by_name.iter().find(|(known, _)| *known == name).map(|(_, value)| value)
     }
 
-    /// If it is a number.
+    /// Value of a parameter that is a number.
     pub fn number(&self, name: &str) -> Option<f64> {
         self.get(name).and_then(ArgumentValue::number)
     }
 
-    /// If it is a duration: its nanoseconds.
+    /// Value of a parameter that is a duration, in nanoseconds.
     pub fn duration(&self, name: &str) -> Option<i64> {
         self.get(name).and_then(ArgumentValue::duration)
     }
 
-    /// If it is a text.
+    /// Value of a parameter that is a string.
     pub fn text(&self, name: &str) -> Option<&str> {
         self.get(name).and_then(ArgumentValue::text)
     }
 
-    /// If it is a selector.
+    /// Value of a parameter that is a selector.
     pub fn selector(&self, name: &str) -> Option<&Selector> {
         match self.get(name) {
             Some(ArgumentValue::Selector(selector)) => Some(selector),
@@ -78,7 +78,7 @@ impl Arguments {
         }
     }
 
-    /// If it is a regex.
+    /// Value of a parameter that is a regex.
     pub fn regex(&self, name: &str) -> Option<&regex::Regex> {
         match self.get(name) {
             Some(ArgumentValue::Regex(regex)) => Some(regex),
@@ -86,7 +86,7 @@ impl Arguments {
         }
     }
 
-    /// If it is a label.
+    /// Value of a parameter that is a label format.
     pub fn format(&self, name: &str) -> Option<&LabelFormat> {
         match self.get(name) {
             Some(ArgumentValue::Format(format)) => Some(format),
@@ -94,42 +94,42 @@ impl Arguments {
         }
     }
 
-    /// Those of which there may be any number.
+    /// Variadic arguments.
     pub fn variadic(&self) -> &[ArgumentValue] {
         &self.variadic
     }
 
-    /// All.
+    /// All argument values.
     pub fn values(&self) -> impl Iterator<Item = &ArgumentValue> {
         self.by_name.iter().map(|(_, value)| value).chain(&self.variadic)
     }
 }
 
 impl ArgumentValue {
-    /// If it is a number.
+    /// Number, if the value is one.
     pub fn number(&self) -> Option<f64> {
         if let ArgumentValue::Number(number) = self { Some(*number) } else { None }
     }
 
-    /// If it is a duration: its nanoseconds.
+    /// Nanoseconds, if the value is a duration.
     pub fn duration(&self) -> Option<i64> {
         if let ArgumentValue::Duration(ns) = self { Some(*ns) } else { None }
     }
 
-    /// If it is a text.
+    /// String, if the value is one.
     pub fn text(&self) -> Option<&str> {
         if let ArgumentValue::Text(text) = self { Some(text) } else { None }
     }
 }
 
-/// Puts the arguments of a call where its function wants them, and adds defaults.
+/// Assigns the arguments of a call to the parameters of its function and adds defaults.
 pub(super) fn arguments(
     function: &Signature,
     call: &CallExpr,
     context: &CaqlContext,
 ) -> Result<Arguments> {
     let name = &function.name;
-    let refused = |place: SourceSpan, message: String| Err(Error::Parse { span: place, message });
+    let refused = |span: SourceSpan, message: String| Err(Error::Parse { span, message });
     let mut found = Arguments { by_name: Vec::new(), variadic: Vec::new() };
     let is_alone = call.arguments.iter().filter(|argument| argument.name.is_none()).count() == 1;
     for (at, argument) in call.arguments.iter().enumerate() {
@@ -144,7 +144,8 @@ pub(super) fn arguments(
             return refused(argument.span, unexpected_argument(function, argument.name.as_deref()));
         };
         if found.get(parameter.name).is_some() {
-            let message = format!("{} is given twice, here and by its position", parameter.name);
+            let message =
+                format!("argument {} is given twice, by name and by position", parameter.name);
             return refused(argument.span, message);
         }
         let wants = match parameter.argument_type {
@@ -155,7 +156,10 @@ pub(super) fn arguments(
             Ok(value) => value,
             Err(why) => {
                 let parameter = parameter.name;
-                return refused(argument.span, format!("{parameter} of {name} is {wants}; {why}"));
+                return refused(
+                    argument.span,
+                    format!("invalid {parameter} of {name}: expected {wants}; {why}"),
+                );
             }
         };
         if argument.name.is_none() && at >= function.parameters.len() {
@@ -186,7 +190,10 @@ pub(super) fn arguments(
 }
 
 fn missing_argument(function: &Signature, parameter: &FunctionParameter) -> String {
-    format!("{} wants {}, {}: {function}", function.name, parameter.name, parameter.argument_type)
+    format!(
+        "{} requires {}, {}: {function}",
+        function.name, parameter.name, parameter.argument_type
+    )
 }
 
 fn unexpected_argument(function: &Signature, word: Option<&str>) -> String {
@@ -198,10 +205,10 @@ fn unexpected_argument(function: &Signature, word: Option<&str>) -> String {
             count => format!("{count} arguments"),
         };
         let hint = match function.options.first() {
-            Some(option) => format!("others have one, such as {}=…", option.name),
-            None => "there are no others".to_owned(),
+            Some(option) => format!("named arguments, such as {}=…", option.name),
+            None => "no named arguments".to_owned(),
         };
-        return format!("{name} takes {count} without a name, and {hint}: {function}");
+        return format!("{name} takes {count} by position and {hint}: {function}");
     };
     let known = function.parameters.iter().chain(&function.options);
     let hint = match nearest_name(word, known.map(|parameter| parameter.name)) {
@@ -230,7 +237,7 @@ fn default_value(default: DefaultValue, context: &CaqlContext) -> Option<Argumen
 const SECOND_NS: f64 = 1e9;
 const MINUTE_NS: f64 = 60e9;
 
-/// What a constant stands for; `None` is the missing value.
+/// Value of a constant; `None` is the missing value.
 fn resolve_constant(constant: Constant, context: &CaqlContext) -> Option<Literal> {
     let (range, period) = (context.view_range_ns, context.view_period_ns);
     Some(match constant {
@@ -244,7 +251,7 @@ fn resolve_constant(constant: Constant, context: &CaqlContext) -> Option<Literal
     })
 }
 
-/// A literal as a constant stream. Durations are minutes there.
+/// Converts a literal to a constant stream. A duration becomes a number of minutes.
 pub(super) fn constant_stream(
     literal: &Literal,
     context: &CaqlContext,
@@ -253,7 +260,7 @@ pub(super) fn constant_stream(
         Literal::Number(number) => Ok(Some(*number)),
         Literal::Duration(ns) => Ok(Some(*ns as f64 / MINUTE_NS)),
         Literal::Text(_) => {
-            Err("a text is no stream: it may only be an argument, as in find(\"name\")".to_owned())
+            Err("a string is not a stream; use it as an argument, as in find(\"name\")".to_owned())
         }
         Literal::Constant(constant) => match resolve_constant(*constant, context) {
             Some(literal) => constant_stream(&literal, context),
@@ -262,7 +269,7 @@ pub(super) fn constant_stream(
     }
 }
 
-/// The value, or what is wrong with the literal.
+/// Converts a literal to the argument type, or describes the error.
 fn parse_value(
     wants: ArgumentType,
     literal: &Literal,
@@ -281,7 +288,7 @@ fn parse_value(
     };
     let minutes = |number: f64| {
         let ns = (number * MINUTE_NS).round();
-        // Above three centuries, the number of nanoseconds would leave an i64.
+        // Above three centuries, the number of nanoseconds exceeds an i64.
         (ns.abs() <= 9.2e18).then_some(ns as i64)
     };
     let found = match (wants, literal) {
@@ -350,7 +357,7 @@ fn parse_text_value(wants: ArgumentType, text: &str) -> Result<ArgumentValue, St
     }
 }
 
-/// Without the column, which is always that of the text's beginning.
+/// Error text without the column, which is always that of the start of the text.
 fn without_column(error: SelectorError) -> String {
     format!("found {}, expected {}", error.found, error.expected)
 }
@@ -359,8 +366,8 @@ fn describe(literal: &Literal) -> String {
     match literal {
         Literal::Number(number) => format!("the number {number}"),
         Literal::Duration(_) => format!("the duration {literal}"),
-        Literal::Text(text) if text.len() > 100 => "a long text".to_owned(),
-        Literal::Text(text) => format!("the text {text:?}"),
+        Literal::Text(text) if text.len() > 100 => "a long string".to_owned(),
+        Literal::Text(text) => format!("the string {text:?}"),
         Literal::Constant(constant) => constant.name().to_owned(),
     }
 }
@@ -381,33 +388,34 @@ fn is_search(literal: &Literal) -> bool {
     SEARCHES.into_iter().any(|word| text.trim_start().starts_with(word))
 }
 
-/// The first argument of find: `/regex/`, a glob, or a whole name with whatever characters.
+/// Parses the first argument of find: `/regex/`, a glob, or a literal name with any characters.
 fn name_selector(text: &str) -> Result<Selector, String> {
     let between = text.strip_prefix('/').and_then(|inner| inner.strip_suffix('/'));
-    let pattern = match between {
-        _ if text.is_empty() => return Err("found the empty text: every name is \"*\"".to_owned()),
-        Some(regex) if !regex.is_empty() => {
-            let regex = model::selector::Regex::search(regex);
-            Pattern::Regex(
-                regex.map_err(|error| {
+    let pattern =
+        match between {
+            _ if text.is_empty() => {
+                return Err("found an empty string; match every name with \"*\"".to_owned());
+            }
+            Some(regex) if !regex.is_empty() => {
+                let regex = model::selector::Regex::search(regex);
+                Pattern::Regex(regex.map_err(|error| {
                     format!("found {}, expected {}", error.found, error.expected)
-                })?,
-            )
-        }
-        _ if text.contains(['*', '?']) => Pattern::Glob(text.to_owned()),
-        _ => Pattern::Exact(text.to_owned()),
-    };
+                })?)
+            }
+            _ if text.contains(['*', '?']) => Pattern::Glob(text.to_owned()),
+            _ => Pattern::Exact(text.to_owned()),
+        };
     Ok(Selector::tag(NAME, pattern))
 }
 
-/// A tag search. Unlike other selectors, it may not be a name, or labels in braces.
+/// Parses a tag search. Unlike other selectors, it may not be a name or labels in braces.
 fn search(text: &str) -> Result<Selector, String> {
     let text = text.trim();
     if !SEARCHES.into_iter().any(|word| text.starts_with(word)) {
-        return Err(format!("a search begins with and(, or( or not(: write and({text})"));
+        return Err(format!("a search starts with and(, or( or not(; write and({text})"));
     }
     if text.starts_with("hint(") {
-        return Err("hint(…) is not read: write its first part alone".to_owned());
+        return Err("hint(…) is not supported; use its first argument alone".to_owned());
     }
-    Selector::parse(text).map_err(|error| format!("in it, {error}"))
+    Selector::parse(text).map_err(|error| format!("invalid search: {error}"))
 }

@@ -1,122 +1,123 @@
-//! What a CAQL query says: a tree of calls, operators and literals.
+//! Syntax tree of a CAQL query: calls, operators and literals.
 //!
-//! Pipes are gone: `a | f(1){b}` is `f(1){a, b}`. Durations are nanoseconds, as exact as written;
-//! rounding to the minimum period is for whoever evaluates.
+//! Pipes are desugared: `a | f(1){b}` becomes `f(1){a, b}`. Durations are nanoseconds, as exact as
+//! written; the evaluator rounds them to the minimum period.
 
 use crate::error::SourceSpan;
 
-/// A query: what its head asks for, and what is to be computed.
+/// Query: directives and a body.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CaqlQuery {
-    /// The lines that begin with `#`.
+    /// Directives: the lines that start with `#`.
     pub directives: Directives,
-    /// What follows them.
+    /// Body after the directives.
     pub body: Body,
 }
 
-/// What follows the directives.
+/// Body of a query.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Body {
     /// CAQL.
     Caql(CaqlExpr),
-    /// PromQL, by `#lang="promql"`.
+    /// PromQL, selected by `#lang="promql"`.
     Promql {
-        /// The expression, as written.
+        /// PromQL expression as written.
         text: String,
-        /// Where it begins in the query, in bytes.
+        /// Byte offset of the expression in the query.
         offset: usize,
     },
 }
 
-/// What `#…` lines ask for.
+/// Directives (`#…` lines).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Directives {
-    /// `#preview`: shortcuts are welcome on long ranges.
+    /// `#preview`: approximations are allowed on long ranges.
     pub preview: bool,
-    /// `#serial`, earlier `#strict`: as a check would compute it, slot by slot.
+    /// `#serial`, formerly `#strict`: evaluates slot by slot, as a check does.
     pub serial: bool,
     /// `#min_period`: the finest period fetched, in nanoseconds.
     pub min_period_ns: Option<i64>,
-    /// `#lookback_window`: how long PromQL takes a value for the present one, in nanoseconds.
+    /// `#lookback_window`: lookback of PromQL, in nanoseconds.
     pub lookback_ns: Option<i64>,
 }
 
-/// A node, and where it stands.
+/// Node with its span.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CaqlExpr {
-    /// What it is.
+    /// Kind of the node.
     pub kind: CaqlExprKind,
-    /// From its first byte, brackets around it included, to its last. What was piped into a call
-    /// belongs to it.
+    /// From the first to the last byte, surrounding parentheses included. The span of a call
+    /// includes the expression piped into it.
     pub span: SourceSpan,
 }
 
-/// What a node is.
+/// Kind of a node.
 #[derive(Clone, Debug, PartialEq)]
 pub enum CaqlExprKind {
-    /// As a source, a constant stream.
+    /// Literal. Used as a source, it is a constant stream.
     Literal(Literal),
-    /// A function of its sources.
+    /// Call of a function with its sources.
     Call(CallExpr),
-    /// One operand for `!` and the minus sign, two for comparisons, two or more for the rest: a
-    /// chain of one operator, to be taken from the left.
+    /// Operation: one operand for `!` and unary minus, two for comparisons, two or more for the
+    /// others: a left-associative chain of one operator.
     Operation {
-        /// Which.
+        /// Operator.
         operator: Operator,
-        /// Its operands.
+        /// Operands, left to right.
         operands: Vec<CaqlExpr>,
     },
 }
 
-/// A call.
+/// Call of a function.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CallExpr {
-    /// With its package, as in `histogram:percentile`; a double colon is a single one here.
+    /// Name with its package, as in `histogram:percentile`; a double colon is normalised to a
+    /// single one.
     pub name: String,
-    /// Where the name stands.
+    /// Span of the name.
     pub name_span: SourceSpan,
-    /// Those without a name first.
+    /// Arguments, positional ones first.
     pub arguments: Vec<Argument>,
-    /// What was piped in, then what stands between the braces.
+    /// Sources: the piped expression first, then those in braces.
     pub sources: Vec<CaqlExpr>,
 }
 
 /// An argument of a call.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Argument {
-    /// If it has one.
+    /// Name of a named argument.
     pub name: Option<String>,
-    /// What is given.
+    /// Value of the argument.
     pub value: Literal,
-    /// Of name and value.
+    /// Span of name and value.
     pub span: SourceSpan,
 }
 
-/// A value, as written.
+/// Literal as written.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Literal {
-    /// Always finite.
+    /// Finite number.
     Number(f64),
-    /// In nanoseconds.
+    /// Duration in nanoseconds.
     Duration(i64),
-    /// Without its quotes, percent codes decoded.
+    /// String without its quotes, percent codes decoded.
     Text(String),
-    /// A name for a value.
+    /// Named constant.
     Constant(Constant),
 }
 
-/// Names for values. What they stand for is known when the range is.
+/// Named constants. Their values depend on the range of the query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Constant {
     /// `NULL`: a missing value.
     Null,
-    /// `VIEW_PERIOD`: the smallest span drawn, a duration.
+    /// `VIEW_PERIOD`: the smallest period of the view, as a duration.
     ViewPeriod,
     /// `VIEW_PERIOD_MINUTES`: the same as a number.
     ViewPeriodMinutes,
     /// `VIEW_PERIOD_SECONDS`: the same as a number.
     ViewPeriodSeconds,
-    /// `VIEW_RANGE`: the span drawn, a duration.
+    /// `VIEW_RANGE`: the time range of the view, as a duration.
     ViewRange,
     /// `VIEW_RANGE_MINUTES`: the same as a number.
     ViewRangeMinutes,
@@ -125,7 +126,7 @@ pub enum Constant {
 }
 
 impl Constant {
-    /// All there are.
+    /// All constants.
     pub const ALL: [Constant; 7] = [
         Constant::Null,
         Constant::ViewPeriod,
@@ -136,7 +137,7 @@ impl Constant {
         Constant::ViewRangeSeconds,
     ];
 
-    /// How it is written.
+    /// Name as written in a query.
     pub fn name(self) -> &'static str {
         match self {
             Constant::Null => "NULL",
@@ -149,14 +150,14 @@ impl Constant {
         }
     }
 
-    /// The one of this name.
+    /// Constant with this name.
     pub fn from_name(name: &str) -> Option<Constant> {
         Constant::ALL.into_iter().find(|constant| constant.name() == name)
     }
 }
 
-/// What stands between or before operands. Those between are here from the loosest to the tightest:
-/// the order is their precedence, one level each.
+/// Unary and binary operators. Binary operators are listed from the loosest to the tightest: the
+/// order is their precedence, one level each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Operator {
     /// `or`.
@@ -175,7 +176,7 @@ pub enum Operator {
     Less,
     /// `+`.
     Add,
-    /// `-` between two.
+    /// Binary `-`.
     Subtract,
     /// `%`.
     Remainder,
@@ -187,12 +188,12 @@ pub enum Operator {
     Power,
     /// `!`, or the looser `not`.
     Not,
-    /// `-` before one.
+    /// Unary `-`.
     Negate,
 }
 
 impl Operator {
-    /// Those between operands, from the loosest to the tightest.
+    /// Binary operators, from the loosest to the tightest.
     pub const BINARY: [Operator; 13] = [
         Operator::Or,
         Operator::And,
@@ -209,7 +210,7 @@ impl Operator {
         Operator::Power,
     ];
 
-    /// How it is written.
+    /// Symbol as written in a query.
     pub fn symbol(self) -> &'static str {
         match self {
             Operator::Or => "or",
@@ -229,7 +230,7 @@ impl Operator {
         }
     }
 
-    /// The function that computes the same.
+    /// Name of the equivalent function.
     pub fn function(self) -> &'static str {
         match self {
             Operator::Or => "op:or",
@@ -250,7 +251,7 @@ impl Operator {
         }
     }
 
-    /// Whether it takes exactly two operands and cannot be chained.
+    /// Whether the operator takes exactly two operands and cannot be chained.
     pub fn is_comparison(self) -> bool {
         (Operator::Equal..=Operator::Less).contains(&self)
     }

@@ -1,7 +1,7 @@
 //! Binder: resolves functions and argument values.
 //!
-//! What depends on data is not looked at here: how many streams a source gives, whether a time zone
-//! is known.
+//! Properties that depend on data are not checked here: the number of streams of a source, and
+//! whether a time zone exists.
 
 use model::Selector;
 use model::selector::Pattern;
@@ -12,41 +12,41 @@ use super::signature::{InputKind, OutputKind, Signature, Stability};
 use crate::error::{Error, Result, SourceSpan};
 use crate::query_warnings::QueryWarnings;
 
-/// Regexes of a query at the most, those of all its selectors together.
+/// Maximum number of regexes in a query, over all of its selectors.
 pub const REGEXES_MAX: usize = 64;
 
 /// Bound expression.
 #[derive(Clone, Debug)]
 pub struct BoundExpr {
-    /// What it is.
+    /// Kind of the expression.
     pub bound_kind: BoundKind,
-    /// Of what kind its streams are.
+    /// Value kind of its streams.
     pub stream_kind: StreamKind,
-    /// Where it stands in the query.
+    /// Span in the query.
     pub span: SourceSpan,
 }
 
 /// Kind of a bound expression.
 #[derive(Clone, Debug)]
 pub enum BoundKind {
-    /// The same number in every slot, or none in any.
+    /// Constant: the same number in every slot, or no value in any slot.
     Constant(Option<f64>),
-    /// A function of its sources.
+    /// Call of a function with its sources.
     Call {
-        /// Which.
+        /// Signature of the function.
         function: &'static Signature,
-        /// Its arguments, defaults included.
+        /// Arguments, defaults included.
         arguments: Arguments,
-        /// Where its name stands.
+        /// Span of the function name.
         name_span: SourceSpan,
-        /// Its streams are those of the first, then those of the second, and so on.
+        /// Sources; their streams are concatenated in order.
         sources: Vec<BoundExpr>,
     },
-    /// An operator; of more than two operands, it is taken from the left.
+    /// Operation; more than two operands are evaluated from the left.
     Operation {
-        /// Which.
+        /// Operator.
         operator: Operator,
-        /// Its operands.
+        /// Operands.
         operands: Vec<BoundExpr>,
     },
 }
@@ -54,15 +54,15 @@ pub enum BoundKind {
 /// Value kind of streams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StreamKind {
-    /// All are numbers.
+    /// All streams hold numbers.
     Numbers,
-    /// All are histograms.
+    /// All streams hold histograms.
     Histograms,
-    /// There are some of both.
+    /// Streams of both kinds.
     Mixed,
 }
 
-/// Binds a tree. What could be better about it is noted.
+/// Binds a tree and adds hints for better queries to `notes`.
 pub fn bind(
     expr: &CaqlExpr,
     context: &CaqlContext,
@@ -78,17 +78,17 @@ struct Binder<'a> {
 }
 
 impl Binder<'_> {
-    /// Recursive; the parser has seen to the depth.
+    /// Recursive; the parser limits the depth.
     fn bind(&mut self, expr: &CaqlExpr) -> Result<BoundExpr> {
-        let place = expr.span;
+        let span = expr.span;
         match &expr.kind {
             CaqlExprKind::Literal(literal) => {
                 let number = constant_stream(literal, self.context)
-                    .map_err(|message| parse_error(place, message))?;
+                    .map_err(|message| parse_error(span, message))?;
                 Ok(BoundExpr {
                     bound_kind: BoundKind::Constant(number),
                     stream_kind: StreamKind::Numbers,
-                    span: place,
+                    span,
                 })
             }
             CaqlExprKind::Operation { operator, operands } => {
@@ -101,9 +101,9 @@ impl Binder<'_> {
                     )?;
                 }
                 let meaning = BoundKind::Operation { operator: *operator, operands };
-                Ok(BoundExpr { bound_kind: meaning, stream_kind: StreamKind::Numbers, span: place })
+                Ok(BoundExpr { bound_kind: meaning, stream_kind: StreamKind::Numbers, span })
             }
-            CaqlExprKind::Call(call) => self.call(call, place),
+            CaqlExprKind::Call(call) => self.call(call, span),
         }
     }
 
@@ -111,15 +111,14 @@ impl Binder<'_> {
         exprs.iter().map(|expr| self.bind(expr)).collect()
     }
 
-    fn call(&mut self, call: &CallExpr, place: SourceSpan) -> Result<BoundExpr> {
+    fn call(&mut self, call: &CallExpr, span: SourceSpan) -> Result<BoundExpr> {
         let name_place = call.name_span;
         let refused = |message: String| Err(parse_error(name_place, message));
         let function = self.function(call)?;
         let name = &function.name;
         if self.context.is_serial && !function.is_serial {
             return refused(format!(
-                "{name} needs the whole range at once: it is not available with #serial and in \
-                 checks"
+                "{name} needs the whole range: not available with #serial or in checks"
             ));
         }
         let arguments = arguments(function, call, self.context)?;
@@ -127,12 +126,12 @@ impl Binder<'_> {
         match (function.inputs_kind, call.sources.is_empty()) {
             (InputKind::Nothing, false) => {
                 return refused(format!(
-                    "{name} takes no streams; to have both, write pass{{…, {name}(…)}}"
+                    "{name} takes no streams; to combine both, write pass{{…, {name}(…)}}"
                 ));
             }
             (InputKind::Numbers | InputKind::Histograms | InputKind::Either, true) => {
                 return refused(format!(
-                    "{name} wants streams: write find(…) | {name}(…), or {name}(…){{…}}"
+                    "{name} requires streams; write find(…) | {name}(…) or {name}(…){{…}}"
                 ));
             }
             _ => {}
@@ -147,11 +146,11 @@ impl Binder<'_> {
             OutputKind::AsInput => kind_of(&sources),
         };
         let meaning = BoundKind::Call { function, arguments, name_span: name_place, sources };
-        Ok(BoundExpr { bound_kind: meaning, stream_kind: kind, span: place })
+        Ok(BoundExpr { bound_kind: meaning, stream_kind: kind, span })
     }
 
     fn function(&mut self, call: &CallExpr) -> Result<&'static Signature> {
-        let (name, place) = (&call.name, call.name_span);
+        let (name, span) = (&call.name, call.name_span);
         let Some(function) = Signature::find(name) else {
             let mut near = Signature::nearest(name);
             near.truncate(4);
@@ -159,18 +158,15 @@ impl Binder<'_> {
                 true => String::new(),
                 false => format!("; did you mean {}?", near.join(" or ")),
             };
-            return Err(parse_error(place, format!("there is no function {name}{hint}")));
+            return Err(parse_error(span, format!("unknown function {name}{hint}")));
         };
         match function.stability {
             Stability::Current => {}
             Stability::Deprecated(instead) => {
-                self.warnings.info(place, format!("{name} is an old name: write {instead}"));
+                self.warnings.info(span, format!("{name} is deprecated; use {instead}"));
             }
             Stability::Removed(instead) => {
-                return Err(parse_error(
-                    place,
-                    format!("there is no function {name}: use {instead}"),
-                ));
+                return Err(parse_error(span, format!("{name} was removed; use {instead}")));
             }
         }
         Ok(function)
@@ -185,8 +181,7 @@ impl Binder<'_> {
             limit: "regexes",
             found: self.regexes as u64,
             max: REGEXES_MAX as u64,
-            remedy: "use globs, such as web-*, or one find for what several regexes find"
-                .to_owned(),
+            remedy: "use globs, such as web-*, or combine several regexes in one".to_owned(),
         })
     }
 }
@@ -199,7 +194,7 @@ fn count_in_value(value: &ArgumentValue) -> usize {
     }
 }
 
-/// Recursive; a selector is at most `model::selector::DEPTH_MAX` deep.
+/// Recursive; the depth of a selector is at most `model::selector::DEPTH_MAX`.
 fn count_in_selector(selector: &Selector) -> usize {
     match selector {
         Selector::And(parts) | Selector::Or(parts) => parts.iter().map(count_in_selector).sum(),
@@ -215,17 +210,18 @@ fn kind_of(sources: &[BoundExpr]) -> StreamKind {
     if kinds.all(|kind| kind == first) { first } else { StreamKind::Mixed }
 }
 
-/// Refuses a source of a kind that a function does not take.
+/// Rejects a source of a kind that the function does not accept.
 fn check_input_kind(source: &BoundExpr, takes: InputKind, name: &str) -> Result<()> {
     let (wanted, hint) = match (takes, source.stream_kind) {
         (InputKind::Numbers, StreamKind::Histograms | StreamKind::Mixed) => (
             "numbers",
-            "histogram:mean() or histogram:percentile(99) make numbers of histograms, \
-             histogram:merge() adds them",
+            "histogram:mean() or histogram:percentile(99) convert histograms to numbers, \
+             histogram:merge() merges them",
         ),
-        (InputKind::Histograms, StreamKind::Numbers | StreamKind::Mixed) => {
-            ("histograms", "find:histogram(…) finds them, histogram() makes them of numbers")
-        }
+        (InputKind::Histograms, StreamKind::Numbers | StreamKind::Mixed) => (
+            "histograms",
+            "find:histogram(…) reads histograms, histogram() builds them from numbers",
+        ),
         _ => return Ok(()),
     };
     let found = match source.stream_kind {
@@ -233,9 +229,9 @@ fn check_input_kind(source: &BoundExpr, takes: InputKind, name: &str) -> Result<
         StreamKind::Histograms => "histograms",
         StreamKind::Mixed => "numbers and histograms",
     };
-    Err(parse_error(source.span, format!("{name} takes {wanted}, and this gives {found}: {hint}")))
+    Err(parse_error(source.span, format!("{name} takes {wanted}, got {found}; {hint}")))
 }
 
-fn parse_error(place: SourceSpan, message: String) -> Error {
-    Error::Parse { span: place, message }
+fn parse_error(span: SourceSpan, message: String) -> Error {
+    Error::Parse { span, message }
 }

@@ -1,5 +1,4 @@
-//! How a stream differs from its slot before: `counter` and `derivative` per second, `diff` per
-//! minute.
+//! Difference from the previous slot: `counter` and `derivative` per second, `diff` per minute.
 
 use super::function_table::FunctionTable;
 use super::kernel::{Kernel, KernelFn, KernelInput};

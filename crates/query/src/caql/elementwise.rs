@@ -60,7 +60,7 @@ fn map_with_number(work: KernelInput<'_>, word: &str) -> Result<Vec<Stream>> {
     Ok(inputs)
 }
 
-/// Puts an argument where nothing is.
+/// Replaces missing values with an argument.
 pub(super) fn coalesce(work: KernelInput<'_>, argument: &str) -> Vec<Stream> {
     let KernelInput { mut inputs, arguments, .. } = work;
     let instead = point(arguments.number(argument));

@@ -1,6 +1,7 @@
-//! An example of a package of CAQL, in test builds only: `example:cube()`, the third power.
+//! Example of a CAQL package, in test builds only: `example:cube()`, the third power.
 //!
-//! It is this file and one line of the table in `functions.rs`. CONTRIBUTING.md explains it.
+//! The package is this file and one line of the table in `functions.rs`. CONTRIBUTING.md explains
+//! it.
 
 use super::function_table::FunctionTable;
 use super::kernel::Kernel;

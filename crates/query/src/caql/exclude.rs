@@ -1,4 +1,4 @@
-//! `exclude:*`: streams that are not wanted, by tags or legend.
+//! `exclude:*`: removes streams by tags or legend.
 
 use model::{Series, SeriesKind};
 

@@ -1,4 +1,4 @@
-//! `fill` and `fill:forward`: something where nothing is.
+//! `fill` and `fill:forward`: replace missing values.
 
 use super::arguments::Arguments;
 use super::function_table::{FunctionTable, QuantileRule, StreamUnitRule};
@@ -28,7 +28,7 @@ pub(super) fn add_functions(table: &mut FunctionTable) {
         .quantiles(QuantileRule::Kept);
 }
 
-/// Slots before the range that are looked at where no limit is set.
+/// Slots read before the range if no limit is set.
 const LOOKBACK_SLOTS: usize = 60;
 
 fn limit(arguments: &Arguments, steps: StepGrid) -> Option<usize> {

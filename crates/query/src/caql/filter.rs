@@ -1,7 +1,7 @@
-//! `filter:*`: some of the streams, or some of their values.
+//! `filter:*`: selects streams or values.
 //!
-//! The name says what is done: `filter:[not:]<mode>:[not:]<condition>`. The first `not` takes the
-//! other streams, the second negates the condition of each value.
+//! The name states the operation: `filter:[not:]<mode>:[not:]<condition>`. The first `not` selects
+//! the other streams, the second negates the condition of each value.
 
 use std::collections::HashSet;
 
@@ -76,7 +76,7 @@ pub(super) fn add_functions(table: &mut FunctionTable) {
 
 const CONDITIONS: [&str; 6] = ["lt", "leq", "eq", "neq", "geq", "gt"];
 
-/// What all filters have in common: they leave numbers as they are.
+/// Properties common to all filters: they do not change numbers.
 fn add_filter(row: &mut CaqlFunctionRow) {
     row.unit(StreamUnitRule::Sources).quantiles(QuantileRule::Kept);
 }
@@ -100,12 +100,12 @@ fn add_value_filters(table: &mut FunctionTable) {
 
 /// Parsed name of a filter function.
 struct FilterName<'a> {
-    /// Whether the other streams are taken.
+    /// Whether the selection of streams is inverted.
     is_inverted: bool,
     mode: &'a str,
     /// Whether the condition is negated.
     is_negated: bool,
-    /// Of percentiles: `percentile` or `quantile`.
+    /// For percentiles: `percentile` or `quantile`.
     statistic: Option<&'a str>,
     condition: &'a str,
 }
@@ -138,7 +138,7 @@ fn negation(text: &str) -> (bool, &str) {
     }
 }
 
-/// Some of the streams, whole.
+/// Selects whole streams.
 fn streams(work: KernelInput<'_>) -> Result<Vec<Stream>> {
     let KernelInput { name, mut inputs, arguments, slots_before: before, steps, .. } = work;
     let Some(read) = parse_filter_name(name) else { return Ok(inputs) };
@@ -173,7 +173,7 @@ fn streams(work: KernelInput<'_>) -> Result<Vec<Stream>> {
     Ok(inputs)
 }
 
-/// How many slots before the first the newest value may lie.
+/// Slots before the first one in which the newest value may be.
 fn lookback_slots(arguments: &Arguments, steps: StepGrid) -> usize {
     let slots = arguments.duration("lookback").unwrap_or(0) / steps.step;
     usize::try_from(slots).unwrap_or(0).saturating_sub(steps.count)
@@ -187,7 +187,7 @@ fn latest(stream: &Stream, arguments: &Arguments, steps: StepGrid) -> Option<f64
     stream.points.iter().rev().take(slots).flatten().find_map(|value| value.number())
 }
 
-/// All streams, without the values that do not meet the condition.
+/// Keeps all streams and removes the values that do not meet the condition.
 fn values(work: KernelInput<'_>) -> Result<Vec<Stream>> {
     let KernelInput { name, mut inputs, arguments, .. } = work;
     let Some(read) = parse_filter_name(name) else { return Ok(inputs) };
@@ -211,7 +211,8 @@ fn values(work: KernelInput<'_>) -> Result<Vec<Stream>> {
     Ok(inputs)
 }
 
-/// Values of a stretch of time. What is given as a duration is before the end of the range.
+/// Keeps the values of a time range. A bound given as a duration is relative to the end of the
+/// range.
 fn by_time(work: KernelInput<'_>) -> Result<Vec<Stream>> {
     let KernelInput { mut inputs, arguments, steps, .. } = work;
     let end = seconds(steps.time(steps.count));

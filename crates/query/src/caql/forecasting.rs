@@ -1,9 +1,9 @@
-//! `forecasting:*`: what is to be expected some time after each slot.
+//! `forecasting:*`: forecast for some time after each slot.
 //!
-//! Lines are laid through the last numbers (least squares, or the outermost two); smoothing takes
-//! in one number after the other. Smoothing depends on all that was before: numbers before the view
-//! are read until what lies before them weighs less than a ten-thousandth, and three seasons of
-//! `holt_winters`.
+//! Lines are fitted to the last numbers (least squares, or the first and last one); smoothing
+//! processes one number after the other. Smoothing depends on all previous numbers: numbers before
+//! the view are read until the weight of older ones is below 10⁻⁴, and for `holt_winters` three
+//! seasons are read.
 
 mod line;
 mod smooth;
@@ -65,7 +65,7 @@ pub(super) fn add_functions(table: &mut FunctionTable) {
         .unit(Sources);
 }
 
-/// So many slots a duration is, with parts of them.
+/// Duration in slots, as a fraction.
 fn slots(arguments: &Arguments, name: &str, steps: StepGrid) -> Option<f64> {
     arguments.duration(name).map(|duration| duration as f64 / steps.step as f64)
 }

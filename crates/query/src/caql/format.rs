@@ -1,7 +1,7 @@
 //! Formatting of CAQL queries.
 //!
-//! A call with one source is shown as a pipe, one with several with braces; brackets stand only
-//! where they are needed.
+//! A call with one source is shown as a pipe, a call with several sources with braces. Parentheses
+//! are shown only where they are needed.
 
 use std::fmt::{Display, Formatter, Result, Write};
 
@@ -20,7 +20,7 @@ impl Display for CaqlQuery {
     }
 }
 
-/// A line each.
+/// One directive per line.
 impl Display for Directives {
     fn fmt(&self, f: &mut Formatter<'_>) -> Result {
         if self.preview {
@@ -64,14 +64,14 @@ impl Display for CaqlExpr {
     }
 }
 
-/// An operand, in brackets if it would be read as something else without.
+/// Writes an operand, in parentheses if it would otherwise parse differently.
 fn write_operand(f: &mut Formatter<'_>, operator: Operator, operand: &CaqlExpr) -> Result {
     let is_bare = match &operand.kind {
         CaqlExprKind::Operation { operator: inner, .. } => {
             matches!(inner, Operator::Not | Operator::Negate) || *inner > operator
         }
         CaqlExprKind::Call(call) => !is_piped(call),
-        // The sign would become part of the number.
+        // Without parentheses, the sign would become part of the number.
         CaqlExprKind::Literal(Literal::Number(number)) => {
             operator != Operator::Negate || number.is_sign_negative()
         }
@@ -133,7 +133,7 @@ impl Display for Literal {
     }
 }
 
-/// In the longest unit that it is a multiple of, else in seconds.
+/// Writes a duration in the longest unit of which it is a multiple, otherwise in seconds.
 fn write_duration(f: &mut Formatter<'_>, ns: i64) -> Result {
     if ns < 0 {
         f.write_char('-')?;

@@ -1,4 +1,4 @@
-//! Rows of the table of functions: signature, kernel, and what the planner knows of a function.
+//! Rows of the function table: signature, kernel and planner traits of each function.
 //!
 //! Each package adds its rows in its own file, beside its kernels; `functions.rs` lists the
 //! packages.
@@ -27,24 +27,24 @@ pub(super) const COUNT: ArgumentType = IntegerWithin(0.0, f64::INFINITY);
 pub(super) const POSITION: ArgumentType = IntegerWithin(1.0, f64::INFINITY);
 pub(super) const INTEGER: ArgumentType = IntegerWithin(f64::NEG_INFINITY, f64::INFINITY);
 
-/// A function: its signature, and what works it out. A second name of a function has a row of its
-/// own with the same kernel.
+/// Row of the function table: signature and implementation. An alias has its own row with the same
+/// kernel.
 #[derive(Clone)]
 pub(super) struct CaqlFunctionRow {
     pub(super) signature: Signature,
     pub(super) kernel: CaqlKernel,
 }
 
-/// What works out a function.
+/// Implementation of a function.
 #[derive(Clone, Copy)]
 pub(super) enum CaqlKernel {
-    /// Streams of streams.
+    /// Computes streams from streams.
     Kernel(Kernel),
-    /// What is stored of a metric.
+    /// Reads a statistic of stored metrics.
     Find(MetricStatistic),
-    /// Its sources, earlier.
+    /// Delays its sources.
     Delay,
-    /// Nothing: it was removed from the language.
+    /// None: the function was removed from the language.
     Removed,
 }
 
@@ -54,7 +54,7 @@ impl From<Kernel> for CaqlKernel {
     }
 }
 
-/// Rows of all functions, as the packages add them.
+/// Rows of all functions, added by the packages.
 pub(super) struct FunctionTable(pub(super) Vec<CaqlFunctionRow>);
 
 impl FunctionTable {
@@ -92,10 +92,10 @@ impl FunctionTable {
     }
 
     fn last(&mut self) -> &mut CaqlFunctionRow {
-        self.0.last_mut().expect("BUG: a line was added before")
+        self.0.last_mut().expect("BUG: a row was added before")
     }
 
-    /// A function without sources.
+    /// Adds a function without sources.
     pub(super) fn add_source(
         &mut self,
         name: impl Into<String>,
@@ -105,7 +105,7 @@ impl FunctionTable {
         self.add(name.into(), InputKind::Nothing, gives, OutputShape::Source, kernel)
     }
 
-    /// A function that gives one stream of all.
+    /// Adds a function that computes one stream from all.
     pub(super) fn add_fold(
         &mut self,
         name: impl Into<String>,
@@ -115,7 +115,7 @@ impl FunctionTable {
         self.add(name.into(), takes, OutputKind::AsInput, OutputShape::One, kernel.into())
     }
 
-    /// A function that gives one stream for each.
+    /// Adds a function that computes one stream from each.
     pub(super) fn add_map(
         &mut self,
         name: impl Into<String>,
@@ -125,7 +125,7 @@ impl FunctionTable {
         self.add(name.into(), takes, OutputKind::AsInput, OutputShape::Each, kernel.into())
     }
 
-    /// A function that gives some of the streams, as they are.
+    /// Adds a function that selects streams without changing them.
     pub(super) fn add_choice(
         &mut self,
         name: impl Into<String>,
@@ -135,17 +135,17 @@ impl FunctionTable {
         self.add(name.into(), takes, OutputKind::AsInput, OutputShape::Some, kernel.into())
     }
 
-    /// A second name for a function above.
+    /// Adds an alias of a function that was already added.
     pub(super) fn add_alias(&mut self, name: &str, computes: &str) -> &mut CaqlFunctionRow {
         let known = self.0.iter().find(|known| known.signature.name == computes);
         let CaqlFunctionRow { signature, kernel } =
-            known.expect("BUG: a second name follows the first").clone();
+            known.expect("BUG: an alias follows its function").clone();
         let signature = Signature { name: name.to_owned(), ..signature };
         self.0.push(CaqlFunctionRow { signature, kernel });
         self.last()
     }
 
-    /// A function that the language no longer has.
+    /// Adds a function that was removed from the language.
     pub(super) fn add_removed(&mut self, name: impl Into<String>, instead: &'static str) {
         let row = self.add_source(name, OutputKind::Numbers, CaqlKernel::Removed);
         row.signature.stability = Stability::Removed(instead);

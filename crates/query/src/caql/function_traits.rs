@@ -1,51 +1,52 @@
-//! What the planner and the checks know of a function of CAQL beside its signature.
+//! Planner and check properties of a CAQL function, in addition to its signature.
 
-/// What the planner and the checks know of a function beside its signature.
+/// Planner and check properties of a function, in addition to its signature.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct FunctionTraits {
     pub(crate) unit: StreamUnitRule,
     pub(crate) quantiles: QuantileRule,
     pub(crate) merges: MergeRule,
     pub(crate) resample: ResampleRule,
-    /// From which source on the kernel is told whether they count values in each slot.
+    /// Index of the first source for which the kernel needs to know whether it counts values per
+    /// slot.
     pub(crate) counts_from: Option<usize>,
-    /// Two calls are not the same, even with the same arguments.
+    /// Whether two calls with equal arguments give different results.
     pub(crate) is_random: bool,
 }
 
-/// Unit of the streams that a function gives.
+/// Unit of the streams of a function.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum StreamUnitRule {
-    /// It cannot be named.
+    /// Unknown unit.
     Unknown,
-    /// This one.
+    /// Fixed unit.
     Named(&'static str),
-    /// That of all sources.
+    /// Unit common to all sources.
     Sources,
-    /// Values by the second, if that is the period.
+    /// Unit of values per second, if that is the period.
     Rate,
-    /// Numbers in the unit of the values whose distributions the sources have.
+    /// Unit of the values in the sources' distributions.
     Values,
     /// Distributions of values in the unit of the sources.
     Distributions,
 }
 
-/// What a function does with quantiles, so that averages of them can be rejected.
+/// Effect of a function on quantiles, used to reject averages of quantiles.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum QuantileRule {
-    /// Its result is no quantile.
+    /// Its result is not a quantile.
     Other,
     /// Its result is a quantile.
     Quantile,
     /// Its result is a quantile if a source is one.
     Kept,
-    /// The same, if all other sources are constants.
+    /// Its result is a quantile if one source is a quantile and all other sources are constants.
     KeptWithConstants,
     /// It averages its sources.
     Average(AverageOver),
 }
 
-/// What an average is taken over.
+/// Scope of an average.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum AverageOver {
     /// All streams.
@@ -58,28 +59,29 @@ pub(crate) enum AverageOver {
     Period,
 }
 
-/// Which of its sources a function merges. The store merges histograms that are found only for it.
+/// Sources that a function merges. The store merges the histograms of a selector only for such a
+/// function.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum MergeRule {
     /// None.
     Not,
     /// All of them.
     All,
-    /// Those whose tags of the categories in the arguments agree.
+    /// Those with equal tags in the categories given as arguments.
     ByTags,
 }
 
-/// How values of a period shorter than a slot become one of the slot.
+/// Rule for folding values of a period shorter than a slot into one value of the slot.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum ResampleRule {
     /// The function has no period of its own.
     Not,
-    /// The first of them.
+    /// First value.
     First,
-    /// The last, unless the windows are aligned to their start.
+    /// Last value, unless windows are aligned to their start.
     Rolling,
-    /// Their merged histograms.
+    /// Merged histogram.
     Merged,
-    /// Their numbers, reduced in a way that `stats` knows.
+    /// Numbers reduced by this function of `stats`.
     Numbers(&'static str),
 }

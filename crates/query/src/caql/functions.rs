@@ -1,10 +1,9 @@
-//! Table of the functions of CAQL: signature and kernel of each, a row of the package that it
-//! belongs to.
+//! CAQL function table: signature and kernel of each function, in the row of its package.
 //!
-//! From circonus/product-docs, caql/reference.md, with what its change log and its pages on PromQL
-//! and Graphite name. Binding, planner, evaluator, units, `/v1/functions` and the test of
-//! `docs/query.md` read this table. A new function is a kernel and a row in the file of its
-//! package; a new package is a file and a line here.
+//! Sources: circonus/product-docs, caql/reference.md, and the functions that its change log and its
+//! pages on PromQL and Graphite name. The binder, planner, evaluator, units, `/v1/functions` and
+//! the test of `docs/query.md` read this table. A new function is a kernel and a row in the file of
+//! its package; a new package is a file and a line here.
 
 use std::sync::LazyLock;
 
@@ -16,7 +15,7 @@ use super::{
     sources, stats, time, vector, window,
 };
 
-/// The packages; second names follow the functions that they are for.
+/// Packages. A package with aliases comes after the package of their functions.
 const PACKAGES: &[fn(&mut FunctionTable)] = &[
     sources::add_functions,
     random_walk::add_functions,
@@ -56,9 +55,9 @@ static TABLE: LazyLock<Vec<CaqlFunctionRow>> = LazyLock::new(|| {
     rows
 });
 
-/// What works out a function. It is looked up once for each node of a plan, not for each slot.
+/// Implementation of a function. Looked up once per plan node, not per slot.
 pub(super) fn kernel(function: &Signature) -> CaqlKernel {
-    find_row(&function.name).expect("BUG: a signature is that of a row").kernel
+    find_row(&function.name).expect("BUG: every signature has a row").kernel
 }
 
 fn find_row(name: &str) -> Option<&'static CaqlFunctionRow> {
@@ -67,18 +66,18 @@ fn find_row(name: &str) -> Option<&'static CaqlFunctionRow> {
 }
 
 impl Signature {
-    /// All of them, by name.
+    /// All functions, by name.
     pub fn all() -> impl Iterator<Item = &'static Signature> {
         TABLE.iter().map(|row| &row.signature)
     }
 
-    /// That of a function.
+    /// Signature of a function.
     pub fn find(name: &str) -> Option<&'static Signature> {
         find_row(name).map(|row| &row.signature)
     }
 
-    /// Names that may be meant by one that there is not: those one can take for it, else those of
-    /// other packages.
+    /// Suggestions for an unknown name: likely misspellings, otherwise functions of the same name
+    /// in other packages.
     pub fn nearest(name: &str) -> Vec<&'static str> {
         let known = || Signature::all().filter(|known| known.stability == Stability::Current);
         if let Some(near) = nearest_name(name, known().map(|known| known.name.as_str())) {

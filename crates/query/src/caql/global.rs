@@ -54,7 +54,7 @@ fn coalesce(work: KernelInput<'_>) -> Result<Vec<Stream>> {
     Ok(vec![stream(labels_of(&work.inputs), (0..work.steps.count).map(first))])
 }
 
-/// Nothing where nothing is known of the condition.
+/// The result is missing where the condition is missing.
 fn choose(work: KernelInput<'_>) -> Result<Vec<Stream>> {
     let [condition, then, otherwise] = &work.inputs[..] else { return Ok(work.inputs) };
     let chosen = |at| match number(condition, at)? {
@@ -73,7 +73,7 @@ fn is_missing(mut work: KernelInput<'_>) -> Result<Vec<Stream>> {
     Ok(work.inputs)
 }
 
-/// Each stream between 0 and the scale.
+/// Scales each stream to the range from 0 to `scale`.
 fn normalize(work: KernelInput<'_>) -> Result<Vec<Stream>> {
     let KernelInput { mut inputs, arguments, .. } = work;
     let scale = arguments.number("scale").unwrap_or(1.0);
@@ -88,7 +88,7 @@ fn normalize(work: KernelInput<'_>) -> Result<Vec<Stream>> {
     Ok(inputs)
 }
 
-/// For how many slots it has to hold.
+/// Number of slots for which the condition must hold.
 fn required_slots(arguments: &Arguments, steps: StepGrid) -> usize {
     let slots = arguments.duration("duration").unwrap_or(0) / steps.step;
     usize::try_from(slots).unwrap_or(1).max(1)

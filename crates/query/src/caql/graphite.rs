@@ -1,5 +1,4 @@
-//! `graphite:*`: what Graphite does with names that are paths of nodes between dots, and some of
-//! its functions.
+//! `graphite:*`: Graphite's functions on dotted paths, and some of its other functions.
 
 use model::Selector;
 use model::selector::{NAME, Pattern, Regex};
@@ -84,7 +83,8 @@ fn range_of_series(work: KernelInput<'_>) -> Result<Vec<Stream>> {
     Ok(vec![Stream::new(common_labels(inputs.iter().map(|stream| &stream.labels)), points)])
 }
 
-/// A path: `*` and `?` stay within a node, `**` does not, `{a,b}` is either.
+/// Parses a path: `*` and `?` match within a node, `**` matches across nodes, `{a,b}` matches
+/// either.
 pub(super) fn selector(path: &str) -> Result<Selector, String> {
     if !path.contains(['*', '?', '{', '[']) {
         return Ok(Selector::tag(NAME, Pattern::Exact(path.to_owned())));
@@ -112,22 +112,19 @@ pub(super) fn selector(path: &str) -> Result<Selector, String> {
     }
     regex.push('$');
     let regex = Regex::search(&regex).map_err(|error| {
-        format!(
-            "the path {path:?} cannot be read: found {}, expected {}",
-            error.found, error.expected
-        )
+        format!("invalid path {path:?}: found {}, expected {}", error.found, error.expected)
     })?;
     Ok(Selector::tag(NAME, Pattern::Regex(regex)))
 }
 
-/// Nodes of a path that are meant; a negative number counts from the end.
+/// Selected node indices of a path; a negative number counts from the end.
 fn selected_nodes(work: &KernelInput<'_>, count: usize) -> Vec<usize> {
     let numbers = work.arguments.variadic().iter().filter_map(|given| given.number());
-    let place = |number: f64| {
+    let index_of = |number: f64| {
         let at = if number < 0.0 { count as f64 + number } else { number };
         (at >= 0.0 && at < count as f64).then_some(at as usize)
     };
-    numbers.filter_map(place).collect()
+    numbers.filter_map(index_of).collect()
 }
 
 fn join_nodes(work: &KernelInput<'_>, stream: &Stream) -> String {
@@ -146,7 +143,7 @@ fn alias_by_node(mut work: KernelInput<'_>) -> Result<Vec<Stream>> {
 fn tag_by_node(mut work: KernelInput<'_>) -> Result<Vec<Stream>> {
     let key = work.arguments.text("key").unwrap_or_default();
     if !super::names::is_tag(key) {
-        let message = format!("{key:?} is no category of tags");
+        let message = format!("{key:?} is not a tag category");
         return Err(Error::Parse { span: work.span, message });
     }
     let mut streams = std::mem::take(&mut work.inputs);
@@ -168,7 +165,7 @@ fn remove_node(mut work: KernelInput<'_>) -> Result<Vec<Stream>> {
     Ok(streams)
 }
 
-/// `\1` means what `$1` does.
+/// `\1` is an alias of `$1`.
 fn alias_sub(work: KernelInput<'_>) -> Result<Vec<Stream>> {
     let KernelInput { mut inputs, arguments, .. } = work;
     let Some(regex) = arguments.regex("search") else { return Ok(inputs) };
@@ -205,31 +202,31 @@ fn alias_by_tags(work: KernelInput<'_>) -> Result<Vec<Stream>> {
     Ok(inputs)
 }
 
-/// A legend of the nodes from one to another, which is not in it.
+/// Legend from a range of nodes; the end is exclusive.
 fn substr(work: KernelInput<'_>) -> Result<Vec<Stream>> {
     let KernelInput { mut inputs, arguments, .. } = work;
     let of = |name: &str| arguments.number(name).unwrap_or(0.0);
     for stream in &mut inputs {
         let nodes: Vec<&str> = stream.labels.name().split('.').collect();
-        let place = |number: f64| {
+        let index_of = |number: f64| {
             let from = if number < 0.0 { nodes.len() as f64 } else { 0.0 };
             (from + number).clamp(0.0, nodes.len() as f64) as usize
         };
-        let start = place(of("start"));
-        let end = if of("stop") == 0.0 { nodes.len() } else { place(of("stop")) };
+        let start = index_of(of("start"));
+        let end = if of("stop") == 0.0 { nodes.len() } else { index_of(of("stop")) };
         let label = nodes.get(start..end).unwrap_or(&[]).join(".");
         stream.labels = stream.labels.with(LABEL, &label);
     }
     Ok(inputs)
 }
 
-/// Both percentiles that enclose the middle.
+/// The two percentiles that bound the middle.
 fn bounds(work: &KernelInput<'_>) -> (f64, f64) {
     let lower = work.arguments.number("lower_percentile").unwrap_or(0.0);
     (lower.min(100.0 - lower), lower.max(100.0 - lower))
 }
 
-/// Streams whose average is not among those in the middle.
+/// Streams whose average is outside the middle.
 fn outside_percentiles(mut work: KernelInput<'_>) -> Result<Vec<Stream>> {
     let (lower, upper) = bounds(&work);
     let mut means: Vec<f64> = work.inputs.iter().filter_map(mean).collect();
@@ -241,7 +238,7 @@ fn outside_percentiles(mut work: KernelInput<'_>) -> Result<Vec<Stream>> {
     Ok(work.inputs)
 }
 
-/// Streams that at some time are not in the middle of all.
+/// Streams that leave the middle of all streams at least once.
 fn remove_between(mut work: KernelInput<'_>) -> Result<Vec<Stream>> {
     let (lower, upper) = bounds(&work);
     let mut keeps = vec![false; work.inputs.len()];
@@ -258,7 +255,7 @@ fn remove_between(mut work: KernelInput<'_>) -> Result<Vec<Stream>> {
     Ok(work.inputs)
 }
 
-/// Gaps that are not too long, filled on a line from end to end.
+/// Fills gaps up to the maximum length by linear interpolation.
 fn interpolate(work: KernelInput<'_>) -> Result<Vec<Stream>> {
     let KernelInput { mut inputs, arguments, .. } = work;
     let limit = arguments.number("limit").unwrap_or(f64::INFINITY);
@@ -279,7 +276,7 @@ fn interpolate(work: KernelInput<'_>) -> Result<Vec<Stream>> {
     Ok(inputs)
 }
 
-/// A running sum that begins anew with each interval.
+/// Running sum that restarts with each interval.
 fn integral(work: KernelInput<'_>) -> Result<Vec<Stream>> {
     let KernelInput { mut inputs, arguments, steps, .. } = work;
     let interval = arguments.duration("interval").unwrap_or(steps.step).max(1);
@@ -298,7 +295,7 @@ fn integral(work: KernelInput<'_>) -> Result<Vec<Stream>> {
     Ok(inputs)
 }
 
-/// The line of least squares through the first part of the range, or all of it.
+/// Least-squares line through the first part of the range, or all of it.
 fn regression(work: KernelInput<'_>) -> Result<Vec<Stream>> {
     let KernelInput { mut inputs, arguments, steps, .. } = work;
     let length = arguments.duration("bootstrap").unwrap_or(i64::MAX);
@@ -323,7 +320,7 @@ fn regression(work: KernelInput<'_>) -> Result<Vec<Stream>> {
     Ok(inputs)
 }
 
-/// Each stream less its least value.
+/// Subtracts the minimum from each stream.
 fn offset(mut work: KernelInput<'_>) -> Result<Vec<Stream>> {
     for stream in &mut work.inputs {
         let least = numbers(stream).flatten().fold(f64::INFINITY, f64::min);

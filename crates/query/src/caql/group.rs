@@ -1,4 +1,4 @@
-//! `group_by:*`: one stream for each combination of some tags' values.
+//! `group_by:*`: one stream for each combination of tag values.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -42,13 +42,13 @@ pub(super) fn add_functions(table: &mut FunctionTable) {
         .merges(MergeRule::ByTags);
 }
 
-/// By the values of the tags that are asked for; streams without a tag are a group too.
+/// Groups by the values of the requested tags; streams without a tag form a group.
 fn groups(work: &mut KernelInput<'_>) -> impl Iterator<Item = Vec<Stream>> + use<> {
     let categories: Vec<&str> =
         work.arguments.variadic().iter().filter_map(|given| given.text()).collect();
     let mut groups: BTreeMap<Vec<String>, Vec<Stream>> = BTreeMap::new();
     for stream in std::mem::take(&mut work.inputs) {
-        // Functions of Graphite call the name so.
+        // Graphite functions use this name for the metric name.
         let value = |category: &&str| match *category {
             "__name" => stream.labels.name().to_owned(),
             category => stream.labels.get(category).to_owned(),
@@ -71,10 +71,10 @@ fn numbers(mut work: KernelInput<'_>) -> Result<Vec<Stream>> {
 }
 
 fn merge(mut work: KernelInput<'_>) -> Result<Vec<Stream>> {
-    let place = work.span;
+    let span = work.span;
     let wrong = |error: hist::MergeError| Error::Execution {
-        span: place,
-        message: format!("{error}: group by more tags, or ask for shorter periods"),
+        span,
+        message: format!("{error}; group by more tags or use shorter periods"),
     };
     let mut streams = Vec::new();
     for group in groups(&mut work) {

@@ -1,11 +1,11 @@
-//! `histogram:*`: distributions made, put together, and asked.
+//! `histogram:*`: creation, merging and statistics of distributions.
 //!
-//! Every answer is a bracket that holds the truth, with CAQL's own estimate in it: of circllhist's
-//! bins (base 10, two digits) what libcircllhist would say, of other histograms what they say
-//! themselves. Where a histogram knows more than its bins (its exact sum, least and greatest value,
-//! thresholds that it counted exactly), the exact number is given and not the estimate:
-//! `histogram{1, 2, 3} | histogram:mean()` is 2, and not 2.0485, which is the mean of the bins'
-//! middles. Nothing but bins comes from Circonus, so there the numbers are those of Circonus.
+//! Every result is a bracket that contains the true value, with CAQL's estimate in it:
+//! libcircllhist's result for circllhist bins (base 10, two digits), and the histogram's own
+//! estimate for other histograms. If a histogram has more than bins (an exact sum, minimum and
+//! maximum, exactly counted thresholds), the result is the exact number instead of the estimate:
+//! `histogram{1, 2, 3} | histogram:mean()` is 2, not 2.0485, the mean of the bin midpoints.
+//! Histograms from Circonus have only bins, so their results equal those of Circonus.
 
 mod count;
 mod make;
@@ -36,12 +36,12 @@ pub(super) fn add_functions(table: &mut FunctionTable) {
     random::add_functions(table);
 }
 
-/// A function of histograms that gives numbers.
+/// Adds a function from histograms to numbers.
 fn add<'a>(table: &'a mut FunctionTable, name: &str, kernel: Kernel) -> &'a mut CaqlFunctionRow {
     table.add_map(format!("histogram:{name}"), Histograms, kernel).output(OutputKind::Numbers)
 }
 
-/// The distribution of one number; `None` of what is none.
+/// Distribution of one number; `None` for a missing number.
 pub(super) fn from_number(number: f64) -> Option<Arc<Mixture>> {
     if number.is_nan() {
         return None;
@@ -51,7 +51,7 @@ pub(super) fn from_number(number: f64) -> Option<Arc<Mixture>> {
     Some(Arc::new(Mixture::from(histogram)))
 }
 
-/// The distribution that a value is.
+/// Distribution in a value.
 pub(super) fn from_value(value: &StepValue) -> Option<&Arc<Mixture>> {
     match value {
         StepValue::Distribution(mixture) => Some(mixture),
@@ -59,23 +59,23 @@ pub(super) fn from_value(value: &StepValue) -> Option<&Arc<Mixture>> {
     }
 }
 
-/// What a function makes of one distribution, its argument and the length of a slot.
+/// Statistic of one distribution, with its argument and the slot length.
 type StatisticFn = fn(&Mixture, &StatisticQuery<'_>) -> Option<Bracket>;
 
 /// Arguments of a statistic.
 struct StatisticQuery<'a> {
     work: &'a KernelInput<'a>,
-    /// One of the arguments of which there may be any number; 0 if there are none.
+    /// Variadic argument; 0 if the function has none.
     argument: f64,
 }
 
 impl StatisticQuery<'_> {
-    /// The number given for a parameter.
+    /// Number passed for a parameter.
     fn number(&self, name: &str) -> f64 {
         self.work.arguments.number(name).unwrap_or(0.0)
     }
 
-    /// How many of the periods asked for a slot is.
+    /// Slot length in requested periods.
     fn periods(&self, period: Option<i64>) -> f64 {
         let StepGrid { step, .. } = self.work.steps;
         step as f64 / period.unwrap_or(SECOND_NS) as f64
@@ -84,12 +84,12 @@ impl StatisticQuery<'_> {
 
 const SECOND_NS: i64 = 1_000_000_000;
 
-/// Asks each distribution once, or once for each argument: of each stream the arguments follow each
-/// other.
+/// Evaluates each distribution once per argument (once if there are none). For each stream, the
+/// results follow the order of the arguments.
 fn for_each_distribution(
     work: &mut KernelInput<'_>,
     named: fn(f64) -> Option<String>,
-    ask: StatisticFn,
+    statistic: StatisticFn,
 ) -> Result<Vec<Stream>> {
     let inputs = std::mem::take(&mut work.inputs);
     let rest: Vec<f64> =
@@ -99,10 +99,10 @@ fn for_each_distribution(
     let mut streams = Vec::with_capacity(inputs.len() * arguments.len());
     for input in &inputs {
         for argument in &arguments {
-            let asked = StatisticQuery { work, argument: *argument };
+            let query = StatisticQuery { work, argument: *argument };
             let of = |value: &Option<StepValue>| {
                 let held = value.as_ref().and_then(from_value);
-                let found = ask(held.map_or(&empty, |held| held), &asked)?;
+                let found = statistic(held.map_or(&empty, |held| held), &query)?;
                 found.estimate.is_finite().then(|| StepValue::from_bracket(found))
             };
             let points = input.points.iter().map(of).collect();
@@ -116,23 +116,23 @@ fn for_each_distribution(
     Ok(streams)
 }
 
-/// Asks each distribution once.
-fn of_all(mut work: KernelInput<'_>, ask: StatisticFn) -> Result<Vec<Stream>> {
-    for_each_distribution(&mut work, |_| None, ask)
+/// Evaluates each distribution once.
+fn of_all(mut work: KernelInput<'_>, statistic: StatisticFn) -> Result<Vec<Stream>> {
+    for_each_distribution(&mut work, |_| None, statistic)
 }
 
-/// An estimate within what is known.
+/// Places an estimate in a bracket.
 fn with_estimate(known: Bracket, estimate: f64) -> Bracket {
     let estimate = if estimate.is_nan() { known.estimate } else { estimate };
     Bracket { estimate: estimate.max(known.lower).min(known.upper), ..known }
 }
 
-/// Each bound by a factor that is above 0.
+/// Scales each bound by a positive factor.
 fn scale(known: Bracket, factor: f64) -> Bracket {
     known.map(|bound| bound * factor)
 }
 
-/// The only part, if it has circllhist's bins.
+/// The only part, if it has circllhist bins.
 fn circllhist(mixture: &Mixture) -> Option<&Histogram> {
     match mixture.parts() {
         [part] if *part.scheme() == Scheme::LogLinear10 && !part.is_empty() => Some(part),
@@ -140,7 +140,7 @@ fn circllhist(mixture: &Mixture) -> Option<&Histogram> {
     }
 }
 
-/// Values between two edges.
+/// Bin with its edges and count.
 struct HistogramBin {
     left: f64,
     right: f64,
@@ -148,8 +148,8 @@ struct HistogramBin {
 }
 
 impl HistogramBin {
-    /// Where libcircllhist takes all values of a bin to be: at the harmonic mean of its edges, from
-    /// which no value in it is off by more than the same share of itself.
+    /// libcircllhist's representative value of a bin: the harmonic mean of its edges, which bounds
+    /// the relative error for all values in the bin.
     fn middle(&self) -> f64 {
         match self.left == self.right {
             true => self.left,
@@ -158,7 +158,7 @@ impl HistogramBin {
     }
 }
 
-/// Circllhist's bins, in no order. What lies past the grid is taken to lie on its end.
+/// circllhist bins in no particular order. Values beyond the grid are placed at its end.
 fn bins(histogram: &Histogram) -> impl Iterator<Item = HistogramBin> + '_ {
     let edges = |index| histogram.scheme().edges(index).unwrap_or_default();
     let bin = |left, right, count: u64| HistogramBin { left, right, count: count as f64 };

@@ -1,10 +1,9 @@
 //! `integrate` and `integrate:while`: running sums.
 //!
-//! A number is taken for so much in each minute, so a slot of ten minutes adds ten times its value:
-//! what is per second has to be multiplied by 60 first. What counts the values of each slot, as
-//! `histogram:count_above` does, is all there is of them, however long the slot: it is added as it
-//! is. Sums begin with the first slot that is asked for, at `base` or 0; what is missing adds
-//! nothing.
+//! A number is a rate per minute, so a slot of ten minutes adds ten times its value; a rate per
+//! second must be multiplied by 60 first. A function that counts the values of each slot, such as
+//! `histogram:count_above`, gives totals independent of the slot length: they are added unchanged.
+//! Sums start at the first requested slot with `base` or 0; a missing value adds nothing.
 
 use hist::CompensatedSum;
 
@@ -42,7 +41,8 @@ fn integrate(work: KernelInput<'_>) -> Result<Vec<Stream>> {
     Ok(work.inputs.iter().map(|input| sums(input, base, &restarts, weight(&work))).collect())
 }
 
-/// Sums of all streams but the first, from 0 again wherever that one is no longer as it should be.
+/// Sums of all streams but the first; they restart at 0 when the condition on the first stream
+/// fails.
 fn integrate_while(work: KernelInput<'_>) -> Result<Vec<Stream>> {
     let goes_on: fn(f64, f64) -> bool = match work.arguments.text("condition") {
         Some("rising") => |before, now| now >= before,
@@ -50,7 +50,7 @@ fn integrate_while(work: KernelInput<'_>) -> Result<Vec<Stream>> {
         _ => |before, now| now == before,
     };
     let Some((condition, inputs)) = work.inputs.split_first() else { return Ok(Vec::new()) };
-    // What is missing says nothing: the number after it is compared with the one before it.
+    // A missing value is skipped: the next number is compared with the one before the gap.
     let mut before = None;
     let restarts: Vec<bool> = numbers(condition)
         .map(|now| {
@@ -63,7 +63,7 @@ fn integrate_while(work: KernelInput<'_>) -> Result<Vec<Stream>> {
     Ok(inputs.iter().map(|input| sums(input, 0.0, &restarts, weight(&work))).collect())
 }
 
-/// How often a slot's number counts.
+/// Weight of a slot's number.
 fn weight(work: &KernelInput<'_>) -> f64 {
     if work.are_counts { 1.0 } else { work.steps.step as f64 / MINUTE_NS }
 }

@@ -1,32 +1,32 @@
 //! Kernel interface of CAQL functions.
 //!
-//! Every stream has one value for each slot, or none (NULL). A slot of a stream of distributions is
-//! never NULL: it is a distribution, perhaps an empty one. What a stream is called in a legend
-//! stands under [`LABEL`].
+//! Every stream has one value, or none (NULL), for each slot. A slot of a stream of distributions
+//! is never NULL: it holds a distribution, possibly an empty one. The label [`LABEL`] holds the
+//! legend of a stream.
 
 use crate::caql::arguments::{Arguments, CaqlContext};
 use crate::error::{Result, SourceSpan};
 use crate::query_warnings::QueryWarnings;
 use crate::stream::{StepGrid, Stream};
 
-/// Under which label a stream's legend stands, once something has set it.
+/// Label that holds the legend of a stream, once a function has set it.
 pub const LABEL: &str = "__label__";
 
-/// What a kernel does.
+/// Function of a kernel.
 pub(crate) type KernelFn = fn(KernelInput<'_>) -> Result<Vec<Stream>>;
 
 /// CAQL kernel: computes a function from input streams.
 #[derive(Clone, Copy)]
 pub(crate) struct Kernel {
-    /// How many slots of its inputs it looks at before the first slot that is asked for, and after
-    /// the last.
+    /// Slots of the inputs that the kernel reads before the first and after the last requested
+    /// slot.
     pub(crate) reach: fn(&Arguments, StepGrid) -> (usize, usize),
-    /// What it makes of them.
+    /// Computes the output streams.
     pub(crate) run: KernelFn,
 }
 
 impl Kernel {
-    /// One that looks at each slot alone.
+    /// Kernel that reads each slot by itself.
     pub(crate) fn slotwise(work: KernelFn) -> Kernel {
         Kernel { reach: |_, _| (0, 0), run: work }
     }
@@ -34,20 +34,19 @@ impl Kernel {
 
 /// Input of a kernel.
 pub(crate) struct KernelInput<'a> {
-    /// What is computed, as `window:mean`.
+    /// Function name, such as `window:mean`.
     pub(crate) name: &'a str,
-    /// The streams of all sources, in order. They have `before + steps.count + after` points.
+    /// Streams of all sources, in order. They have `before + steps.count + after` points.
     pub(crate) inputs: Vec<Stream>,
-    /// The inputs that are worked on count what happened in each slot: they are no rates.
+    /// Whether the inputs count events per slot, rather than being rates.
     pub(crate) are_counts: bool,
     pub(crate) arguments: &'a Arguments,
-    /// The slots that are asked for: slot `i` is what happened from `steps.time(i)` until one step
-    /// later.
+    /// Requested slots: slot `i` covers the step from `steps.time(i)`.
     pub(crate) steps: StepGrid,
     pub(crate) slots_before: usize,
     pub(crate) slots_after: usize,
     pub(crate) context: &'a CaqlContext,
-    /// Where the call stands.
+    /// Span of the call.
     pub(crate) span: SourceSpan,
     pub(crate) warnings: &'a mut QueryWarnings,
 }

@@ -25,7 +25,7 @@ enum FormatPart {
     Name,
     Canonical,
     Tags {
-        /// All of them, if none.
+        /// Tag category; `None` for all tags.
         category: Option<String>,
         is_value_only: bool,
         is_differing_only: bool,
@@ -35,15 +35,15 @@ enum FormatPart {
 /// Identity of a stream: name, canonical name, tags.
 #[derive(Clone, Copy, Debug)]
 pub struct StreamIdentity<'a> {
-    /// Of the metric, without tags.
+    /// Metric name without tags.
     pub name: &'a str,
-    /// With tags.
+    /// Name with tags.
     pub canonical: &'a str,
-    /// Category and value, sorted. A value may be empty, a category may occur several times.
+    /// Category and value, sorted. A value may be empty; a category may occur several times.
     pub tags: &'a [(String, String)],
 }
 
-/// Labels for a set of streams: the i-th format for the i-th of them, the last format for the rest.
+/// Labels for a set of streams: format i for stream i, the last format for the remaining streams.
 pub fn labels(formats: &[LabelFormat], streams: &[StreamIdentity<'_>]) -> Vec<String> {
     let parts = || formats.iter().flat_map(|format| &format.parts);
     let needs_differing =
@@ -56,7 +56,7 @@ pub fn labels(formats: &[LabelFormat], streams: &[StreamIdentity<'_>]) -> Vec<St
     streams.iter().enumerate().map(label).collect()
 }
 
-/// Categories whose values are not the same in all streams.
+/// Categories whose values differ between streams.
 fn differing_categories<'a>(streams: &[StreamIdentity<'a>]) -> BTreeSet<&'a str> {
     let mut found = BTreeSet::new();
     let mut rest = streams.iter().map(by_category);
@@ -77,7 +77,7 @@ fn by_category<'a>(stream: &StreamIdentity<'a>) -> BTreeMap<&'a str, Vec<&'a str
 }
 
 impl LabelFormat {
-    /// Reads a label; the error says what is wrong.
+    /// Parses a label format.
     pub fn parse(text: &str) -> Result<LabelFormat, String> {
         let mut parts = Vec::new();
         let mut plain = String::new();
@@ -146,7 +146,7 @@ fn format_tag((category, value): &(String, String)) -> String {
     }
 }
 
-/// The code that a text begins with, and what follows it.
+/// Code at the start of a text, and the remaining text.
 fn parse_code(text: &str) -> Result<Option<(FormatPart, &str)>, String> {
     for (code, part) in
         [("%d", FormatPart::Number), ("%n", FormatPart::Name), ("%cn", FormatPart::Canonical)]

@@ -1,4 +1,4 @@
-//! `label:*` and `tag:*`: what streams are called.
+//! `label:*` and `tag:*`: names and tags of streams.
 
 use super::function_table::StreamUnitRule::Sources;
 use super::function_table::{FunctionTable, QuantileRule};
@@ -53,7 +53,7 @@ pub(super) fn add_functions(table: &mut FunctionTable) {
         .quantiles(QuantileRule::Kept);
 }
 
-/// The i-th format is for the i-th stream.
+/// Applies format i to stream i.
 fn set_labels(work: KernelInput<'_>, set: fn(&LabelSet, &str) -> LabelSet) -> Result<Vec<Stream>> {
     let KernelInput { mut inputs, arguments, .. } = work;
     let formats: Vec<LabelFormat> = arguments
@@ -71,7 +71,7 @@ fn set_labels(work: KernelInput<'_>, set: fn(&LabelSet, &str) -> LabelSet) -> Re
     Ok(inputs)
 }
 
-/// Under another canonical name; without tags in it, those that are there stay.
+/// Renames to another canonical name. If that has no tags, the existing tags stay.
 fn rename(labels: &LabelSet, canonical: &str) -> LabelSet {
     let Some((name, list)) = canonical.split_once("|ST[") else {
         return labels.with(NAME, canonical);
@@ -95,7 +95,7 @@ fn replace(work: KernelInput<'_>) -> Result<Vec<Stream>> {
     Ok(inputs)
 }
 
-/// With one more tag. Of several values of a category, all stand in it.
+/// Adds a tag. If a category has several values, all are kept.
 fn with_tag(labels: &LabelSet, category: &str, value: &str) -> LabelSet {
     match labels.get(category) {
         "" => labels.with(category, value),
@@ -105,14 +105,15 @@ fn with_tag(labels: &LabelSet, category: &str, value: &str) -> LabelSet {
 }
 
 fn add(work: KernelInput<'_>) -> Result<Vec<Stream>> {
-    let KernelInput { mut inputs, arguments, span: place, .. } = work;
+    let KernelInput { mut inputs, arguments, span, .. } = work;
     for tag in arguments.variadic().iter().filter_map(|given| given.text()) {
         let parts = tag.split_once(':').filter(|(category, value)| {
             is_tag(category) && !category.is_empty() && !value.is_empty()
         });
         let Some((category, value)) = parts else {
-            let message = format!("{tag:?} is no tag: write \"category:value\", as \"svc:shop\"");
-            return Err(Error::Parse { span: place, message });
+            let message =
+                format!("{tag:?} is not a tag; write \"category:value\", as in \"svc:shop\"");
+            return Err(Error::Parse { span, message });
         };
         for stream in &mut inputs {
             stream.labels = with_tag(&stream.labels, category, value);
@@ -139,17 +140,17 @@ fn remove(work: KernelInput<'_>) -> Result<Vec<Stream>> {
     Ok(inputs)
 }
 
-/// A tag out of what a regex finds.
+/// Tag from the match of a regex.
 fn synth(work: KernelInput<'_>) -> Result<Vec<Stream>> {
-    let KernelInput { mut inputs, arguments, span: place, .. } = work;
+    let KernelInput { mut inputs, arguments, span, .. } = work;
     let (Some(format), Some(regex)) = (arguments.format("format"), arguments.regex("regex")) else {
         return Ok(inputs);
     };
     let category = arguments.text("category").unwrap_or_default();
     let value = arguments.text("value").unwrap_or_default();
     if !is_tag(category) || category.is_empty() {
-        let message = format!("{category:?} is no category of tags");
-        return Err(Error::Parse { span: place, message });
+        let message = format!("{category:?} is not a tag category");
+        return Err(Error::Parse { span, message });
     }
     let texts = NamedStreams::from_streams(&inputs).labels(std::slice::from_ref(format));
     for (stream, text) in inputs.iter_mut().zip(texts) {

@@ -1,12 +1,12 @@
-//! From text to tokens, one at a time.
+//! CAQL lexer: one token at a time.
 //!
-//! Blanks and `//` comments are between tokens. A duration is one token with all its elements,
-//! `1d 6h`. A sign is a token of its own: whether it belongs to a number depends on what precedes
-//! it, which the parser knows.
+//! Whitespace and `//` comments separate tokens. A duration is one token with all its elements,
+//! `1d 6h`. A sign is a separate token: the parser knows from the preceding token whether it
+//! belongs to a number.
 
 use crate::error::{Error, Result, SourceSpan};
 
-/// A token, and where it stands.
+/// Token with its span.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct CaqlToken<'a> {
     pub(super) kind: CaqlTokenKind<'a>,
@@ -15,30 +15,30 @@ pub(super) struct CaqlToken<'a> {
 
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum CaqlTokenKind<'a> {
-    /// With its colons, as written; words for operators and constants too.
+    /// Name with its colons, as written; also keywords of operators and constants.
     Name(&'a str),
     Number(f64),
-    /// In nanoseconds.
+    /// Duration in nanoseconds.
     Duration(i64),
     Text(String),
     Symbol(&'static str),
     End,
 }
 
-/// Longer ones first.
+/// Symbols, longer ones first.
 const SYMBOLS: [&str; 19] = [
     "==", ">=", "<=", "=", ">", "<", "|", "+", "-", "%", "*", "/", "^", "!", "(", ")", "{", "}",
     ",",
 ];
 
-/// What is written in other languages, and what is written here.
+/// Symbols of other languages and their CAQL equivalents.
 const FOREIGN: [(&str, &str); 6] = [
-    ("!=", "there is no `!=`: write not (a == b)"),
-    ("<>", "there is no `<>`: write not (a == b)"),
-    ("||", "there is no `||`: write or, or | for a pipe"),
-    ("&&", "there is no `&&`: write and"),
-    ("=~", "there is no `=~`: find takes a tag search, such as and(host:/^web/)"),
-    ("/*", "there is no `/*`: a comment is // to the end of its line"),
+    ("!=", "`!=` is not an operator; write not (a == b)"),
+    ("<>", "`<>` is not an operator; write not (a == b)"),
+    ("||", "`||` is not an operator; write or, or | for a pipe"),
+    ("&&", "`&&` is not an operator; write and"),
+    ("=~", "`=~` is not an operator; use a tag search in find, such as and(host:/^web/)"),
+    ("/*", "block comments are not supported; a comment is // to the end of the line"),
 ];
 
 const SECOND_NS: i64 = 1_000_000_000;
@@ -47,7 +47,7 @@ const HOUR_NS: i64 = 60 * MINUTE_NS;
 const DAY_NS: i64 = 24 * HOUR_NS;
 const WEEK_NS: i64 = 7 * DAY_NS;
 
-/// Units from the longest, and how they are shown.
+/// Units from the longest, with their text.
 pub(super) const UNITS: [(i64, &str); 5] =
     [(WEEK_NS, "w"), (DAY_NS, "d"), (HOUR_NS, "h"), (MINUTE_NS, "m"), (SECOND_NS, "s")];
 
@@ -68,7 +68,7 @@ pub(super) struct CaqlLexer<'a> {
 }
 
 impl<'a> CaqlLexer<'a> {
-    /// From a byte of a text on, which is a character's first.
+    /// Lexer that starts at a byte offset, which is on a character boundary.
     pub(super) fn new(text: &'a str, at: usize) -> CaqlLexer<'a> {
         CaqlLexer { text, at }
     }
@@ -92,13 +92,13 @@ impl<'a> CaqlLexer<'a> {
         Ok(CaqlToken { kind, span: SourceSpan::new(start, self.at) })
     }
 
-    // Blanks.
+    // Whitespace.
 
     pub(super) fn at(&self) -> usize {
         self.at
     }
 
-    /// The same text from another byte on.
+    /// Lexer of the same text at another byte offset.
     pub(super) fn at_byte(&self, at: usize) -> CaqlLexer<'a> {
         CaqlLexer { text: self.text, at }
     }
@@ -130,14 +130,14 @@ impl<'a> CaqlLexer<'a> {
             let after = &self.rest()[colons..];
             if colons > 2 || !after.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_') {
                 let name = &self.text[start..self.at];
-                let message = format!("a name follows `{name}:`, as in histogram:merge");
+                let message = format!("expected a name after `{name}:`, as in histogram:merge");
                 return Err(self.error(self.at, self.at + colons, message));
             }
             self.at += colons;
         }
     }
 
-    /// A name alone, for directives; empty if there is none.
+    /// Reads a name for directives; empty if there is none.
     pub(super) fn word(&mut self) -> &'a str {
         let len = run(self.rest(), |c| c.is_ascii_alphanumeric() || c == '_');
         self.at += len;
@@ -163,12 +163,12 @@ impl<'a> CaqlLexer<'a> {
         let found = self.peek().unwrap_or_default();
         let end = start + found.len_utf8();
         let message = match found {
-            '.' => "a number begins with a digit: write 0.5, not .5".to_owned(),
-            '#' => "directives stand before the expression".to_owned(),
-            ';' => "a query is one expression: there is no `;`".to_owned(),
-            '[' => "there is no `[`: write window:sum(5m) or rolling:sum(5m) for a range of time"
+            '.' => "a number starts with a digit; write 0.5, not .5".to_owned(),
+            '#' => "directives must precede the expression".to_owned(),
+            ';' => "unexpected `;`: a query is one expression".to_owned(),
+            '[' => "unexpected `[`; write window:sum(5m) or rolling:sum(5m) for a time range"
                 .to_owned(),
-            c => format!("`{}` means nothing here", c.escape_debug()),
+            c => format!("unexpected `{}`", c.escape_debug()),
         };
         Err(self.error(start, end, message))
     }
@@ -181,7 +181,7 @@ impl<'a> CaqlLexer<'a> {
             let written = &self.text[start..self.at];
             let number: f64 = written.parse().unwrap_or(f64::INFINITY);
             if !number.is_finite() {
-                return Err(self.error(start, self.at, "this number is too large for a double"));
+                return Err(self.error(start, self.at, "number exceeds the range of a double"));
             }
             return Ok(CaqlTokenKind::Number(number));
         };
@@ -201,8 +201,8 @@ impl<'a> CaqlLexer<'a> {
         }
     }
 
-    /// A number and, if a unit follows, the nanoseconds of both. Without a unit, it stands between
-    /// the positions.
+    /// Reads a number and, if a unit follows, its nanoseconds. A number without a unit is left to
+    /// the caller.
     fn element(&mut self) -> Result<Option<i64>> {
         let start = self.at;
         let digits = |c: char| c.is_ascii_digit();
@@ -215,7 +215,11 @@ impl<'a> CaqlLexer<'a> {
             self.at += 1 + len;
             if len == 0 || self.rest().starts_with('.') {
                 let end = self.at + usize::from(len > 0);
-                return Err(self.error(start, end, "digits stand on both sides of one point: 1.5"));
+                return Err(self.error(
+                    start,
+                    end,
+                    "a decimal point needs digits on both sides, as in 1.5",
+                ));
             }
         }
         let unit_start = self.at;
@@ -227,15 +231,15 @@ impl<'a> CaqlLexer<'a> {
             let end = unit_start + word.len();
             let is_exponent = matches!(word, "e" | "E");
             let message = if is_exponent {
-                "numbers have no exponent: write all digits".to_owned()
+                "exponents are not supported; write all digits".to_owned()
             } else {
-                format!("`{word}` is no unit of time: there are s, m, h, d and w")
+                format!("unknown unit `{word}`; use s, m, h, d or w")
             };
             return Err(self.error(if is_exponent { start } else { unit_start }, end, message));
         };
         self.at += word.len();
         let whole = whole.parse::<i64>().ok().and_then(|whole| whole.checked_mul(unit));
-        // Digits behind the sixteenth are less than a nanosecond of a week.
+        // Digits after the sixteenth are less than a nanosecond of a week.
         let digits: i64 = fraction.get(..fraction.len().min(16)).unwrap_or("").parse().unwrap_or(0);
         let scale = 10_i128.pow(fraction.len().min(16) as u32);
         let part = (i128::from(digits) * i128::from(unit) / scale) as i64;
@@ -245,7 +249,7 @@ impl<'a> CaqlLexer<'a> {
             .ok_or_else(|| self.too_long(start))
     }
 
-    /// For directives: a number of seconds, or a duration without blanks in it.
+    /// Reads a number of seconds or a duration without spaces, for directives.
     pub(super) fn seconds_or_duration(&mut self) -> Result<Option<i64>> {
         let start = self.at;
         if !self.peek().is_some_and(|c| c.is_ascii_digit()) {
@@ -254,22 +258,22 @@ impl<'a> CaqlLexer<'a> {
         if let Some(mut ns) = self.element()? {
             while self.peek().is_some_and(|c| c.is_ascii_digit()) {
                 let next = self.element()?;
-                ns = next.and_then(|next| ns.checked_add(next)).ok_or_else(|| {
-                    self.error(start, self.at, "a unit is missing in this duration")
-                })?;
+                ns = next
+                    .and_then(|next| ns.checked_add(next))
+                    .ok_or_else(|| self.error(start, self.at, "duration without a unit"))?;
             }
             return Ok(Some(ns));
         }
         let seconds: f64 = self.text[start..self.at].parse().unwrap_or(f64::INFINITY);
-        // Above a century, the number of nanoseconds could leave an i64.
+        // Above a century, the number of nanoseconds may exceed an i64.
         Ok((seconds <= 3.2e9).then(|| (seconds * SECOND_NS as f64).round() as i64))
     }
 
     fn too_long(&self, start: usize) -> Error {
-        self.error(start, self.at, "this duration is longer than 292 years")
+        self.error(start, self.at, "duration exceeds 292 years")
     }
 
-    // Texts.
+    // Strings.
 
     pub(super) fn text_in_quotes(&mut self) -> Result<&'a str> {
         let start = self.at;
@@ -278,7 +282,7 @@ impl<'a> CaqlLexer<'a> {
         let inner = self.rest();
         let Some((len, close)) = inner.char_indices().find(|(_, c)| is_closing(open, *c)) else {
             let quote = if DOUBLE_QUOTES.contains(&open) { '"' } else { '\'' };
-            let message = format!("the text that begins here has no closing {quote}");
+            let message = format!("unterminated string: missing {quote}");
             return Err(self.error(start, start + open.len_utf8(), message));
         };
         self.at += len + close.len_utf8();
@@ -296,16 +300,17 @@ impl<'a> CaqlLexer<'a> {
             let code = rest.get(at + 1..at + 3);
             let code = code.filter(|code| code.bytes().all(|byte| byte.is_ascii_hexdigit()));
             let Some(byte) = code.and_then(|code| u8::from_str_radix(code, 16).ok()) else {
-                let place = inner_start + inner.len() - rest.len() + at;
-                let message = "two hexadecimal digits follow a % in p\"…\": a % itself is %25";
-                return Err(self.error(place, place + 1, message));
+                let position = inner_start + inner.len() - rest.len() + at;
+                let message = "invalid percent code in p\"…\": two hexadecimal digits follow %; a \
+                               literal % is %25";
+                return Err(self.error(position, position + 1, message));
             };
             out.push(byte);
             rest = &rest[at + 3..];
         }
         out.extend_from_slice(rest.as_bytes());
         String::from_utf8(out)
-            .map_err(|_| self.error(start, self.at, "decoded, this text is not UTF-8"))
+            .map_err(|_| self.error(start, self.at, "the decoded string is not UTF-8"))
     }
 
     fn rest(&self) -> &'a str {
@@ -321,7 +326,7 @@ impl<'a> CaqlLexer<'a> {
     }
 }
 
-/// Plain, and what word processors make of it.
+/// Plain quote and its typographic forms.
 const DOUBLE_QUOTES: [char; 5] = ['"', '“', '”', '„', '‟'];
 const SINGLE_QUOTES: [char; 5] = ['\'', '‘', '’', '‚', '‛'];
 
@@ -339,7 +344,7 @@ fn is_closing(open: char, c: char) -> bool {
     }
 }
 
-/// Bytes of the longest beginning made of such characters.
+/// Bytes of the longest prefix of such characters.
 fn run(text: &str, is_part: impl Fn(char) -> bool) -> usize {
     text.find(|c| !is_part(c)).unwrap_or(text.len())
 }
@@ -348,7 +353,7 @@ fn run(text: &str, is_part: impl Fn(char) -> bool) -> usize {
 mod tests {
     use super::*;
 
-    /// The tokens, as they are; what is refused, as the message and what it points at.
+    /// Tokens of a text; for an error, the message and its span.
     #[track_caller]
     fn check(text: &str, expected: &str) {
         let mut lexer = CaqlLexer::new(text, 0);
@@ -365,8 +370,8 @@ mod tests {
                     CaqlTokenKind::End => String::new(),
                 }),
                 Err(error) => {
-                    let place = error.span().unwrap();
-                    found.push(format!("[{}] {error}", &text[place.start..place.end]));
+                    let span = error.span().unwrap();
+                    found.push(format!("[{}] {error}", &text[span.start..span.end]));
                     break;
                 }
             }
@@ -381,8 +386,8 @@ mod tests {
         check("graphite:find::average{}", "graphite:find::average { }");
         check("p", "p");
         check("pass{p}", "pass { p }");
-        check("find:(", "[:] a name follows `find:`, as in histogram:merge");
-        check("a:::b", "[:::] a name follows `a:`, as in histogram:merge");
+        check("find:(", "[:] expected a name after `find:`, as in histogram:merge");
+        check("a:::b", "[:::] expected a name after `a:`, as in histogram:merge");
     }
 
     #[test]
@@ -390,12 +395,12 @@ mod tests {
         check("12 1.5 007", "12 1.5 7");
         check("1-2", "1 - 2");
         check("+5 -5", "+ 5 - 5");
-        check("1e5", "[1e] numbers have no exponent: write all digits");
-        check(".5", "[.] a number begins with a digit: write 0.5, not .5");
-        check("1.", "[1.] digits stand on both sides of one point: 1.5");
-        check("1.2.3", "[1.2.] digits stand on both sides of one point: 1.5");
+        check("1e5", "[1e] exponents are not supported; write all digits");
+        check(".5", "[.] a number starts with a digit; write 0.5, not .5");
+        check("1.", "[1.] a decimal point needs digits on both sides, as in 1.5");
+        check("1.2.3", "[1.2.] a decimal point needs digits on both sides, as in 1.5");
         let digits = "9".repeat(400);
-        check(&digits, &format!("[{digits}] this number is too large for a double"));
+        check(&digits, &format!("[{digits}] number exceeds the range of a double"));
     }
 
     #[test]
@@ -413,10 +418,10 @@ mod tests {
         check("1m 5", "60s 5");
         check("90s | f", "90s | f");
         check("5 m", "5 m");
-        check("5y", "[y] `y` is no unit of time: there are s, m, h, d and w");
-        check("5mx", "[mx] `mx` is no unit of time: there are s, m, h, d and w");
-        check("99999999w", "[99999999w] this duration is longer than 292 years");
-        check("15000w 300w", "[15000w 300w] this duration is longer than 292 years");
+        check("5y", "[y] unknown unit `y`; use s, m, h, d or w");
+        check("5mx", "[mx] unknown unit `mx`; use s, m, h, d or w");
+        check("99999999w", "[99999999w] duration exceeds 292 years");
+        check("15000w 300w", "[15000w 300w] duration exceeds 292 years");
     }
 
     #[test]
@@ -428,9 +433,13 @@ mod tests {
         check("p\"mtev%60eventer\" p'%C3%BC%25'", "<mtev`eventer> <ü%>");
         check("p“a%20b”", "<a b>");
         check(r#""^prod\.([^\.]+)\." "%n""#, r"<^prod\.([^\.]+)\.> <%n>");
-        check("'a", "['] the text that begins here has no closing '");
-        check("p\"a%2\"", "[%] two hexadecimal digits follow a % in p\"…\": a % itself is %25");
-        check("p\"%ff\"", "[p\"%ff\"] decoded, this text is not UTF-8");
+        check("'a", "['] unterminated string: missing '");
+        check(
+            "p\"a%2\"",
+            "[%] invalid percent code in p\"…\": two hexadecimal digits follow %; a literal % is \
+             %25",
+        );
+        check("p\"%ff\"", "[p\"%ff\"] the decoded string is not UTF-8");
     }
 
     #[test]
@@ -444,9 +453,9 @@ mod tests {
     fn symbols() {
         check("a==b>=c<=d>e<f=", "a == b >= c <= d > e < f =");
         check("!a|b%c*d^e", "! a | b % c * d ^ e");
-        check("a != b", "a [!=] there is no `!=`: write not (a == b)");
-        check("a && b", "a [&&] there is no `&&`: write and");
-        check("a ? b", "a [?] `?` means nothing here");
-        check("a ü", "a [ü] `ü` means nothing here");
+        check("a != b", "a [!=] `!=` is not an operator; write not (a == b)");
+        check("a && b", "a [&&] `&&` is not an operator; write and");
+        check("a ? b", "a [?] unexpected `?`");
+        check("a ü", "a [ü] unexpected `ü`");
     }
 }

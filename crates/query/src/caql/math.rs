@@ -1,4 +1,4 @@
-//! `math:*`: functions of each number. What has no result is missing.
+//! `math:*`: functions of each number. An undefined result is missing.
 
 use std::f64::consts::{E, PI};
 
@@ -21,7 +21,7 @@ pub(super) fn add_functions(table: &mut FunctionTable) {
     ] {
         table.add_source(format!("math:{name}"), OutputKind::Numbers, kernel.into());
     }
-    // What only rounds a number or takes its size leaves its unit.
+    // Functions that only round a number or take its absolute value keep its unit.
     let with_unit: [(&str, Kernel); 4] = [
         ("abs", Kernel::slotwise(|work| plain(work, f64::abs))),
         ("ceil", Kernel::slotwise(|work| plain(work, f64::ceil))),
@@ -85,7 +85,7 @@ pub(super) fn add_functions(table: &mut FunctionTable) {
     table.add_removed("math:neg", "op:neg");
 }
 
-/// The nearest multiple; of two as near, the greater.
+/// Nearest multiple; the larger one on a tie.
 fn nearest(x: f64, step: f64) -> f64 {
     (x / step + 0.5).floor() * step
 }

@@ -1,16 +1,16 @@
 //! Stream names: canonical name, tags, legend.
 //!
-//! A label is a tag: its name the category. What a stream carries besides is under names of its
-//! own, which are no tags: the metric's name, the legend, and the key that it has in a vector.
+//! A label is a tag; its name is the category. Reserved labels, which are not tags, hold the metric
+//! name, the legend and the vector key.
 
 use super::kernel::LABEL;
 use super::label::StreamIdentity;
 use crate::labels::{LabelSet, NAME};
 use crate::stream::Stream;
 
-/// Under which label stands the key that a stream has in a vector.
+/// Label that holds the key of a stream in a vector.
 pub(super) const KEY: &str = "__key__";
-/// Under which label stands which vector a stream is in.
+/// Label that holds the vector of a stream.
 pub(super) const VECTOR: &str = "__vector__";
 
 /// Whether a label is a tag.
@@ -18,12 +18,12 @@ pub(super) fn is_tag(name: &str) -> bool {
     !matches!(name, NAME | LABEL | KEY | VECTOR)
 }
 
-/// The tags: category and value, by category.
+/// Tags as category and value, by category.
 pub(super) fn tags(labels: &LabelSet) -> impl Iterator<Item = (&str, &str)> {
     labels.iter().filter(|(name, _)| is_tag(name))
 }
 
-/// Name and tags, as in `req|ST[dc:us,host:a]`.
+/// Canonical name, as in `req|ST[dc:us,host:a]`.
 pub(super) fn canonical(labels: &LabelSet) -> String {
     let tags: Vec<String> = tags(labels).map(|(name, value)| format!("{name}:{value}")).collect();
     match tags.is_empty() {
@@ -32,7 +32,7 @@ pub(super) fn canonical(labels: &LabelSet) -> String {
     }
 }
 
-/// What a legend says: what was set, else the canonical name.
+/// Legend of a stream: the one that was set, otherwise the canonical name.
 pub(super) fn legend(labels: &LabelSet) -> String {
     match labels.get(LABEL) {
         "" => canonical(labels),
@@ -65,7 +65,7 @@ impl NamedStreams {
         NamedStreams { streams: streams.iter().map(named).collect() }
     }
 
-    /// The formats' texts for each stream.
+    /// Formatted labels of each stream.
     pub(super) fn labels(&self, formats: &[super::label::LabelFormat]) -> Vec<String> {
         let identities: Vec<StreamIdentity<'_>> = self
             .streams
@@ -76,7 +76,7 @@ impl NamedStreams {
     }
 }
 
-/// What labels have in common.
+/// Labels common to all.
 pub(super) fn common_labels<'a>(mut all: impl Iterator<Item = &'a LabelSet>) -> LabelSet {
     let Some(first) = all.next() else { return LabelSet::default() };
     let mut common = first.filter(|name| is_tag(name) || name == NAME);

@@ -1,4 +1,4 @@
-//! `op:*`, which operators stand for: where one of the streams has no value, the result has none.
+//! `op:*`, the functions of the operators: the result is missing where one of the streams is.
 
 use hist::Bracket;
 
@@ -98,14 +98,14 @@ pub(super) fn add_functions(table: &mut FunctionTable) {
     table.add_removed("op:neq", "not (a == b)");
 }
 
-/// Of two numbers, by the word for it, which `op` and `each` share.
+/// Result for two numbers; `op` and `each` share the operation names.
 pub(super) fn pair(word: &str, left: f64, right: f64) -> f64 {
     match word {
         "add" => left + right,
         "sub" => left - right,
         "mul" => left * right,
         "div" => left / right,
-        // Of whole numbers the remainder of whole division.
+        // For integers, the remainder of integer division.
         "mod" => left % right,
         "exp" => left.powf(right),
         word => bool_to_number(compare(word, left, right)),
@@ -145,12 +145,12 @@ fn fold_rows(work: KernelInput<'_>, of: fn(&[f64]) -> f64) -> Result<Vec<Stream>
         });
         points.push(value);
     });
-    // Constants say nothing about what they are put together with.
+    // Constants do not contribute labels.
     let described = inputs.iter().map(|stream| &stream.labels).filter(|labels| !labels.is_empty());
     Ok(vec![Stream::new(common_labels(described), points)])
 }
 
-/// A result with its bounds, where values that it is made of have some.
+/// Adds bounds to a result if values that it was computed from have bounds.
 pub(super) fn with_bounds<'a>(
     name: &str,
     mut values: impl Iterator<Item = &'a StepValue> + Clone,

@@ -1,10 +1,10 @@
-//! `outlier:*`: streams that are not as the others, slot by slot. Missing numbers are left out.
+//! `outlier:*`: streams that differ from the others, slot by slot. Missing numbers are left out.
 //!
-//! What is normal, for `count` and `normal_range`, is not said anywhere. Here it is what lies
-//! within so many deviations of the median, where the deviation is 1.4826 times the median distance
-//! from it, which for a normal distribution is the standard deviation; where more than half of the
-//! numbers are equal, 1.2533 times the mean distance (B. Iglewicz and D. Hoaglin, How to detect and
-//! handle outliers, 1993). A sensitivity of 50 allows three deviations, 0 six, 100 none.
+//! Circonus does not define normal for `count` and `normal_range`. Here a number is normal within
+//! some deviations of the median; a deviation is 1.4826 times the median absolute deviation, which
+//! equals the standard deviation for a normal distribution. If more than half of the numbers are
+//! equal, it is 1.2533 times the mean absolute deviation (B. Iglewicz and D. Hoaglin, How to detect
+//! and handle outliers, 1993). A sensitivity of 50 allows three deviations, 0 six, 100 none.
 
 use super::function_table::{COUNT, FunctionTable, PERCENT, SWITCH};
 use super::kernel::{Kernel, KernelInput, LABEL};
@@ -41,13 +41,13 @@ pub(super) fn add_functions(table: &mut FunctionTable) {
         .option("normalize", NORMALIZE, ZERO);
 }
 
-/// How far each number lies above the mean of the others.
+/// Distance of each number from the mean of the others.
 fn cluster_score(work: KernelInput<'_>) -> Result<Vec<Stream>> {
     let norm = DeviationUnit::from_arguments(&work);
     let mut scores = vec![Vec::with_capacity(work.steps.count); work.inputs.len()];
     for at in 0..work.steps.count {
         let row: Vec<Option<f64>> = work.inputs.iter().map(|input| number(input, at)).collect();
-        // Without each: what comes before it and what comes after it.
+        // Sums without each number: its prefix plus its suffix.
         let spread = |number: &Option<f64>| {
             number.map_or_else(RunningVariance::default, RunningVariance::from_number)
         };
@@ -69,7 +69,7 @@ fn cluster_score(work: KernelInput<'_>) -> Result<Vec<Stream>> {
     Ok(streams.map(|(input, scores)| stream(input.labels.clone(), scores)).collect())
 }
 
-/// How far the first number lies above the mean of the others, of which the outermost are left out.
+/// Distance of the first number from the trimmed mean of the others.
 fn std_score(work: KernelInput<'_>) -> Result<Vec<Stream>> {
     let norm = DeviationUnit::from_arguments(&work);
     let trim = work.arguments.number("trim").unwrap_or(0.0) as usize;
@@ -105,7 +105,7 @@ fn count(work: KernelInput<'_>) -> Result<Vec<Stream>> {
     )])
 }
 
-/// Two streams: from where to where numbers are normal.
+/// Two streams: the lower and the upper bound of normal numbers.
 fn normal_range(work: KernelInput<'_>) -> Result<Vec<Stream>> {
     let allowed = allowed_deviations(&work);
     let ranges =
@@ -119,12 +119,12 @@ fn normal_range(work: KernelInput<'_>) -> Result<Vec<Stream>> {
     ])
 }
 
-/// How many deviations from the median are allowed.
+/// Allowed deviations from the median.
 fn allowed_deviations(work: &KernelInput<'_>) -> f64 {
     6.0 * (1.0 - work.arguments.number("sensitivity").unwrap_or(50.0) / 100.0)
 }
 
-/// The numbers of a slot, in order.
+/// Sorted numbers of a slot.
 fn sorted_numbers(inputs: &[Stream], at: usize) -> Vec<f64> {
     let numbers = inputs.iter().filter_map(|input| number(input, at));
     let mut sorted: Vec<f64> = numbers.filter(|number| number.is_finite()).collect();
@@ -132,7 +132,7 @@ fn sorted_numbers(inputs: &[Stream], at: usize) -> Vec<f64> {
     sorted
 }
 
-/// From where to where numbers are normal.
+/// Bounds of normal numbers.
 fn normal_range_of(sorted: &[f64], allowed: f64) -> Option<(f64, f64)> {
     let middle = median(sorted)?;
     let mut distances: Vec<f64> = sorted.iter().map(|number| (number - middle).abs()).collect();
@@ -165,7 +165,7 @@ impl DeviationUnit {
         }
     }
 
-    /// None where there are no others, or nothing to divide by.
+    /// `None` if there are no others, or the divisor is 0.
     fn score(&self, number: f64, others: RunningVariance) -> Option<f64> {
         let apart = number - others.mean;
         match self {
@@ -205,7 +205,7 @@ mod tests {
 
     #[test]
     fn normal_range_is_computed() {
-        // The median is 12, the distances from it 0 1 1 2 88: a deviation is 1.4826.
+        // The median is 12, the absolute deviations are 0 1 1 2 88: a deviation is 1.4826.
         check(&FIVE, "outlier:normal_range()", "7.5522 9.24802 7; 16.4478 10.75198 7");
         check(&FIVE, "outlier:count()", "1 1 0");
         check(&FIVE, "outlier:count(sensitivity=100)", "4 1 0");

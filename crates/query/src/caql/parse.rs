@@ -1,4 +1,4 @@
-//! From text to tree.
+//! CAQL parser.
 //!
 //! ```text
 //! query     <- directive* pipe
@@ -10,8 +10,8 @@
 //! call      <- name ('(' (argument (',' argument)*)? ')')? ('{' (pipe (',' pipe)*)? '}')?     one of both at least
 //! argument  <- (name '=')? (sign? (number / duration) / text / constant)
 //! ```
-//! A sign belongs to the number right behind it where an operand is due, and is an operator
-//! everywhere else. `not` takes everything up to the next pipe, comma or bracket.
+//! A sign directly before a number, where an operand is expected, belongs to the number; elsewhere
+//! it is an operator. `not` applies to everything up to the next pipe, comma or closing bracket.
 
 use super::ast::{
     Argument, Body, CallExpr, CaqlExpr, CaqlExprKind, CaqlQuery, Constant, Directives, Literal,
@@ -21,10 +21,10 @@ use super::lexer::{CaqlLexer, CaqlToken, CaqlTokenKind, is_quote};
 use super::{ARGUMENTS_MAX, DEPTH_MAX, EXPRESSION_BYTES_MAX, SOURCES_MAX};
 use crate::error::{Error, Result, SourceSpan};
 
-/// Reads a query.
+/// Parses a query.
 pub fn parse(text: &str) -> Result<CaqlQuery> {
     if text.len() > EXPRESSION_BYTES_MAX {
-        return Err(limit_error("bytes", text.len(), EXPRESSION_BYTES_MAX, "ask for less at once"));
+        return Err(limit_error("bytes", text.len(), EXPRESSION_BYTES_MAX, "split the query"));
     }
     let mut lexer = CaqlLexer::new(text, 0);
     let (directives, is_promql) = head(&mut lexer)?;
@@ -35,7 +35,7 @@ pub fn parse(text: &str) -> Result<CaqlQuery> {
     }
     let token = lexer.next()?;
     if token.kind == CaqlTokenKind::End {
-        let message = "there is no expression: write one, such as find(\"name\")";
+        let message = "empty expression; write one, such as find(\"name\")";
         return Err(Error::Parse { span: token.span, message: message.to_owned() });
     }
     let mut parser = CaqlParser { lexer, token, end: 0, level: 0 };
@@ -46,12 +46,12 @@ pub fn parse(text: &str) -> Result<CaqlQuery> {
     }
 }
 
-// The head.
+// Directives.
 
 const DIRECTIVES: &str =
     "#preview, #serial, #min_period=10s, #lang=\"promql\", #lookback_window=5m";
 
-/// Reads directives, and says whether PromQL follows them.
+/// Parses directives; returns whether PromQL follows them.
 fn head(lexer: &mut CaqlLexer<'_>) -> Result<(Directives, bool)> {
     let mut directives = Directives::default();
     let mut is_promql = false;
@@ -62,8 +62,8 @@ fn head(lexer: &mut CaqlLexer<'_>) -> Result<(Directives, bool)> {
             return Ok((directives, is_promql));
         }
         let name = lexer.word();
-        let place = SourceSpan::new(start, lexer.at());
-        let refused = |message: String| Error::Parse { span: place, message };
+        let span = SourceSpan::new(start, lexer.at());
+        let refused = |message: String| Error::Parse { span, message };
         match name {
             "preview" => directives.preview = true,
             "serial" | "strict" => directives.serial = true,
@@ -74,33 +74,36 @@ fn head(lexer: &mut CaqlLexer<'_>) -> Result<(Directives, bool)> {
                     _ => &mut directives.lookback_ns,
                 };
                 if field.replace(ns).is_some() {
-                    return Err(refused(format!("#{name} is given twice")));
+                    return Err(refused(format!("duplicate directive #{name}")));
                 }
             }
             "lang" => match language(lexer)?.as_str() {
                 "promql" => is_promql = true,
                 "caql" => is_promql = false,
                 other => {
-                    let message =
-                        format!("there is no #lang={other:?}: write \"caql\" or \"promql\"");
+                    let message = format!("unknown language {other:?}; use \"caql\" or \"promql\"");
                     return Err(refused(message));
                 }
             },
-            // In PromQL, # begins a comment.
+            // In PromQL, # starts a comment.
             _ if is_promql => {
                 *lexer = lexer.at_byte(start);
                 return Ok((directives, is_promql));
             }
-            _ => return Err(refused(format!("there is no #{name}; there are {DIRECTIVES}"))),
+            _ => {
+                return Err(refused(format!(
+                    "unknown directive #{name}; supported are {DIRECTIVES}"
+                )));
+            }
         }
     }
 }
 
-/// `=`, and a number of seconds or a duration.
+/// Parses `=` and a number of seconds or a duration.
 fn parse_span(lexer: &mut CaqlLexer<'_>, start: usize, name: &str) -> Result<i64> {
     let is_given = lexer.take("=");
     let quoted = is_given && lexer.peek().is_some_and(is_quote);
-    // No blanks in it: what follows on the same line may be an expression that begins with a
+    // The duration has no spaces: the same line may continue with an expression that starts with a
     // number.
     let ns = match (is_given, quoted) {
         (false, _) => None,
@@ -112,34 +115,34 @@ fn parse_span(lexer: &mut CaqlLexer<'_>, start: usize, name: &str) -> Result<i64
     };
     ns.filter(|ns| *ns > 0).ok_or_else(|| {
         let message =
-            format!("#{name} wants seconds or a duration above 0: #{name}=60 or #{name}=1m");
+            format!("#{name} requires a positive duration, as in #{name}=60 or #{name}=1m");
         lexer.error(start, lexer.at(), message)
     })
 }
 
-/// `=`, and a word, in quotes or not.
+/// Parses `=` and a word, quoted or not.
 fn language(lexer: &mut CaqlLexer<'_>) -> Result<String> {
     let start = lexer.at();
     if !lexer.take("=") {
-        return Err(lexer.error(start, start, "#lang wants a language: #lang=\"promql\""));
+        return Err(lexer.error(start, start, "#lang requires a language, as in #lang=\"promql\""));
     }
     let is_quoted = lexer.peek().is_some_and(is_quote);
     Ok(if is_quoted { lexer.text_in_quotes()? } else { lexer.word() }.to_owned())
 }
 
-// The expression.
+// Expressions.
 
 struct CaqlParser<'a> {
     lexer: CaqlLexer<'a>,
-    /// The next one, not yet taken.
+    /// Next token, not yet consumed.
     token: CaqlToken<'a>,
-    /// Where the one before it ends.
+    /// End of the previous token.
     end: usize,
-    /// How deep the parser is in brackets, signs and right operands.
+    /// Nesting depth of brackets, signs and right operands.
     level: usize,
 }
 
-/// A node, and how many lie on the longest way down.
+/// Node with its height.
 struct CaqlParsedExpr {
     expr: CaqlExpr,
     depth: usize,
@@ -154,8 +157,8 @@ impl<'a> CaqlParser<'a> {
             };
             let right = self.call(name, Some(left))?;
             if self.operator_between().is_some() {
-                let message = "a call follows |, and nothing is computed with it: write (… | f()) \
-                               + 1, or f(){…} + 1";
+                let message =
+                    "a call after | cannot be an operand; write (… | f()) + 1 or f(){…} + 1";
                 return Err(self.error_at_token(message));
             }
             left = right;
@@ -163,7 +166,7 @@ impl<'a> CaqlParser<'a> {
         Ok(left)
     }
 
-    /// A chain of operators no looser than this level.
+    /// Parses a chain of operators of at least this precedence level.
     fn operation(&mut self, least: usize) -> Result<CaqlParsedExpr> {
         let mut left = self.unary()?;
         while let Some((level, operator)) =
@@ -234,12 +237,12 @@ impl<'a> CaqlParser<'a> {
             inner.expr.span = SourceSpan::new(start, self.end);
             return Ok(inner);
         }
-        Err(self.expected("a call, a number, a duration, a text or `(`"))
+        Err(self.expected("a call, a number, a duration, a string or `(`"))
     }
 
     // Calls.
 
-    /// The name of a call, if one is next.
+    /// Name of a call, if one is next.
     fn name_of_call(&self) -> Option<&'a str> {
         match self.token.kind {
             CaqlTokenKind::Name("not" | "and" | "or") => None,
@@ -264,7 +267,7 @@ impl<'a> CaqlParser<'a> {
             has_sources = true;
             self.list("}", |parser| {
                 if sources.len() == SOURCES_MAX {
-                    let remedy = "find can give many streams from one source";
+                    let remedy = "use one find for many streams";
                     return Err(limit_error(
                         "sources in a call",
                         sources.len() + 1,
@@ -279,7 +282,8 @@ impl<'a> CaqlParser<'a> {
             })?;
         }
         if !has_arguments && !has_sources {
-            let message = format!("`{name}` wants a block: write {name}(…) or {name}{{…}}");
+            let message =
+                format!("`{name}` requires arguments or a block; write {name}(…) or {name}{{…}}");
             return Err(Error::Parse { span: name_place, message });
         }
         let name = name.replace("::", ":");
@@ -287,7 +291,8 @@ impl<'a> CaqlParser<'a> {
         CaqlParsedExpr::new(CaqlExprKind::Call(call), SourceSpan::new(start, self.end), depth + 1)
     }
 
-    /// What stands between brackets, of which the opening one is taken, and commas.
+    /// Parses a comma-separated list up to the closing bracket; the opening one is already
+    /// consumed.
     fn list(&mut self, close: &str, mut item: impl FnMut(&mut Self) -> Result<()>) -> Result<()> {
         if self.consume(close)? {
             return Ok(());
@@ -321,13 +326,13 @@ impl<'a> CaqlParser<'a> {
             self.advance()?;
             if !self.consume("=")? {
                 let message = format!(
-                    "`{word}` is no value: a text stands in quotes, \"{word}\", and streams in \
-                     braces behind the arguments"
+                    "`{word}` is not a value; quote strings, as in \"{word}\", and put streams in \
+                     braces after the arguments"
                 );
                 return Err(Error::Parse { span: start, message });
             }
             if arguments.iter().any(|argument: &Argument| argument.name.as_deref() == Some(word)) {
-                let message = format!("`{word}` is given twice");
+                let message = format!("duplicate argument `{word}`");
                 return Err(Error::Parse { span: start, message });
             }
             name = Some(word.to_owned());
@@ -337,23 +342,23 @@ impl<'a> CaqlParser<'a> {
             None => self.literal()?,
         };
         let Some(value) = value else {
-            return Err(self.expected("a number, a duration, a text or a constant"));
+            return Err(self.expected("a number, a duration, a string or a constant"));
         };
-        let place = SourceSpan::new(start.start, self.end);
+        let span = SourceSpan::new(start.start, self.end);
         if name.is_none()
             && let Some(before) = arguments.last().and_then(|argument| argument.name.as_deref())
         {
-            let message = format!("values without a name come first: move this before {before}=");
-            return Err(Error::Parse { span: place, message });
+            let message = format!("positional arguments come first; move this before {before}=");
+            return Err(Error::Parse { span, message });
         }
-        arguments.push(Argument { name, value, span: place });
+        arguments.push(Argument { name, value, span });
         Ok(())
     }
 
     // Literals.
 
-    /// A number or a duration right behind a sign. Without one, nothing is taken, except that a
-    /// plus sign has to be followed by one.
+    /// Parses a number or a duration, with a sign directly before it. If none follows, nothing is
+    /// consumed; a plus sign without a number is an error.
     fn signed(&mut self) -> Result<Option<Literal>> {
         let CaqlTokenKind::Symbol(sign @ ("+" | "-")) = self.token.kind else { return Ok(None) };
         let digit = self.lexer.peek().is_some_and(|c| c.is_ascii_digit());
@@ -361,8 +366,7 @@ impl<'a> CaqlParser<'a> {
             return Ok(None);
         }
         if !digit {
-            return Err(self
-                .error_at_token("a plus sign before one operand wants a number right behind it"));
+            return Err(self.error_at_token("unary + requires a number directly after it"));
         }
         self.advance()?;
         let literal = match self.literal()? {
@@ -391,7 +395,7 @@ impl<'a> CaqlParser<'a> {
 
     // Tokens.
 
-    /// The operator that is next and stands between operands, and its level.
+    /// Next token as a binary operator, and its level.
     fn operator_between(&self) -> Option<(usize, Operator)> {
         let (CaqlTokenKind::Symbol(word) | CaqlTokenKind::Name(word)) = self.token.kind else {
             return None;
@@ -414,7 +418,7 @@ impl<'a> CaqlParser<'a> {
         Ok(is_there)
     }
 
-    /// Does what makes the parser recurse, within the limit.
+    /// Runs a recursive part of the parser within the depth limit.
     fn nested(
         &mut self,
         inner: impl FnOnce(&mut Self) -> Result<CaqlParsedExpr>,
@@ -433,10 +437,10 @@ impl<'a> CaqlParser<'a> {
             CaqlTokenKind::Name(name) => format!("`{name}`"),
             CaqlTokenKind::Number(number) => format!("the number {number}"),
             CaqlTokenKind::Duration(_) => "a duration".to_owned(),
-            CaqlTokenKind::Text(_) => "a text".to_owned(),
+            CaqlTokenKind::Text(_) => "a string".to_owned(),
             CaqlTokenKind::Symbol("=") => {
                 return self
-                    .error_at_token("a single = names an argument: a comparison is written ==");
+                    .error_at_token("a single = names an argument; write == for a comparison");
             }
             CaqlTokenKind::Symbol(symbol) => format!("`{symbol}`"),
             CaqlTokenKind::End => "the end".to_owned(),
@@ -444,25 +448,22 @@ impl<'a> CaqlParser<'a> {
         self.error_at_token(&format!("found {found}, expected {expected}"))
     }
 
-    /// The next token is what is wrong.
+    /// Error at the next token.
     fn error_at_token(&self, message: &str) -> Error {
         Error::Parse { span: self.token.span, message: message.to_owned() }
     }
 }
 
 impl CaqlParsedExpr {
-    fn new(form: CaqlExprKind, place: SourceSpan, depth: usize) -> Result<CaqlParsedExpr> {
+    fn new(form: CaqlExprKind, span: SourceSpan, depth: usize) -> Result<CaqlParsedExpr> {
         if depth > DEPTH_MAX {
             return Err(depth_error(depth));
         }
-        Ok(CaqlParsedExpr { expr: CaqlExpr { kind: form, span: place }, depth })
+        Ok(CaqlParsedExpr { expr: CaqlExpr { kind: form, span }, depth })
     }
 
-    fn leaf(literal: Literal, place: SourceSpan) -> CaqlParsedExpr {
-        CaqlParsedExpr {
-            expr: CaqlExpr { kind: CaqlExprKind::Literal(literal), span: place },
-            depth: 1,
-        }
+    fn leaf(literal: Literal, span: SourceSpan) -> CaqlParsedExpr {
+        CaqlParsedExpr { expr: CaqlExpr { kind: CaqlExprKind::Literal(literal), span }, depth: 1 }
     }
 
     fn from(mut self, start: usize) -> CaqlParsedExpr {
@@ -475,8 +476,8 @@ fn operation(operator: Operator, operands: Vec<CaqlParsedExpr>) -> Result<CaqlPa
     let depth = operands.iter().map(|node| node.depth).max().unwrap_or(0) + 1;
     let operands: Vec<CaqlExpr> = operands.into_iter().map(|node| node.expr).collect();
     let ends = operands.first().zip(operands.last());
-    let place = ends.map_or_else(SourceSpan::default, |(first, last)| first.span.to(last.span));
-    CaqlParsedExpr::new(CaqlExprKind::Operation { operator, operands }, place, depth)
+    let span = ends.map_or_else(SourceSpan::default, |(first, last)| first.span.to(last.span));
+    CaqlParsedExpr::new(CaqlExprKind::Operation { operator, operands }, span, depth)
 }
 
 fn depth_error(found: usize) -> Error {

@@ -18,22 +18,22 @@ use crate::request::QueryRequest;
 use crate::settings::Settings;
 use crate::stream::StepGrid;
 
-/// Of a slot, where nothing else is said; and what durations are rounded down to.
+/// Default slot length; durations are rounded down to multiples of it.
 const PERIOD: i64 = store::MINUTE;
 
 /// Plan of a CAQL query.
 pub(crate) struct CaqlPlan {
     pub(crate) node: PlanNode,
-    /// The slots that are asked for.
+    /// Requested slots.
     pub(crate) steps: StepGrid,
     pub(crate) warnings: QueryWarnings,
-    /// The expression is PromQL, and begins here.
+    /// Byte offset of the expression if it is PromQL.
     pub(crate) promql_at: Option<usize>,
-    /// How old PromQL takes the latest reading at the most, if the query says so.
+    /// PromQL lookback, if the query sets it.
     pub(crate) lookback: Option<i64>,
 }
 
-/// What has to be done for a question.
+/// Plans a query.
 pub(crate) fn plan(question: &QueryRequest<'_>, settings: &Settings) -> Result<CaqlPlan> {
     let query = parse(question.text)?;
     let steps = slots(question, &query.directives, settings)?;
@@ -74,7 +74,7 @@ pub(crate) fn plan(question: &QueryRequest<'_>, settings: &Settings) -> Result<C
     Ok(plan)
 }
 
-/// The slots of a question: its end belongs to none of them.
+/// Slots of a query; its end is exclusive.
 fn slots(
     question: &QueryRequest<'_>,
     directives: &Directives,
@@ -83,21 +83,21 @@ fn slots(
     let least = directives.min_period_ns.unwrap_or(PERIOD);
     let period = if question.step == 0 { PERIOD } else { question.step }.max(least);
     let invalid = |message: &str| {
-        let place = SourceSpan::new(0, question.text.len());
-        Err(Error::Parse { span: place, message: message.to_owned() })
+        let span = SourceSpan::new(0, question.text.len());
+        Err(Error::Parse { span, message: message.to_owned() })
     };
     if question.step < 0 {
-        return invalid("the period is negative: give a period above nought");
+        return invalid("invalid period: negative; use a period above 0");
     }
     if question.end < question.start {
-        return invalid("the start is later than the end: give a start before the end");
+        return invalid("invalid range: the start is after the end");
     }
-    // One moment is its slot.
+    // An instant query is evaluated in its slot.
     let length = question.end.saturating_sub(question.start).max(1);
     let count = (length as u64).div_ceil(period as u64);
     let max = settings.limits.steps;
     if count > max {
-        let remedy = "ask for longer periods or a shorter time, or raise max_steps".to_owned();
+        let remedy = "increase the period, reduce the range, or raise max_steps".to_owned();
         return Err(Error::Limit { limit: "steps (max_steps)", found: count, max, remedy });
     }
     Ok(StepGrid { start: question.start, step: period, count: count as usize })
@@ -117,13 +117,13 @@ fn plan_promql(
 
 struct CaqlPlanner {
     context: CaqlContext,
-    /// Of the first slot that is asked for.
+    /// Start of the first requested slot.
     start: i64,
-    /// What durations are rounded down to.
+    /// Durations are rounded down to multiples of this.
     least: i64,
-    /// Nodes by what they say: which of those that differ.
+    /// Index of each distinct node, by its text.
     known_nodes: HashMap<String, usize>,
-    /// By how many nodes that differ each is needed.
+    /// Number of distinct nodes that use each node.
     uses: Vec<usize>,
 }
 
@@ -133,16 +133,16 @@ struct DedupKey {
     sources: Vec<DedupKey>,
 }
 
-/// How deep nodes may stand within each other: working them out is recursive.
+/// Maximum nesting of nodes: evaluation is recursive.
 const DEPTH_MAX: usize = 256;
 
-/// Whether an operator takes two operands at a time.
+/// Whether an operator combines two operands at a time.
 fn is_pairwise(operator: Operator) -> bool {
     matches!(operator, Operator::Divide | Operator::Remainder | Operator::Power)
 }
 
 impl CaqlPlanner {
-    /// Recursive; the parser has seen to the depth.
+    /// Recursive; the parser limits the depth.
     fn count(&mut self, bound: &BoundExpr) -> DedupKey {
         let below: &[BoundExpr] = match &bound.bound_kind {
             BoundKind::Constant(_) => &[],
@@ -152,7 +152,7 @@ impl CaqlPlanner {
         let sources: Vec<DedupKey> = below.iter().map(|source| self.count(source)).collect();
         let own = match &bound.bound_kind {
             BoundKind::Constant(number) => format!("{number:?}"),
-            // Two of them are not the same walk.
+            // Two calls of a random function are distinct nodes.
             BoundKind::Call { function, .. } if function.traits.is_random => {
                 format!("{}", bound.span)
             }
@@ -161,15 +161,15 @@ impl CaqlPlanner {
             }
             BoundKind::Operation { operator, .. } => format!("{operator:?}"),
         };
-        let places: Vec<String> = sources.iter().map(|source| source.index.to_string()).collect();
-        let key = format!("{own} {{{}}}", places.join(","));
+        let indexes: Vec<String> = sources.iter().map(|source| source.index.to_string()).collect();
+        let key = format!("{own} {{{}}}", indexes.join(","));
         let next = self.uses.len();
         let which = *self.known_nodes.entry(key).or_insert(next);
         if which == next {
             self.uses.push(1);
         } else {
             self.uses[which] += 1;
-            // Its sources are needed by the same as before.
+            // An equal node was counted before; its sources gain no further user.
             for source in &sources {
                 self.uses[source.index] -= 1;
             }
@@ -178,29 +178,26 @@ impl CaqlPlanner {
     }
 
     fn node(&self, bound: &BoundExpr, counted: &DedupKey, depth: usize) -> Result<PlanNode> {
-        let place = bound.span;
+        let span = bound.span;
         if depth > DEPTH_MAX {
             let message = format!(
-                "more than {DEPTH_MAX} operations within each other; a row of / % or ^ counts \
-                 each of them"
+                "expression nests more than {DEPTH_MAX} operations; each / % or ^ in a chain counts"
             );
-            return Err(Error::Parse { span: place, message });
+            return Err(Error::Parse { span, message });
         }
         let shared = (self.uses[counted.index] > 1).then_some(counted.index);
         let stage = |form: StageKind| {
             let stage = PlanStage { kind: form, shared, context: self.context };
-            Ok(PlanNode { op: PlanOp::Stage(Box::new(stage)), span: place })
+            Ok(PlanNode { op: PlanOp::Stage(Box::new(stage)), span })
         };
         match &bound.bound_kind {
-            BoundKind::Constant(Some(number)) => {
-                Ok(PlanNode { op: PlanOp::Number(*number), span: place })
-            }
+            BoundKind::Constant(Some(number)) => Ok(PlanNode { op: PlanOp::Number(*number), span }),
             BoundKind::Constant(None) => stage(StageKind::Null),
             BoundKind::Operation { operator, operands } => {
-                // Two at a time, the first stand below all others.
+                // In pairwise evaluation, the first operands are the deepest.
                 let depth = depth + if is_pairwise(*operator) { operands.len() } else { 1 };
                 let sources = self.nodes(operands, &counted.sources, depth)?;
-                stage(self.operation(*operator, sources, place))
+                stage(self.operation(*operator, sources, span))
             }
             BoundKind::Call { function, arguments, sources, name_span: name_place } => {
                 let kernel = functions::kernel(function);
@@ -221,13 +218,8 @@ impl CaqlPlanner {
                     let delays = delays.map(|delay| delay - delay % self.least).collect();
                     return stage(StageKind::Delay { delays, sources });
                 }
-                let (arguments, place) = (arguments.clone(), *name_place);
-                stage(StageKind::Call(Box::new(CallStage {
-                    function,
-                    arguments,
-                    sources,
-                    span: place,
-                })))
+                let (arguments, span) = (arguments.clone(), *name_place);
+                stage(StageKind::Call(Box::new(CallStage { function, arguments, sources, span })))
             }
         }
     }
@@ -241,17 +233,13 @@ impl CaqlPlanner {
         bound.iter().zip(counted).map(|(bound, counted)| self.node(bound, counted, depth)).collect()
     }
 
-    /// Operators that take more than two operands take all at once, the others two at a time.
-    fn operation(
-        &self,
-        operator: Operator,
-        sources: Vec<PlanNode>,
-        place: SourceSpan,
-    ) -> StageKind {
+    /// Plans an operation. Operators with more than two operands take all at once, the others two
+    /// at a time.
+    fn operation(&self, operator: Operator, sources: Vec<PlanNode>, span: SourceSpan) -> StageKind {
         let function = Signature::find(operator.function()).expect("BUG: operators are functions");
         let call = |sources: Vec<PlanNode>| {
             let arguments = Arguments::none();
-            StageKind::Call(Box::new(CallStage { function, arguments, sources, span: place }))
+            StageKind::Call(Box::new(CallStage { function, arguments, sources, span }))
         };
         if !is_pairwise(operator) || sources.len() < 3 {
             return call(sources);
@@ -260,7 +248,7 @@ impl CaqlPlanner {
         let mut left: Vec<PlanNode> = sources.by_ref().take(2).collect();
         for right in sources {
             let stage = PlanStage { kind: call(left), shared: None, context: self.context };
-            left = vec![PlanNode { op: PlanOp::Stage(Box::new(stage)), span: place }, right];
+            left = vec![PlanNode { op: PlanOp::Stage(Box::new(stage)), span }, right];
         }
         call(left)
     }
@@ -270,12 +258,12 @@ impl CaqlPlanner {
         what: MetricStatistic,
         function: &Signature,
         arguments: &Arguments,
-        place: SourceSpan,
+        span: SourceSpan,
     ) -> Result<Box<MetricQuery>> {
-        MetricQuery::new(what, function, arguments, self.start, place).map(Box::new)
+        MetricQuery::new(what, function, arguments, self.start, span).map(Box::new)
     }
 
-    /// Histograms that are found only to be merged are read together: a store adds them up faster.
+    /// Histograms of a selector that are only merged are read merged: the store merges them faster.
     fn merge(
         &self,
         function: &Signature,

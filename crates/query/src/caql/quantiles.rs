@@ -7,7 +7,7 @@ use super::function_table::{AverageOver, QuantileRule};
 use super::signature::Signature;
 use crate::error::{Error, Result};
 
-/// An error where a query averages quantiles, over streams or over time. Recursive, as deep as the
+/// Rejects a query that averages quantiles, over streams or over time. Recursive, as deep as the
 /// tree.
 pub(super) fn reject_averages(bound: &BoundExpr, text: &str) -> Result<()> {
     let sources = input_sources(bound);
@@ -33,9 +33,8 @@ pub(super) fn reject_averages(bound: &BoundExpr, text: &str) -> Result<()> {
     let right = suggest_replacement(&quantiles, &merge, text);
     let quantile = format_quantile(first);
     let message = format!(
-        "an average of quantiles over {over} is not a quantile of anything: where few had a bad \
-         time it says that all had a fair one. merge the histograms and take the quantile of the \
-         whole: {right} | {quantile}"
+        "cannot average quantiles over {over}: the result is not a quantile; merge the histograms \
+         and take the quantile of the result: {right} | {quantile}"
     );
     Err(Error::Parse { span: *name_place, message })
 }
@@ -48,7 +47,7 @@ fn input_sources(bound: &BoundExpr) -> &[BoundExpr] {
     }
 }
 
-/// Adds the quantiles that a node gives, but for their scale or name. Recursive, as deep as the
+/// Collects the quantiles in the result of a node, up to scale and name. Recursive, as deep as the
 /// tree.
 fn find<'a>(bound: &'a BoundExpr, found: &mut Vec<&'a BoundExpr>) {
     let rule = match &bound.bound_kind {
@@ -71,14 +70,14 @@ fn find<'a>(bound: &'a BoundExpr, found: &mut Vec<&'a BoundExpr>) {
     }
 }
 
-/// Whether a node puts one stream together with constants alone.
+/// Whether a node combines one stream with constants only.
 fn has_constant(bound: &BoundExpr) -> bool {
     let constants = |bound: &&BoundExpr| matches!(bound.bound_kind, BoundKind::Constant(_));
     let sources = input_sources(bound);
     sources.len() == sources.iter().filter(constants).count() + 1
 }
 
-/// What the quantiles are of, merged.
+/// Suggested query: the quantile of the merged histograms.
 fn suggest_replacement(quantiles: &[&BoundExpr], merge: &str, text: &str) -> String {
     const LENGTH_MAX: usize = 200;
     let of: Vec<&str> = quantiles
@@ -95,7 +94,7 @@ fn suggest_replacement(quantiles: &[&BoundExpr], merge: &str, text: &str) -> Str
     }
 }
 
-/// A call that takes a quantile, without what it is taken of.
+/// Quantile call without its source.
 fn format_quantile(quantile: &BoundExpr) -> String {
     let BoundKind::Call { function, arguments, .. } = &quantile.bound_kind else {
         return String::new();

@@ -1,4 +1,4 @@
-//! Random variates. Good enough for pictures and tests of queries, not for secrets.
+//! Random variates for graphs and tests of queries; not for secrets.
 
 use std::f64::consts::TAU;
 
@@ -20,23 +20,23 @@ impl RandomVariates {
         mixed ^ (mixed >> 31)
     }
 
-    /// From 0 to below 1, evenly.
+    /// Uniform in [0, 1).
     pub(super) fn unit_interval(&mut self) -> f64 {
         (self.bits() >> 11) as f64 / (1u64 << 53) as f64
     }
 
-    /// With mean 1.
+    /// Exponential with mean 1.
     pub(super) fn exponential(&mut self) -> f64 {
         -(-self.unit_interval()).ln_1p()
     }
 
-    /// With mean 0 and deviation 1 (G. E. P. Box and M. E. Muller, 1958).
+    /// Standard normal (G. E. P. Box and M. E. Muller, 1958).
     pub(super) fn normal(&mut self) -> f64 {
         let radius = (2.0 * self.exponential()).sqrt();
         radius * (TAU * self.unit_interval()).cos()
     }
 
-    /// Of a shape above 0, with scale 1 (G. Marsaglia and W. W. Tsang, 2000).
+    /// Gamma with a positive shape and scale 1 (G. Marsaglia and W. W. Tsang, 2000).
     pub(super) fn gamma(&mut self, shape: f64) -> f64 {
         if shape < 1.0 {
             let more = self.gamma(shape + 1.0);
@@ -55,7 +55,7 @@ impl RandomVariates {
 
     pub(super) fn beta(&mut self, alpha: f64, beta: f64) -> f64 {
         let (a, b) = (self.gamma(alpha), self.gamma(beta));
-        // Both may be too small for a double: then it lies at one of the ends.
+        // Both may underflow: then the variate is at one of the ends.
         if a + b > 0.0 {
             a / (a + b)
         } else {
@@ -63,14 +63,14 @@ impl RandomVariates {
         }
     }
 
-    /// With `df` degrees of freedom, not central where the other is above 0.
+    /// Chi-squared with `df` degrees of freedom, non-central if `noncentrality` is above 0.
     pub(super) fn chi_squared(&mut self, df: f64, noncentrality: f64) -> f64 {
         let more = if noncentrality > 0.0 { self.poisson(noncentrality / 2.0) } else { 0.0 };
         2.0 * self.gamma(df / 2.0 + more)
     }
 
-    /// How many of `n` happen that each happen with `p`. Halves what is left by the middle one of
-    /// `n` shares until few are (J. H. Ahrens and U. Dieter, 1974).
+    /// Binomial: `n` trials of probability `p`. Splits at the median order statistic until few
+    /// trials are left (J. H. Ahrens and U. Dieter, 1974).
     pub(super) fn binomial(&mut self, mut n: f64, mut p: f64) -> f64 {
         let mut happened = 0.0;
         while n > 20.0 {
@@ -91,8 +91,7 @@ impl RandomVariates {
         happened + (0..n as u32).filter(|_| self.unit_interval() < p).count() as f64
     }
 
-    /// How often something happens that happens at a rate. Great rates go by the time of some event
-    /// on the way (likewise).
+    /// Poisson with rate `rate`. For high rates, jumps to the time of a later event (same source).
     pub(super) fn poisson(&mut self, mut rate: f64) -> f64 {
         let mut happened = 0.0;
         while rate > 20.0 {
@@ -117,8 +116,8 @@ impl RandomVariates {
 mod tests {
     use super::RandomVariates;
 
-    /// Mean and variance of many draws are near to what they should be: within six deviations of
-    /// the mean.
+    /// Mean and variance of many variates are close to the expected ones: the mean within six
+    /// standard deviations.
     #[track_caller]
     fn check(of: impl Fn(&mut RandomVariates) -> f64, mean: f64, variance: f64) {
         let mut draw = RandomVariates::new(42);

@@ -1,4 +1,4 @@
-//! `randomwalk`: a stream to try things with.
+//! `randomwalk`: a synthetic stream for experiments.
 
 use super::function_table::FunctionTable;
 use super::kernel::{Kernel, KernelInput};
@@ -21,10 +21,10 @@ pub(super) fn add_functions(table: &mut FunctionTable) {
         .random();
 }
 
-/// Steps up and down between the bounds. The same seed, and the same place in a query, walks the
-/// same way.
+/// Random steps within the bounds. The same seed at the same position in a query gives the same
+/// walk.
 fn walk(work: KernelInput<'_>) -> Result<Vec<Stream>> {
-    let KernelInput { arguments, steps, span: place, .. } = work;
+    let KernelInput { arguments, steps, span, .. } = work;
     let of = |name: &str, default: f64| arguments.number(name).unwrap_or(default);
     let (a, b) = (of("max", 100.0), of("min", 0.0));
     let (least, most) = (a.min(b), a.max(b));
@@ -33,7 +33,7 @@ fn walk(work: KernelInput<'_>) -> Result<Vec<Stream>> {
         change => change.abs(),
     };
     let seed = match of("seed", -1.0) {
-        seed if seed < 0.0 => place.start as u64 ^ steps.start as u64,
+        seed if seed < 0.0 => span.start as u64 ^ steps.start as u64,
         seed => seed.to_bits(),
     };
     let mut random = RandomVariates::new(seed);

@@ -1,4 +1,4 @@
-//! `top`, `bottom` and `sort:*`: streams in another order, by what they are over the whole range.
+//! `top`, `bottom` and `sort:*`: sort streams by a statistic over the whole range.
 
 use super::function_table::{FunctionTable, POSITION, QuantileRule, SWITCH, StreamUnitRule};
 use super::kernel::{Kernel, KernelInput};
@@ -55,7 +55,7 @@ fn statistic(stream: &Stream, method: &str) -> Option<f64> {
     }
 }
 
-/// By a statistic; streams without values are the last.
+/// Sorts by a statistic; streams without values come last.
 fn sort_streams(inputs: Vec<Stream>, method: &str, is_rising: bool) -> Vec<Stream> {
     let ranked = inputs.into_iter().map(|stream| (statistic(&stream, method), stream));
     let mut ranked: Vec<(Option<f64>, Stream)> = ranked.collect();

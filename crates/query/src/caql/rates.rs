@@ -1,4 +1,4 @@
-//! What readings of numbers say about slots of time, where sums of them do not suffice.
+//! Statistics of slots from samples of numbers, where sums do not suffice.
 
 use store::TimeGrid;
 
@@ -7,9 +7,8 @@ use crate::plan::MetricStatistic;
 use crate::stream::{SeriesPoint, seconds};
 use crate::value::{StepValue, is_stale};
 
-/// Values of slots from readings by time, some of which may lie before the first slot. What is
-/// counted in deltas changes by what each reading says; all else by how it differs from the one
-/// before.
+/// Values of slots from samples by time; samples may precede the first slot. For deltas, the change
+/// is the sample itself; for other kinds it is the difference from the previous sample.
 pub(super) fn slots(
     what: MetricStatistic,
     readings: &[SeriesPoint],
@@ -37,7 +36,7 @@ pub(super) fn slots(
             _ => None,
         };
         before = Some((reading.time, number));
-        // What ends with a column belongs to it.
+        // A sample at the end of a column belongs to it.
         let since = reading.time.saturating_sub(grid.start).saturating_sub(1);
         if let Ok(at) = usize::try_from(since.div_euclid(grid.step))
             && let Some(slot) = slots.get_mut(at)
@@ -80,12 +79,12 @@ fn statistic_of_slot(what: MetricStatistic, seen: &[SampleDelta]) -> Option<f64>
     }
 }
 
-/// Of the whole population.
+/// Standard deviation of the population.
 pub(super) fn deviation(numbers: impl Iterator<Item = f64> + Clone) -> Option<f64> {
     variance(numbers).map(|(variance, _)| variance.sqrt())
 }
 
-/// Of the whole population, and how many there are.
+/// Variance of the population, and the count.
 pub(super) fn variance(numbers: impl Iterator<Item = f64> + Clone) -> Option<(f64, f64)> {
     let count = numbers.clone().count() as f64;
     if count == 0.0 {
@@ -116,11 +115,11 @@ mod tests {
     }
 
     #[test]
-    fn slots_hold_readings_that_ended_in_them() {
+    fn slots_hold_samples_that_ended_in_them() {
         let readings = [(-10, 2.0), (20, 5.0), (50, 11.0), (60, 1.0), (90, 4.0)];
         check(MetricStatistic::Count, &readings, [Some(3.0), Some(1.0)]);
         check(MetricStatistic::Average, &readings, [Some(17.0 / 3.0), Some(4.0)]);
-        // The drop at 60 counts nothing and takes no time.
+        // The drop at 60 adds no count and no time.
         check(MetricStatistic::Counter, &readings, [Some(9.0 / 60.0), Some(0.1)]);
         check(MetricStatistic::Derivative, &readings, [Some(-1.0 / 70.0), Some(0.1)]);
         check(MetricStatistic::Stddev, &[(10, 1.0), (20, 3.0)], [Some(1.0), None]);

@@ -1,6 +1,6 @@
 //! Resampling: functions evaluated at a finer period than the slots.
 //!
-//! Sources are then read in slots of that period, and one value is made of those of each slot.
+//! Sources are read in slots of that period, and the values of each slot are folded into one.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::plan::{CallStage, PlanStage};
 use crate::stream::{StepGrid, Stream};
 use crate::value::StepValue;
 
-/// The period that a call looks at, where slots are a whole number of them.
+/// Period of a call, if a slot is a whole number of periods.
 pub(super) fn period(call: &CallStage, steps: StepGrid) -> Option<i64> {
     let has_period = call.function.traits.resample != ResampleRule::Not;
     let period = call.arguments.duration("period").filter(|period| *period > 0)?;
@@ -26,7 +26,7 @@ pub(super) fn streams(
     call: &CallStage,
     stage: &PlanStage,
     evaluation: &mut Evaluation<'_>,
-    place: SourceSpan,
+    span: SourceSpan,
     period: i64,
     steps: StepGrid,
 ) -> Result<Vec<Stream>> {
@@ -34,7 +34,7 @@ pub(super) fn streams(
     let fine =
         StepGrid { start: steps.start, step: period, count: steps.count.saturating_mul(each) };
     evaluation.check_fits(1, fine)?;
-    let streams = stage.call(call, evaluation, place, fine)?;
+    let streams = stage.call(call, evaluation, span, fine)?;
     let held: u64 = streams.iter().map(Stream::samples).sum();
     let rule = call.function.traits.resample;
     let is_aligned_to_start = call.arguments.text("align") == Some("start");
@@ -43,8 +43,8 @@ pub(super) fn streams(
             |at: usize| fold_slot(rule, is_aligned_to_start, &stream, at * each..(at + 1) * each);
         let points: Result<Vec<_>, _> = (0..steps.count).map(slot).collect();
         let points = points.map_err(|error| Error::Execution {
-            span: place,
-            message: format!("{error}: ask for shorter periods or fewer series"),
+            span,
+            message: format!("{error}; use shorter periods or fewer series"),
         })?;
         Ok(Stream { points, ..stream })
     };
@@ -54,7 +54,7 @@ pub(super) fn streams(
     Ok(streams)
 }
 
-/// One value of those of a slot.
+/// Folds the values of a slot into one.
 fn fold_slot(
     rule: ResampleRule,
     is_aligned_to_start: bool,
@@ -63,7 +63,7 @@ fn fold_slot(
 ) -> Result<Option<StepValue>, hist::MergeError> {
     let points = &stream.points[slots.clone()];
     Ok(match rule {
-        // What a slot's end sees.
+        // The value at the end of the slot.
         ResampleRule::Rolling if !is_aligned_to_start => points.last().cloned().flatten(),
         ResampleRule::Not | ResampleRule::First | ResampleRule::Rolling => {
             points.first().cloned().flatten()

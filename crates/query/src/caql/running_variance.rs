@@ -5,17 +5,17 @@
 pub(super) struct RunningVariance {
     pub(super) count: f64,
     pub(super) mean: f64,
-    /// The sum of the squares of their distances from the mean.
+    /// Sum of squared distances from the mean.
     squares: f64,
 }
 
 impl RunningVariance {
-    /// Of one number.
+    /// Variance of one number.
     pub(super) fn from_number(number: f64) -> RunningVariance {
         RunningVariance { count: 1.0, mean: number, squares: 0.0 }
     }
 
-    /// Of both: by Chan, Golub and LeVeque's formula, in which nothing is cancelled (Updating
+    /// Merges both by the formula of Chan, Golub and LeVeque, which avoids cancellation (Updating
     /// formulae and a pairwise algorithm for computing sample variances, 1979).
     pub(super) fn join(&mut self, other: &RunningVariance) {
         let count = self.count + other.count;
@@ -28,7 +28,7 @@ impl RunningVariance {
         self.count = count;
     }
 
-    /// The mean of the squares of their distances from the mean.
+    /// Mean of squared distances from the mean.
     pub(super) fn variance(&self) -> f64 {
         self.squares / self.count
     }

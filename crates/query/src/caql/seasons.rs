@@ -1,7 +1,7 @@
-//! Graphite's Holt-Winters functions: a level, a slope and a season of a day, smoothed.
+//! Graphite's Holt-Winters functions: smoothed level, slope and daily season.
 //!
-//! Factors and season are those of Graphite's documentation: 0.1 for level and season, 0.0035 for
-//! the slope, bands of three deviations, learnt from a week before the range.
+//! Factors and season are from Graphite's documentation: 0.1 for level and season, 0.0035 for the
+//! slope, bands of three deviations, a week of learning before the range.
 
 use super::kernel::{KernelInput, LABEL};
 use super::names::legend;
@@ -19,7 +19,7 @@ fn season(steps: StepGrid) -> usize {
     usize::try_from(store::DAY / steps.step).unwrap_or(1).max(1)
 }
 
-/// How many slots before the range it learns from.
+/// Slots before the range that the model learns from.
 pub(super) fn reach(steps: StepGrid) -> usize {
     season(steps).saturating_mul(7)
 }
@@ -60,7 +60,7 @@ pub(super) fn work(work: KernelInput<'_>) -> Result<Vec<Stream>> {
     Ok(outputs)
 }
 
-/// For each slot what was foreseen, and by how much it is usually missed.
+/// Forecast of each slot and its usual error.
 fn forecast_stream(stream: &Stream, season: usize) -> Vec<(f64, f64)> {
     let mut seasonal = vec![0.0; season];
     let mut missed = vec![0.0; season];

@@ -1,7 +1,7 @@
 //! Function signatures.
 //!
-//! Positional arguments come first and may be left out from the end where they have a default;
-//! options are always given by name. The table of all functions is in `functions.rs`.
+//! Positional arguments come first; trailing ones with a default may be omitted. Options are always
+//! passed by name. The table of all functions is in `functions.rs`.
 
 use std::fmt::{Display, Formatter};
 
@@ -11,29 +11,28 @@ use super::function_traits::FunctionTraits;
 /// Signature of a CAQL function.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Signature {
-    /// As it is written in a query, package included.
+    /// Name as written in a query, package included.
     pub name: String,
-    /// The name that stands for what it computes: that of another function, if this is a second
-    /// name for it.
+    /// Name of the implemented function: that of another function if this one is an alias.
     pub computes: String,
-    /// Arguments by position.
+    /// Positional parameters.
     pub parameters: Vec<FunctionParameter>,
-    /// What may follow them any number of times, but at least once.
+    /// Variadic parameter: any number of arguments after the positional ones, at least one.
     pub variadic: Option<FunctionParameter>,
-    /// Arguments by name.
+    /// Named parameters.
     pub options: Vec<FunctionParameter>,
-    /// Which streams.
+    /// Kind of input streams.
     pub inputs_kind: InputKind,
-    /// How many of them, as known only when they are there.
+    /// Number of input streams, checked when they are evaluated.
     pub arity: InputArity,
-    /// Of what kind its own streams are.
+    /// Kind of output streams.
     pub output_kind: OutputKind,
-    /// How many they are.
+    /// Number of output streams.
     pub output_shape: OutputShape,
-    /// Whether a value depends on no other than those before it, so that checks and `#serial` can
-    /// have it.
+    /// Whether a value depends only on itself and earlier ones, so that checks and `#serial` can
+    /// use the function.
     pub is_serial: bool,
-    /// Whether it should be used.
+    /// Stability level.
     pub stability: Stability,
     pub(crate) traits: FunctionTraits,
 }
@@ -41,11 +40,11 @@ pub struct Signature {
 /// Parameter of a function.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FunctionParameter {
-    /// What it is called.
+    /// Name of the parameter.
     pub name: &'static str,
-    /// What fits.
+    /// Type of the argument.
     pub argument_type: ArgumentType,
-    /// What is taken if it is left out.
+    /// Default if the argument is omitted.
     pub default: DefaultValue,
 }
 
@@ -54,63 +53,64 @@ pub struct FunctionParameter {
 pub enum ArgumentType {
     /// Any number.
     Number,
-    /// A number not below the first and not above the second.
+    /// Number within inclusive bounds.
     NumberWithin(f64, f64),
-    /// The same without fraction.
+    /// Integer within inclusive bounds.
     IntegerWithin(f64, f64),
-    /// A duration not below 0.
+    /// Non-negative duration.
     Duration,
-    /// A duration above 0.
+    /// Positive duration.
     Span,
-    /// A duration, negative ones too.
+    /// Duration of any sign.
     Shift,
-    /// A duration not below 0, or a number of minutes.
+    /// Non-negative duration, or a number of minutes.
     DurationOrMinutes,
-    /// A duration of any sign, a number of minutes, or a time zone's name.
+    /// Duration of any sign, a number of minutes, or a time zone name.
     ShiftOrZone,
-    /// A duration not below 0, or this word.
+    /// Non-negative duration, or this keyword.
     DurationOr(&'static str),
-    /// A duration, which is before now, or seconds since 1970.
+    /// Duration before now, or seconds since 1970.
     Time,
-    /// Any text.
+    /// Any string.
     Text,
-    /// One of these texts.
+    /// One of these strings.
     OneOf(&'static [&'static str]),
-    /// The number of a check.
+    /// UUID of a check.
     Uuid,
-    /// A metric's name, exact, as a glob or as a regex between slashes; alone, a tag search too.
+    /// Metric name: exact, a glob, or a regex between slashes; a single one may also be a tag
+    /// search.
     Name,
-    /// A tag search.
+    /// Tag search.
     Search,
-    /// A regex.
+    /// Regex.
     Regex,
-    /// A label, as in `label.rs`.
+    /// Label format (`label.rs`).
     Format,
 }
 
 /// Default of a parameter.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum DefaultValue {
-    /// It may not be left out.
+    /// No default: the argument is required.
     Required,
-    /// Nothing.
+    /// No value.
     Absent,
-    /// A number.
+    /// Number.
     Number(f64),
-    /// A duration in nanoseconds.
+    /// Duration in nanoseconds.
     Duration(i64),
-    /// A text.
+    /// String.
     Text(&'static str),
-    /// What the range says.
+    /// Constant of the range.
     Constant(Constant),
-    /// What is given for this other parameter.
+    /// Value of another parameter.
     As(&'static str),
 }
 
 /// Input kind of a function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InputKind {
-    /// None: it is a source.
+    /// No input: the function is a source.
     Nothing,
     /// Streams of numbers.
     Numbers,
@@ -120,14 +120,14 @@ pub enum InputKind {
     Either,
 }
 
-/// Number of input streams. A constant given for the last one counts.
+/// Number of input streams. A constant passed as the last one counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InputArity {
     /// Any number.
     Any,
-    /// So many.
+    /// Exactly this many.
     Exactly(usize),
-    /// So many or more.
+    /// At least this many.
     AtLeast(usize),
 }
 
@@ -138,56 +138,56 @@ pub enum OutputKind {
     Numbers,
     /// Histograms.
     Histograms,
-    /// What they were made of.
+    /// Kind of the input.
     AsInput,
 }
 
 /// Number of output streams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OutputShape {
-    /// What is found, or what it makes by itself.
+    /// Streams found by a selector or generated.
     Source,
-    /// One of all.
+    /// One stream in total.
     One,
-    /// One for each argument, of all.
+    /// One stream for each argument.
     OnePerArgument,
-    /// One for each.
+    /// One stream for each input.
     Each,
-    /// One for each and each argument.
+    /// One stream for each pair of input and argument.
     EachPerArgument,
-    /// Some of them, as they are.
+    /// A subset of the inputs, unchanged.
     Some,
-    /// One for each group.
+    /// One stream for each group.
     Groups,
-    /// As many as it says.
+    /// Any number.
     Other,
 }
 
 /// Stability level of a function.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Stability {
-    /// It should.
+    /// In use.
     Current,
-    /// It can be, but there is something better.
+    /// Deprecated, with its replacement.
     Deprecated(&'static str),
-    /// It cannot be: what to use instead.
+    /// Removed, with its replacement.
     Removed(&'static str),
 }
 
-/// The one of some names that another may be a misspelling of.
+/// Known name of which the given name may be a misspelling.
 pub(super) fn nearest_name<'a>(
     name: &str,
     known: impl Iterator<Item = &'a str>,
 ) -> Option<&'a str> {
     let max = (name.len() / 4).clamp(1, 3);
-    // What is shorter than all that may be changed resembles everything.
+    // A name no longer than the allowed number of edits matches everything.
     let near = known.filter(|known| known.len() > max);
     near.filter_map(|known| Some((edit_distance(name, known, max)?, known)))
         .min()
         .map(|(_, near)| near)
 }
 
-/// Letters to change, add or leave out to get from one to the other, if they are so few.
+/// Edit distance (change, insert, delete) if it is at most `max`.
 fn edit_distance(a: &str, b: &str, max: usize) -> Option<usize> {
     if a.len().abs_diff(b.len()) > max {
         return None;
@@ -205,7 +205,7 @@ fn edit_distance(a: &str, b: &str, max: usize) -> Option<usize> {
     row.last().copied().filter(|found| *found <= max)
 }
 
-/// How it is called: `find(name, [tag_query], limit=1000)`.
+/// Call syntax: `find(name, [tag_query], limit=1000)`.
 impl Display for Signature {
     fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}(", self.name)?;
@@ -236,7 +236,7 @@ impl Display for DefaultValue {
     }
 }
 
-/// What is wanted, as a noun with an example.
+/// Expected value as a noun phrase with an example.
 impl Display for ArgumentType {
     fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
         let bounds = |f: &mut Formatter<'_>, lo: f64, hi: f64| match hi.is_finite() {
@@ -264,7 +264,7 @@ impl Display for ArgumentType {
             ArgumentType::Time => {
                 f.write_str("a duration before now, such as 5m, or seconds since 1970")
             }
-            ArgumentType::Text => f.write_str("a text in quotes"),
+            ArgumentType::Text => f.write_str("a string in quotes"),
             ArgumentType::OneOf(words) => {
                 let words: Vec<String> = words.iter().map(|word| format!("{word:?}")).collect();
                 write!(f, "one of {}", words.join(", "))

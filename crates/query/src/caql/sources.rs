@@ -1,9 +1,10 @@
-//! Sources that read what is stored: `find`, `metric` and `graphite:find`.
+//! Sources that read stored metrics: `find`, `metric` and `graphite:find`.
 //!
-//! A slot holds what happened within it: what counts in a window belongs to the slot that the
-//! window ends in, its end included; what was read at a moment, be it a number or a distribution,
-//! to the slot that begins by then. A metric of numbers asked for histograms, and one of histograms
-//! asked for numbers, is a stream without values.
+//! A slot holds the events within it. A value that counts over a window belongs to the slot in
+//! which the window ends, the slot's end included; a value sampled at a time, number or
+//! distribution, belongs to the slot that contains the time, the slot's start included. A numeric
+//! metric queried for histograms, and a histogram metric queried for numbers, is a stream without
+//! values.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -31,10 +32,10 @@ use crate::source::SeriesHandle;
 use crate::stream::{SeriesPoint, StepGrid, Stream, seconds};
 use crate::value::StepValue;
 
-/// Streams that one find gives at the most.
+/// Maximum number of streams of one find.
 pub const FIND_LIMIT_MAX: f64 = 3000.0;
 
-/// Statistics by the last part of a function's name.
+/// Statistics by the last part of a function name.
 const STATISTICS: [(&str, MetricStatistic); 8] = [
     ("average", MetricStatistic::Average),
     ("count", MetricStatistic::Count),
@@ -46,7 +47,7 @@ const STATISTICS: [(&str, MetricStatistic); 8] = [
     ("histogram", MetricStatistic::Histogram),
 ];
 
-/// Adds the functions that read what is stored.
+/// Adds the functions that read stored metrics.
 pub(super) fn add_functions(table: &mut FunctionTable) {
     for (kind, statistic) in STATISTICS {
         add_source(table, format!("metric:{kind}"), statistic)
@@ -87,13 +88,13 @@ fn add_source(
 }
 
 impl MetricQuery {
-    /// Of a call; `start` is that of the first slot.
+    /// Reader of a call; `start` is the start of the first slot.
     pub(super) fn new(
         what: MetricStatistic,
         function: &Signature,
         arguments: &Arguments,
         start: i64,
-        place: SourceSpan,
+        span: SourceSpan,
     ) -> Result<MetricQuery> {
         let mut find = MetricQuery {
             statistic: what,
@@ -101,7 +102,7 @@ impl MetricQuery {
             limit: 1,
             delay: 0,
             metric: None,
-            span: place,
+            span,
         };
         if let Some(check) = arguments.text("check_uuid") {
             let name = arguments.text("name").unwrap_or_default();
@@ -112,14 +113,14 @@ impl MetricQuery {
         let name = match arguments.get("name") {
             Some(ArgumentValue::Selector(selector)) => selector.clone(),
             Some(ArgumentValue::Text(pattern)) => super::graphite::selector(pattern)
-                .map_err(|message| Error::Parse { span: place, message })?,
+                .map_err(|message| Error::Parse { span, message })?,
             _ => panic!("BUG: {} has no name", function.name),
         };
         let search = arguments.selector("tag_query").cloned();
         find.selector = Selector::and([name].into_iter().chain(search).collect());
         find.limit = arguments.number("limit").map_or(usize::MAX, |limit| limit as usize);
         if let Some(instead) = arguments.number("start_time_override") {
-            // Rust rounds to what an i64 can be.
+            // Rust's cast saturates at the bounds of an i64.
             find.delay = start.saturating_sub((instead * 1e9) as i64);
         }
         let offset = arguments.duration("start_time_offset").unwrap_or(0);
@@ -138,13 +139,13 @@ impl MetricQuery {
         }
     }
 
-    /// Adds what it reads.
+    /// Adds the cost of reading.
     pub(super) fn estimate(&self, estimate: &mut CostEstimate<'_>, steps: StepGrid) -> Result<()> {
         let grid = self.grid(steps);
         estimate.fetch(&self.fetch(), grid.range(), Some(grid.step), steps)
     }
 
-    /// The metrics that are meant, by canonical name.
+    /// Matching metrics, by canonical name.
     pub(super) fn metrics(
         &self,
         evaluation: &mut Evaluation<'_>,
@@ -165,8 +166,8 @@ impl MetricQuery {
                 false => String::new(),
             };
             let message = format!(
-                "find found {count} metrics and gives the first {limit} of them: search for \
-                 fewer{raise}"
+                "find matched {count} metrics and returns the first {limit}; narrow the \
+                 search{raise}"
             );
             evaluation.warnings.warn(self.span, message);
         }
@@ -174,22 +175,22 @@ impl MetricQuery {
         Ok(found.into_iter().map(|(_, metric)| metric).collect())
     }
 
-    /// Tells what is missing in the slots, of whatever metric: one all of whose rows are missing is
-    /// not found.
-    fn tell_gaps(&self, evaluation: &mut Evaluation<'_>, steps: StepGrid) {
+    /// Reports gaps in the slots, whichever metric they are in: a metric without any rows is not
+    /// found.
+    fn report_gaps(&self, evaluation: &mut Evaluation<'_>, steps: StepGrid) {
         let range = self.grid(steps).range();
-        // A reading of a slot's first moment belongs to it.
-        evaluation.tell_gaps(&(range.start.saturating_sub(1)..range.end));
+        // A sample at the start of a slot belongs to it.
+        evaluation.report_gaps(&(range.start.saturating_sub(1)..range.end));
     }
 
-    /// Slots as columns, to which belongs what ends with them.
+    /// Columns of the slots; a value at the end of a column belongs to the column.
     fn grid(&self, steps: StepGrid) -> TimeGrid {
         let start = steps.start.saturating_sub(self.delay);
         TimeGrid { start, step: steps.step, columns: steps.count as u64 }
     }
 
-    /// Whether what is asked of a metric are its readings, each of which belongs to the slot that
-    /// begins by then: not what was added since the reading before.
+    /// Whether the statistic needs samples, each of which belongs to the slot that contains it,
+    /// rather than increases since the previous sample.
     fn needs_readings(&self, kind: SeriesKind) -> bool {
         let is_total = kind == SeriesKind::Counter(Temporality::Cumulative);
         let are_values = matches!(
@@ -202,7 +203,7 @@ impl MetricQuery {
         kind == SeriesKind::Gauge || is_total && are_values
     }
 
-    /// Numbers of slots, put together by the store.
+    /// Numbers of slots, aggregated by the store.
     fn summaries(
         &self,
         evaluation: &mut Evaluation<'_>,
@@ -211,13 +212,13 @@ impl MetricQuery {
     ) -> Result<Vec<Option<store::NumberSummary>>> {
         let mut read = evaluation.source.numbers(&[handle], shift_grid(grid, handle, self))?;
         if self.needs_readings(handle.kind) && !read.gaps.is_empty() {
-            // Rollups hold what ended with their slot, too: where nothing else is left, they
-            // answer.
+            // A rollup also contains the sample at the end of its slot; it is used only if no raw
+            // samples are left.
             let rolled = evaluation.source.numbers(&[handle], grid)?;
             if rolled.gaps.len() < read.gaps.len() {
                 let message = format!(
-                    "{}: of some time only rollups are left, in which a reading at the first \
-                     moment of a slot counts in the slot before",
+                    "{}: only rollups remain for part of the range; a sample at the start of a \
+                     slot counts in the previous slot",
                     handle.labels
                 );
                 evaluation.warnings.info(self.span, message);
@@ -228,13 +229,13 @@ impl MetricQuery {
         Ok(read.values)
     }
 
-    /// A stream for each metric.
+    /// One stream for each metric.
     pub(super) fn streams(
         &self,
         evaluation: &mut Evaluation<'_>,
         steps: StepGrid,
     ) -> Result<Vec<Stream>> {
-        self.tell_gaps(evaluation, steps);
+        self.report_gaps(evaluation, steps);
         let mut metrics = self.metrics(evaluation)?;
         if metrics.is_empty() && self.metric.is_some() {
             metrics.push((LabelSet::default(), Vec::new()));
@@ -263,16 +264,16 @@ impl MetricQuery {
     fn warn_of_other_kind(&self, evaluation: &mut Evaluation<'_>, labels: &LabelSet) {
         let message = match self.statistic {
             MetricStatistic::Histogram => {
-                format!("{labels} is no histogram: find(…) reads numbers")
+                format!("{labels} is not a histogram; read numbers with find(…)")
             }
-            _ => format!("{labels} is a histogram: find:histogram(…) reads it"),
+            _ => format!("{labels} is a histogram; read it with find:histogram(…)"),
         };
         if !labels.is_empty() {
             evaluation.warnings.info(self.span, message);
         }
     }
 
-    /// Of a metric's series: one, or one for each kind that its sender has given it.
+    /// Points of a metric: one series, or one for each kind that its sender has used.
     fn points(
         &self,
         evaluation: &mut Evaluation<'_>,
@@ -281,7 +282,7 @@ impl MetricQuery {
     ) -> Result<Vec<Option<StepValue>>> {
         evaluation.budget.check_deadline()?;
         let grid = self.grid(steps);
-        let handle = handles.last().expect("BUG: no series of a metric");
+        let handle = handles.last().expect("BUG: a metric has a series");
         let is_alone = handles.len() == 1;
         let is_total = handle.kind.is_cumulative() || !is_alone;
         let counts = matches!(handle.kind, model::SeriesKind::Counter(_));
@@ -316,7 +317,7 @@ impl MetricQuery {
                 Ok(summaries.into_iter().map(|value| point(number(value))).collect())
             }
             what => {
-                // The reading before the first slot is what the first in it is compared with.
+                // The first sample is compared with the one before the first slot.
                 let grid = shift_grid(grid, handle, self);
                 let before = evaluation.settings.lookback.max(grid.step);
                 let range = grid.range();
@@ -327,19 +328,19 @@ impl MetricQuery {
         }
     }
 
-    /// Histograms of all metrics as one, or of those whose tags of some categories agree.
+    /// Merged histograms of all metrics, or of those with equal tags in some categories.
     pub(super) fn merged(
         &self,
         evaluation: &mut Evaluation<'_>,
         by: Option<&[String]>,
         steps: StepGrid,
     ) -> Result<Vec<Stream>> {
-        self.tell_gaps(evaluation, steps);
+        self.report_gaps(evaluation, steps);
         let metrics = self.metrics(evaluation)?;
         let mut groups: BTreeMap<Vec<String>, (Vec<LabelSet>, Vec<&SeriesHandle>)> =
             BTreeMap::new();
         if by.is_none() {
-            // The sum of nothing is an empty histogram.
+            // The sum of no histograms is an empty histogram.
             groups.insert(Vec::new(), Default::default());
         }
         for (labels, handles) in &metrics {
@@ -375,7 +376,7 @@ impl MetricQuery {
         Ok(streams)
     }
 
-    /// In what its values are: that of all metrics, if it is one.
+    /// Unit of the values, if all metrics have the same.
     pub(super) fn unit(&self, evaluation: &mut Evaluation<'_>) -> Result<Option<String>> {
         let wanted = self.statistic == MetricStatistic::Histogram;
         let metrics = self.metrics(evaluation)?;
@@ -389,7 +390,8 @@ impl MetricQuery {
     }
 }
 
-/// Columns that hold what the slots of `grid` hold: the store counts what ends with a column in it.
+/// Columns with the contents of the slots of `grid`: the store counts a value at the end of a
+/// column in that column.
 fn shift_grid(grid: TimeGrid, handle: &SeriesHandle, find: &MetricQuery) -> TimeGrid {
     match find.needs_readings(handle.kind) {
         true => TimeGrid { start: grid.start.saturating_sub(1), ..grid },
@@ -405,10 +407,10 @@ fn distribution(mixture: Mixture) -> StepValue {
     StepValue::Distribution(Arc::new(mixture))
 }
 
-/// The tag that says which check a metric is of.
+/// Tag that holds the check of a metric.
 const CHECK: &str = "__check_uuid";
 
-/// A metric by its check and its canonical name.
+/// Selector of a metric by check and canonical name.
 fn metric(check: &str, name: &str) -> Selector {
     let (name, tags) = split_canonical_name(name);
     let mut all = vec![
@@ -419,7 +421,7 @@ fn metric(check: &str, name: &str) -> Selector {
     Selector::and(all)
 }
 
-/// Name and tags of a canonical name.
+/// Splits a canonical name into name and tags.
 fn split_canonical_name(name: &str) -> (&str, Vec<(&str, &str)>) {
     let Some((name, rest)) = name.split_once("|ST[") else { return (name, Vec::new()) };
     let list = rest.split_once(']').map_or(rest, |(list, _)| list);
@@ -427,7 +429,7 @@ fn split_canonical_name(name: &str) -> (&str, Vec<(&str, &str)>) {
     (name, tags.map(|tag| tag.split_once(':').unwrap_or((tag, ""))).collect())
 }
 
-/// A canonical name with its tags in order.
+/// Canonical name with sorted tags.
 fn sort_canonical_name(name: &str) -> String {
     let (name, tags) = split_canonical_name(name);
     canonical(&LabelSet::new(tags.into_iter().chain([(crate::labels::NAME, name)])))
@@ -438,7 +440,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn canonical_names_are_put_in_order() {
+    fn canonical_names_are_sorted() {
         assert_eq!(sort_canonical_name("req"), "req");
         assert_eq!(sort_canonical_name("req|ST[host:a,dc:us]"), "req|ST[dc:us,host:a]");
         assert_eq!(sort_canonical_name("req|ST[host:a,dc:us]|MT{x:y}"), "req|ST[dc:us,host:a]");

@@ -28,14 +28,14 @@ impl PlanStage {
         }
         let streams = self.work(evaluation, steps)?;
         if let Some(key) = key {
-            // Held until the end: it is not known when the last has had it.
+            // Charged until the end of the query: the last use is not known.
             evaluation.charge_streams(&streams)?;
             evaluation.shared.insert(key, Arc::new(streams.clone()));
         }
         Ok(streams)
     }
 
-    /// Adds what it reads.
+    /// Adds the cost of reading.
     pub(crate) fn estimate(&self, estimate: &mut CostEstimate<'_>, steps: StepGrid) -> Result<()> {
         match &self.kind {
             StageKind::Null => Ok(()),
@@ -60,26 +60,26 @@ impl PlanStage {
                 delay_streams(evaluation, delays, sources, steps)
             }
             StageKind::Call(call) => {
-                let place = call.span;
+                let span = call.span;
                 if let Some(period) = resample::period(call, steps) {
-                    return resample::streams(call, self, evaluation, place, period, steps);
+                    return resample::streams(call, self, evaluation, span, period, steps);
                 }
-                self.call(call, evaluation, place, steps)
+                self.call(call, evaluation, span, steps)
             }
         }
     }
 
-    /// A function of its sources, which are read as far around the slots as it looks.
+    /// Evaluates a call; its sources are read as far around the slots as the function reaches.
     pub(super) fn call(
         &self,
         call: &CallStage,
         evaluation: &mut Evaluation<'_>,
-        place: SourceSpan,
+        span: SourceSpan,
         steps: StepGrid,
     ) -> Result<Vec<Stream>> {
         let CallStage { function, arguments, .. } = call;
         let CaqlKernel::Kernel(kernel) = functions::kernel(function) else {
-            panic!("BUG: {} is planned as something else than a call", function.name);
+            panic!("BUG: {} is not planned as a call", function.name);
         };
         let (before, after) = (kernel.reach)(arguments, steps);
         let back = (before as i64).saturating_mul(steps.step);
@@ -107,7 +107,7 @@ impl PlanStage {
         let mut notes = std::mem::take(&mut evaluation.warnings);
         let mut work = |inputs: Vec<Stream>| {
             let streams = vector::count(&inputs) + usize::from(arguments.number("x").is_some());
-            check_count(function, streams, place)?;
+            check_count(function, streams, span)?;
             let (context, notes) = (&self.context, &mut notes);
             (kernel.run)(KernelInput {
                 name: &function.computes,
@@ -118,7 +118,7 @@ impl PlanStage {
                 slots_before: before,
                 slots_after: after,
                 context,
-                span: place,
+                span,
                 warnings: notes,
             })
         };
@@ -136,7 +136,7 @@ impl PlanStage {
 }
 
 impl Evaluation<'_> {
-    /// The streams of all sources, in order.
+    /// Streams of all sources, in order.
     pub(super) fn inputs(&mut self, sources: &[PlanNode], steps: StepGrid) -> Result<Vec<Stream>> {
         let mut inputs = Vec::new();
         for source in sources {
@@ -145,13 +145,13 @@ impl Evaluation<'_> {
         Ok(inputs)
     }
 
-    /// Counts streams that are held from now on.
+    /// Charges streams that are kept in memory.
     pub(super) fn charge_streams(&self, streams: &[Stream]) -> Result<()> {
         self.budget.charge_samples(streams.iter().map(Stream::samples).sum())
     }
 
-    /// Refuses streams that cannot be held, before they are made: slots without values take memory
-    /// as well.
+    /// Rejects streams that exceed the memory limit before they are allocated: slots without values
+    /// take memory too.
     pub(super) fn check_fits(&self, streams: usize, steps: StepGrid) -> Result<()> {
         let slots = (streams as u64).saturating_mul(steps.count as u64);
         self.budget.charge_samples(slots)?;
@@ -160,7 +160,7 @@ impl Evaluation<'_> {
     }
 }
 
-/// Each source as it was some time before. Of each its delays follow each other.
+/// Delays each source. For each one, the delays follow in order.
 fn delay_streams(
     evaluation: &mut Evaluation<'_>,
     delays: &[i64],
@@ -191,8 +191,8 @@ fn format_duration(duration: i64) -> String {
     super::Literal::Duration(duration).to_string()
 }
 
-/// Refuses another number of streams than a function takes.
-fn check_count(function: &Signature, found: usize, place: SourceSpan) -> Result<()> {
+/// Rejects a number of streams that the function does not accept.
+fn check_count(function: &Signature, found: usize, span: SourceSpan) -> Result<()> {
     let wanted = match function.arity {
         InputArity::Any => return Ok(()),
         InputArity::Exactly(count) if count == found => return Ok(()),
@@ -204,14 +204,14 @@ fn check_count(function: &Signature, found: usize, place: SourceSpan) -> Result<
     };
     let name = &function.name;
     let hint = match found > 1 {
-        true => "; make one of many first, as with stats:sum() or group_by:sum(…)",
+        true => "; combine them first, as with stats:sum() or group_by:sum(…)",
         false => "",
     };
-    let message = format!("{name} takes {wanted}, and these are {found}{hint}");
-    Err(Error::Execution { span: place, message })
+    let message = format!("{name} takes {wanted}, got {found}{hint}");
+    Err(Error::Execution { span, message })
 }
 
-/// Gives streams that have neither a legend nor a name the text of what made them.
+/// Names streams that have neither legend nor name by the text of their expression.
 pub(crate) fn set_names(streams: &mut [Stream], text: &str) {
     const LEGEND_BYTES_MAX: usize = 200;
     let text = text.trim();

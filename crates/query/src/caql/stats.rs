@@ -1,4 +1,4 @@
-//! `stats:*`: across streams, slot by slot; what is missing is left out.
+//! `stats:*`: statistics across streams, slot by slot; missing values are left out.
 
 use std::collections::HashMap;
 
@@ -83,7 +83,7 @@ pub(super) fn add_functions(table: &mut FunctionTable) {
         .unit(Sources);
 }
 
-/// One number of a slot's numbers.
+/// Reduces the numbers of a slot to one.
 pub(super) fn reduce(way: &str, row: &[Option<f64>]) -> Option<f64> {
     let present = || row.iter().flatten().copied();
     let first = |missing: f64| row.first().copied().flatten().unwrap_or(missing);
@@ -111,7 +111,7 @@ pub(super) fn reduce(way: &str, row: &[Option<f64>]) -> Option<f64> {
     }
 }
 
-/// Numbers of each slot, one of each stream; the argument `x` is one more.
+/// Numbers of each slot, one per stream; the argument `x` adds one.
 pub(super) fn rows(
     inputs: &[Stream],
     x: Option<f64>,
@@ -127,7 +127,7 @@ pub(super) fn rows(
     }
 }
 
-/// One stream of all.
+/// Computes one stream from all.
 fn across(work: KernelInput<'_>, of: fn(&[Option<f64>]) -> Option<f64>) -> Result<Vec<Stream>> {
     let KernelInput { inputs, arguments, steps, .. } = work;
     let mut points = Vec::with_capacity(steps.count);
@@ -147,8 +147,8 @@ fn map_presence(work: KernelInput<'_>, of: fn(bool) -> Option<f64>) -> Result<Ve
     Ok(vec![stream(common_labels(work.inputs.iter().map(|stream| &stream.labels)), numbers)])
 }
 
-/// A percentile of numbers, which are put in order; between the ranks around it (type 7 of Hyndman
-/// and Fan).
+/// Percentile of numbers, which are sorted in place; interpolated between adjacent ranks (type 7 of
+/// Hyndman and Fan).
 pub(super) fn percentile(numbers: &mut [f64], percent: f64) -> Option<f64> {
     numbers.sort_by(f64::total_cmp);
     let last = numbers.len().checked_sub(1)?;
@@ -210,7 +210,7 @@ fn clamp(work: KernelInput<'_>) -> Result<Vec<Stream>> {
     Ok(super::points::map(work.inputs, |number| number.max(least).min(most)))
 }
 
-/// What is left of each slot's numbers, in order.
+/// Numbers of each slot after trimming, sorted.
 fn trim(work: KernelInput<'_>) -> Result<Vec<Stream>> {
     let KernelInput { inputs, arguments, steps, .. } = work;
     let n = arguments.number("n").unwrap_or(0.0) as usize;
@@ -238,7 +238,7 @@ fn select(work: KernelInput<'_>) -> Result<Vec<Stream>> {
         Some(stream) => Ok(vec![stream]),
         None => {
             let message = format!(
-                "stats:select({n}) has {count} streams to select from: they are numbered from 1"
+                "stats:select({n}) is out of range: there are {count} streams, numbered from 1"
             );
             Err(Error::Execution { span: work.span, message })
         }

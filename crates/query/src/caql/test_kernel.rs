@@ -19,15 +19,15 @@ pub(super) const MINUTE_NS: i64 = 60_000_000_000;
 /// Sunday 2020-09-13 13:00:00 UTC.
 pub(super) const T0: i64 = 1_600_002_000_000_000_000;
 
-/// A stream: its value in the slot that begins at a moment.
+/// Stream as a function from the start of a slot to its value.
 pub(super) type StreamFn<'a> = &'a dyn Fn(i64) -> Option<StepValue>;
 
-/// A view of so many minutes from [`T0`] on.
+/// View of `count` minutes from [`T0`].
 pub(super) fn view(count: usize) -> StepGrid {
     StepGrid { start: T0, step: MINUTE_NS, count }
 }
 
-/// What a call makes of streams; only its name and its arguments are written.
+/// Result of a call on streams; the call is written without its sources.
 pub(super) fn run_kernel(
     call: &str,
     made: &[StreamFn<'_>],
@@ -44,7 +44,8 @@ pub(super) fn run_kernel_serial(
 ) -> Result<Vec<Stream>> {
     let view_range_ns = steps.step * steps.count as i64;
     let context = CaqlContext { view_range_ns, view_period_ns: steps.step, is_serial };
-    // Sources of either kind: the functions say what they want, and get what is made.
+    // Sources of either kind: the function's input kind decides, and the test's streams replace
+    // them.
     let query = ["1", "histogram{1}"]
         .into_iter()
         .map(|source| {
@@ -83,7 +84,7 @@ pub(super) fn run_kernel_serial(
     })
 }
 
-/// Numbers from [`T0`] on, a dot where there is none.
+/// Numbers from [`T0`], a dot for a missing one.
 pub(super) fn numbers(text: &str) -> impl Fn(i64) -> Option<StepValue> {
     let numbers: Vec<Option<f64>> = text.split_whitespace().map(|word| word.parse().ok()).collect();
     move |time| {
@@ -97,7 +98,7 @@ pub(super) const B: &str = "10 10 . 10 10 10 . . 10 10";
 pub(super) const C: &str = "5 4 3 2 1 0 1 2 3 4";
 pub(super) const D: &str = "0 60 180 360 600 900 30 90 210 390";
 
-/// Of these values and how often each was there, nothing but the bins.
+/// Histogram of values with their counts, with only bins.
 pub(super) fn bins(values: &[(f64, u64)]) -> Mixture {
     let mut histogram = Histogram::new(Scheme::LogLinear10);
     values.iter().for_each(|(value, count)| histogram.record_n(*value, *count));
@@ -106,7 +107,7 @@ pub(super) fn bins(values: &[(f64, u64)]) -> Mixture {
     Mixture::from(Histogram::from_parts(parts).expect("the parts of a histogram"))
 }
 
-/// The same distribution in every slot from [`T0`] on, and none before.
+/// The same distribution in every slot from [`T0`], and none before.
 pub(super) fn constant(mixture: Mixture) -> impl Fn(i64) -> Option<StepValue> {
     let (held, empty) = (Arc::new(mixture), Arc::new(Mixture::default()));
     move |time| Some(StepValue::Distribution(Arc::clone(if time >= T0 { &held } else { &empty })))
@@ -116,7 +117,7 @@ pub(super) fn h() -> Mixture {
     bins(&[(10.0, 50), (20.0, 30), (50.0, 15), (200.0, 5)])
 }
 
-/// What streams show, in eight digits: a dot where there is nothing, a count for a distribution.
+/// Text of streams in eight digits: a dot for a missing value, a count for a distribution.
 pub(super) fn format_streams(streams: &[Stream]) -> String {
     let point = |point: &Option<StepValue>| match point {
         None => ".".to_owned(),

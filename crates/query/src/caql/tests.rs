@@ -1,4 +1,4 @@
-//! All of it together: what is read, shown, bound and refused.
+//! Tests of parser, formatter and binder together.
 
 mod errors;
 mod golden;
@@ -12,7 +12,7 @@ use crate::query_warnings::QueryWarnings;
 
 const HOUR_NS: i64 = 3_600_000_000_000;
 
-/// A view of an hour, drawn by minutes.
+/// View of an hour with one-minute slots.
 fn context(query: &CaqlQuery) -> CaqlContext {
     CaqlContext {
         view_range_ns: HOUR_NS,
@@ -34,19 +34,19 @@ fn parse_and_bind(text: &str) -> Result<BoundExpr> {
     bind(&expr_of(query), &context, &mut QueryWarnings::default())
 }
 
-/// What is refused, by reading or by binding: what is pointed at, and the message.
+/// Parse or bind error: its span and message.
 fn error_text(text: &str) -> String {
     let error = parse_and_bind(text).map(|bound| bound.stream_kind).expect_err(text);
     match error.span() {
-        Some(place) => {
-            assert!(place.start <= place.end && place.end <= text.len(), "{text}: {place}");
-            format!("[{}] {error}", &text[place.start..place.end])
+        Some(span) => {
+            assert!(span.start <= span.end && span.end <= text.len(), "{text}: {span}");
+            format!("[{}] {error}", &text[span.start..span.end])
         }
         None => error.to_string(),
     }
 }
 
-/// With all brackets there could be; pipes are braces.
+/// Text with all possible parentheses; pipes become braces.
 fn with_all_brackets(expr: &CaqlExpr) -> String {
     match &expr.kind {
         CaqlExprKind::Literal(literal) => literal.to_string(),

@@ -1,4 +1,4 @@
-//! `time:*`: when a slot begins.
+//! `time:*`: start time of a slot.
 
 use super::function_table::{FunctionTable, StreamUnitRule};
 use super::kernel::{Kernel, KernelInput};

@@ -30,12 +30,12 @@ fn unit_of_find(find: &MetricQuery, evaluation: &mut Evaluation<'_>) -> Result<V
     })
 }
 
-/// Whether all sources count values in each slot.
+/// Whether all sources count values per slot.
 pub(super) fn are_counts(sources: &[PlanNode], evaluation: &mut Evaluation<'_>) -> Result<bool> {
     Ok(common_unit(sources, evaluation)? == ValueUnit::Numbers("values".to_owned()))
 }
 
-/// The unit of all sources, if it is one.
+/// Unit of all sources, if they agree.
 fn common_unit(sources: &[PlanNode], evaluation: &mut Evaluation<'_>) -> Result<ValueUnit> {
     let mut all = ValueUnit::Dimensionless;
     for source in sources {
@@ -50,7 +50,7 @@ fn common_unit(sources: &[PlanNode], evaluation: &mut Evaluation<'_>) -> Result<
 }
 
 fn unit_of_call(call: &CallStage, evaluation: &mut Evaluation<'_>) -> Result<ValueUnit> {
-    // The values of distributions, or numbers put into them.
+    // Values of distributions, or numbers added to them.
     let values = |unit| match unit {
         ValueUnit::Distributions(unit) | ValueUnit::Numbers(unit) if !unit.is_empty() => Some(unit),
         _ => None,

@@ -1,8 +1,8 @@
-//! `vector:*`: streams bundled under keys, which are paired by key where bundles meet.
+//! `vector:*`: streams bundled under keys; operations on several vectors pair streams by key.
 //!
-//! A vector is no value of its own: its streams carry the key as a label, and a mark of which
-//! vector they are in. A function that makes one stream of several is done once for each key that
-//! all vectors have; other streams stand for all keys.
+//! A vector is not a value: each of its streams carries the key and the vector's id as labels. A
+//! function that computes one stream from several runs once for each key that all vectors have;
+//! streams outside a vector are used for all keys.
 
 use std::collections::HashSet;
 
@@ -40,7 +40,7 @@ pub(super) fn add_functions(table: &mut FunctionTable) {
 }
 
 fn pack(work: KernelInput<'_>) -> Result<Vec<Stream>> {
-    let KernelInput { mut inputs, arguments, span: place, .. } = work;
+    let KernelInput { mut inputs, arguments, span, .. } = work;
     let Some(format) = arguments.format("format") else { return Ok(inputs) };
     let is_on = |name: &str| arguments.number(name).is_some_and(|number| number != 0.0);
     let (is_sloppy, keeps) = (is_on("sloppy"), is_on("meta"));
@@ -50,23 +50,23 @@ fn pack(work: KernelInput<'_>) -> Result<Vec<Stream>> {
         && !is_sloppy
     {
         let message = format!(
-            "two streams have the key {twice:?}: put more into the format, such as %cn, \
-             or set sloppy=1, which keeps the first of them"
+            "duplicate vector key {twice:?}; extend the format, as with %cn, or set sloppy=1 to \
+             keep the first stream"
         );
-        return Err(Error::Execution { span: place, message });
+        return Err(Error::Execution { span, message });
     }
     let mut held = HashSet::new();
-    let vector = place.start.to_string();
+    let vector = span.start.to_string();
     for (stream, key) in inputs.iter_mut().zip(&keys) {
         let labels = if keeps { stream.labels.clone() } else { LabelSet::default() };
-        // No label is empty, and a key may be.
+        // A label must not be empty, but a key may be.
         stream.labels = labels.with(KEY, &format!("={key}")).with(VECTOR, &vector);
     }
     inputs.retain(|stream| held.insert(stream.labels.get(KEY).to_owned()));
     Ok(inputs)
 }
 
-/// The key of a stream that is in a vector.
+/// Key of a stream that is in a vector.
 pub(super) fn key_of(labels: &LabelSet) -> Option<&str> {
     labels.get(KEY).strip_prefix('=')
 }
@@ -75,7 +75,8 @@ fn unpack(work: KernelInput<'_>) -> Result<Vec<Stream>> {
     let mut streams = work.inputs;
     for stream in &mut streams {
         let Some(key) = key_of(&stream.labels) else {
-            let message = "vector:unpack takes a vector: vector(\"%tv{host}\") makes one";
+            let message =
+                "vector:unpack requires a vector, such as the result of vector(\"%tv{host}\")";
             return Err(Error::Execution { span: work.span, message: message.to_owned() });
         };
         stream.labels = stream.labels.with(LABEL, key).with(KEY, "").with(VECTOR, "");
@@ -90,14 +91,14 @@ fn drop_keys(work: KernelInput<'_>) -> Result<Vec<Stream>> {
     Ok(inputs)
 }
 
-/// Whether a function is done key by key.
+/// Whether a function runs once per key.
 pub(super) fn is_elementwise(function: &Signature, inputs: &[Stream]) -> bool {
     matches!(function.output_shape, OutputShape::One | OutputShape::OnePerArgument)
         && !function.computes.starts_with("vector:")
         && inputs.iter().any(|stream| key_of(&stream.labels).is_some())
 }
 
-/// How many operands streams are: a vector is one.
+/// Number of operands: a vector counts as one.
 pub(super) fn count(inputs: &[Stream]) -> usize {
     let mut counter = VectorCounter::default();
     inputs
@@ -115,7 +116,7 @@ struct VectorCounter {
 }
 
 impl VectorCounter {
-    /// Whether a stream is in the same vector as the one before.
+    /// Whether a stream is in the same vector as the previous one.
     fn is_same_vector(&mut self, labels: &LabelSet) -> bool {
         let Some(key) = key_of(labels) else {
             self.vector.clear();
@@ -131,7 +132,7 @@ impl VectorCounter {
     }
 }
 
-/// Does something for each key that all vectors among the streams have, in the order of the first.
+/// Runs a function for each key that all vectors have, in the order of the first vector.
 pub(super) fn for_each_key(
     inputs: Vec<Stream>,
     work: &mut dyn FnMut(Vec<Stream>) -> Result<Vec<Stream>>,

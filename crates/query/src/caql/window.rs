@@ -1,15 +1,14 @@
-//! `window:*`: what happened in stretches of time, one after the other; and what `rolling:*` shares
-//! with it.
+//! `window:*`: statistics of consecutive windows; shared code for `rolling:*`.
 //!
-//! `window:*` shows in each slot the window that the slot's start lies in, or with `align="end"`
-//! the one that ended there last. `rolling:*` shows the window that ends where the slot ends, or
-//! where the last multiple of `skip` before that lies; with `align="start"` it is as `window:*`.
-//! Missing numbers are passed over. A window without any is missing itself, but counted as 0,
-//! `absent` as 1, and of histograms it is the empty one.
+//! `window:*` shows in each slot the window that contains the slot's start or, with `align="end"`,
+//! the last window that ended by then. `rolling:*` shows the window that ends at the end of the
+//! slot, or at the last multiple of `skip` before that; with `align="start"` it equals `window:*`.
+//! Missing numbers are skipped. A window without numbers is missing, but `count` is 0, `absent` is
+//! 1, and a histogram is empty.
 //!
-//! A slot belongs to a window if it starts in it; to one that is shorter than a slot and has no
-//! start in it, the slot around it. Costs do not grow with the window's length, but for percentiles
-//! (a memory move of the window's numbers for each slot).
+//! A slot belongs to a window if it starts in the window; a window that is shorter than a slot and
+//! contains no slot start uses the slot around it. Costs do not grow with the window length, except
+//! for percentiles (a memory move of the window's numbers for each slot).
 
 mod calendar;
 mod fold;
@@ -51,7 +50,7 @@ pub(super) fn add_functions(table: &mut FunctionTable) {
 
 /// Window package: fixed or rolling.
 pub(crate) trait WindowPackage {
-    /// Whether the one that ends with it.
+    /// Whether a slot shows the window that ends with it.
     const IS_ROLLING: bool;
 }
 
@@ -68,7 +67,7 @@ impl WindowPackage for RollingPackage {
     const IS_ROLLING: bool = true;
 }
 
-/// Adds the functions of a package of windows, `window` or `rolling`.
+/// Adds the functions of a window package, `window` or `rolling`.
 pub(super) fn add_package<P: WindowPackage>(table: &mut FunctionTable, package: &str) {
     for (suffix, run) in numeric::<P>() {
         let unit = match suffix {
@@ -96,7 +95,7 @@ pub(super) fn add_package<P: WindowPackage>(table: &mut FunctionTable, package: 
     table.add_alias(&alias, &name).deprecated(instead);
 }
 
-/// One function of a package of windows.
+/// Adds one function of a window package.
 fn add_window<'a, P: WindowPackage>(
     table: &'a mut FunctionTable,
     package: &str,
@@ -119,7 +118,7 @@ fn add_window<'a, P: WindowPackage>(
         .resample(if P::IS_ROLLING { ResampleRule::Rolling } else { ResampleRule::First })
 }
 
-/// Functions that fold the numbers of each window, by what follows the package in their names.
+/// Functions that fold the numbers of each window, by name suffix.
 fn numeric<P: WindowPackage>() -> [(&'static str, KernelFn); 15] {
     [
         ("sum", fold_windows::<WindowSum, P>),
@@ -140,11 +139,11 @@ fn numeric<P: WindowPackage>() -> [(&'static str, KernelFn); 15] {
     ]
 }
 
-/// Adds the functions that fold what is finer than a slot.
+/// Adds the functions that fold values finer than a slot.
 pub(super) fn add_aggregates<P: WindowPackage>(table: &mut FunctionTable) {
     const MINUTE: DefaultValue = DefaultValue::Duration(MINUTE_NS);
     for (suffix, run) in numeric::<P>() {
-        // Counts and sums of the parts of a slot add up.
+        // Counts and sums of parts of a slot are added.
         let fold = match suffix {
             "count" | "sum" => "sum",
             "max" | "min" | "mean" => suffix,
@@ -187,7 +186,7 @@ fn fold_windows<F: WindowAggregate, P: WindowPackage>(
 /// Distinct windows of the requested slots.
 struct SlotWindows {
     ranges: Vec<Range<usize>>,
-    /// In how many slots each is shown.
+    /// Number of slots that show each window.
     repeats: Vec<usize>,
 }
 
@@ -199,7 +198,7 @@ impl SlotWindows {
         let is_trailing = is_shown_at_end::<P>(work.arguments) || work.context.is_serial;
         let slots = work.slots_before + steps.count + work.slots_after;
         let start = i128::from(steps.start) - work.slots_before as i128 * i128::from(steps.step);
-        // The first slot that starts at or after a moment.
+        // First slot that starts at or after a time.
         let slot = |time: i64| {
             let since = i128::from(time) - start;
             let at = -(-since).div_euclid(i128::from(steps.step));
@@ -225,7 +224,7 @@ impl SlotWindows {
         Ok(SlotWindows { ranges, repeats })
     }
 
-    /// Sums over what there is in each window.
+    /// Aggregates of the values in each window.
     fn sums<T: Clone>(
         &self,
         stream: &Stream,
@@ -236,20 +235,21 @@ impl SlotWindows {
         sliding_sums(&items, self.value_ranges(&before), add)
     }
 
-    /// The windows as parts of what there is, of which so much lies before each slot.
+    /// Index range of each window in the present values; `before` holds the number of values before
+    /// each slot.
     fn value_ranges(&self, before: &[usize]) -> impl Iterator<Item = Range<usize>> {
         let of = |at: usize| before[at.min(before.len() - 1)];
         self.ranges.iter().map(move |range| of(range.start)..of(range.end))
     }
 
-    /// One value for each slot, from one for each window.
+    /// Expands one value per window to one value per slot.
     fn to_slots(&self, values: impl Iterator<Item = Option<StepValue>>) -> Vec<Option<StepValue>> {
         let repeated = values.zip(&self.repeats);
         repeated.flat_map(|(value, repeat)| std::iter::repeat_n(value, *repeat)).collect()
     }
 }
 
-/// What there is of a stream, and how much of it lies before each slot and before its end.
+/// Present values of a stream, and the number of them before each slot and before its end.
 fn present_values<T>(
     stream: &Stream,
     of: impl Fn(&StepValue) -> Option<T>,
@@ -264,7 +264,7 @@ fn present_values<T>(
     (items, before)
 }
 
-/// From when to when the window is that a slot shows.
+/// Start and end of the window that a slot shows.
 fn window_of_slot<P: WindowPackage>(
     calendar: &WindowCalendar,
     is_trailing: bool,
@@ -279,7 +279,7 @@ fn window_of_slot<P: WindowPackage>(
     (calendar.start_of(end), end)
 }
 
-/// How many slots lie before and after those asked for that some window has.
+/// Slots before and after the requested ones that windows need.
 fn reach<P: WindowPackage>(arguments: &Arguments, steps: StepGrid) -> (usize, usize) {
     let Ok(calendar) = parse_calendar(arguments) else { return (0, 0) };
     let (first, last) = (steps.start, steps.end());
@@ -287,8 +287,8 @@ fn reach<P: WindowPackage>(arguments: &Arguments, steps: StepGrid) -> (usize, us
         usize::try_from((time + i128::from(steps.step) - 1).div_euclid(i128::from(steps.step)))
             .unwrap_or(0)
     };
-    // Checks always look back, whatever they are asked for, and it is not known here whether it is
-    // one.
+    // Checks always look back, whatever the arguments say, and this function does not know whether
+    // the query is a check.
     let (start, _) = window_of_slot::<P>(&calendar, true, first, steps.step);
     if is_shown_at_end::<P>(arguments) {
         return (slots(i128::from(first) - i128::from(start)), 0);
@@ -304,7 +304,7 @@ fn is_shown_at_end<P: WindowPackage>(arguments: &Arguments) -> bool {
     arguments.text("align").map_or(P::IS_ROLLING, |align| align == "end")
 }
 
-/// Where windows begin and end; what is wrong with the arguments.
+/// Window calendar from the arguments, or an error.
 fn parse_calendar(arguments: &Arguments) -> std::result::Result<WindowCalendar, String> {
     let length = arguments.duration("window_duration").or_else(|| arguments.duration("period"));
     let length = length.unwrap_or(MINUTE_NS).max(1);

@@ -1,4 +1,4 @@
-//! Time zones by their IANA names, as of the tables that the program was built with.
+//! IANA time zones, from the tables compiled into the program.
 
 use jiff::Timestamp;
 use jiff::civil::DateTime;
@@ -8,22 +8,19 @@ use jiff::tz::TimeZone;
 pub(crate) struct Zone(TimeZone);
 
 impl Zone {
-    /// The one of a name, such as `Europe/Berlin`; what is wrong if there is none.
+    /// Time zone with a name such as `Europe/Berlin`, or an error.
     pub(crate) fn find(name: &str) -> Result<Zone, String> {
         TimeZone::get(name).map(Zone).map_err(|_| {
-            format!(
-                "there is no time zone {name:?}: write one such as \"UTC\" or \"Europe/Berlin\""
-            )
+            format!("unknown time zone {name:?}; use a name such as \"UTC\" or \"Europe/Berlin\"")
         })
     }
 
-    /// What clocks there show at a moment in nanoseconds since the Unix epoch.
+    /// Local time at a timestamp in nanoseconds since the Unix epoch.
     pub(crate) fn local(&self, time: i64) -> DateTime {
         self.0.to_datetime(Timestamp::from_nanosecond(i128::from(time)).unwrap_or_default())
     }
 
-    /// When clocks there show a date and a time; where they show it twice or never, the earlier
-    /// moment.
+    /// Timestamp of a local date and time; the earlier one if the local time occurs twice or never.
     pub(crate) fn time_of_local(&self, local: DateTime) -> Option<i64> {
         let moment = self.0.to_ambiguous_timestamp(local).compatible().ok()?;
         i64::try_from(moment.as_nanosecond()).ok()

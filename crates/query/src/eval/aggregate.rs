@@ -1,4 +1,4 @@
-//! Many streams put together into fewer: `sum by (…)` and its like.
+//! Aggregations: `sum by (…)` and the others.
 
 mod count_values;
 mod fold;
@@ -19,7 +19,7 @@ use crate::plan::{Aggregation, Grouping};
 use crate::promql::AggregateOp;
 use crate::stream::{StepGrid, Stream};
 
-/// Streams that are put together.
+/// Streams of a group.
 struct AggregateGroup {
     labels: LabelSet,
     members: Vec<Stream>,
@@ -29,28 +29,28 @@ impl Evaluation<'_> {
     pub(crate) fn aggregate(
         &mut self,
         aggregate: &Aggregation,
-        place: SourceSpan,
+        span: SourceSpan,
         steps: StepGrid,
     ) -> Result<Vec<Stream>> {
         if aggregate.op == AggregateOp::CountValues {
-            return self.count_values(aggregate, place, steps);
+            return self.count_values(aggregate, span, steps);
         }
         let params = match &aggregate.param {
             Some(node) => AggregateParam { numbers: self.scalar(node, steps)?, span: node.span },
-            None => AggregateParam { numbers: Vec::new(), span: place },
+            None => AggregateParam { numbers: Vec::new(), span },
         };
         let streams = self.streams(&aggregate.input, steps)?;
         match aggregate.op {
             AggregateOp::TopK
             | AggregateOp::BottomK
             | AggregateOp::LimitK
-            | AggregateOp::LimitRatio => self.pick(aggregate, &params, streams, place),
+            | AggregateOp::LimitRatio => self.pick(aggregate, &params, streams, span),
             _ => self.fold(aggregate, &params, streams, steps),
         }
     }
 }
 
-/// The parameter of an aggregation at each step.
+/// Parameter of an aggregation at each step.
 struct AggregateParam {
     numbers: Vec<f64>,
     span: SourceSpan,
@@ -61,12 +61,12 @@ impl AggregateParam {
         self.numbers.iter().any(|number| number.is_nan())
     }
 
-    /// The greatest; NaN if one is.
+    /// Maximum; NaN if any value is NaN.
     fn max(&self) -> f64 {
         self.min_by_key(|number| -number).map_or(f64::NAN, |least| -least)
     }
 
-    /// The least; NaN if one is.
+    /// Minimum; NaN if any value is NaN.
     fn min(&self) -> f64 {
         self.min_by_key(|number| number).unwrap_or(f64::NAN)
     }
@@ -77,7 +77,7 @@ impl AggregateParam {
     }
 }
 
-/// The groups, in the order of their first streams.
+/// Groups in the order of their first streams.
 fn group_streams(grouping: &Grouping, streams: Vec<Stream>) -> Vec<AggregateGroup> {
     let mut groups: Vec<AggregateGroup> = Vec::new();
     let mut known: HashMap<LabelSet, usize> = HashMap::new();
@@ -92,6 +92,6 @@ fn group_streams(grouping: &Grouping, streams: Vec<Stream>) -> Vec<AggregateGrou
     groups
 }
 
-fn execution_error<T>(place: SourceSpan, message: String) -> Result<T> {
-    Err(Error::Execution { span: place, message })
+fn execution_error<T>(span: SourceSpan, message: String) -> Result<T> {
+    Err(Error::Execution { span, message })
 }

@@ -1,4 +1,4 @@
-//! Operators between streams, between a stream and a number, and between numbers.
+//! Binary operators between two vectors, a vector and a scalar, and two scalars.
 
 pub(crate) mod bounds;
 mod element;
@@ -20,7 +20,7 @@ use crate::value::StepValue;
 
 use element::{ElementResult, OperationWarning};
 
-/// What is as far on the other side of nought.
+/// Negated value.
 pub(crate) fn negate_value(value: &StepValue) -> StepValue {
     match value {
         StepValue::Number(number) => StepValue::Number(-number),
@@ -38,7 +38,7 @@ impl Evaluation<'_> {
     pub(crate) fn binary(
         &mut self,
         binary: &BinaryOperation,
-        place: SourceSpan,
+        span: SourceSpan,
         steps: StepGrid,
     ) -> Result<Vec<Stream>> {
         let ((left_side, left), (right_side, right)) = (&binary.left, &binary.right);
@@ -47,19 +47,19 @@ impl Evaluation<'_> {
             (OperandKind::Vector, OperandKind::Scalar) => {
                 let streams = self.streams(left, steps)?;
                 let numbers = self.scalar(right, steps)?;
-                self.with_scalar(binary, streams, &numbers, place)
+                self.with_scalar(binary, streams, &numbers, span)
             }
             (OperandKind::Scalar, OperandKind::Vector) => {
                 let numbers = self.scalar(left, steps)?;
                 let streams = self.streams(right, steps)?;
-                self.with_scalar(binary, streams, &numbers, place)
+                self.with_scalar(binary, streams, &numbers, span)
             }
             (OperandKind::Vector, OperandKind::Vector) => {
                 let left = self.streams(left, steps)?;
                 let right = self.streams(right, steps)?;
                 match binary.operator.is_set() {
-                    true => sets::combine(self, binary, left, right, place, steps),
-                    false => join::join(self, binary, left, right, place, steps),
+                    true => sets::combine(self, binary, left, right, span, steps),
+                    false => join::join(self, binary, left, right, span, steps),
                 }
             }
         }
@@ -88,16 +88,16 @@ impl Evaluation<'_> {
         binary: &BinaryOperation,
         mut streams: Vec<Stream>,
         numbers: &[f64],
-        place: SourceSpan,
+        span: SourceSpan,
     ) -> Result<Vec<Stream>> {
         let operator = binary.operator;
         let is_scalar_left = binary.left.0 == OperandKind::Scalar;
-        // Of all that is wrong at a step, only the last is told.
-        let mut troubles: Vec<Option<OperationWarning>> = vec![None; numbers.len()];
+        // Only the last warning of each step is reported.
+        let mut warnings: Vec<Option<OperationWarning>> = vec![None; numbers.len()];
         for stream in &mut streams {
             let before = stream.samples();
-            for ((point, number), trouble) in
-                stream.points.iter_mut().zip(numbers).zip(&mut troubles)
+            for ((point, number), warning) in
+                stream.points.iter_mut().zip(numbers).zip(&mut warnings)
             {
                 let Some(value) = point.take() else { continue };
                 let scalar = StepValue::Number(*number);
@@ -110,11 +110,11 @@ impl Evaluation<'_> {
                         Some(StepValue::Number(f64::from(holds)))
                     }
                     Ok(ElementResult { holds: false, .. }) => None,
-                    // A comparison picks values of the vector, on whichever side it stands.
+                    // A comparison filters the vector, whichever side it is on.
                     Ok(_) if operator.is_comparison() => Some(value),
                     Ok(outcome) => Some(outcome.value),
                     Err(found) => {
-                        *trouble = Some(found);
+                        *warning = Some(found);
                         None
                     }
                 };
@@ -125,21 +125,21 @@ impl Evaluation<'_> {
                 self.drop_name(stream);
             }
         }
-        for trouble in troubles.into_iter().flatten() {
-            trouble.emit(operator, place, &mut self.warnings);
+        for warning in warnings.into_iter().flatten() {
+            warning.emit(operator, span, &mut self.warnings);
         }
         streams.retain(|stream| !stream.is_empty());
-        self.merge_equal_labels(streams, place)
+        self.merge_equal_labels(streams, span)
     }
 }
 
-/// Whether the result is another thing than what the metric's name says.
+/// Whether the operator changes the meaning of the values, so that the metric name is dropped.
 fn is_name_dropped(operator: BinaryOp) -> bool {
     use BinaryOp::*;
     matches!(operator, Add | Subtract | Multiply | Divide | Modulo | Power | Atan2)
 }
 
-/// The labels by which streams find each other.
+/// Labels used for matching.
 fn signature(matching: &VectorMatching, labels: &LabelSet) -> LabelSet {
     let named = |label: &str| matching.labels.iter().any(|held| held == label);
     match matching.on {
@@ -148,7 +148,7 @@ fn signature(matching: &VectorMatching, labels: &LabelSet) -> LabelSet {
     }
 }
 
-/// Match group number of each stream.
+/// Match group index of each stream.
 struct Signatures {
     left: Vec<usize>,
     right: Vec<usize>,

@@ -1,8 +1,7 @@
-//! Functions of what is there at each step: `abs`, `histogram_quantile`, `label_replace` and their
-//! like.
+//! Functions of instant vectors: `abs`, `histogram_quantile`, `label_replace` and others.
 //!
-//! Names, results and notes are Prometheus' (3.15). What is asked of numbers that have bounds is
-//! asked of the bounds too, as far as a function never falls or never rises.
+//! Names, results and annotations are those of Prometheus 3.15. If numbers have bounds, a monotonic
+//! function is also applied to the bounds.
 
 pub(crate) mod absent;
 #[cfg(test)]
@@ -26,7 +25,7 @@ use crate::plan::{PlanNode, PlanOp};
 use crate::stream::{StepGrid, Stream};
 use crate::value::StepValue;
 
-/// What a function is asked for.
+/// Call of a function.
 pub(crate) struct FunctionCall<'a> {
     pub(crate) args: &'a [PlanNode],
     pub(crate) span: SourceSpan,
@@ -34,8 +33,7 @@ pub(crate) struct FunctionCall<'a> {
 }
 
 impl Evaluation<'_> {
-    /// Streams with each point changed, or gone where it says `None`. What they are called does not
-    /// describe them any more.
+    /// Maps each point of streams; `None` removes the point. The metric names are dropped.
     fn map_points(
         &mut self,
         call: &FunctionCall<'_>,
@@ -54,7 +52,7 @@ impl Evaluation<'_> {
         self.merge_equal_labels(streams, call.span)
     }
 
-    /// Counts what streams became instead of what they were; empty ones go.
+    /// Charges the new streams instead of the old ones and removes empty ones.
     fn replace_streams(&mut self, held: u64, streams: &mut Vec<Stream>) -> Result<()> {
         streams.retain(|stream| !stream.is_empty());
         let result = self.budget.charge_samples(samples(streams));
@@ -67,7 +65,7 @@ fn samples(streams: &[Stream]) -> u64 {
     streams.iter().map(Stream::samples).sum()
 }
 
-/// A number with its bounds, if these are numbers; widened where the number lies outside.
+/// Number with its bounds if these are not NaN; the bounds are widened to include the number.
 fn bracket_widened(lower: f64, estimate: f64, upper: f64) -> StepValue {
     if lower.is_nan() || estimate.is_nan() || upper.is_nan() {
         return StepValue::Number(estimate);
@@ -76,7 +74,7 @@ fn bracket_widened(lower: f64, estimate: f64, upper: f64) -> StepValue {
     StepValue::from_bracket(Bracket { lower, estimate, upper })
 }
 
-/// What is worked out where the same is worked out once.
+/// Node inside [`PlanOp::Once`].
 fn unwrap_once(node: &PlanNode) -> &PlanNode {
     match &node.op {
         PlanOp::Once(inner) => inner,
@@ -84,10 +82,10 @@ fn unwrap_once(node: &PlanNode) -> &PlanNode {
     }
 }
 
-/// The text of an argument that is one.
+/// String argument.
 fn text_argument(node: &PlanNode) -> &str {
     match &unwrap_once(node).op {
         PlanOp::Text(text) => text,
-        _ => panic!("BUG: the argument is no text"),
+        _ => panic!("BUG: the argument is a string"),
     }
 }

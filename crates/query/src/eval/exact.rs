@@ -1,8 +1,9 @@
 //! Exact range deltas from rollups, without extrapolation.
 //!
-//! A store adds up columns that lie side by side. Where stretches overlap they are made of shorter
-//! columns, each of which is read once; where such columns would be many, as step and range have
-//! little in common, of columns as long as the step and a rest that is read once more.
+//! A store sums up adjacent columns. Overlapping windows are composed of shorter columns, each of
+//! which is read once. If that needs too many columns, because step and range have a small common
+//! divisor, columns have the length of the step and the remainder of each window is read
+//! separately.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -30,7 +31,8 @@ impl Evaluation<'_> {
                 same.retain(|handle| handle.kind != SeriesKind::Gauge);
                 if same.len() < all {
                     let message = format!(
-                        "{labels}: what was sent as a gauge does not add up and is left out"
+                        "{labels}: gauge samples are left out, because gauges are not summable \
+                         over time"
                     );
                     self.warnings.warn(exact.fetch.span, message);
                 }
@@ -48,19 +50,20 @@ impl Evaluation<'_> {
         }
         if let Some(gauge) = handles.iter().find(|handle| handle.kind == SeriesKind::Gauge) {
             let message = format!(
-                "{} is a gauge: it does not add up over time. use avg_over_time or max_over_time",
+                "{} is a gauge, which is not summable over time; use avg_over_time or \
+                 max_over_time",
                 gauge.labels
             );
             return Err(Error::Execution { span: exact.fetch.span, message });
         }
         if handles.is_empty() {
-            // A series all of whose rows were lost is no series any more: the gaps say so.
+            // A series whose rows are all lost is not found; it is reported as a gap.
             let shift = exact.fetch.shift;
             let start = shift.apply(steps.start).saturating_sub(exact.range);
-            self.tell_gaps(&(start..shift.apply(steps.end())));
+            self.report_gaps(&(start..shift.apply(steps.end())));
             return Ok(Vec::new());
         }
-        // Distributions and numbers of the same name are two groups.
+        // Distributions and numbers with the same name form two groups.
         let mut groups: BTreeMap<(LabelSet, bool), Vec<&SeriesHandle>> = BTreeMap::new();
         for handle in &handles {
             let labels = match &exact.grouping {
@@ -99,7 +102,7 @@ impl Evaluation<'_> {
             more.parts().iter().try_for_each(|part| held.add(part)).map_err(|error| {
                 Error::Execution {
                     span: exact.fetch.span,
-                    message: format!("{error}: ask for a shorter range or fewer series"),
+                    message: format!("{error}; use a shorter range or fewer series"),
                 }
             })
         };
@@ -144,7 +147,7 @@ impl Evaluation<'_> {
         Ok(windows.into_iter().map(value).collect())
     }
 
-    /// What the stretches of the steps are made of, and for how many samples that is held.
+    /// Columns of the windows of the steps, and their sample count.
     fn columns<T: SampleCost>(
         &mut self,
         exact: &ExactRange,
@@ -161,7 +164,7 @@ impl Evaluation<'_> {
             read,
             columns: Vec::new(),
             gaps: Vec::new(),
-            held_samples: 0,
+            charged_samples: 0,
         };
         let of = |columns: Vec<T>, each: usize, apart: usize, rests: Vec<T>| StepWindows {
             columns,
@@ -171,8 +174,8 @@ impl Evaluation<'_> {
             count,
             copies,
         };
-        // Stretches with nothing to be read between them are read one by one.
-        let stretches = if step > range {
+        // Windows with unread gaps between them are read one by one.
+        let step_windows = if step > range {
             reading.read_spaced(start, step, range, count)?;
             of(std::mem::take(&mut reading.columns), 1, 1, Vec::new())
         } else {
@@ -193,19 +196,19 @@ impl Evaluation<'_> {
                 of(std::mem::take(&mut reading.columns), whole as usize, 1, rests)
             }
         };
-        let ColumnCursor { gaps, held_samples: held, .. } = reading;
+        let ColumnCursor { gaps, charged_samples: held, .. } = reading;
         self.gaps.extend(gaps);
-        Ok((stretches, held))
+        Ok((step_windows, held))
     }
 
-    /// What happened in each stretch. Of what the columns are held for nothing is held afterwards.
+    /// Delta of each window. Afterwards, the columns are no longer charged.
     fn windows<T: SampleCost>(
         &self,
-        stretches: StepWindows<T>,
+        step_windows: StepWindows<T>,
         mut held: u64,
         add: impl Fn(&mut T, &T) -> Result<()>,
     ) -> Result<Vec<Option<T>>> {
-        let windows = windows(stretches, add, |window| {
+        let windows = windows(step_windows, add, |window| {
             held += window.samples();
             self.budget.charge_samples(window.samples())
         })?;
@@ -214,9 +217,9 @@ impl Evaluation<'_> {
     }
 }
 
-/// How many times as many columns are too many.
+/// Maximum number of columns as a multiple of the number of steps.
 const COLUMN_RATIO_MAX: u64 = 8;
-/// Columns that are read at once; a store works on so many at a time.
+/// Columns per read; a store processes this many at a time.
 const COLUMNS_AT_ONCE: u64 = 1024;
 
 /// Sample cost of a value towards limits.
@@ -232,7 +235,7 @@ impl SampleCost for Mixture {
 
 impl SampleCost for Option<NumberSummary> {
     fn samples(&self) -> u64 {
-        // As many bytes as so many numbers.
+        // Memory of this many numbers.
         5
     }
 }
@@ -243,12 +246,12 @@ struct ColumnCursor<'a, 'b, T, F> {
     read: F,
     columns: Vec<T>,
     gaps: Vec<Gap>,
-    /// For how many samples all count that were read.
-    held_samples: u64,
+    /// Sample count of all columns that were read.
+    charged_samples: u64,
 }
 
 impl<T: SampleCost, F: Fn(TimeGrid) -> Result<ColumnRead<T>>> ColumnCursor<'_, '_, T, F> {
-    /// Columns of some length that begin a step apart.
+    /// Reads columns of one length whose starts are a step apart.
     fn read_spaced(&mut self, start: i64, step: i64, length: i64, count: usize) -> Result<()> {
         for at in 0..count as i64 {
             let start = start.saturating_add(step.saturating_mul(at));
@@ -257,7 +260,7 @@ impl<T: SampleCost, F: Fn(TimeGrid) -> Result<ColumnRead<T>>> ColumnCursor<'_, '
         Ok(())
     }
 
-    /// Columns side by side.
+    /// Reads adjacent columns.
     fn read_adjacent(&mut self, grid: TimeGrid) -> Result<()> {
         let mut next = 0;
         while next < grid.columns {
@@ -273,7 +276,7 @@ impl<T: SampleCost, F: Fn(TimeGrid) -> Result<ColumnRead<T>>> ColumnCursor<'_, '
         let ColumnRead { values, gaps } = (self.read)(grid)?;
         let held: u64 = values.iter().map(SampleCost::samples).sum();
         self.evaluation.budget.charge_samples(held)?;
-        self.held_samples += held;
+        self.charged_samples += held;
         self.columns.extend(values);
         self.gaps.extend(gaps);
         Ok(())
@@ -283,26 +286,26 @@ impl<T: SampleCost, F: Fn(TimeGrid) -> Result<ColumnRead<T>>> ColumnCursor<'_, '
 /// Columns and the windows of steps made of them.
 struct StepWindows<T> {
     columns: Vec<T>,
-    /// How many columns a stretch has.
+    /// Columns per window.
     each: usize,
-    /// How many columns the next begins after it.
+    /// Columns between the starts of successive windows.
     stride: usize,
-    /// What each has before its columns; nothing at all where these are all of it.
+    /// Remainder of each window before its columns; empty if there is none.
     remainders: Vec<T>,
-    /// How many stretches there are.
+    /// Number of windows.
     count: usize,
-    /// For how many steps each stands.
+    /// Number of steps for each window.
     copies: usize,
 }
 
-/// Adds up the columns of each stretch; what follows each other is given as often as it stands for
-/// steps.
+/// Sums the columns of each window; each result is repeated for its steps.
 fn windows<T: Clone, E>(
-    stretches: StepWindows<T>,
+    step_windows: StepWindows<T>,
     add: impl Fn(&mut T, &T) -> Result<(), E>,
     mut hold: impl FnMut(&T) -> Result<(), E>,
 ) -> Result<Vec<Option<T>>, E> {
-    let StepWindows { columns, each, stride: apart, remainders: rests, count, copies } = stretches;
+    let StepWindows { columns, each, stride: apart, remainders: rests, count, copies } =
+        step_windows;
     if each == 1 && copies == 1 && rests.is_empty() {
         return Ok(columns.into_iter().step_by(apart).map(Some).collect());
     }
@@ -323,7 +326,7 @@ fn windows<T: Clone, E>(
     })
 }
 
-/// The greatest that divides both.
+/// Greatest common divisor.
 fn gcd(a: i64, b: i64) -> i64 {
     let (mut a, mut b) = (a, b);
     while b != 0 {
@@ -348,24 +351,24 @@ mod tests {
             let expected: Vec<Option<u64>> = (0..count)
                 .map(|at| Some(columns[at * apart..at * apart + each].iter().sum()))
                 .collect();
-            let stretches = StepWindows { columns, each, stride: apart, remainders: Vec::new(), count, copies: 1 };
+            let step_windows = StepWindows { columns, each, stride: apart, remainders: Vec::new(), count, copies: 1 };
             let add = |held: &mut u64, more: &u64| {
                 *held += more;
                 Ok::<(), ()>(())
             };
-            prop_assert_eq!(windows(stretches, add, |_| Ok(())), Ok(expected));
+            prop_assert_eq!(windows(step_windows, add, |_| Ok(())), Ok(expected));
         }
     }
 
     #[test]
     fn fixed_window_is_shared_by_all_steps() {
         let (columns, rests) = (vec![1, 2], Vec::new());
-        let stretches =
+        let step_windows =
             StepWindows { columns, each: 2, stride: 2, remainders: rests, count: 1, copies: 3 };
         let add = |held: &mut u64, more: &u64| {
             *held += more;
             Ok::<(), ()>(())
         };
-        assert_eq!(windows(stretches, add, |_| Ok(())), Ok(vec![Some(3); 3]));
+        assert_eq!(windows(step_windows, add, |_| Ok(())), Ok(vec![Some(3); 3]));
     }
 }

@@ -1,7 +1,6 @@
-//! The streams of a plan node: each kind of node is handed to what evaluates it.
+//! Streams of a plan node: dispatches each kind of node to its evaluator.
 //!
-//! Only this file knows all kinds. What it calls asks for the streams of its own nodes by
-//! [`Evaluation::streams`].
+//! Only this file knows all kinds. Evaluators call [`Evaluation::streams`] for their input nodes.
 
 use crate::error::{Error, Result, SourceSpan};
 use crate::eval::Evaluation;
@@ -16,8 +15,8 @@ use super::range_functions::RangeKernel;
 use super::{binary, range_functions};
 
 impl Evaluation<'_> {
-    /// The streams of a node. What they hold is counted against the limits; whoever drops them says
-    /// so with [`Evaluation::release`].
+    /// Streams of a node. Their memory is charged; a caller that drops them must call
+    /// [`Evaluation::release`].
     pub(crate) fn streams(&mut self, node: &PlanNode, steps: StepGrid) -> Result<Vec<Stream>> {
         self.budget.check_deadline()?;
         if steps.count == 0 {
@@ -25,9 +24,9 @@ impl Evaluation<'_> {
         }
         match &node.op {
             PlanOp::Number(number) => self.constant(*number, steps),
-            PlanOp::Text(_) => panic!("BUG: a text has no streams"),
+            PlanOp::Text(_) => panic!("BUG: a string has no streams"),
             PlanOp::Latest(fetch) => self.latest(fetch, steps),
-            PlanOp::RangeSelection(_) => panic!("BUG: readings have no steps"),
+            PlanOp::RangeSelection(_) => panic!("BUG: raw samples have no steps"),
             PlanOp::Exact(exact) => self.exact(exact, steps),
             PlanOp::Once(inner) => self.evaluate_once(inner, steps),
             PlanOp::Negate(inner) => self.negate(inner, steps),
@@ -39,7 +38,7 @@ impl Evaluation<'_> {
                 PromqlKernel::Instant(kernel) => {
                     kernel(self, &FunctionCall { args, span: node.span, steps })
                 }
-                _ => panic!("BUG: {} is no function of streams", function.name),
+                _ => panic!("BUG: {} is not an instant function", function.name),
             },
             PlanOp::Aggregate(aggregate) => self.aggregate(aggregate, node.span, steps),
             PlanOp::Binary(binary) => self.binary(binary, node.span, steps),
@@ -47,7 +46,7 @@ impl Evaluation<'_> {
         }
     }
 
-    /// The numbers of a node that is a scalar: one for each step.
+    /// Numbers of a scalar node: one for each step.
     pub(crate) fn scalar(&mut self, node: &PlanNode, steps: StepGrid) -> Result<Vec<f64>> {
         if let PlanOp::Number(number) = node.op {
             return Ok(vec![number; steps.count]);
@@ -62,7 +61,7 @@ impl Evaluation<'_> {
         Ok(stream.points.iter().map(|point| number(point).unwrap_or(f64::NAN)).collect())
     }
 
-    /// Readings of one moment, for what asks for them as they are.
+    /// Raw samples of an instant query with a range vector as its result.
     pub(crate) fn ranged(
         &mut self,
         ranged: &RangeSelection,
@@ -87,7 +86,7 @@ impl Evaluation<'_> {
             if readings.points.is_empty() {
                 return Ok(None);
             }
-            // They are the answer: from here on they are held.
+            // They are the result: charged from here on.
             let samples = readings.points.iter().map(|reading| reading.value.samples()).sum();
             evaluation.budget.charge_samples(samples)?;
             Ok(Some(readings))
@@ -130,11 +129,11 @@ impl Evaluation<'_> {
     }
 }
 
-/// The kernel of a function over time, if it takes ranges that are extended as the call's is.
-fn range_kernel(call: &RangeFunctionCall, place: SourceSpan) -> Result<&'static RangeKernel> {
+/// Kernel of a range function, if it accepts the extension of the call's range.
+fn range_kernel(call: &RangeFunctionCall, span: SourceSpan) -> Result<&'static RangeKernel> {
     let name = call.function.name;
     let PromqlKernel::Range(kernel) = promql::kernel(call.function) else {
-        panic!("BUG: {name} is no function over time");
+        panic!("BUG: {name} is not a range function");
     };
     let extension = call.input.extension();
     if kernel.takes(extension) {
@@ -146,5 +145,5 @@ fn range_kernel(call: &RangeFunctionCall, place: SourceSpan) -> Result<&'static 
     };
     let names = promql::names_with_extension(extension).join(", ");
     let message = format!("{word} modifier can only be used with: {names} - not with {name}");
-    Err(Error::Execution { span: place, message })
+    Err(Error::Execution { span, message })
 }

@@ -1,7 +1,7 @@
 //! Range functions of PromQL: `rate`, `avg_over_time` ….
 //!
-//! Numbers come out bit for bit as Prometheus 3.15 has them where times are whole milliseconds:
-//! operations are done in its order, with times in its units.
+//! If times are whole milliseconds, floats equal those of Prometheus 3.15 bit for bit: operations
+//! are done in its order, with times in its units.
 
 pub(crate) mod adjacent;
 mod extend;
@@ -30,28 +30,28 @@ use crate::value::StepValue;
 use series_warnings::{SeriesWarning, SeriesWarnings};
 use window::{RangeWindow, SeriesReadings, WindowCursors};
 
-/// Kernel of a function of readings over time.
+/// Kernel of a range function.
 #[derive(Debug)]
 pub(crate) struct RangeKernel {
     work: WindowFn,
-    /// What it gives is still what the metric's name says.
+    /// Whether the metric name still describes the result.
     keeps_name: bool,
-    /// Begins of counting say something to it.
+    /// Whether start timestamps are used.
     uses_starts: bool,
-    /// Which it takes beside plain ranges.
+    /// Range extensions that the function accepts.
     extensions: &'static [RangeExtension],
-    /// It is for counters; metrics that seem to be none are told.
+    /// Whether the function is for counters; other metrics get a warning.
     is_for_counters: bool,
 }
 
 /// Implementation of a range function.
 #[derive(Clone, Copy, Debug)]
 enum WindowFn {
-    /// Something of readings as they came, of which there is at least one.
+    /// Function of raw samples; there is at least one.
     Points(fn(&[SeriesPoint]) -> StepValue),
-    /// Something of numbers and histograms, of which there is at least one.
+    /// Function of floats and histograms; there is at least one.
     Window(fn(&RangeWindow<'_>, &mut SeriesWarnings) -> Result<Option<StepValue>>),
-    /// One where no series has a reading.
+    /// Result at steps at which no series has a sample.
     Absent,
 }
 
@@ -97,7 +97,7 @@ impl RangeKernel {
         RangeKernel { is_for_counters: true, ..self }
     }
 
-    /// Whether it takes ranges that are extended so.
+    /// Whether the function accepts a range extension.
     pub(crate) fn takes(&self, extension: RangeExtension) -> bool {
         extension == RangeExtension::None || self.extensions.contains(&extension)
     }
@@ -108,7 +108,7 @@ impl Evaluation<'_> {
         &mut self,
         over: &RangeFunctionCall,
         kernel: &RangeKernel,
-        place: SourceSpan,
+        span: SourceSpan,
         steps: StepGrid,
     ) -> Result<Vec<Stream>> {
         let mut numbers = Vec::with_capacity(over.args.len());
@@ -121,7 +121,7 @@ impl Evaluation<'_> {
         let apply = RangeFunctionEval {
             call: over,
             kernel,
-            span: place,
+            span,
             steps,
             numbers,
             lookback: self.settings.lookback,
@@ -137,7 +137,7 @@ impl Evaluation<'_> {
         if !self.settings.delayed_name_removal {
             let mut seen: HashSet<&LabelSet> = HashSet::with_capacity(streams.len());
             if !streams.iter().all(|stream| seen.insert(&stream.labels)) {
-                return Err(duplicate_labels_error(place));
+                return Err(duplicate_labels_error(span));
             }
         }
         Ok(streams)
@@ -162,7 +162,7 @@ impl Evaluation<'_> {
                 .filter(|(_, there)| *there)
                 .for_each(|(at, _)| *at = None);
         }
-        // A subquery names none.
+        // A subquery has no matchers.
         let labels = match &of.source {
             RangeSource::Series(fetch) => labels_from_matchers(&fetch.matchers),
             RangeSource::Subquery { .. } => LabelSet::default(),
@@ -183,16 +183,16 @@ struct RangeFunctionEval<'a> {
     kernel: &'a RangeKernel,
     span: SourceSpan,
     steps: StepGrid,
-    /// The arguments that are numbers, each at each step.
+    /// Number arguments, each at each step.
     numbers: Vec<Vec<f64>>,
     lookback: i64,
 }
 
-/// After how many steps it is looked whether there is time left.
+/// Steps between two checks of the deadline.
 const STEPS_UNCHECKED: usize = 64;
 
 impl RangeFunctionEval<'_> {
-    /// What becomes of a series; `None` where it has no value at any step.
+    /// Evaluates a series; `None` if it has no value at any step.
     fn to_series(
         &self,
         evaluation: &mut Evaluation<'_>,
@@ -208,13 +208,13 @@ impl RangeFunctionEval<'_> {
                 SeriesReadings::split(readings, uses_starts)
             }
         };
-        let mut remarks = SeriesWarnings::default();
-        let points = self.points(evaluation, &series, &mut remarks)?;
+        let mut warnings = SeriesWarnings::default();
+        let points = self.points(evaluation, &series, &mut warnings)?;
         if function.is_for_counters {
             let types = evaluation.settings.type_and_unit_labels;
-            remarks.extend(check_counter_name(&labels, &points, types));
+            warnings.extend(check_counter_name(&labels, &points, types));
         }
-        remarks.emit(labels.name(), self.call.first_span(), &mut evaluation.warnings);
+        warnings.emit(labels.name(), self.call.first_span(), &mut evaluation.warnings);
         let mut stream = Stream::new(labels, points);
         if stream.is_empty() {
             return Ok(None);
@@ -230,10 +230,10 @@ impl RangeFunctionEval<'_> {
         &self,
         evaluation: &Evaluation<'_>,
         series: &SeriesReadings,
-        remarks: &mut SeriesWarnings,
+        warnings: &mut SeriesWarnings,
     ) -> Result<Vec<Option<StepValue>>> {
         let shift = self.call.input.shift();
-        // Of a fixed stretch all steps see the same; but arguments may differ from step to step.
+        // A fixed window is the same for all steps, but arguments may differ from step to step.
         let depends_on_step = self.call.function.step_dependence == StepDependence::Step;
         let is_fixed = shift.at.is_some() && !depends_on_step;
         let mut cursors = WindowCursors::default();
@@ -250,7 +250,7 @@ impl RangeFunctionEval<'_> {
             }
             let point = match points.last() {
                 Some(point) if is_same => point.clone(),
-                _ => self.point(series, &mut cursors, time, &args, remarks)?,
+                _ => self.point(series, &mut cursors, time, &args, warnings)?,
             };
             points.push(point);
         }
@@ -263,7 +263,7 @@ impl RangeFunctionEval<'_> {
         cursors: &mut WindowCursors,
         time: i64,
         args: &[f64],
-        remarks: &mut SeriesWarnings,
+        warnings: &mut SeriesWarnings,
     ) -> Result<Option<StepValue>> {
         let of = &self.call.input;
         let extension = of.extension();
@@ -283,10 +283,10 @@ impl RangeFunctionEval<'_> {
         match self.kernel.work {
             WindowFn::Points(work) => Ok(Some(work(readings))),
             WindowFn::Window(work) => {
-                let (place, range) = (self.span, of.range);
+                let (span, range) = (self.span, of.range);
                 let is_running = series.is_running_total;
                 let window = RangeWindow {
-                    span: place,
+                    span,
                     time,
                     start,
                     end,
@@ -297,14 +297,14 @@ impl RangeFunctionEval<'_> {
                     is_running_total: is_running,
                     args,
                 };
-                work(&window, remarks)
+                work(&window, warnings)
             }
             WindowFn::Absent => Ok(None),
         }
     }
 }
 
-/// Whether numbers that were taken for a counter's do not seem to be one's.
+/// Whether a metric that was used as a counter does not look like one.
 fn check_counter_name(
     labels: &LabelSet,
     points: &[Option<StepValue>],

@@ -1,4 +1,4 @@
-//! Reads series: the latest reading at each step, and readings of stretches of time.
+//! Reads series: the latest sample at each step, and samples of windows.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -16,15 +16,15 @@ use crate::source::SeriesHandle;
 use crate::stream::{SeriesPoint, SeriesPoints, StepGrid, Stream};
 use crate::value::{StepValue, is_stale};
 
-/// Makes something of the readings of one series.
+/// Maps the samples of one series.
 pub(crate) type MapReadings<'a, T> =
     dyn Fn(&mut Evaluation<'_>, SeriesPoints) -> Result<Option<T>> + Sync + 'a;
 
-/// Readings are taken so long a time at once: between, limits are looked at.
+/// Samples are read in slices of this length; limits are checked between slices.
 const SLICE: i64 = store::DAY;
 
 impl Evaluation<'_> {
-    /// The latest reading of each series at each step.
+    /// Latest sample of each series at each step.
     pub(crate) fn latest(&mut self, fetch: &SeriesFetch, steps: StepGrid) -> Result<Vec<Stream>> {
         if fetch.extension == RangeExtension::Smoothed {
             return self.smoothed_streams(fetch, steps);
@@ -32,7 +32,7 @@ impl Evaluation<'_> {
         self.latest_by(fetch, steps, |_, reading| Some(reading.value.clone()))
     }
 
-    /// Something of the latest reading of each series at each step.
+    /// Maps the latest sample of each series at each step.
     pub(crate) fn latest_by(
         &mut self,
         fetch: &SeriesFetch,
@@ -42,14 +42,13 @@ impl Evaluation<'_> {
         let lookback = self.settings.lookback;
         let range =
             fetch.shift.apply(steps.start).saturating_sub(lookback)..fetch.shift.apply(steps.end());
-        self.tell_gaps(&range);
+        self.report_gaps(&range);
         let series = self.series(fetch)?;
         let kept = AtomicUsize::new(0);
         self.map_series(series, &|evaluation, labels, handles| {
             let mut points = Vec::with_capacity(steps.count);
             let mut latest: Option<SeriesPoint> = None;
-            // Values of the steps whose moment comes before a time: until then, the latest stays
-            // what it is.
+            // Values of the steps before a time, up to which the latest sample stays the same.
             let mut until = |time: i64, latest: &Option<SeriesPoint>| {
                 while points.len() < steps.count {
                     let step = steps.time(points.len());
@@ -88,8 +87,8 @@ impl Evaluation<'_> {
         })
     }
 
-    /// Makes something of the readings of each series that some step's stretch of time may have,
-    /// and what its extension needs. Marks that a series is no more are left out.
+    /// Maps the samples of each series in the windows of all steps, and those that the range
+    /// extension needs. Staleness markers are left out.
     pub(crate) fn map_readings<T: Send>(
         &mut self,
         ranged: &RangeSelection,
@@ -109,7 +108,7 @@ impl Evaluation<'_> {
         let first = fetch.shift.apply(steps.start).saturating_sub(ranged.range);
         let range =
             first.saturating_sub(before)..fetch.shift.apply(steps.end()).saturating_add(after);
-        self.tell_gaps(&range);
+        self.report_gaps(&range);
         let series = self.series(fetch)?;
         self.map_series(series, &|evaluation, labels, handles| {
             let mut readings = evaluation.readings(handles, range.clone())?;
@@ -133,8 +132,8 @@ impl Evaluation<'_> {
                     let first = adds.next();
                     if adds.any(|other| Some(other) != first) {
                         let message = format!(
-                            "{labels} was sent as what was added since the reading before and as \
-                             what there is: one does not follow the other. say which with __kind"
+                            "cannot merge {labels}: it was sent both as deltas and as totals; \
+                             select one with __kind"
                         );
                         return Err(Error::Execution { span: ranged.span, message });
                     }
@@ -155,15 +154,14 @@ impl Evaluation<'_> {
         })
     }
 
-    /// Tells what is missing of a range, of whatever series: what is read of those that are there
-    /// says it of the time that they have rows of alone.
-    pub(crate) fn tell_gaps(&mut self, range: &Range<i64>) {
+    /// Reports gaps in a range, whichever series they are in: a read of existing series covers only
+    /// the time for which they have rows.
+    pub(crate) fn report_gaps(&mut self, range: &Range<i64>) {
         self.gaps.extend(self.source.gaps(range));
     }
 
-    /// The series that are meant, by labels: numbers and distributions of the same labels are one.
-    /// So are series of several kinds, where a sender has changed what it says of a metric: a
-    /// warning says so.
+    /// Selected series by labels: numbers and distributions with the same labels are merged. So are
+    /// series of several kinds, if a sender has changed the type of a metric; a warning reports it.
     pub(crate) fn series(
         &mut self,
         fetch: &SeriesFetch,
@@ -184,7 +182,7 @@ impl Evaluation<'_> {
             if handles.len() < 2 {
                 continue;
             }
-            // Of two readings of one moment the last one counts.
+            // Of two samples with the same timestamp, the last one is used.
             handles.sort_by_key(|handle| (rank(handle.kind), handle.key));
             for class in [is_histogram, is_number] {
                 let same: Vec<&SeriesHandle> =
@@ -195,13 +193,13 @@ impl Evaluation<'_> {
         Ok(series)
     }
 
-    /// Whether series of the same labels can be read as one: a sender may change the kind, not the
+    /// Whether series with the same labels can be merged: a sender may change the kind, not the
     /// unit.
     fn check_single_kind(
         &mut self,
         labels: &LabelSet,
         handles: &[&SeriesHandle],
-        place: SourceSpan,
+        span: SourceSpan,
     ) -> Result<()> {
         let [first, second, ..] = handles else { return Ok(()) };
         let mut units = handles.iter().map(|handle| &*handle.unit).filter(|unit| !unit.is_empty());
@@ -209,24 +207,23 @@ impl Evaluation<'_> {
         if units.any(|other| unit != Some(other)) {
             let (first, second) = (describe(first), describe(second));
             let message = format!(
-                "{labels} is measured twice, as {first} and as {second}: \
-                 say which with __unit or __kind, as in {{__kind=\"gauge\"}}"
+                "cannot merge {labels}: it was sent as {first} and as {second}; select one with \
+                 __unit or __kind, as in {{__kind=\"gauge\"}}"
             );
-            return Err(Error::Execution { span: place, message });
+            return Err(Error::Execution { span, message });
         }
         let all: Vec<String> = handles.iter().map(|handle| describe(handle)).collect();
         let message = format!(
-            "{labels} was sent as {}: readings of both are taken together; \
-             say which with __unit or __kind, as in {{__kind=\"gauge\"}}",
+            "{labels} was sent as {}: the samples are merged; select one with __unit or __kind, \
+             as in {{__kind=\"gauge\"}}",
             all.join(" and as ")
         );
-        self.warnings.warn(place, message);
+        self.warnings.warn(span, message);
         Ok(())
     }
 
-    /// Makes of what happened between readings what a counter would show that began before the
-    /// first of them; of numbers, of distributions, or of both. Functions of counters look at
-    /// differences alone.
+    /// Converts deltas to a counter that started before the first of them; numbers, distributions
+    /// or both. Counter functions use only differences.
     fn run_total(
         &self,
         readings: &mut [SeriesPoint],
@@ -245,7 +242,7 @@ impl Evaluation<'_> {
                     let total = match &mut histogram {
                         None => histogram.insert(FloatHistogram::clone(&more)),
                         Some(total) => {
-                            // Of another family of buckets: a counter that begins anew.
+                            // A different bucket family is a counter reset.
                             if total.add(&more).is_err() {
                                 *total = FloatHistogram::clone(&more);
                             }
@@ -254,7 +251,7 @@ impl Evaluation<'_> {
                     };
                     total.hint = ResetHint::Unknown;
                     let total = StepValue::Histogram(Arc::new(total.clone()));
-                    // A total has all the buckets that any before it had.
+                    // A total has all buckets of the previous totals.
                     self.budget.charge_samples(total.samples())?;
                     held += total.samples();
                     (reading.start, reading.value) = (None, total);
@@ -266,7 +263,7 @@ impl Evaluation<'_> {
         Ok(())
     }
 
-    /// Readings of series of the same labels, by time.
+    /// Samples of series with the same labels, by time.
     pub(crate) fn readings(
         &mut self,
         handles: &[SeriesHandle],
@@ -285,7 +282,7 @@ impl Evaluation<'_> {
         Ok(all)
     }
 
-    /// The same, slice of time after slice.
+    /// The same, slice by slice.
     fn slices(
         &mut self,
         handles: &[SeriesHandle],
@@ -331,7 +328,7 @@ struct ResetDetector {
 }
 
 impl ResetDetector {
-    /// Says of each histogram whether its counter began anew after the one before.
+    /// Sets the hint of each histogram: whether its counter was reset after the previous one.
     fn mark_resets(&mut self, readings: &mut [SeriesPoint]) {
         for reading in readings {
             let StepValue::Histogram(histogram) = &mut reading.value else { continue };
@@ -346,14 +343,14 @@ impl ResetDetector {
     }
 }
 
-/// How many readings were made until a moment; `from` were until an earlier one. With a fixed
-/// moment it stays.
+/// Number of samples at or before a timestamp; `from` is the number at an earlier timestamp. For a
+/// fixed timestamp it does not change.
 pub(crate) fn advance(readings: &[SeriesPoint], from: usize, moment: i64) -> usize {
     let from = if from > 0 && readings[from - 1].time > moment { 0 } else { from };
     from + readings[from..].iter().take_while(|reading| reading.time <= moment).count()
 }
 
-/// Whether a reading only says that the series is no more.
+/// Whether a sample is a staleness marker.
 pub(crate) fn is_stale_marker(value: &StepValue) -> bool {
     match value {
         StepValue::Number(number) => is_stale(*number),
@@ -362,8 +359,7 @@ pub(crate) fn is_stale_marker(value: &StepValue) -> bool {
     }
 }
 
-/// In which order readings of one moment are taken: what a sender has learnt to say of a metric is
-/// more than a gauge.
+/// Order of samples with the same timestamp: a known type comes after a gauge.
 fn rank(kind: SeriesKind) -> u8 {
     match kind {
         SeriesKind::Text => 0,

@@ -1,4 +1,4 @@
-//! Series are worked on one after another, or several at a time on threads of their own.
+//! Maps series sequentially or on several threads.
 
 use std::collections::{BTreeMap, HashMap};
 use std::panic::resume_unwind;
@@ -12,13 +12,13 @@ use crate::labels::LabelSet;
 use crate::query_warnings::QueryWarnings;
 use crate::source::SeriesHandle;
 
-/// Makes something of one series.
+/// Maps one series.
 type MapSeries<'a, T> =
     dyn Fn(&mut Evaluation<'_>, LabelSet, &[SeriesHandle]) -> Result<Option<T>> + Sync + 'a;
 
 impl Evaluation<'_> {
-    /// What is made of each series, in their order. The first error is that of the earliest series
-    /// that was begun.
+    /// Results in the order of the series. On error, the error of the earliest series that was
+    /// started.
     pub(crate) fn map_series<T: Send>(
         &mut self,
         series: BTreeMap<LabelSet, Vec<SeriesHandle>>,
@@ -45,8 +45,7 @@ impl Evaluation<'_> {
                 is_range_of_one_step: false,
             };
             let mut made: Vec<(usize, Result<T, Error>)> = Vec::new();
-            // Each place is taken once, in whatever order; what they write meets at the end of the
-            // threads.
+            // Each index is taken once, in any order; joining the threads synchronises the results.
             while !has_failed.load(Ordering::Relaxed) {
                 let at = next.fetch_add(1, Ordering::Relaxed);
                 let Some((labels, handles)) = series.get(at) else { break };

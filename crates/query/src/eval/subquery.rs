@@ -1,4 +1,4 @@
-//! Subqueries: an expression's values on steps of its own, as readings.
+//! Subqueries: values of an expression at its own steps, as samples.
 
 use std::sync::Arc;
 
@@ -18,15 +18,15 @@ impl Evaluation<'_> {
         map: &MapReadings<'_, T>,
     ) -> Result<Vec<T>> {
         let RangeSource::Subquery { inner, step, shift } = &ranged.source else {
-            panic!("BUG: no subquery");
+            panic!("BUG: not a subquery");
         };
         let step = step.unwrap_or(self.settings.subquery_step);
         let first = shift.apply(steps.start).saturating_sub(ranged.range);
         let end = shift.apply(steps.end());
-        // The first whole multiple of the step that lies after the start of the first stretch.
+        // First multiple of the step after the start of the first window.
         let start = (first.div_euclid(step) + 1).saturating_mul(step);
         let own = StepGrid::covering(start, end, step);
-        // Room for all steps is made before anything is known to be there.
+        // Points for all steps are allocated before any value is known to exist.
         self.budget.charge_samples(own.count as u64)?;
         self.budget.release_samples(own.count as u64);
         let mut mapped = Vec::new();
@@ -54,8 +54,8 @@ impl Evaluation<'_> {
     }
 }
 
-/// Whether a histogram is the first after a reset was said of the readings as they came. The
-/// subquery picks others, or one of them twice: it has to be looked for again.
+/// A reset hint is about successive raw samples. The subquery selects others, or one of them twice,
+/// so resets must be detected again.
 fn without_hint(value: StepValue) -> StepValue {
     match value {
         StepValue::Histogram(histogram)

@@ -1,10 +1,10 @@
 //! Bucket bounds.
 //!
-//! Prometheus reads its exponential bounds from tables that are off the exact powers of two by up
-//! to three steps of a double. Quantiles that are to agree with it to the last bit need the very
-//! same bounds, so [`STEPS_OFF`] holds that difference; powers of two themselves are exact. A value
-//! within that distance of a bound may be counted on its other side by a recorder whose bounds are
-//! exact, as those of `hist` are.
+//! Prometheus takes its exponential bounds from tables that are off the exact powers of two by up
+//! to three ulps. Quantiles that agree with it to the last bit need the same bounds, so
+//! [`STEPS_OFF`] holds that difference; powers of two themselves are exact. A recorder with exact
+//! bounds, such as `hist`, may count a value within that distance of a bound on the other side of
+//! it.
 
 use std::sync::LazyLock;
 
@@ -12,10 +12,10 @@ use hist::Scheme;
 
 use super::BucketGrid;
 
-/// What lies beyond the last bucket of a [`Grid::Native`] is counted under this index.
+/// Index of values beyond the last bucket of a [`BucketGrid::Native`].
 pub(super) const BEYOND_INDEX: i32 = i32::MAX;
 
-/// By how many doubles Prometheus' entry `k` of 256 lies above the greatest double not above
+/// For Prometheus' entry `k` of 256: its distance in ulps above the greatest double not above
 /// `2^(k/256)`, plus 3.
 #[rustfmt::skip]
 const STEPS_OFF: &[u8; 256] = b"\
@@ -24,7 +24,7 @@ const STEPS_OFF: &[u8; 256] = b"\
 3333332133223322332223222222221133333334332233222312332322122222\
 2311332222121212121112010100110022222212231123122211231211011200";
 
-/// `2^(k/256 - 1)` as Prometheus has it.
+/// `2^(k/256 - 1)` as in Prometheus.
 static FRACTIONS: LazyLock<[f64; 256]> = LazyLock::new(|| {
     let octave = Scheme::exp2(8).expect("BUG: 8 is a scale");
     std::array::from_fn(|k| {
@@ -34,8 +34,8 @@ static FRACTIONS: LazyLock<[f64; 256]> = LazyLock::new(|| {
 });
 
 impl BucketGrid {
-    /// Where bucket `index` begins and ends, of those for positive values. An index without a
-    /// bucket has no width.
+    /// Lower and upper bound of bucket `index`, for positive values. An index without a bucket has
+    /// width 0.
     pub fn edges(&self, index: i32) -> (f64, f64) {
         match self {
             BucketGrid::Exponential(schema) => {
@@ -50,12 +50,12 @@ impl BucketGrid {
         }
     }
 
-    /// Whether a bucket holds its upper edge rather than its lower one.
+    /// Whether a bucket includes its upper bound rather than its lower one.
     pub(super) fn is_upper_inclusive(&self) -> bool {
         !matches!(self, BucketGrid::Native(Scheme::LogLinear2(_) | Scheme::LogLinear10))
     }
 
-    /// Whether values are taken as evenly spread within a bucket; else their logarithms are.
+    /// Whether values are evenly spread within a bucket; otherwise their logarithms are.
     pub(crate) fn is_linear(&self) -> bool {
         match self {
             BucketGrid::Exponential(_) => false,
@@ -64,14 +64,14 @@ impl BucketGrid {
         }
     }
 
-    /// Whether the buckets are custom ones, which have no zero bucket and no mirror image.
+    /// Whether buckets are custom ones, without a zero bucket and negative buckets.
     pub fn is_custom(&self) -> bool {
         matches!(self, BucketGrid::Custom(_))
     }
 }
 
-/// The upper bound of a bucket. The last finite one ends at the greatest double: what follows it is
-/// for infinities.
+/// Upper bound of a bucket. The last finite one ends at the greatest double; the next is for
+/// infinities.
 fn exponential(index: i64, schema: i32) -> f64 {
     let schema = schema.clamp(-10, 8);
     let (fraction, exponent) = if schema < 0 {
@@ -101,7 +101,7 @@ fn custom(index: i64, bounds: &[f64]) -> f64 {
     }
 }
 
-/// The edges of an index that a scheme has no bucket for.
+/// Bounds of an index for which a scheme has no bucket.
 fn outside(scheme: &Scheme, index: i32) -> (f64, f64) {
     match scheme {
         _ if index <= 0 => (0.0, 0.0),

@@ -1,4 +1,4 @@
-//! One bucket with its bounds, and walks over all of a histogram's.
+//! Bucket with its bounds, and iterators over the buckets of a histogram.
 
 use std::fmt;
 
@@ -6,18 +6,18 @@ use super::logarithm::log2;
 use super::number::GoNumber;
 use super::{BucketGrid, FloatHistogram};
 
-/// Values between two bounds, and how many there are.
+/// Bounds and count of a bucket.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Bucket {
-    /// Where it begins.
+    /// Lower bound.
     pub lower: f64,
-    /// Where it ends.
+    /// Upper bound.
     pub upper: f64,
-    /// Whether `lower` itself belongs to it.
+    /// Whether `lower` is inclusive.
     pub lower_inclusive: bool,
-    /// Whether `upper` itself belongs to it.
+    /// Whether `upper` is inclusive.
     pub upper_inclusive: bool,
-    /// How many values it holds.
+    /// Number of values.
     pub count: f64,
 }
 
@@ -43,8 +43,8 @@ impl Bucket {
         }
     }
 
-    /// The share of the bucket's values at or below `value`, which lies strictly between its
-    /// bounds. They are spread evenly, or their logarithms are.
+    /// Share of the bucket's values at or below `value`, which is strictly between the bounds.
+    /// Values, or their logarithms, are taken as evenly spread.
     pub(crate) fn fraction_below(&self, value: f64, linear: bool) -> f64 {
         if linear {
             return (value - self.lower) / (self.upper - self.lower);
@@ -57,7 +57,7 @@ impl Bucket {
         }
     }
 
-    /// Without what the zero bucket holds already.
+    /// Removes the part that the zero bucket covers.
     fn clip(mut self, zero_threshold: f64) -> Bucket {
         if self.upper < 0.0 && self.upper > -zero_threshold {
             self.upper = -zero_threshold;
@@ -68,7 +68,7 @@ impl Bucket {
     }
 }
 
-/// As Prometheus writes it: `(0.5,1]:3`.
+/// Prometheus' format: `(0.5,1]:3`.
 impl fmt::Display for Bucket {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
@@ -84,17 +84,17 @@ impl fmt::Display for Bucket {
 }
 
 impl FloatHistogram {
-    /// Buckets of positive values, from the lowest up; all buckets if they are custom.
+    /// Buckets of positive values, lowest first; all buckets if they are custom.
     pub fn positive_buckets(&self) -> impl DoubleEndedIterator<Item = Bucket> + Clone + '_ {
         self.positive.iter().map(|&(index, count)| Bucket::positive(&self.grid, index, count))
     }
 
-    /// Buckets of negative values, from the one next to zero down.
+    /// Buckets of negative values, nearest to zero first.
     pub fn negative_buckets(&self) -> impl DoubleEndedIterator<Item = Bucket> + Clone + '_ {
         self.negative.iter().map(|&(index, count)| Bucket::negative(&self.grid, index, count))
     }
 
-    /// The bucket around zero, empty or not.
+    /// Zero bucket, empty or not.
     pub fn zero_bucket(&self) -> Bucket {
         Bucket {
             lower: -self.zero_threshold,
@@ -105,8 +105,7 @@ impl FloatHistogram {
         }
     }
 
-    /// All buckets from the lowest to the highest. The neighbours of the zero bucket begin where it
-    /// ends.
+    /// All buckets, lowest first. The neighbours of the zero bucket start where it ends.
     pub fn buckets(&self) -> impl DoubleEndedIterator<Item = Bucket> + Clone + '_ {
         let clip = |bucket: Bucket| bucket.clip(self.zero_threshold);
         let zero = (self.zero_count > 0.0).then(|| self.zero_bucket());
@@ -114,7 +113,7 @@ impl FloatHistogram {
     }
 }
 
-/// As Prometheus writes it: `{count:3, sum:4.5, (0.5,1]:1, (1,2]:2}`.
+/// Prometheus' format: `{count:3, sum:4.5, (0.5,1]:1, (1,2]:2}`.
 impl fmt::Display for FloatHistogram {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(out, "{{count:{}, sum:{}", GoNumber(self.count), GoNumber(self.sum))?;

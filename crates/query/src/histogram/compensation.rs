@@ -6,26 +6,26 @@ use super::counts::{self, BucketCounts};
 /// Kahan sum: rounded sum and compensation.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct KahanSum {
-    /// The sum, rounded.
+    /// Rounded sum.
     pub(crate) sum: f64,
-    /// What has to be added to it.
+    /// Compensation to add to the sum.
     pub(crate) lost: f64,
 }
 
 impl KahanSum {
-    /// Both, to be taken apart.
+    /// Sum and compensation of the pair.
     pub(crate) fn parts(self) -> (f64, f64) {
         (self.sum, self.lost)
     }
 
-    /// Both sums together.
+    /// Sum of both.
     pub(super) fn plus(self, other: KahanSum) -> KahanSum {
         let sum = add_compensated(other.sum, self);
         if other.lost == 0.0 { sum } else { add_compensated(other.lost, sum) }
     }
 }
 
-/// The sum with `more` in it. A sum that leaves the doubles has lost nothing that could be told.
+/// Adds `more` to the sum. A sum that overflows has no compensation.
 pub(crate) fn add_compensated(more: f64, KahanSum { sum, lost }: KahanSum) -> KahanSum {
     let total = sum + more;
     let lost = if total.is_infinite() {
@@ -38,7 +38,7 @@ pub(crate) fn add_compensated(more: f64, KahanSum { sum, lost }: KahanSum) -> Ka
     KahanSum { sum: total, lost }
 }
 
-/// What rounding lost of a sum of histograms, bucket by bucket. Starts empty; belongs to one
+/// Rounding errors of a sum of histograms, bucket by bucket. Starts empty; belongs to one
 /// histogram.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Compensation {
@@ -50,12 +50,12 @@ pub struct Compensation {
 }
 
 impl Compensation {
-    /// For the histogram times `factor`.
+    /// Compensation of the histogram times `factor`.
     pub fn mul(&mut self, factor: f64) {
         self.each(|lost| lost * factor);
     }
 
-    /// For the histogram divided by `divisor`, which is not 0.
+    /// Compensation of the histogram divided by `divisor`, which is not 0.
     pub fn div(&mut self, divisor: f64) {
         self.each(|lost| lost / divisor);
     }
@@ -70,7 +70,7 @@ impl Compensation {
 }
 
 impl FloatHistogram {
-    /// Adds what was lost on the way, once the sum is complete.
+    /// Adds the compensation, once the sum is complete.
     pub fn apply_compensation(&mut self, compensation: &Compensation) {
         self.zero_count += compensation.zero_count;
         self.count += compensation.count;

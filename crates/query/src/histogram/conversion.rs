@@ -1,8 +1,8 @@
-//! From what `hist` records to what PromQL reckons with.
+//! Conversion of `hist` histograms to float histograms.
 //!
-//! No value is lost. Infinities and whatever else lies beyond a grid are in a bucket after its last
-//! one, as in Prometheus; of custom buckets, in the outermost. Values that are not numbers are in
-//! `count` and in no bucket, and make the sum NaN; so does a sum that is not known.
+//! No value is lost. Infinities and values beyond the grid are in a bucket after the last one, as
+//! in Prometheus; with custom buckets, in the outermost one. NaN values are in `count` and in no
+//! bucket, and make the sum NaN, as does an unknown sum.
 
 use hist::{Histogram, Mixture, Scheme};
 
@@ -11,8 +11,8 @@ use super::counts::{BucketCounts, drop_empty};
 use super::{BucketGrid, FloatHistogram, ResetHint};
 
 impl From<&Histogram> for FloatHistogram {
-    /// Base-2 exponential scales from −4 become Prometheus' schemas, explicit bounds custom ones;
-    /// every other scheme stays what it is. No recorded scale is finer than schema 8.
+    /// Base-2 exponential scales from −4 become Prometheus' schemas, explicit bounds become custom
+    /// bounds; every other scheme is kept. No recorded scale is finer than schema 8.
     fn from(histogram: &Histogram) -> FloatHistogram {
         let native = codecs::prometheus::FloatHistogram::from_histogram(histogram);
         let (mut positive, mut negative) = (native.positive, native.negative);
@@ -20,7 +20,7 @@ impl From<&Histogram> for FloatHistogram {
         let mut zero_count = native.zero_count;
         let grid = match native.scheme {
             Scheme::Exp2(grid) if (-4..=8).contains(&grid.scale()) => {
-                // Prometheus numbers a bucket by its end, OTLP by its beginning.
+                // Prometheus numbers a bucket by its upper bound, OTLP by its lower bound.
                 for (index, _) in positive.iter_mut().chain(&mut negative) {
                     *index = index.saturating_add(1);
                 }
@@ -58,9 +58,9 @@ impl From<&Histogram> for FloatHistogram {
 }
 
 impl From<&Mixture> for FloatHistogram {
-    /// One histogram of several families: the only part, if there is but one, or all on a grid that
-    /// keeps their buckets nearly apart; of none, an empty one. It is what happened in a stretch of
-    /// time, a gauge.
+    /// Merges several schemes: the only part if there is one, otherwise all parts on a grid that
+    /// nearly preserves their buckets; empty for no parts. The result covers an interval, so it is
+    /// a gauge.
     fn from(mixture: &Mixture) -> FloatHistogram {
         let mut histogram = match mixture.parts() {
             [] => FloatHistogram::default(),
@@ -74,7 +74,7 @@ impl From<&Mixture> for FloatHistogram {
     }
 }
 
-/// Moves what is beyond explicit bounds into the first and last bucket.
+/// Moves counts beyond explicit bounds into the first and last bucket.
 fn into_outermost(positive: &mut BucketCounts, negative: &mut BucketCounts, last: i32) {
     if let Some((_, count)) = positive.pop_if(|(index, _)| *index == BEYOND_INDEX) {
         add_at(positive, last, count);

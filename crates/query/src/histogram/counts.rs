@@ -1,12 +1,12 @@
-//! Counts by index, in rising order: the operations that sums of histograms are made of.
+//! Counts by rising index: the primitive operations of histogram sums.
 
 use super::compensation::{KahanSum, add_compensated};
 
-/// Index and count of each bucket that holds anything.
+/// Index and count of each non-empty bucket.
 pub(super) type BucketCounts = Vec<(i32, f64)>;
 
-/// Adds `theirs`, each times `sign`, to `ours`. Indexes of theirs may come more than once, one
-/// after another.
+/// Adds `theirs`, each times `sign`, to `ours`. An index of theirs may occur several times in a
+/// row.
 pub(super) fn add(ours: &mut BucketCounts, theirs: &[(i32, f64)], sign: f64) {
     if same_indexes(ours, theirs) {
         for (our, their) in ours.iter_mut().zip(theirs) {
@@ -32,7 +32,7 @@ pub(super) fn add(ours: &mut BucketCounts, theirs: &[(i32, f64)], sign: f64) {
     *ours = merged;
 }
 
-/// The same counts under other indexes, which never fall. Those that become one are added up.
+/// Maps counts to other indexes by a non-decreasing function. Counts with the same index are added.
 pub(super) fn fold(counts: &[(i32, f64)], to: impl Fn(i32) -> i32) -> BucketCounts {
     let mut folded = BucketCounts::with_capacity(counts.len());
     for &(index, count) in counts {
@@ -46,8 +46,7 @@ pub(super) fn fold(counts: &[(i32, f64)], to: impl Fn(i32) -> i32) -> BucketCoun
     folded
 }
 
-/// As [`add`], with what rounding loses kept in `rest`. `their_rest` is what was lost of theirs
-/// already.
+/// As [`add`], with the rounding errors in `rest`. `their_rest` holds theirs.
 pub(super) fn add_kahan(
     ours: &mut BucketCounts,
     rest: &mut BucketCounts,
@@ -80,7 +79,7 @@ pub(super) fn add_kahan(
     (*ours, *rest) = split_cells(&merged);
 }
 
-/// As [`fold`], with what rounding loses kept in `rest`.
+/// As [`fold`], with the rounding errors in `rest`.
 pub(super) fn fold_kahan(
     counts: &mut BucketCounts,
     rest: &mut BucketCounts,
@@ -97,7 +96,7 @@ pub(super) fn fold_kahan(
     (*counts, *rest) = split_cells(&folded);
 }
 
-/// Counts beside what rounding lost of each.
+/// Counts with their compensations.
 fn kahan_cells(counts: &[(i32, f64)], rest: &[(i32, f64)]) -> Vec<(i32, KahanSum)> {
     let mut cells = Vec::with_capacity(counts.len().max(rest.len()));
     let mut rest = rest.iter().copied().peekable();
@@ -115,7 +114,8 @@ fn kahan_cells(counts: &[(i32, f64)], rest: &[(i32, f64)]) -> Vec<(i32, KahanSum
 fn split_cells(cells: &[(i32, KahanSum)]) -> (BucketCounts, BucketCounts) {
     let mut counts: BucketCounts = cells.iter().map(|&(index, cell)| (index, cell.sum)).collect();
     drop_empty(&mut counts);
-    // Zeros stay in the rest, so that both keep the same indexes and the next sum is a plain walk.
+    // Zeros stay in the compensations, so that both keep the same indexes and the next sum is a
+    // linear merge.
     let rest = cells.iter().map(|&(index, cell)| (index, cell.lost)).collect();
     (counts, rest)
 }

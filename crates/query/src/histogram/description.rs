@@ -1,22 +1,22 @@
-//! Histograms as text, as tests and rule tests of Prometheus write them:
+//! Histogram literals in the format of Prometheus' test scripts and rule tests:
 //! `{{schema:0 sum:5 count:4 buckets:[1 2 1]}}`.
 //!
-//! `schema` is 0 unless given, −53 for `custom_values`; `z_bucket` and `z_bucket_w` are count and
-//! threshold of the zero bucket; `buckets` go up from index `offset`, `n_buckets` from `n_offset`.
-//! What is left out is 0 or unknown.
+//! `schema` is 0 by default, −53 with `custom_values`; `z_bucket` and `z_bucket_w` are count and
+//! threshold of the zero bucket; `buckets` start at index `offset`, `n_buckets` at `n_offset`.
+//! Omitted fields are 0 or unknown.
 
 use super::number::GoNumber;
 use super::{BucketGrid, FloatHistogram, ResetHint};
 
-/// Buckets with a gap between them that would take more text than this are not written.
+/// Buckets with a gap above this are not formatted.
 const BUCKETS_MAX: i64 = 1 << 20;
 
 /// Parsed histogram literal.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ParsedHistogram {
-    /// What it is.
+    /// Parsed histogram.
     pub histogram: FloatHistogram,
-    /// Whether its `counter_reset_hint` was given.
+    /// Whether `counter_reset_hint` was given.
     pub has_hint: bool,
 }
 
@@ -24,20 +24,20 @@ pub struct ParsedHistogram {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct DescriptionError {
-    /// Where it goes wrong, in bytes.
+    /// Byte offset of the error.
     pub offset: usize,
-    /// What is wrong there, and what would be right.
+    /// Cause and expected syntax.
     pub message: String,
 }
 
-/// Reads a histogram between double braces, blanks around them allowed.
+/// Parses a histogram between double braces, with optional spaces around it.
 pub fn parse_description(text: &str) -> Result<ParsedHistogram, DescriptionError> {
     let start = text.len() - text.trim_start().len();
     let inner = text
         .trim()
         .strip_prefix("{{")
         .and_then(|rest| rest.strip_suffix("}}"))
-        .ok_or_else(|| error_at(start, "a histogram has to stand between {{ and }}"))?;
+        .ok_or_else(|| error_at(start, "a histogram must be between {{ and }}"))?;
     let mut read = HistogramFields::default();
     let mut reader = DescriptionReader { text: inner, at: 0, start: start + 2 };
     reader.skip_blanks();
@@ -46,7 +46,7 @@ pub fn parse_description(text: &str) -> Result<ParsedHistogram, DescriptionError
         let end = reader.at;
         reader.skip_blanks();
         if end == reader.at && end < inner.len() {
-            return Err(reader.error("a blank has to stand between two fields"));
+            return Err(reader.error("expected a space between two fields"));
         }
     }
     read.finish(start + 2)
@@ -129,17 +129,14 @@ impl HistogramFields {
                 return Err(error_at(start, "custom_values are for schema -53 only"));
             }
             (schema, _) => {
-                let message = format!("schema {schema} has to be -53 or one of -4 to 8");
+                let message = format!("schema {schema} must be -53 or -4 to 8");
                 return Err(error_at(start, message));
             }
         };
         let side = |offset: i32, counts: Vec<f64>| {
             let end = i32::try_from(counts.len()).ok().and_then(|len| offset.checked_add(len));
             if end.is_none() {
-                return Err(error_at(
-                    start,
-                    format!("buckets from {offset} on have to end below 2^31"),
-                ));
+                return Err(error_at(start, format!("buckets from {offset} must end below 2^31")));
             }
             let counts = (offset..).zip(counts);
             Ok(counts.filter(|&(_, count)| count != 0.0).collect())
@@ -197,9 +194,9 @@ impl<'a> DescriptionReader<'a> {
             Some(digits) => (-1, digits),
             None => (1, word.strip_prefix('+').unwrap_or(word)),
         };
-        parse_integer(digits).and_then(|value| i32::try_from(sign * value).ok()).ok_or_else(|| {
-            error_at(self.start + at, format!("{word:?} has to be a whole number of 32 bits"))
-        })
+        parse_integer(digits)
+            .and_then(|value| i32::try_from(sign * value).ok())
+            .ok_or_else(|| error_at(self.start + at, format!("{word:?} must be a 32-bit integer")))
     }
 
     fn number(&mut self) -> Result<f64, DescriptionError> {
@@ -219,10 +216,10 @@ impl<'a> DescriptionReader<'a> {
             Some(value) => Some(value as f64),
             None => word.parse().ok(),
         };
-        value.ok_or_else(|| error_at(self.start + at, format!("{word:?} has to be a number")))
+        value.ok_or_else(|| error_at(self.start + at, format!("{word:?} must be a number")))
     }
 
-    /// Digits, with a sign only behind an exponent.
+    /// Digits, with a sign only after an exponent.
     fn word_of_number(&mut self) -> &'a str {
         let start = self.at;
         let is_part = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_');
@@ -236,7 +233,7 @@ impl<'a> DescriptionReader<'a> {
 
     fn numbers(&mut self) -> Result<Vec<f64>, DescriptionError> {
         if !self.consume('[') {
-            return Err(self.error("numbers have to stand between [ and ], as [5 10 7]"));
+            return Err(self.error("numbers must be between [ and ], as in [5 10 7]"));
         }
         let mut numbers = vec![self.number()?];
         loop {
@@ -246,7 +243,7 @@ impl<'a> DescriptionReader<'a> {
                 return Ok(numbers);
             }
             if end == self.at {
-                return Err(self.error("a blank or ] has to follow a number"));
+                return Err(self.error("expected a space or ] after a number"));
             }
             numbers.push(self.number()?);
         }
@@ -261,14 +258,14 @@ impl<'a> DescriptionReader<'a> {
             "not_reset" => Ok(ResetHint::NotReset),
             "gauge" => Ok(ResetHint::Gauge),
             _ => {
-                let message = format!("{word:?} has to be unknown, reset, not_reset or gauge");
+                let message = format!("{word:?} must be unknown, reset, not_reset or gauge");
                 Err(error_at(self.start + at, message))
             }
         }
     }
 }
 
-/// A whole number in the notation of Go: decimal, or with 0x, 0o, 0b or 0 before other digits.
+/// Integer in Go's notation: decimal, or with prefix 0x, 0o, 0b or 0.
 fn parse_integer(word: &str) -> Option<i64> {
     let word = word.to_ascii_lowercase().replace('_', "");
     let (digits, radix) = if let Some(digits) = word.strip_prefix("0x") {
@@ -289,8 +286,8 @@ fn parse_integer(word: &str) -> Option<i64> {
 }
 
 impl FloatHistogram {
-    /// The histogram as [`parse_description`] reads it, or none for buckets that the notation does
-    /// not have or that lie too far apart to be written one by one.
+    /// Text that [`parse_description`] parses; `None` for buckets that the notation cannot express,
+    /// or that are too far apart.
     pub fn description(&self) -> Option<String> {
         let mut fields = Vec::new();
         let mut number = |key: &str, value: f64| {

@@ -1,22 +1,21 @@
-//! What is known of counter resets, and what remains of it when histograms are put together.
+//! Counter reset hints and their combination.
 
-/// What is known of a counter's reset before this histogram.
+/// Hint whether a counter was reset before this histogram.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ResetHint {
-    /// Nothing: it has to be looked for.
+    /// Unknown: must be detected.
     #[default]
     Unknown,
-    /// There was one.
+    /// Reset.
     Reset,
-    /// There was none.
+    /// No reset.
     NotReset,
-    /// It is no counter.
+    /// Not a counter.
     Gauge,
 }
 
 impl ResetHint {
-    /// The hint of a sum or difference, and whether one said reset and the other none: that is
-    /// worth a warning.
+    /// Hint of a sum or difference, and whether the two hints conflict, which causes a warning.
     pub fn combine(self, other: ResetHint) -> (ResetHint, bool) {
         match (self, other) {
             (a, b) if a == b => (a, false),

@@ -1,11 +1,11 @@
-//! Logarithm and power to base 2, rounded as Prometheus' are.
+//! Logarithm and power to base 2 with Prometheus' rounding.
 //!
-//! A quantile between two exponential bounds goes through both. What the platform offers rounds
-//! differently in the last place, so these follow the reductions and polynomials that Go's `math`
-//! shares with FreeBSD's msun (`e_log.c`, `e_exp.c`, Sun Microsystems 1993), each a few operations
-//! in a fixed order. Neither fuses multiplications with additions.
+//! A quantile between two exponential bounds uses both. The platform's functions round differently
+//! in the last place, so these follow the reductions and polynomials that Go's `math` shares with
+//! FreeBSD's msun (`e_log.c`, `e_exp.c`, Sun Microsystems 1993), each a few operations in a fixed
+//! order. No multiplication is fused with an addition.
 
-/// ln 2 in two parts: the first has zeros at its end, so that small multiples of it are exact.
+/// ln 2 in two parts: the first has trailing zero bits, so that small multiples of it are exact.
 const LN2_HIGH: f64 = 6.931_471_803_691_238e-1;
 const LN2_LOW: f64 = 1.908_214_929_270_587_7e-10;
 
@@ -29,7 +29,7 @@ const EXP: [f64; 5] = [
     4.138_136_797_057_238_5e-8,
 ];
 
-/// The logarithm of a value that is not below zero.
+/// Logarithm of a non-negative value.
 pub(crate) fn log2(value: f64) -> f64 {
     if value.is_nan() || value == f64::INFINITY {
         return value;
@@ -44,7 +44,7 @@ pub(crate) fn log2(value: f64) -> f64 {
     natural(fraction) * std::f64::consts::LOG2_E + f64::from(exponent)
 }
 
-/// The natural logarithm of a value between a half and one.
+/// Natural logarithm of a value between a half and one.
 fn natural(fraction: f64) -> f64 {
     let (f, k) = if fraction < std::f64::consts::FRAC_1_SQRT_2 {
         (fraction * 2.0 - 1.0, -1.0)
@@ -84,7 +84,7 @@ pub(crate) fn exp2(exponent: f64) -> f64 {
     super::bound::scaled(fraction, more as i64 + whole as i64)
 }
 
-/// A positive finite value as fraction from a half up to one, and power of two.
+/// Splits a positive finite value into a fraction in [½, 1) and a power of two.
 fn fraction_and_exponent(value: f64) -> (f64, i32) {
     let (value, shift) =
         if value < f64::MIN_POSITIVE { (value * 2f64.powi(52), 52) } else { (value, 0) };

@@ -1,9 +1,9 @@
-//! Doubles as Prometheus writes them within histograms (Go's `%g`): the shortest digits that read
-//! back as the same number, with an exponent below 1e-4 and from 1e6 on.
+//! Doubles in the format of Prometheus' histograms (Go's `%g`): the shortest digits that read back
+//! as the same number, with an exponent below 1e-4 and from 1e6.
 
 use std::fmt;
 
-/// A double to be written.
+/// Double formatted as Go's `%g`.
 pub(crate) struct GoNumber(pub(crate) f64);
 
 impl fmt::Display for GoNumber {
@@ -23,7 +23,7 @@ impl fmt::Display for GoNumber {
     }
 }
 
-/// A double to be written likewise, but never with an exponent (Go's `%f`).
+/// Double formatted without an exponent (Go's `%f`).
 pub(crate) struct GoPlainNumber(pub(crate) f64);
 
 impl fmt::Display for GoPlainNumber {
@@ -35,7 +35,7 @@ impl fmt::Display for GoPlainNumber {
         let ShortestDigits { digits, exponent, .. } = ShortestDigits::format(value);
         let decimals = (digits as i32 - 1 - exponent).max(0) as usize;
         match decimals {
-            // Behind the last digit that counts are zeros, not what the double has there.
+            // After the last significant digit come zeros, not the exact digits of the double.
             0 => write!(out, "{value}"),
             _ => write!(out, "{value:.decimals$}"),
         }
@@ -51,7 +51,7 @@ fn special_name(value: f64) -> Option<&'static str> {
     }
 }
 
-/// The fewest digits that read back as the same number.
+/// Fewest digits that read back as the same number.
 struct ShortestDigits {
     /// `-1.25e-7`.
     scientific: String,
@@ -60,8 +60,7 @@ struct ShortestDigits {
 }
 
 impl ShortestDigits {
-    /// Of as few digits two may be equally near to the number: as in Go, the even one counts, as
-    /// where a number of digits is asked for.
+    /// If two candidates of the same length are equally near, the even one is taken, as in Go.
     fn format(value: f64) -> ShortestDigits {
         let some = format!("{value:e}");
         let mantissa = some.split('e').next().unwrap_or("");
@@ -95,7 +94,7 @@ mod tests {
         check(0.00001, "1e-05");
         check(1e-107, "1e-107");
         check(12_345_678.9, "1.23456789e+07");
-        // As near to …313e-08.
+        // Tie with …313e-08.
         check(2f64.powi(-25), "2.9802322387695312e-08");
         assert_eq!(GoPlainNumber(2f64.powi(-25)).to_string(), "0.000000029802322387695312");
         assert_eq!(GoPlainNumber(-1e23).to_string(), "-100000000000000000000000");

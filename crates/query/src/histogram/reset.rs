@@ -1,11 +1,11 @@
-//! Counter resets that a histogram shows by itself: where anything counted before is missing now.
+//! Counter reset detection from buckets: a count has decreased.
 
 use super::{FloatHistogram, ResetHint};
 
 impl FloatHistogram {
-    /// Whether a counter was reset after `previous`: by the hint, if it says, or because a count
-    /// fell or the buckets became finer, which only a new start allows. A gauge is taken as a
-    /// counter.
+    /// Whether a counter was reset after `previous`: by the hint if there is one, otherwise because
+    /// a count decreased or the buckets became finer, which only a restart allows. A gauge is
+    /// treated as a counter.
     pub fn detect_reset(&self, previous: &FloatHistogram) -> bool {
         match self.hint {
             ResetHint::Reset => return true,
@@ -18,7 +18,7 @@ impl FloatHistogram {
         let Ok(common) = self.grid.common(&previous.grid) else { return true };
         if self.grid.is_custom() && self.grid != previous.grid {
             let (now, before) = (self.fold(&common), previous.fold(&common));
-            // Bounds came and went; a fall shows in what lies between those that stayed.
+            // Bounds were added or removed; a decrease shows between the bounds that stayed.
             return before.positive.iter().any(|&(index, count)| {
                 let at = now.positive.binary_search_by_key(&index, |now| now.0);
                 at.map_or(0.0, |at| now.positive[at].1) < count
@@ -41,7 +41,7 @@ impl FloatHistogram {
     }
 }
 
-/// Whether any bucket has become less, or is gone.
+/// Whether any bucket has decreased or disappeared.
 fn has_decrease(now: &[(i32, f64)], before: &[(i32, f64)]) -> bool {
     let mut now = now.iter().copied().peekable();
     before.iter().any(|&(index, count)| {

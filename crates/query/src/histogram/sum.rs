@@ -1,4 +1,4 @@
-//! Sums and differences of histograms, also of such whose buckets or zero buckets differ.
+//! Sums and differences of histograms, also with different grids or zero buckets.
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,40 +12,40 @@ use super::{BucketGrid, FloatHistogram};
 /// Warnings of an addition or subtraction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AddOutcome {
-    /// Custom bounds differed: those that both have remain.
+    /// Custom bounds differed; only common bounds remain.
     pub bounds_reconciled: bool,
-    /// One histogram said that there was a counter reset, the other that there was none.
+    /// One histogram has a hint for a reset, the other for no reset.
     pub resets_collide: bool,
 }
 
-/// Why two histograms cannot be added, subtracted or compared.
+/// Reason why two histograms cannot be added, subtracted or compared.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum IncompatibleHistograms {
-    /// One has custom bounds, the other has not.
+    /// Only one of them has custom bounds.
     #[error(
         "histograms incompatible: cannot apply this operation on histograms with a mix of \
          exponential and custom bucket schemas"
     )]
     ExponentialWithCustom,
-    /// Neither's buckets fold into the other's, nor both into coarser ones.
+    /// The grids have no common coarser grid.
     #[error("histograms incompatible: {left} and {right} have no coarser buckets in common")]
     Schemes {
-        /// The grid of the one,
+        /// Grid of the first one.
         left: String,
-        /// and of the other.
+        /// Grid of the second one.
         right: String,
     },
 }
 
 impl FloatHistogram {
-    /// Adds all that is in `other`. The coarser grid and the wider zero bucket of the two remain.
+    /// Adds `other`. The result has the coarser grid and the wider zero bucket of the two.
     pub fn add(&mut self, other: &FloatHistogram) -> Result<AddOutcome, IncompatibleHistograms> {
         self.combine(other, 1.0)
     }
 
-    /// Takes away all that is in `other`, as [`Self::add`] adds it. The difference of two counters
-    /// is a gauge: whoever asked for one says so in `hint`.
+    /// Subtracts `other`; see [`Self::add`]. The difference of two counters is a gauge: the caller
+    /// sets `hint`.
     pub fn sub(&mut self, other: &FloatHistogram) -> Result<AddOutcome, IncompatibleHistograms> {
         self.combine(other, -1.0)
     }
@@ -70,7 +70,7 @@ impl FloatHistogram {
                 counts::add(ours, theirs, sign);
             } else {
                 let mut theirs = other.grid.fold_each(theirs, &target);
-                // Custom buckets go into ours one by one, exponential ones only once they are one.
+                // Custom buckets are added one by one, exponential ones only after folding.
                 if !target.is_custom() {
                     theirs = counts::fold(&theirs, |index| index);
                 }
@@ -80,8 +80,8 @@ impl FloatHistogram {
         Ok(self.combine_on(other, target))
     }
 
-    /// Adds all that is in `other` and keeps what rounding loses in `compensation`, which starts
-    /// empty and is added by [`Self::settle`] in the end.
+    /// Adds `other` with the rounding errors in `compensation`, which starts empty and is added at
+    /// the end by [`Self::apply_compensation`].
     pub fn kahan_add(
         &mut self,
         other: &FloatHistogram,
@@ -128,8 +128,7 @@ impl FloatHistogram {
         AddOutcome { bounds_reconciled, resets_collide }
     }
 
-    /// The same histogram on a coarser grid, one that [`Grid::common`] gave for its own and
-    /// another.
+    /// Folds the histogram to a coarser grid, a result of [`BucketGrid::common`].
     pub(super) fn fold(&self, target: &BucketGrid) -> FloatHistogram {
         let fold = |counts: &[_]| counts::fold(counts, |index| self.grid.fold(index, target));
         FloatHistogram {
@@ -140,8 +139,8 @@ impl FloatHistogram {
         }
     }
 
-    /// Reduces the resolution to a coarser exponential schema. Says whether it could: only an
-    /// exponential histogram of a finer schema can.
+    /// Reduces the resolution to a coarser exponential schema. Returns false unless it is an
+    /// exponential histogram of a finer schema.
     pub fn reduce(&mut self, schema: i32) -> bool {
         let target = BucketGrid::Exponential(schema);
         let is_coarser = matches!(self.grid, BucketGrid::Exponential(own) if own > schema);
@@ -152,13 +151,13 @@ impl FloatHistogram {
         false
     }
 
-    /// The buckets that a wider zero bucket than this histogram's own does not count.
+    /// Buckets outside a zero bucket wider than the histogram's own.
     fn buckets_outside_wider_zero(&self, positive: bool, threshold: f64) -> &[(i32, f64)] {
         let threshold = if threshold > self.zero_threshold { threshold } else { 0.0 };
         self.buckets_outside_zero(positive, threshold)
     }
 
-    /// The buckets that reach beyond a zero bucket.
+    /// Buckets that extend beyond a zero bucket.
     pub(super) fn buckets_outside_zero(&self, positive: bool, threshold: f64) -> &[(i32, f64)] {
         let counts = if positive { &self.positive } else { &self.negative };
         if self.grid.is_custom() || threshold == 0.0 {
@@ -168,8 +167,8 @@ impl FloatHistogram {
         &counts[within..]
     }
 
-    /// Widens the zero bucket until it has the width that `other`'s needs too and ends within no
-    /// bucket of either. Gives `other`'s count of it.
+    /// Widens the zero bucket until it is as wide as `other`'s needs to be and splits no bucket of
+    /// either. Returns the count of `other`'s zero bucket of that width.
     fn reconcile_zero(
         &mut self,
         other: &FloatHistogram,
@@ -180,7 +179,8 @@ impl FloatHistogram {
         if self.grid.is_custom() {
             return KahanSum::default();
         }
-        // Each turn widens one of them, up to a bucket's bound at most; equal or NaN ends it.
+        // Each iteration widens one of them, up to a bucket bound; equal or NaN thresholds end the
+        // loop.
         loop {
             if self.zero_threshold > threshold {
                 (theirs, threshold) = other.zero_count_within(self.zero_threshold, None);
@@ -205,8 +205,8 @@ impl FloatHistogram {
         }
     }
 
-    /// How many values there would be in a zero bucket as wide as this, which is moved up to the
-    /// end of the bucket that it would cut.
+    /// Count of a zero bucket of this width; the width is raised to the end of a bucket that it
+    /// would split.
     pub(super) fn zero_count_within(
         &self,
         threshold: f64,
@@ -223,7 +223,7 @@ impl FloatHistogram {
                 (&self.negative, compensation.map(|c| &c.negative)),
             ]
         };
-        // Either side may move the threshold, and then the other has to be looked at again.
+        // Either sign may raise the threshold, and then the other must be checked again.
         loop {
             let before = threshold;
             for (counts, _) in sides() {
@@ -257,7 +257,7 @@ impl FloatHistogram {
 }
 
 impl BucketGrid {
-    /// The finest grid into which buckets of both fold.
+    /// Finest grid into which buckets of both fold.
     pub fn common(&self, other: &BucketGrid) -> Result<BucketGrid, IncompatibleHistograms> {
         if self == other {
             return Ok(self.clone());
@@ -285,7 +285,7 @@ impl BucketGrid {
         }
     }
 
-    /// The bucket of `coarser`, a grid that [`Self::common`] gave, into which bucket `index` goes.
+    /// Bucket of `coarser`, a result of [`Self::common`], into which bucket `index` folds.
     pub(super) fn fold(&self, index: i32, coarser: &BucketGrid) -> i32 {
         let shifted = |from: i32, to: i32, index: i64| index >> (from - to).clamp(0, 31);
         match (self, coarser) {
@@ -312,13 +312,12 @@ impl BucketGrid {
         }
     }
 
-    /// Counts under the indexes of a coarser grid. An index may come more than once, one after
-    /// another.
+    /// Counts with the indexes of a coarser grid. An index may occur several times in a row.
     fn fold_each(&self, counts: &[(i32, f64)], coarser: &BucketGrid) -> BucketCounts {
         counts.iter().map(|&(index, count)| (self.fold(index, coarser), count)).collect()
     }
 
-    /// As `hist` has it.
+    /// Scheme of `hist` with these buckets.
     fn scheme(&self) -> Option<Scheme> {
         match self {
             BucketGrid::Exponential(schema) => Scheme::exp2(*schema).ok(),
@@ -345,7 +344,7 @@ fn custom_bound(bounds: &[f64], index: i32) -> Option<f64> {
     }
 }
 
-/// The bounds that both have.
+/// Bounds that both have.
 fn intersection(a: &[f64], b: &[f64]) -> Arc<[f64]> {
     let mut b = b.iter().copied().peekable();
     let is_shared = |bound: &f64| {
@@ -355,8 +354,8 @@ fn intersection(a: &[f64], b: &[f64]) -> Arc<[f64]> {
     a.iter().copied().filter(is_shared).collect()
 }
 
-/// The log-linear bucket that begins last of those that begin at or below `value`. Its buckets are
-/// counted from zero up.
+/// Log-linear bucket with the greatest lower bound at or below `value`. Buckets are numbered from
+/// zero.
 fn bucket_of(scheme: &Scheme, value: f64) -> i32 {
     let (mut low, mut high) = (0, i32::MAX);
     while low + 1 < high {

@@ -1,23 +1,23 @@
-//! Cutting a histogram off at a value: PromQL's `</` and `>/`.
+//! Trimming of a histogram at a value: PromQL's `</` and `>/`.
 //!
-//! A bucket that the value cuts is interpolated as it is for quantiles. The sum that remains is
-//! worked out from the middles of the buckets, as the values themselves are gone.
+//! A bucket that contains the value is interpolated as for quantiles. The remaining sum is
+//! estimated from bucket midpoints, because the values are not stored.
 
 use super::counts::drop_empty;
 use super::{Bucket, FloatHistogram};
 
-/// Which values remain.
+/// Side that is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TrimSide {
-    /// Those below the value (`</`).
+    /// Values below (`</`).
     Below,
-    /// Those above it (`>/`).
+    /// Values above (`>/`).
     Above,
 }
 
 impl FloatHistogram {
-    /// Takes away the values on one side of `at`. Count and sum stay what they are if no bucket
-    /// loses any.
+    /// Removes the values on one side of `at`. Count and sum are unchanged if no bucket loses
+    /// values.
     pub fn trim(&mut self, at: f64, keep: TrimSide) {
         let linear = self.grid.is_linear();
         let (mut count, mut sum, mut changed) = (0.0, 0.0, false);
@@ -66,7 +66,7 @@ impl FloatHistogram {
     }
 }
 
-/// How many values of a bucket remain, and where their middle is.
+/// Retained count of a bucket, and the midpoint of the retained values.
 fn retained(bucket: &Bucket, at: f64, keep: TrimSide, sign: f64, linear: bool) -> (f64, f64) {
     let Bucket { lower, upper, count, .. } = *bucket;
     let (all, some) = match keep {
@@ -83,8 +83,8 @@ fn retained(bucket: &Bucket, at: f64, keep: TrimSide, sign: f64, linear: bool) -
         return retained_of_lowest(upper, count, at, keep);
     }
     if upper == f64::INFINITY {
-        // Nothing says how far up its values lie. Those above are kept for sure to lose none of
-        // them.
+        // The bucket has no upper bound, so the position of its values is unknown. Values above are
+        // all kept.
         return match keep {
             TrimSide::Below => (0.0, lower),
             TrimSide::Above => (count, at),
@@ -97,8 +97,8 @@ fn retained(bucket: &Bucket, at: f64, keep: TrimSide, sign: f64, linear: bool) -
     }
 }
 
-/// The same of a bucket without a lower bound that `at` lies within. It is taken to begin at 0 if
-/// it ends above; below that nothing is known of where its values lie.
+/// Retained part of a bucket without a lower bound that contains `at`. It starts at 0 if its upper
+/// bound is positive; otherwise the position of its values is unknown.
 fn retained_of_lowest(upper: f64, count: f64, at: f64, keep: TrimSide) -> (f64, f64) {
     let known = if upper.is_infinite() { 0.0 } else { upper };
     match keep {
@@ -111,11 +111,11 @@ fn retained_of_lowest(upper: f64, count: f64, at: f64, keep: TrimSide) -> (f64, 
     }
 }
 
-/// The same of the zero bucket, whose values are spread evenly.
+/// Retained part of the zero bucket, whose values are evenly spread.
 fn retained_of_zero(zero: &Bucket, at: f64, keep: TrimSide) -> (f64, f64) {
     let Bucket { lower, upper, count, .. } = *zero;
     let (all, none) = match keep {
-        // Where both bounds are the value itself, `</` keeps nothing and `>/` all.
+        // If both bounds equal the value, `</` keeps nothing and `>/` everything.
         TrimSide::Below => (at > lower && at >= upper, at <= lower),
         TrimSide::Above => (at <= lower, at >= upper),
     };
@@ -132,7 +132,7 @@ fn retained_of_zero(zero: &Bucket, at: f64, keep: TrimSide) -> (f64, f64) {
     (count * part, middle)
 }
 
-/// Where the values between two bounds lie on average.
+/// Mean of the values between two bounds.
 fn middle(lower: f64, upper: f64, sign: f64, linear: bool) -> f64 {
     match (lower.is_infinite(), upper.is_infinite()) {
         (true, true) => 0.0,

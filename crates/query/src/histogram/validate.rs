@@ -3,60 +3,60 @@
 use super::number::GoNumber;
 use super::{BucketGrid, FloatHistogram};
 
-/// What is wrong with a histogram: whoever made it is to blame.
+/// Defect of a histogram, caused by its producer.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum InvalidHistogram {
-    /// Bounds out of order, not a number, or infinite.
-    #[error("custom buckets: histogram custom bound {} is {}, wanted finite ones that rise", position + 1, GoNumber(*found))]
+    /// Bounds out of order, NaN, or infinite.
+    #[error("custom buckets: histogram custom bound {} is {}, expected finite rising bounds", position + 1, GoNumber(*found))]
     Bound {
-        /// Which bound.
+        /// Position of the bound.
         position: usize,
-        /// What it is.
+        /// Value of the bound.
         found: f64,
     },
-    /// A bucket that the grid does not have.
-    #[error("histogram has bucket {index}, which {grid} do not reach")]
+    /// Bucket index outside the grid.
+    #[error("histogram has bucket {index}, outside the range of {grid}")]
     Index {
-        /// Which bucket.
+        /// Bucket index.
         index: i32,
-        /// The grid.
+        /// Bucket grid.
         grid: String,
     },
     /// Buckets out of order.
-    #[error("histogram has bucket {index} after one that is not lower")]
+    #[error("histogram has bucket {index} out of order")]
     Order {
-        /// Which bucket.
+        /// Bucket index.
         index: i32,
     },
-    /// What custom buckets do not have.
+    /// Field that custom buckets do not have.
     #[error("custom buckets: must have no {field}")]
     NotWithCustom {
-        /// What there is.
+        /// Name of the field.
         field: &'static str,
     },
-    /// A schema that there is not.
+    /// Unknown schema.
     #[error(
         "histogram has an invalid schema, which must be between -4 and 8 for exponential buckets, \
          or -53 for custom buckets, got schema {found}"
     )]
     Schema {
-        /// Which one.
+        /// Schema number.
         found: i32,
     },
-    /// A count below zero.
+    /// Negative count.
     #[error("histogram has {field} whose observation count is negative: {}", GoNumber(*found))]
     NegativeCount {
-        /// Where.
+        /// Name of the field.
         field: &'static str,
-        /// How many.
+        /// Count.
         found: f64,
     },
 }
 
 impl FloatHistogram {
-    /// Looks for what no recorded histogram has. That the count is the sum of the buckets is not
-    /// looked at: rounding allows for less.
+    /// Checks properties that every recorded histogram has. The count is not compared with the sum
+    /// of the buckets, because rounding may change either.
     pub fn validate(&self) -> Result<(), InvalidHistogram> {
         match &self.grid {
             BucketGrid::Custom(bounds) => {
@@ -130,11 +130,11 @@ mod tests {
         check("{{schema:-53 custom_values:[1 2] buckets:[1 1 1]}}", "");
         check(
             "{{schema:-53 custom_values:[1] buckets:[1 1 1]}}",
-            "histogram has bucket 2, which 1 custom bounds do not reach",
+            "histogram has bucket 2, outside the range of 1 custom bounds",
         );
         check(
             "{{schema:-53 custom_values:[1 1]}}",
-            "custom buckets: histogram custom bound 2 is 1, wanted finite ones that rise",
+            "custom buckets: histogram custom bound 2 is 1, expected finite rising bounds",
         );
         check("{{schema:-53 z_bucket:1}}", "custom buckets: must have no zero count");
         check(

@@ -1,4 +1,4 @@
-//! Plan node of a function of readings over time.
+//! Plan node of a range function.
 
 use crate::error::SourceSpan;
 use crate::promql::PromqlFunction;
@@ -9,16 +9,16 @@ use super::{PlanNode, RangeSelection};
 #[derive(Clone, Debug)]
 pub(crate) struct RangeFunctionCall {
     pub(crate) function: &'static PromqlFunction,
-    /// The readings.
+    /// Range vector.
     pub(crate) input: RangeSelection,
-    /// Numbers, in the order of the arguments without the readings.
+    /// Number arguments in order, without the range vector.
     pub(crate) args: Vec<PlanNode>,
 }
 
 impl RangeFunctionCall {
-    /// The first argument: remarks are about that, also where it is a number.
+    /// Span of the first argument, to which warnings refer even if it is a number.
     pub(crate) fn first_span(&self) -> SourceSpan {
         let places = self.args.iter().map(|arg| arg.span).chain([self.input.span]);
-        places.min_by_key(|place| place.start).unwrap_or(self.input.span)
+        places.min_by_key(|span| span.start).unwrap_or(self.input.span)
     }
 }

@@ -1,4 +1,4 @@
-//! What a source reads: a statistic of the metrics that a search finds.
+//! CAQL source: a statistic of the metrics that a search finds.
 
 use model::Selector;
 
@@ -11,10 +11,10 @@ pub(crate) enum MetricStatistic {
     Count,
     Sum,
     Stddev,
-    /// What was added, per second.
+    /// Increase per second.
     Counter,
     CounterStddev,
-    /// The change per second.
+    /// Change per second.
     Derivative,
     DerivativeStddev,
     Histogram,
@@ -25,11 +25,11 @@ pub(crate) enum MetricStatistic {
 pub(crate) struct MetricQuery {
     pub(crate) statistic: MetricStatistic,
     pub(crate) selector: Selector,
-    /// How many metrics at the most.
+    /// Maximum number of metrics.
     pub(crate) limit: usize,
-    /// How long before its slot it is read.
+    /// Delay before the slot in nanoseconds.
     pub(crate) delay: i64,
-    /// The one metric that is meant.
+    /// Canonical name, if only one metric is meant.
     pub(crate) metric: Option<String>,
     pub(crate) span: SourceSpan,
 }

@@ -1,20 +1,20 @@
-//! Plan nodes of PromQL that put streams together: aggregations and operators.
+//! Plan nodes of PromQL aggregations and binary operators.
 
 use crate::labels::{LabelSet, NAME};
 use crate::promql::{AggregateOp, BinaryOp, VectorMatching};
 
 use super::PlanNode;
 
-/// Which streams are put together.
+/// Grouping of streams.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Grouping {
-    /// Those that agree in all labels but these, not in these.
+    /// Whether the listed labels are excluded (`without`).
     pub(crate) is_without: bool,
     pub(crate) labels: Vec<String>,
 }
 
 impl Grouping {
-    /// What a group is called.
+    /// Labels of a group.
     pub(crate) fn group_labels(&self, labels: &LabelSet) -> LabelSet {
         match self.is_without {
             true => labels.filter(|label| label != NAME && !self.names(label)),
@@ -27,13 +27,13 @@ impl Grouping {
     }
 }
 
-/// An aggregation.
+/// Aggregation.
 #[derive(Clone, Debug)]
 pub(crate) struct Aggregation {
     pub(crate) op: AggregateOp,
     pub(crate) grouping: Grouping,
     pub(crate) input: PlanNode,
-    /// How many, which quantile, or under which label.
+    /// Parameter: a count, a quantile or a label.
     pub(crate) param: Option<PlanNode>,
 }
 
@@ -44,13 +44,13 @@ pub(crate) enum OperandKind {
     Vector,
 }
 
-/// An operation.
+/// Binary operation.
 #[derive(Clone, Debug)]
 pub(crate) struct BinaryOperation {
     pub(crate) operator: BinaryOp,
     pub(crate) left: (OperandKind, PlanNode),
     pub(crate) right: (OperandKind, PlanNode),
     pub(crate) matching: VectorMatching,
-    /// A comparison gives 0 or 1 and picks nothing.
+    /// Whether a comparison gives 0 or 1 instead of filtering.
     pub(crate) is_bool: bool,
 }

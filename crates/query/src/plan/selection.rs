@@ -1,4 +1,4 @@
-//! Plan nodes that read series: which series, and which time of them.
+//! Plan nodes that read series.
 
 use model::Selector;
 
@@ -11,13 +11,12 @@ use super::{Grouping, PlanNode};
 #[derive(Clone, Debug)]
 pub(crate) struct SeriesFetch {
     pub(crate) selector: Selector,
-    /// The same as it was written, for what is absent.
+    /// Matchers as written, for `absent`.
     pub(crate) matchers: Vec<Matcher>,
     pub(crate) shift: TimeShift,
     pub(crate) extension: RangeExtension,
-    /// Each histogram is told whether its counter began anew after the one before. Prometheus does
-    /// so where nothing but counts and sums is asked for, and remarks on sums of counters depend on
-    /// it.
+    /// Whether resets are detected between successive histograms. Prometheus does so if only counts
+    /// and sums are used, and warnings about sums of counters depend on it.
     pub(crate) detects_resets: bool,
     pub(crate) span: SourceSpan,
 }
@@ -25,14 +24,14 @@ pub(crate) struct SeriesFetch {
 /// Time shift: `@` and `offset`.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct TimeShift {
-    /// How long before the step; negative, after it.
+    /// Distance before the step; negative for a time after it.
     pub(crate) offset: i64,
-    /// Not at the step but at this moment.
+    /// Fixed timestamp instead of the step.
     pub(crate) at: Option<i64>,
 }
 
 impl TimeShift {
-    /// The moment that is meant at a step.
+    /// Shifted timestamp of a step.
     pub(crate) fn apply(self, time: i64) -> i64 {
         self.at.unwrap_or(time).saturating_sub(self.offset)
     }
@@ -43,7 +42,7 @@ impl TimeShift {
 pub(crate) enum RangeExtension {
     #[default]
     None,
-    /// The reading before the range stands at its start.
+    /// The sample before the range is used at its start.
     Anchored,
     /// Values at both ends are interpolated.
     Smoothed,
@@ -53,9 +52,9 @@ pub(crate) enum RangeExtension {
 #[derive(Clone, Debug)]
 pub(crate) struct RangeSelection {
     pub(crate) source: RangeSource,
-    /// Nanoseconds of the stretch; its start is excluded, its end included.
+    /// Length of the window in nanoseconds; start exclusive, end inclusive.
     pub(crate) range: i64,
-    /// Counters are meant: of a series of deltas its running total is read.
+    /// Whether the function is for counters: series of deltas are read as running totals.
     pub(crate) is_for_counters: bool,
     pub(crate) span: SourceSpan,
 }
@@ -82,17 +81,17 @@ impl RangeSelection {
     }
 }
 
-/// What happened in a stretch of time before each step.
+/// Exact delta in a window before each step.
 #[derive(Clone, Debug)]
 pub(crate) struct ExactRange {
     pub(crate) fetch: SeriesFetch,
-    /// Nanoseconds of the stretch.
+    /// Length of the window in nanoseconds.
     pub(crate) range: i64,
-    /// Divided by the seconds of the range.
+    /// Whether the delta is divided by the seconds of the range.
     pub(crate) is_rate: bool,
-    /// Series whose labels agree are put together.
+    /// Labels by which series are merged.
     pub(crate) grouping: Option<Grouping>,
-    /// What the expression says in standard PromQL: the same only for distributions that are
-    /// deltas, and done where something else was selected.
+    /// Plan of the expression in standard PromQL, used if the selected series are not deltas of
+    /// distributions, for which alone both are equal.
     pub(crate) standard_expr: Option<PlanNode>,
 }

@@ -1,4 +1,4 @@
-//! Plan nodes of CAQL: what is read, and functions of other streams.
+//! Plan nodes of CAQL: sources, and functions of streams.
 
 use crate::caql::{Arguments, CaqlContext, Signature};
 use crate::error::SourceSpan;
@@ -9,7 +9,7 @@ use super::{MetricQuery, PlanNode};
 #[derive(Clone, Debug)]
 pub(crate) struct PlanStage {
     pub(crate) kind: StageKind,
-    /// Under which number its streams are kept, if they are needed more than once.
+    /// Key of the shared result, if the stage is used more than once.
     pub(crate) shared: Option<usize>,
     pub(crate) context: CaqlContext,
 }
@@ -18,13 +18,13 @@ pub(crate) struct PlanStage {
 pub(crate) enum StageKind {
     /// A stream without values.
     Null,
-    /// What is found.
+    /// Streams of metrics.
     Find(Box<MetricQuery>),
-    /// Histograms that are found, merged: all, or those whose tags of these categories agree.
+    /// Merged histograms of metrics: all, or those with equal tags of these categories.
     Merge { find: Box<MetricQuery>, by: Option<Vec<String>> },
-    /// What was so long before, once for each length.
+    /// Delayed sources, once for each delay in nanoseconds.
     Delay { delays: Vec<i64>, sources: Vec<PlanNode> },
-    /// A function of other streams.
+    /// Function of streams.
     Call(Box<CallStage>),
 }
 
@@ -33,6 +33,6 @@ pub(crate) struct CallStage {
     pub(crate) function: &'static Signature,
     pub(crate) arguments: Arguments,
     pub(crate) sources: Vec<PlanNode>,
-    /// Where its name stands.
+    /// Span of the name.
     pub(crate) span: SourceSpan,
 }

@@ -1,10 +1,10 @@
-//! Operators over many series.
+//! Aggregation operators.
 
 use super::ast::ValueType;
 
-/// Operators over many series.
+/// Aggregation operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[expect(missing_docs, reason = "the names say it; `text` has how they are written")]
+#[expect(missing_docs, reason = "the names are self-explanatory; `text` returns the symbols")]
 pub enum AggregateOp {
     Avg,
     BottomK,
@@ -23,7 +23,7 @@ pub enum AggregateOp {
 }
 
 impl AggregateOp {
-    /// All of them.
+    /// All operators.
     pub const ALL: [AggregateOp; 14] = {
         use AggregateOp::*;
         [
@@ -44,7 +44,7 @@ impl AggregateOp {
         ]
     };
 
-    /// As it is written.
+    /// Text in an expression.
     pub fn text(self) -> &'static str {
         match self {
             AggregateOp::Avg => "avg",
@@ -64,7 +64,7 @@ impl AggregateOp {
         }
     }
 
-    /// The type of its parameter, if it has one.
+    /// Type of the parameter, if there is one.
     pub fn param(self) -> Option<ValueType> {
         use AggregateOp::*;
         match self {
@@ -74,7 +74,7 @@ impl AggregateOp {
         }
     }
 
-    /// Whether it has to be switched on.
+    /// Whether the operator is experimental.
     pub fn is_experimental(self) -> bool {
         matches!(self, AggregateOp::LimitK | AggregateOp::LimitRatio)
     }

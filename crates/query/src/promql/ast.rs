@@ -1,7 +1,7 @@
 //! PromQL AST.
 //!
-//! Durations are nanoseconds. Places are bytes of the text that was read; [`Expr`]s that differ
-//! only in their places are not equal, so compare what [`Expr::without_places`] gives.
+//! Durations are nanoseconds. Spans are byte ranges of the parsed text. [`Expr`]s that differ only
+//! in their spans are not equal; compare the results of [`Expr::without_spans`].
 
 use crate::error::SourceSpan;
 
@@ -10,121 +10,121 @@ use super::duration::DurationValue;
 use super::matcher::Matcher;
 use super::signature::PromqlFunction;
 
-/// An expression and where it stands.
+/// Expression with its span.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Expr {
-    /// What it is.
+    /// Kind of the expression.
     pub kind: ExprKind,
-    /// Where it stands.
+    /// Span in the text.
     pub span: SourceSpan,
 }
 
-/// What an expression is.
+/// Kind of an expression.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ExprKind {
-    /// A number; durations in the place of numbers are seconds.
+    /// Number; a duration used as a number is in seconds.
     Number(f64),
-    /// A text in quotes.
+    /// String literal.
     Text(String),
     /// `name{label="value"}`: an instant vector.
     Selector(VectorSelector),
     /// `selector[5m]`: a range vector.
     Matrix {
-        /// What is selected, with offset and `@`.
+        /// Selector with offset and `@`.
         selector: VectorSelector,
-        /// How far back; resolves to more than 0.
+        /// Length of the range; resolves to more than 0.
         range: DurationValue,
     },
     /// `expr[5m:30s]`: a range vector.
     Subquery {
-        /// What is evaluated at every step.
+        /// Expression evaluated at every step.
         expr: Box<Expr>,
-        /// How far back; resolves to more than 0.
+        /// Length of the range; resolves to more than 0.
         range: DurationValue,
-        /// The step, if it is said; resolves to more than 0.
+        /// Step, if given; resolves to more than 0.
         step: Option<DurationValue>,
-        /// How much earlier; may be negative.
+        /// Offset into the past; may be negative.
         offset: DurationValue,
-        /// The time it is asked for instead of that of the evaluation.
+        /// Evaluation time given by `@`.
         at: Option<AtModifier>,
     },
-    /// `-expr`, `+expr`; signs before plain numbers are part of the number.
+    /// `-expr`, `+expr`; a sign before a number literal is part of the number.
     Unary {
         /// Whether the sign is a minus.
         negative: bool,
-        /// What has the sign.
+        /// Operand.
         expr: Box<Expr>,
     },
     /// `left op right`.
     Binary {
-        /// The operator.
+        /// Operator.
         op: BinaryOp,
-        /// Its left side.
+        /// Left operand.
         left: Box<Expr>,
-        /// Its right side.
+        /// Right operand.
         right: Box<Expr>,
-        /// How series of both sides find each other; `None` unless both are instant vectors.
+        /// Vector matching; `None` unless both operands are instant vectors.
         matching: Option<VectorMatching>,
         /// Whether a comparison gives 0 or 1 instead of filtering.
         return_bool: bool,
     },
     /// `sum by (label) (expr)`.
     Aggregate {
-        /// The operator.
+        /// Operator.
         op: AggregateOp,
-        /// What is aggregated.
+        /// Aggregated expression.
         expr: Box<Expr>,
-        /// What stands before it, for operators with a parameter.
+        /// Parameter before the expression, for operators that have one.
         param: Option<Box<Expr>>,
-        /// The labels to keep, or to drop.
+        /// Labels of `by` or `without`.
         grouping: Vec<String>,
-        /// Whether `grouping` is dropped.
+        /// Whether it is `without`.
         without: bool,
     },
     /// `function(args)`.
     Call {
-        /// Which function.
+        /// Called function.
         function: &'static PromqlFunction,
-        /// Its arguments: of the right number and types.
+        /// Arguments, checked for number and types.
         args: Vec<Expr>,
     },
     /// `(expr)`.
     Paren(Box<Expr>),
 }
 
-/// Which series, and as of when.
+/// Vector selector with offset and `@`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct VectorSelector {
-    /// The name before the braces, or empty.
+    /// Metric name before the braces, or empty.
     pub name: String,
-    /// All conditions; one for `name`, if there is one, is the last.
+    /// All matchers; the one of `name`, if there is one, is the last.
     pub matchers: Vec<Matcher>,
-    /// How much earlier; may be negative.
+    /// Offset into the past; may be negative.
     pub offset: DurationValue,
-    /// The time it is asked for instead of that of the evaluation.
+    /// Evaluation time given by `@`.
     pub at: Option<AtModifier>,
-    /// Whether a range begins and ends with the samples before its ends.
+    /// Whether the range uses the samples before its boundaries (`anchored`).
     pub anchored: bool,
-    /// Whether the ends of a range are interpolated.
+    /// Whether values at the boundaries of the range are interpolated (`smoothed`).
     pub smoothed: bool,
-    /// Where name and braces stand; the range of a range vector is not part of it.
+    /// Span of name and braces, without the range of a range vector.
     pub span: SourceSpan,
 }
 
-/// What `@` says.
+/// `@` modifier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AtModifier {
-    /// A time, in nanoseconds since the Unix epoch; a whole number of milliseconds.
+    /// Nanoseconds since the Unix epoch, in whole milliseconds.
     Time(i64),
-    /// The first time of the query.
+    /// First step of the query.
     Start,
-    /// The last time of the query.
+    /// Last step of the query.
     End,
 }
 
-/// Operators between two expressions.
+/// Binary operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[expect(missing_docs, reason = "the names say it; `text` has how they are written")]
+#[expect(missing_docs, reason = "the names are self-explanatory; `text` returns the symbols")]
 pub enum BinaryOp {
     Or,
     And,
@@ -135,9 +135,9 @@ pub enum BinaryOp {
     GreaterOrEqual,
     Less,
     LessOrEqual,
-    /// `</`: what a histogram has above a value is cut off.
+    /// `</`: removes the observations of a histogram above a value.
     TrimUpper,
-    /// `>/`: what a histogram has below a value is cut off.
+    /// `>/`: removes the observations of a histogram below a value.
     TrimLower,
     Add,
     Subtract,
@@ -149,7 +149,7 @@ pub enum BinaryOp {
 }
 
 impl BinaryOp {
-    /// As it is written.
+    /// Text in an expression.
     pub fn text(self) -> &'static str {
         match self {
             BinaryOp::Or => "or",
@@ -173,7 +173,7 @@ impl BinaryOp {
         }
     }
 
-    /// How strongly it binds: more is stronger.
+    /// Precedence: a higher number binds more tightly.
     pub(super) fn precedence(self) -> u8 {
         match self {
             BinaryOp::Or => 1,
@@ -186,7 +186,7 @@ impl BinaryOp {
         }
     }
 
-    /// Whether it compares, so that `bool` may follow.
+    /// Whether it is a comparison, which `bool` may follow.
     pub fn is_comparison(self) -> bool {
         use BinaryOp::*;
         matches!(self, Equal | NotEqual | Greater | GreaterOrEqual | Less | LessOrEqual)
@@ -198,52 +198,52 @@ impl BinaryOp {
     }
 }
 
-/// How series of two instant vectors find each other.
+/// Matching of two instant vectors.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct VectorMatching {
-    /// How many of one side may meet how many of the other.
+    /// Cardinality of the match.
     pub cardinality: MatchCardinality,
-    /// The labels that are compared, or ignored.
+    /// Labels of `on` or `ignoring`.
     pub labels: Vec<String>,
-    /// Whether only `labels` are compared, instead of all others.
+    /// Whether it is `on`.
     pub on: bool,
-    /// Labels that the result has from the side with one series.
+    /// Labels copied from the "one" side.
     pub include: Vec<String>,
-    /// What a series missing on the left is taken for.
+    /// Fill value for a series missing on the left.
     pub fill_left: Option<f64>,
-    /// What a series missing on the right is taken for.
+    /// Fill value for a series missing on the right.
     pub fill_right: Option<f64>,
 }
 
-/// How many series of one side may meet how many of the other.
+/// Cardinality of vector matching.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum MatchCardinality {
-    /// One and one.
+    /// One-to-one.
     #[default]
     OneToOne,
     /// Many on the left: `group_left`.
     ManyToOne,
     /// Many on the right: `group_right`.
     OneToMany,
-    /// The set operators.
+    /// Many-to-many: set operators.
     ManyToMany,
 }
 
-/// What an expression gives.
+/// Type of an expression.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ValueType {
-    /// A number.
+    /// Scalar.
     Scalar,
-    /// A text.
+    /// String.
     Text,
-    /// Series with a value each.
+    /// Instant vector.
     Vector,
-    /// Series with samples over a range.
+    /// Range vector.
     Matrix,
 }
 
 impl ValueType {
-    /// As Prometheus' API says it.
+    /// Name in Prometheus' API.
     pub fn text(self) -> &'static str {
         match self {
             ValueType::Scalar => "scalar",
@@ -253,7 +253,7 @@ impl ValueType {
         }
     }
 
-    /// As Prometheus' documentation says it.
+    /// Name in Prometheus' documentation.
     pub fn documented(self) -> &'static str {
         match self {
             ValueType::Vector => "instant vector",
@@ -264,7 +264,7 @@ impl ValueType {
 }
 
 impl Expr {
-    /// What it gives.
+    /// Type of the result.
     pub fn value_type(&self) -> ValueType {
         match &self.kind {
             ExprKind::Number(_) => ValueType::Scalar,
@@ -281,7 +281,7 @@ impl Expr {
         }
     }
 
-    /// What is inside any parentheses around it.
+    /// Expression without surrounding parentheses.
     pub fn unwrap_parens(&self) -> &Expr {
         let mut expr = self;
         while let ExprKind::Paren(inner) = &expr.kind {
@@ -290,7 +290,7 @@ impl Expr {
         expr
     }
 
-    /// The expressions it is made of, in the order they are written.
+    /// Direct subexpressions in source order.
     pub fn children(&self) -> Vec<&Expr> {
         match &self.kind {
             ExprKind::Number(_) | ExprKind::Text(_) => Vec::new(),
@@ -305,7 +305,7 @@ impl Expr {
         }
     }
 
-    /// The same, to be changed.
+    /// Direct subexpressions, mutable.
     pub fn children_mut(&mut self) -> Vec<&mut Expr> {
         match &mut self.kind {
             ExprKind::Number(_) | ExprKind::Text(_) => Vec::new(),
@@ -320,7 +320,7 @@ impl Expr {
         }
     }
 
-    /// The same with every place at 0, to compare what was written differently.
+    /// Expression with all spans at 0, for comparison.
     pub fn without_spans(mut self) -> Expr {
         fn clear(expr: &mut Expr) {
             expr.span = SourceSpan::default();

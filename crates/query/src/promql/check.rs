@@ -10,14 +10,14 @@ use super::parse::error;
 use super::quote::quote_text;
 use super::signature::{PromqlFunction, Variadic};
 
-/// Checks an expression that was read from a text, innermost first.
+/// Checks the types of a parsed expression, innermost first.
 pub(super) fn check(expr: &mut Expr, text: &str) -> Result<ValueType> {
     check_in(expr, text, false)
 }
 
 fn check_in(expr: &mut Expr, text: &str, may_select_all: bool) -> Result<ValueType> {
-    let place = expr.span;
-    let fails = |message: String| Err(error(place, message));
+    let span = expr.span;
+    let fails = |message: String| Err(error(span, message));
     match &mut expr.kind {
         ExprKind::Number(_) => Ok(ValueType::Scalar),
         ExprKind::Text(_) => Ok(ValueType::Text),
@@ -53,7 +53,7 @@ fn check_in(expr: &mut Expr, text: &str, may_select_all: bool) -> Result<ValueTy
             Ok(ValueType::Vector)
         }
         ExprKind::Call { function, args } => {
-            check_call(function, args, place, text)?;
+            check_call(function, args, span, text)?;
             Ok(function.returns)
         }
         ExprKind::Binary { .. } => check_binary(expr, text),
@@ -66,13 +66,13 @@ fn expect(expr: &mut Expr, wanted: ValueType, context: &str, text: &str) -> Resu
 }
 
 fn wrong_type(
-    place: SourceSpan,
+    span: SourceSpan,
     wanted: ValueType,
     context: &str,
     found: ValueType,
 ) -> crate::error::Error {
     let (wanted, found) = (wanted.documented(), found.documented());
-    error(place, format!("expected type {wanted} in {context}, got {found}"))
+    error(span, format!("expected type {wanted} in {context}, got {found}"))
 }
 
 fn check_selector(selector: &VectorSelector, may_select_all: bool) -> Result<()> {
@@ -85,7 +85,7 @@ fn check_selector(selector: &VectorSelector, may_select_all: bool) -> Result<()>
         let message = format!("metric name must not be set twice: {first} or {second}");
         return Err(error(selector.span, message));
     }
-    // So that nobody asks for everything by mistake.
+    // Prevents queries that select all series by mistake.
     if may_select_all || selector.matchers.iter().any(|matcher| !matcher.matches("")) {
         return Ok(());
     }
@@ -95,7 +95,7 @@ fn check_selector(selector: &VectorSelector, may_select_all: bool) -> Result<()>
 fn check_call(
     function: &PromqlFunction,
     args: &mut [Expr],
-    place: SourceSpan,
+    span: SourceSpan,
     text: &str,
 ) -> Result<()> {
     let (found, name) = (args.len(), quote_text(function.name));
@@ -111,13 +111,13 @@ fn check_call(
     };
     if !wanted.is_empty() {
         let message = format!("expected {wanted} argument(s) in call to {name}, got {found}");
-        return Err(error(place, message));
+        return Err(error(span, message));
     }
     let context = format!("call to function {name}");
     if let Some(labels) = function.label_matchers_arg.and_then(|at| args.get(at)) {
         let found = labels.value_type();
         if found != ValueType::Vector {
-            return Err(wrong_type(place, ValueType::Vector, &context, found));
+            return Err(wrong_type(span, ValueType::Vector, &context, found));
         }
         let message = match &labels.kind {
             ExprKind::Selector(selector) if selector.name.is_empty() => "",
@@ -139,7 +139,7 @@ fn check_call(
 }
 
 fn check_binary(expr: &mut Expr, text: &str) -> Result<ValueType> {
-    let place = expr.span;
+    let span = expr.span;
     let ExprKind::Binary { op, left, right, matching, return_bool } = &mut expr.kind else {
         return Ok(ValueType::Vector);
     };
@@ -184,7 +184,7 @@ fn check_binary(expr: &mut Expr, text: &str) -> Result<ValueType> {
         None
     };
     match wrong {
-        Some(message) => Err(error(place, message)),
+        Some(message) => Err(error(span, message)),
         None if are_scalars => Ok(ValueType::Scalar),
         None => Ok(ValueType::Vector),
     }
@@ -204,7 +204,7 @@ fn wrong_for_sets(matching: &VectorMatching, op: &str) -> Option<String> {
     }
 }
 
-/// Where the operator stands. As in Prometheus, the last byte of it is not part of it.
+/// Span of the operator. As in Prometheus, its last byte is excluded.
 fn between(left: SourceSpan, right: SourceSpan, text: &str) -> SourceSpan {
     let is_blank_at = |at: usize| text.as_bytes().get(at).is_some_and(|c| is_blank(*c as char));
     let (mut start, mut end) = (left.end, right.start.saturating_sub(1));

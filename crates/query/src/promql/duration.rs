@@ -1,34 +1,34 @@
-//! Lengths of time in expressions: plain ones, and those that are worked out when step and range
-//! are known.
+//! Durations in expressions: literals, and expressions that are evaluated once step and range are
+//! known.
 
 use crate::error::{Error, Result, SourceSpan};
 
 /// Duration, constant or expression.
 #[derive(Clone, Debug, PartialEq)]
 pub enum DurationValue {
-    /// Nanoseconds.
+    /// Duration in nanoseconds.
     Nanos(i64),
-    /// To be worked out.
+    /// Duration expression.
     Expr(DurationExpr),
 }
 
-/// A length of time that is to be worked out, in seconds.
+/// Duration expression, in seconds.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DurationExpr {
-    /// What it is.
+    /// Kind of the expression.
     pub kind: DurationKind,
-    /// Where it stands.
+    /// Span in the text.
     pub span: SourceSpan,
 }
 
-/// What a length of time is made of.
+/// Kind of a duration expression.
 #[derive(Clone, Debug, PartialEq)]
 pub enum DurationKind {
-    /// Seconds, signs included.
+    /// Seconds, with a sign.
     Seconds(f64),
-    /// `step()`: the step of the query.
+    /// `step()`: step of the query.
     Step,
-    /// `range()`: from the first to the last time of the query.
+    /// `range()`: duration from the first to the last step of the query.
     Range,
     /// `-duration`.
     Negative(Box<DurationExpr>),
@@ -38,9 +38,9 @@ pub enum DurationKind {
     Two(DurationOp, Box<DurationExpr>, Box<DurationExpr>),
 }
 
-/// What two lengths of time are put together with.
+/// Operator of two durations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[expect(missing_docs, reason = "the names say it")]
+#[expect(missing_docs, reason = "the names are self-explanatory")]
 pub enum DurationOp {
     Add,
     Subtract,
@@ -53,7 +53,7 @@ pub enum DurationOp {
 }
 
 impl DurationOp {
-    /// As it is written.
+    /// Text in an expression.
     pub fn text(self) -> &'static str {
         match self {
             DurationOp::Add => "+",
@@ -68,30 +68,29 @@ impl DurationOp {
     }
 }
 
-/// More seconds than this are more nanoseconds than an `i64` holds.
+/// Seconds above which nanoseconds overflow an `i64`.
 const SECONDS_MAX: f64 = 9_223_372_036.854_776;
 
-/// Whether seconds do not fit into nanoseconds. NaN does not compare, and is not caught here, as in
-/// Prometheus.
+/// Whether seconds exceed the range of nanoseconds. NaN is not detected here, as in Prometheus.
 pub(super) fn is_out_of_range(seconds: f64) -> bool {
     seconds.abs() > SECONDS_MAX
 }
 
-/// Nanoseconds of plain seconds, rounded.
+/// Seconds in nanoseconds, rounded.
 pub(super) fn nanos(seconds: f64) -> i64 {
     (seconds * 1e9).round() as i64
 }
 
 impl DurationValue {
-    /// No time at all.
+    /// Zero duration.
     pub const ZERO: DurationValue = DurationValue::Nanos(0);
 
-    /// The length of a range or a step, more than 0, with the step and the range of the query.
+    /// Length of a range or a step, above 0, given the step and the range of the query.
     pub fn resolve(&self, step_ns: i64, range_ns: i64) -> Result<i64> {
         self.evaluate(step_ns, range_ns, false)
     }
 
-    /// The length of an offset, which may be negative.
+    /// Length of an offset, which may be negative.
     pub fn resolve_offset(&self, step_ns: i64, range_ns: i64) -> Result<i64> {
         self.evaluate(step_ns, range_ns, true)
     }
@@ -109,7 +108,7 @@ impl DurationValue {
         } else if is_out_of_range(seconds) {
             "duration is out of range"
         } else {
-            // Whole milliseconds, towards 0: what Prometheus gives.
+            // Whole milliseconds, truncated, as in Prometheus.
             return Ok(((seconds * 1000.0) as i64).saturating_mul(1_000_000));
         };
         Err(tree.error(wrong))
@@ -143,7 +142,7 @@ impl DurationExpr {
             DurationOp::Modulo if right == 0.0 => return Err(self.error("modulo by zero")),
             DurationOp::Modulo => left % right,
             DurationOp::Power => left.powf(right),
-            // Unlike `f64::min`, NaN wins, as in Go; both are refused in the end.
+            // Unlike `f64::min`, NaN wins, as in Go; both are rejected in the end.
             _ if left.is_nan() || right.is_nan() => f64::NAN,
             DurationOp::MinOf => left.min(right),
             DurationOp::MaxOf => left.max(right),
@@ -172,7 +171,7 @@ mod tests {
     use super::super::ast::ExprKind;
     use super::super::{Options, parse};
 
-    /// With a step of 10 s in a range of 1 h.
+    /// Resolves with a step of 10 s and a range of 1 h.
     #[track_caller]
     fn check(range: &str, expected: Result<i64, &str>) {
         let expr = parse(&format!("x[{range}]"), &Options::all()).unwrap();

@@ -60,7 +60,7 @@ impl Display for Expr {
             ExprKind::Call { function, args } => {
                 write!(out, "{}(", function.name)?;
                 for (index, arg) in args.iter().enumerate() {
-                    // As an argument alone it is safe to write it as Prometheus does.
+                    // As a sole argument, Prometheus' form is safe.
                     let is_infinite = matches!(arg.kind, ExprKind::Number(f64::INFINITY));
                     let sign = if is_infinite { "+" } else { "" };
                     write!(out, "{}{sign}{arg}", if index == 0 { "" } else { ", " })?;
@@ -116,7 +116,7 @@ impl Display for DurationExpr {
     }
 }
 
-/// Seconds that are read as just these nanoseconds: dividing may be off by the last digit.
+/// Seconds that parse to exactly these nanoseconds: the quotient may be off in the last digit.
 fn seconds(wanted: i64) -> f64 {
     let near = wanted as f64 / 1e9;
     let reads_back = |seconds: &f64| nanos(*seconds) == wanted;
@@ -124,7 +124,7 @@ fn seconds(wanted: i64) -> f64 {
 }
 
 fn write_number(number: f64, out: &mut Formatter<'_>) -> Result {
-    // Prometheus writes `+Inf`, but `+Inf ^ 2` is not the same as `Inf ^ 2`.
+    // Prometheus writes `+Inf`, but `+Inf ^ 2` differs from `Inf ^ 2`.
     match number {
         f64::INFINITY => out.write_str("Inf"),
         f64::NEG_INFINITY => out.write_str("-Inf"),
@@ -177,8 +177,8 @@ fn write_shifts(
     }
 }
 
-/// What makes all of a duration the offset, and nothing after it: `offset 1 + 2` would be an offset
-/// of 1, and `offset (1) + 2` one of 3.
+/// Signs that make the whole duration the offset, but nothing after it: `offset 1 + 2` is an offset
+/// of 1, `offset (1) + 2` one of 3.
 fn offset_signs(tree: &DurationExpr) -> &'static str {
     let mut leftmost = tree;
     while let DurationKind::Two(op, left, _) = &leftmost.kind
@@ -261,7 +261,7 @@ fn write_label(label: &str, out: &mut Formatter<'_>) -> Result {
     let is_plain = !label.starts_with(|c: char| c.is_ascii_digit())
         && !label.is_empty()
         && label.chars().all(|c| c == '_' || c.is_ascii_alphanumeric());
-    // Most words may stand as labels, but not those that are read as something else.
+    // Most keywords may be label names, except those that parse differently.
     let is_word = ["without", "inf", "nan"].iter().any(|word| label.eq_ignore_ascii_case(word));
     if is_plain && !is_word { out.write_str(label) } else { out.write_str(&quote_text(label)) }
 }

@@ -1,6 +1,6 @@
-//! Table of the functions of PromQL: one row for each, with its signature and its kernel.
+//! PromQL function table: one row for each function, with its signature and its kernel.
 //!
-//! Parser, planner, evaluator, units, `/v1/functions` and the test of `docs/query.md` read this
+//! The parser, planner, evaluator, units, `/v1/functions` and the test of `docs/query.md` read this
 //! table. A new function is a kernel in `eval/call/` or `eval/range_functions/` and a row here.
 
 use crate::eval::Evaluation;
@@ -26,27 +26,27 @@ use UnitRule::{Argument, Named, PerSecond, Squared, SquaredValuesOf, Unknown, Va
 use ValueType::{Matrix, Scalar, Text, Vector};
 use math::Monotonicity::{Any, Falling, FromZero, Rising};
 
-/// A function: its signature, and what works it out.
+/// Row of the function table: signature and kernel.
 pub(crate) struct PromqlFunctionRow {
     pub(crate) signature: PromqlFunction,
     pub(crate) kernel: PromqlKernel,
 }
 
-/// What works out a function.
+/// Implementation of a function.
 pub(crate) enum PromqlKernel {
-    /// Streams of the arguments' streams.
+    /// Function of instant vectors.
     Instant(InstantKernel),
-    /// Values of readings over time.
+    /// Function of range vectors.
     Range(RangeKernel),
-    /// None: the plan has something else than a call.
+    /// None: the planner replaces the call.
     Planned,
 }
 
-/// Kernel of a function of streams.
+/// Kernel of an instant function.
 pub(crate) type InstantKernel =
     fn(&mut Evaluation<'_>, &FunctionCall<'_>) -> crate::error::Result<Vec<Stream>>;
 
-/// The function of a name, whether switched on or not.
+/// Function with a name, whether enabled or not.
 pub fn function(name: &str) -> Option<&'static PromqlFunction> {
     find_row(name).map(|row| &row.signature)
 }
@@ -56,13 +56,13 @@ pub fn functions() -> impl Iterator<Item = &'static PromqlFunction> {
     TABLE.iter().map(|row| &row.signature)
 }
 
-/// The kernel of a function. It is looked up once for each node of a plan, not for each step.
+/// Kernel of a function. Looked up once per plan node, not per step.
 pub(crate) fn kernel(function: &PromqlFunction) -> &'static PromqlKernel {
-    let row = find_row(function.name).expect("BUG: a signature is that of a row");
+    let row = find_row(function.name).expect("BUG: every signature has a row");
     &row.kernel
 }
 
-/// Functions over time that take ranges which are extended so, by name.
+/// Names of range functions that accept a range extension.
 pub(crate) fn names_with_extension(extension: RangeExtension) -> Vec<&'static str> {
     let takes = |row: &&PromqlFunctionRow| match &row.kernel {
         PromqlKernel::Range(kernel) => kernel.takes(extension),
@@ -327,7 +327,7 @@ static TABLE: &[PromqlFunctionRow] = &[
         .depends_on_step(),
 ];
 
-// How rows are written.
+// Row constructors.
 
 const fn row(
     name: &'static str,
@@ -353,7 +353,7 @@ const fn row(
     PromqlFunctionRow { signature, kernel }
 }
 
-/// A function of streams. Its unit is unknown unless the row says it.
+/// Instant function. Its unit is unknown by default.
 const fn instant(
     name: &'static str,
     args: &'static [ValueType],
@@ -363,7 +363,7 @@ const fn instant(
     row(name, args, returns, PromqlKernel::Instant(kernel))
 }
 
-/// A function of readings over time. Its unit is theirs unless the row says another.
+/// Range function. Its unit is that of its samples by default.
 const fn range(
     name: &'static str,
     args: &'static [ValueType],
@@ -372,14 +372,14 @@ const fn range(
     row(name, args, Vector, PromqlKernel::Range(kernel)).unit(UnitRule::Readings)
 }
 
-/// Exact deltas out of the store.
+/// Exact deltas from the store.
 const fn exact(name: &'static str, is_rate: bool) -> PromqlFunctionRow {
     let mut row = row(name, &[Matrix], Vector, PromqlKernel::Planned);
     row.signature.call_plan = CallPlan::Exact { is_rate };
     row
 }
 
-/// A number that the request gives.
+/// Number derived from the request.
 const fn request_number(name: &'static str, number: fn(QueryTimes) -> f64) -> PromqlFunctionRow {
     let mut row = row(name, &[], Scalar, PromqlKernel::Planned);
     row.signature.call_plan = CallPlan::RequestNumber(number);

@@ -1,8 +1,8 @@
-//! The words of an expression, one at a time.
+//! PromQL lexer.
 //!
-//! What a character means depends on what came before: braces and brackets have words of their own.
-//! Messages and their places are those of Prometheus, also where a place says more about its lexer
-//! than about the text.
+//! The meaning of a character depends on the context: braces and brackets have their own tokens.
+//! Messages and spans are those of Prometheus, even where a span reflects its lexer more than the
+//! text.
 
 use crate::error::{Error, Result, SourceSpan};
 
@@ -10,16 +10,16 @@ use super::ast::BinaryOp;
 use super::quote::{code_point, quote_char, quote_text};
 use super::token::{Keyword, PromqlToken, TokenKind, duration_keyword, keyword};
 
-/// Reads words.
+/// PromQL lexer.
 pub(super) struct Lexer<'a> {
     text: &'a str,
     at: usize,
-    /// Where the word begins.
+    /// Start of the token.
     start: usize,
     parens: usize,
     is_in_braces: bool,
     is_in_brackets: bool,
-    /// Within brackets, before the first number.
+    /// Whether the lexer is inside brackets, before the first number.
     is_before_number: bool,
     had_colon: bool,
     had_number: bool,
@@ -40,11 +40,11 @@ impl<'a> Lexer<'a> {
         }
     }
 
-    /// The next word; after the last, `End`. After an error there is nothing more to ask for.
+    /// Next token; `End` at the end. Must not be called after an error.
     pub(super) fn next(&mut self) -> Result<PromqlToken> {
         let kind = self.kind()?;
-        let place = SourceSpan::new(self.start, self.at);
-        Ok(PromqlToken { kind, span: place })
+        let span = SourceSpan::new(self.start, self.at);
+        Ok(PromqlToken { kind, span })
     }
 
     fn kind(&mut self) -> Result<TokenKind> {
@@ -82,7 +82,7 @@ impl<'a> Lexer<'a> {
         while self.consume(&accepts) {}
     }
 
-    /// Goes on to the next word.
+    /// Skips to the next token.
     fn skip(&mut self, with_comments: bool) {
         loop {
             self.consume_all(is_blank);
@@ -95,11 +95,11 @@ impl<'a> Lexer<'a> {
     }
 
     fn error<T>(&self, message: impl Into<String>) -> Result<T> {
-        let place = SourceSpan::new(self.start, self.text.len());
-        Err(Error::Parse { span: place, message: message.into() })
+        let span = SourceSpan::new(self.start, self.text.len());
+        Err(Error::Parse { span, message: message.into() })
     }
 
-    /// An error after a word that was already complete.
+    /// Error after a complete token.
     fn error_after<T>(&mut self, message: impl Into<String>) -> Result<T> {
         self.start = self.at;
         self.error(message)
@@ -193,7 +193,7 @@ impl<'a> Lexer<'a> {
         })
     }
 
-    /// Within brackets, before the first number: from there on the words are those of expressions.
+    /// Inside brackets, before the first number: from there on, tokens are those of expressions.
     fn in_duration(&mut self) -> Result<TokenKind> {
         let Some(c) = self.bump() else {
             return self.error("unexpected end of input in duration expression");
@@ -233,7 +233,8 @@ impl<'a> Lexer<'a> {
     }
 
     fn unexpected(&mut self, message: &str) -> Result<TokenKind> {
-        // Where the text ends Prometheus shows its mark for that, which is no character.
+        // At the end of the text, Prometheus shows its end-of-input marker, which is not a
+        // character.
         let found = self.peek().map_or("'\u{fffd}'".to_owned(), quote_char);
         self.error(format!("{message}: {found}"))
     }
@@ -254,7 +255,7 @@ impl<'a> Lexer<'a> {
         self.consume_all(|c| is_letter_or_digit(c) || c == ':');
         let text = &self.text[self.start..self.at];
         match keyword(text) {
-            // So that metrics may have these names.
+            // Metrics may have these names.
             Some(TokenKind::Keyword(Keyword::Fill | Keyword::FillLeft | Keyword::FillRight))
                 if !self.text[self.at..].trim_start_matches(is_blank).starts_with('(') =>
             {
@@ -289,8 +290,8 @@ impl<'a> Lexer<'a> {
         self.error(format!("bad number or duration syntax: {}", quote_text(text)))
     }
 
-    /// Whether a number stands here. If not, what was read so far may go on as a duration, or is
-    /// shown as wrong.
+    /// Whether a number follows. If not, the text read so far may continue as a duration, or is
+    /// reported as invalid.
     fn plain_number(&mut self) -> bool {
         let is_hex = self.consume(|c| c == '0') && self.consume(|c| matches!(c, 'x' | 'X'));
         let is_digit = |c: char| if is_hex { c.is_ascii_hexdigit() } else { c.is_ascii_digit() };
@@ -298,7 +299,7 @@ impl<'a> Lexer<'a> {
             self.consume(|c| c == '_');
         }
         let is_bad = |c: char| matches!(c, '.' | '_' | 'e' | 'E');
-        // A first dot and a first digit are not looked at closely: `.5.5` fails later, as a number.
+        // A second dot is not rejected here: `.5.5` fails when it is parsed as a number.
         self.consume(|c| c == '.');
         self.consume(is_digit);
         let (mut had_dot, mut had_exponent) = (false, false);
@@ -311,7 +312,7 @@ impl<'a> Lexer<'a> {
                     }
                     had_dot = true;
                 }
-                // In hexadecimal numbers too, where it is a digit: so it is in Prometheus.
+                // In hexadecimal numbers too, where `e` is a digit, as in Prometheus.
                 Some('e' | 'E') => {
                     self.bump();
                     if had_exponent {
@@ -335,7 +336,7 @@ impl<'a> Lexer<'a> {
         }
     }
 
-    /// Whether units stand here; which, and in which order, is looked at when the duration is read.
+    /// Whether units follow; their names and order are checked when the duration is parsed.
     fn units(&mut self) -> bool {
         if !self.consume(|c| matches!(c, 's' | 'm' | 'h' | 'd' | 'w' | 'y')) {
             return false;
@@ -348,7 +349,7 @@ impl<'a> Lexer<'a> {
             }
             self.consume(|c| c == 's');
         }
-        // What does not belong there is shown.
+        // The invalid text is part of the message.
         !self.consume(is_letter_or_digit)
     }
 
@@ -358,7 +359,7 @@ impl<'a> Lexer<'a> {
             match self.bump() {
                 Some(c) if c == quote => return Ok(TokenKind::Text),
                 Some('\\') if !is_raw => self.escape(quote)?,
-                // What is no UTF-8 has become this on the way here.
+                // Invalid UTF-8 was decoded as this character.
                 Some(char::REPLACEMENT_CHARACTER) => return self.error("invalid UTF-8 rune"),
                 None if is_raw => return self.error("unterminated raw string"),
                 None => return self.error("unterminated quoted string"),

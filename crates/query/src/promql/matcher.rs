@@ -1,30 +1,30 @@
-//! Conditions on labels.
+//! Label matchers.
 
 use regex::{Regex, RegexBuilder};
 
 use super::pattern;
 use crate::labels::{LabelSet, NAME};
 
-/// Bytes of a regex once compiled at the most, and of what it remembers while it searches.
+/// Maximum size in bytes of a compiled regex, and of its search cache.
 pub const REGEX_SIZE_MAX: usize = 1 << 20;
-/// How deep groups and classes of a regex nest at the most.
+/// Maximum nesting of groups and classes of a regex.
 const REGEX_NESTING_MAX: u32 = 100;
 
-/// A condition on a label; a label that is missing is the empty text.
+/// Label matcher; a missing label equals the empty string.
 #[derive(Clone, Debug)]
 pub struct Matcher {
-    /// The label; `__name__` for the metric's name.
+    /// Label name; `__name__` for the metric name.
     pub name: String,
-    /// How it is compared.
+    /// Match operator.
     pub op: MatchOp,
-    /// With what.
+    /// Value or regex.
     pub value: String,
     regex: Option<Regex>,
 }
 
-/// How a label is compared.
+/// Match operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[expect(missing_docs, reason = "the names say it")]
+#[expect(missing_docs, reason = "the names are self-explanatory")]
 pub enum MatchOp {
     Equal,
     NotEqual,
@@ -33,7 +33,7 @@ pub enum MatchOp {
 }
 
 impl MatchOp {
-    /// As it is written.
+    /// Text in an expression.
     pub fn text(self) -> &'static str {
         match self {
             MatchOp::Equal => "=",
@@ -53,7 +53,7 @@ impl PartialEq for Matcher {
 impl Eq for Matcher {}
 
 impl Matcher {
-    /// A condition; the error says what is wrong with the regex.
+    /// Creates a matcher; the error describes an invalid regex.
     pub fn new(
         name: impl Into<String>,
         op: MatchOp,
@@ -67,12 +67,12 @@ impl Matcher {
         Ok(Matcher { name: name.into(), op, value, regex })
     }
 
-    /// That a label has a value.
+    /// Matcher for an equal value.
     pub fn label_equals(name: impl Into<String>, value: impl Into<String>) -> Matcher {
         Matcher { name: name.into(), op: MatchOp::Equal, value: value.into(), regex: None }
     }
 
-    /// Whether a value fulfils it.
+    /// Whether a value matches.
     pub fn matches(&self, value: &str) -> bool {
         let is_found = match &self.regex {
             Some(regex) => regex.is_match(value),
@@ -81,20 +81,19 @@ impl Matcher {
         is_found == matches!(self.op, MatchOp::Equal | MatchOp::Regex)
     }
 
-    /// The regex of `=~` and `!~`, which is for the whole value.
+    /// Regex of `=~` and `!~`, anchored at both ends.
     pub fn regex(&self) -> Option<&Regex> {
         self.regex.as_ref()
     }
 }
 
-/// Whether a label can have this name: any text but the empty one, as long as it is UTF-8. Bytes
-/// that are none, as in `"\xff"`, were read as the replacement character.
+/// Whether a string can be a label name: any non-empty UTF-8 string. Invalid bytes, as in `"\xff"`,
+/// were decoded as the replacement character.
 pub fn is_label_name(name: &str) -> bool {
     !name.is_empty() && !name.contains(char::REPLACEMENT_CHARACTER)
 }
 
-/// A regex as PromQL has them: for the whole of a text, in which `.` is a line's end too, written
-/// as in Go.
+/// PromQL regex in Go's syntax: anchored at both ends, and `.` matches a newline.
 pub fn anchored_regex(text: &str) -> Result<Regex, String> {
     let failed = |why: &str| format!("error parsing regexp: {why}: `{text}`");
     let translated = pattern::translate(text).map_err(|why| failed(&why))?;
@@ -105,7 +104,7 @@ pub fn anchored_regex(text: &str) -> Result<Regex, String> {
         .build()
         .map_err(|error| match error {
             regex::Error::CompiledTooBig(max) => {
-                failed(&format!("more than {max} bytes once compiled (REGEX_SIZE_MAX)"))
+                failed(&format!("compiled regex exceeds {max} bytes (REGEX_SIZE_MAX)"))
             }
             error => {
                 let shown = error.to_string();
@@ -115,8 +114,8 @@ pub fn anchored_regex(text: &str) -> Result<Regex, String> {
         })
 }
 
-/// Labels that matchers name with `=`. One that more than one of them is about is left out, unless
-/// its first `=` comes after all the others: so Prometheus has it.
+/// Labels of matchers with `=`. A label with several matchers is left out, unless its first `=` is
+/// the last of them, as in Prometheus.
 pub(crate) fn labels_from_matchers(matchers: &[Matcher]) -> LabelSet {
     let mut seen: Vec<&str> = Vec::new();
     let mut labels = LabelSet::default();

@@ -1,6 +1,6 @@
-//! Numbers and durations as texts.
+//! Text of numbers and durations.
 
-/// Units, the longest first: the order in which they must be written.
+/// Units, longest first: the order in which they must be written.
 const UNITS: [(&str, i64); 7] = [
     ("y", 365 * 24 * 3600 * 1_000_000_000),
     ("w", 7 * 24 * 3600 * 1_000_000_000),
@@ -11,7 +11,7 @@ const UNITS: [(&str, i64); 7] = [
     ("ms", 1_000_000),
 ];
 
-/// Nanoseconds of a duration like `1h30m`; a year has 365 days. `0` needs no unit.
+/// Nanoseconds of a duration such as `1h30m`; a year has 365 days. `0` needs no unit.
 pub fn parse_duration(text: &str) -> Result<i64, String> {
     let invalid = || format!("not a valid duration string: {}", super::quote::quote_text(text));
     match text {
@@ -35,7 +35,7 @@ pub fn parse_duration(text: &str) -> Result<i64, String> {
             let (unit, text) = (super::quote::quote_text(unit), super::quote::quote_text(text));
             return Err(format!("unknown unit {unit} in duration {text}"));
         }
-        // What was looked at is gone: a unit that comes again, or too late, is not found.
+        // The iterator is consumed, so a repeated or misplaced unit is not found.
         let (_, nanos) = units.find(|(name, _)| *name == unit).ok_or_else(invalid)?;
         sum = i64::try_from(count)
             .ok()
@@ -46,7 +46,7 @@ pub fn parse_duration(text: &str) -> Result<i64, String> {
     Ok(sum)
 }
 
-/// A duration as it is shown: whole milliseconds, years and weeks only if nothing is left over.
+/// Formatted duration: whole milliseconds; years and weeks only without a remainder.
 pub fn show_duration(nanos: i64) -> String {
     let mut rest = (nanos / 1_000_000).unsigned_abs();
     if rest == 0 {
@@ -67,8 +67,8 @@ pub fn show_duration(nanos: i64) -> String {
     text
 }
 
-/// A number as it is written in an expression: `1`, `0x1f`, `017`, `1_000`, `1e3`, `.5`, `Inf`,
-/// `NaN`, with or without a sign.
+/// Parses a number of an expression: `1`, `0x1f`, `017`, `1_000`, `1e3`, `.5`, `Inf`, `NaN`, with
+/// or without a sign.
 pub fn parse_number(text: &str) -> Result<f64, String> {
     let failed = |why: &str| {
         let text = super::quote::quote_text(text);
@@ -89,8 +89,8 @@ pub fn parse_number(text: &str) -> Result<f64, String> {
         "inf" | "infinity" => return Ok(sign * f64::INFINITY),
         "nan" => return Ok(f64::NAN),
         lower if lower.starts_with("0x") => {
-            // Without an exponent, no hexadecimal number is a float; with one, none gets past the
-            // lexer.
+            // Without an exponent, a hexadecimal number is not a float; with one, the lexer rejects
+            // it.
             return Err(failed("invalid syntax"));
         }
         _ => {}
@@ -106,7 +106,7 @@ pub fn parse_number(text: &str) -> Result<f64, String> {
     }
 }
 
-/// Whether every `_` stands between two digits, or after the prefix of another base.
+/// Whether every `_` is between two digits, or after a base prefix.
 fn are_underscores_valid(digits: &str, base: u32) -> bool {
     let is_digit = |c: Option<char>| c.is_some_and(|c| c.is_digit(base));
     digits.match_indices('_').all(|(at, _)| {
@@ -115,7 +115,7 @@ fn are_underscores_valid(digits: &str, base: u32) -> bool {
     })
 }
 
-/// An integer as in Go: prefixes `0x`, `0o`, `0b` or `0` for the base, `_` between digits.
+/// Integer in Go's notation: base prefixes `0x`, `0o`, `0b` or `0`, `_` between digits.
 fn parse_integer(text: &str) -> Option<i64> {
     let lower = text.to_ascii_lowercase();
     let (base, digits) = match lower.as_bytes() {

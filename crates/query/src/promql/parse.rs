@@ -1,9 +1,8 @@
-//! Reading expressions: from words to a tree, by precedence climbing.
+//! Precedence-climbing parser.
 //!
-//! Messages are those of Prometheus. Its generated parser says where it was when a word was
-//! unexpected by looking for the innermost construct with a message of its own; here, `context` is
-//! that construct. Some errors do not keep it from reading on, and what it meets first is reported:
-//! those are noted in `first_error`.
+//! Messages are those of Prometheus. For an unexpected token, its generated parser names the
+//! innermost construct that has a message of its own; here, `context` is that construct. After some
+//! errors parsing continues, and the first error is reported; `first_error` holds it.
 
 mod calls;
 mod durations;
@@ -25,7 +24,7 @@ use super::quote::unquote;
 use super::token::{Keyword, PromqlToken, TokenKind};
 use super::{HEIGHT_MAX, LENGTH_MAX, NESTING_MAX, Options};
 
-/// Reads an expression and checks its types.
+/// Parses an expression and checks its types.
 pub fn parse(text: &str, options: &Options) -> Result<Expr> {
     let mut parser = Parser::new(text, options)?;
     if parser.peek()?.kind == TokenKind::End {
@@ -42,20 +41,20 @@ pub fn parse(text: &str, options: &Options) -> Result<Expr> {
     Ok(expr)
 }
 
-pub(super) fn error(place: SourceSpan, message: impl Into<String>) -> Error {
-    Error::Parse { span: place, message: message.into() }
+pub(super) fn error(span: SourceSpan, message: impl Into<String>) -> Error {
+    Error::Parse { span, message: message.into() }
 }
 
-/// What a message calls the construct, and what it says was expected.
+/// Name of a construct in messages, and what was expected in it.
 type ParseContext = (&'static str, &'static str);
 
-/// Reads words into trees.
+/// PromQL parser.
 pub(super) struct Parser<'a> {
     text: &'a str,
     options: &'a Options,
     lexer: Lexer<'a>,
     peeked: Option<PromqlToken>,
-    /// Where the last word that was taken ends.
+    /// End of the last consumed token.
     end: usize,
     context: ParseContext,
     first_error: Option<Error>,
@@ -63,7 +62,7 @@ pub(super) struct Parser<'a> {
     regexes: usize,
 }
 
-/// An expression and how deep it nests.
+/// Expression with its height.
 pub(super) struct ParsedExpr {
     expr: Expr,
     height: usize,
@@ -85,7 +84,7 @@ impl<'a> Parser<'a> {
         })
     }
 
-    // Words.
+    // Tokens.
 
     fn peek(&mut self) -> Result<PromqlToken> {
         if let Some(token) = self.peeked {
@@ -124,12 +123,12 @@ impl<'a> Parser<'a> {
 
     // Errors.
 
-    /// Notes an error that does not keep the parser from reading on.
-    fn record_error(&mut self, place: SourceSpan, message: impl Into<String>) {
-        self.first_error.get_or_insert_with(|| error(place, message));
+    /// Records an error after which parsing continues.
+    fn record_error(&mut self, span: SourceSpan, message: impl Into<String>) {
+        self.first_error.get_or_insert_with(|| error(span, message));
     }
 
-    /// The error that the next word cannot be there.
+    /// Error for an unexpected next token.
     fn unexpected(&mut self) -> Error {
         let token = match self.peek() {
             Ok(token) => token,
@@ -151,17 +150,17 @@ impl<'a> Parser<'a> {
         self.unexpected()
     }
 
-    /// What was read, unless an error was met before it, or instead.
+    /// Result, unless an earlier error was recorded.
     fn finish<T>(self, result: Result<T>) -> Result<T> {
         match (self.first_error, result) {
-            // A limit is not about what is written, and always said.
+            // A limit error takes precedence over recorded errors.
             (_, Err(limit @ Error::Limit { .. })) => Err(limit),
             (Some(first), _) => Err(first),
             (None, result) => result,
         }
     }
 
-    /// Reads something that nests.
+    /// Parses a nested construct within the nesting limit.
     fn nested<T>(&mut self, read: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
         self.nesting += 1;
         limit("nested expressions", self.nesting, NESTING_MAX)?;
@@ -170,7 +169,7 @@ impl<'a> Parser<'a> {
         result
     }
 
-    /// Reads something in a construct with a message of its own.
+    /// Parses a construct with a message of its own.
     fn within<T>(
         &mut self,
         context: ParseContext,
@@ -186,7 +185,7 @@ impl<'a> Parser<'a> {
 
     // Expressions.
 
-    /// Operators that bind at least this strongly, and what is between them.
+    /// Parses operators of at least this precedence and their operands.
     fn expr(&mut self, binding_min: u8) -> Result<ParsedExpr> {
         self.nested(|parser| {
             let mut left = parser.unary()?;
@@ -204,15 +203,15 @@ impl<'a> Parser<'a> {
         let (return_bool, matching) = self.modifiers()?;
         let is_right_first = op == BinaryOp::Power;
         let right = self.expr(op.precedence() + u8::from(!is_right_first))?;
-        let place = left.expr.span.to(right.expr.span);
+        let span = left.expr.span.to(right.expr.span);
         let is_filled = matching.fill_left.is_some() || matching.fill_right.is_some();
         if is_filled && !self.options.binop_fill {
-            self.record_error(place, "binop fill modifiers are experimental and not enabled");
+            self.record_error(span, "binop fill modifiers are experimental and not enabled");
         }
         let height = left.height.max(right.height);
         let (left, right) = (Box::new(left.expr), Box::new(right.expr));
         let matching = Some(matching);
-        node(ExprKind::Binary { op, left, right, matching, return_bool }, place, height)
+        node(ExprKind::Binary { op, left, right, matching, return_bool }, span, height)
     }
 
     fn unary(&mut self) -> Result<ParsedExpr> {
@@ -224,20 +223,20 @@ impl<'a> Parser<'a> {
         };
         self.next()?;
         let operand = self.expr(BinaryOp::Power.precedence())?;
-        let place = token.span.to(operand.expr.span);
+        let span = token.span.to(operand.expr.span);
         match operand.expr.kind {
             ExprKind::Number(number) => {
                 let number = if negative { -number } else { number };
-                node(ExprKind::Number(number), place, 0)
+                node(ExprKind::Number(number), span, 0)
             }
             _ => {
                 let (height, expr) = (operand.height, Box::new(operand.expr));
-                node(ExprKind::Unary { negative, expr }, place, height)
+                node(ExprKind::Unary { negative, expr }, span, height)
             }
         }
     }
 
-    /// An expression with the ranges, offsets and so on that follow it.
+    /// Parses an expression with its ranges, offsets and other suffixes.
     fn with_suffixes(&mut self) -> Result<ParsedExpr> {
         let mut node = self.primary()?;
         loop {
@@ -269,8 +268,8 @@ impl<'a> Parser<'a> {
                 self.next()?;
                 let inner = self.expr(0)?;
                 let close = self.expect(TokenKind::RightParen)?;
-                let place = token.span.to(close.span);
-                node(ExprKind::Paren(Box::new(inner.expr)), place, inner.height)
+                let span = token.span.to(close.span);
+                node(ExprKind::Paren(Box::new(inner.expr)), span, inner.height)
             }
             TokenKind::LeftBrace => self.selector(None),
             kind if !starts_expr(kind) => Err(self.unexpected()),
@@ -294,7 +293,7 @@ impl<'a> Parser<'a> {
 
     // Numbers.
 
-    /// A number, or a duration in seconds.
+    /// Parses a number, or a duration in seconds.
     fn number(&mut self) -> Result<f64> {
         let token = self.next()?;
         let text = self.token_text(token);
@@ -327,44 +326,43 @@ impl<'a> Parser<'a> {
     // Selectors.
 
     fn selector(&mut self, name: Option<PromqlToken>) -> Result<ParsedExpr> {
-        let mut place = name.map_or(self.peek()?.span, |token| token.span);
+        let mut span = name.map_or(self.peek()?.span, |token| token.span);
         let mut matchers = Vec::new();
         if self.peek()?.kind == TokenKind::LeftBrace {
             matchers = self.matchers()?;
-            place.end = self.end;
+            span.end = self.end;
         }
         let name = name.map_or("", |token| self.token_text(token)).to_owned();
         if !name.is_empty() {
             matchers.push(Matcher::label_equals("__name__", name.clone()));
         }
         let (offset, at, anchored, smoothed) = (DurationValue::ZERO, None, false, false);
-        let selector =
-            VectorSelector { name, matchers, offset, at, anchored, smoothed, span: place };
-        node(ExprKind::Selector(selector), place, 0)
+        let selector = VectorSelector { name, matchers, offset, at, anchored, smoothed, span };
+        node(ExprKind::Selector(selector), span, 0)
     }
 }
 
-fn node(kind: ExprKind, place: SourceSpan, height_within: usize) -> Result<ParsedExpr> {
+fn node(kind: ExprKind, span: SourceSpan, height_within: usize) -> Result<ParsedExpr> {
     let height = height_within + 1;
     limit("levels of operators", height, HEIGHT_MAX)?;
-    Ok(ParsedExpr { expr: Expr { kind, span: place }, height })
+    Ok(ParsedExpr { expr: Expr { kind, span }, height })
 }
 
 fn limit(what: &'static str, found: usize, max: usize) -> Result<()> {
     if found <= max {
         return Ok(());
     }
-    let remedy = "split it, or record a part of it".to_owned();
+    let remedy = "split the expression, or use a recording rule for a part of it".to_owned();
     Err(Error::Limit { limit: what, found: found as u64, max: max as u64, remedy })
 }
 
-/// Words that are functions as well.
+/// Keywords that are also functions.
 fn is_function(word: Keyword) -> bool {
     use Keyword::{End, MaxOf, MinOf, Range, Start, Step};
     matches!(word, End | MaxOf | MinOf | Range | Start | Step)
 }
 
-/// Whether an expression can begin so.
+/// Whether a token can start an expression.
 fn starts_expr(kind: TokenKind) -> bool {
     use Keyword::{Bool, GroupLeft, GroupRight, Ignoring, On};
     match kind {

@@ -1,18 +1,17 @@
-//! Regexes as Go writes them, for the `regex` crate.
+//! Translates Go regexes for the `regex` crate.
 //!
-//! Both are linear and mostly the same. What differs is rewritten: `\d`, `\s`, `\w` and `\b` are
-//! ASCII in Go; `[` in a class, `{` that begins no repetition, `\<` and `\>` stand for themselves
-//! there; there are `\Q…\E` and octal escapes. `\B` alone is not rewritten: next to letters that
-//! are not ASCII it differs.
+//! Both engines are linear, and the syntaxes mostly agree. Differences are rewritten: `\d`, `\s`,
+//! `\w` and `\b` are ASCII in Go; `[` in a class, `{` that starts no repetition, `\<` and `\>` are
+//! literal; Go has `\Q…\E` and octal escapes. Only `\B` is not rewritten: it differs next to
+//! non-ASCII letters.
 
 use std::iter::Peekable;
 use std::str::Chars;
 
-/// How often something may be repeated by number.
+/// Maximum repetition count.
 const REPEAT_MAX: u32 = 1000;
 
-/// The same regex for the `regex` crate, or what is wrong with it; what is not looked at here fails
-/// there.
+/// Equivalent regex for the `regex` crate, or the error; other errors are left to that crate.
 pub(super) fn translate(text: &str) -> Result<String, String> {
     let mut out = String::with_capacity(text.len() + 16);
     let mut chars = text.chars().peekable();
@@ -55,7 +54,7 @@ pub(super) fn translate(text: &str) -> Result<String, String> {
                 }
             }
             ')' => {
-                // `a)|(b` is no regex, and must not become one by the brackets around it.
+                // `a)|(b` is not a regex and must not become one by the group around it.
                 groups = groups.checked_sub(1).ok_or("unexpected )")?;
                 out.push(')');
             }
@@ -68,7 +67,7 @@ pub(super) fn translate(text: &str) -> Result<String, String> {
     if groups > 0 { Err("missing closing )".to_owned()) } else { Ok(out) }
 }
 
-/// Whether after `(?` there is a name, or flags that Go has.
+/// Whether `(?` is followed by a name, or by flags that Go has.
 fn are_flags_known(mut after: Peekable<Chars<'_>>) -> bool {
     after.next();
     match after.next() {
@@ -81,9 +80,9 @@ fn are_flags_known(mut after: Peekable<Chars<'_>>) -> bool {
     }
 }
 
-/// What stands between braces, if it is `n`, `n,` or `n,m`.
+/// Text between braces, if it is `n`, `n,` or `n,m`.
 fn repetition(after: Peekable<Chars<'_>>) -> Option<String> {
-    // Longer numbers are beyond any limit, and looking further would make `{{{{…` quadratic.
+    // Longer numbers exceed any limit, and scanning further would make `{{{{…` quadratic.
     const LENGTH_MAX: usize = 24;
     let mut has_end = false;
     let text: String = after
@@ -97,7 +96,7 @@ fn repetition(after: Peekable<Chars<'_>>) -> Option<String> {
     (has_end && !min.is_empty() && !max.contains(',')).then_some(text)
 }
 
-/// From `\Q` to `\E`.
+/// Translates from `\Q` to `\E`.
 fn quoted(chars: &mut Peekable<Chars<'_>>, out: &mut String) -> Result<(), String> {
     while let Some(c) = chars.next() {
         if c == '\\' && chars.next_if_eq(&'E').is_some() {
@@ -105,11 +104,11 @@ fn quoted(chars: &mut Peekable<Chars<'_>>, out: &mut String) -> Result<(), Strin
         }
         push(out, c);
     }
-    // Go would take it, but Prometheus puts it into a group.
+    // Go accepts it, but Prometheus puts it into a group.
     Err("missing closing )".to_owned())
 }
 
-/// A character that stands for itself.
+/// Writes a literal character.
 fn push(out: &mut String, c: char) {
     if c.is_ascii_punctuation() && !matches!(c, '<' | '>') {
         out.push('\\');
@@ -117,7 +116,7 @@ fn push(out: &mut String, c: char) {
     out.push(c);
 }
 
-/// What follows a backslash.
+/// Translates an escape.
 fn escape(chars: &mut Peekable<Chars<'_>>, out: &mut String, in_class: bool) -> Result<(), String> {
     let Some(c) = chars.next() else {
         return Err("trailing backslash at end of expression".to_owned());
@@ -138,7 +137,7 @@ fn escape(chars: &mut Peekable<Chars<'_>>, out: &mut String, in_class: bool) -> 
         c => {
             out.push('\\');
             out.push(c);
-            // The name of a Unicode class or the number of a character.
+            // Name of a Unicode class, or number of a character.
             if matches!(c, 'p' | 'P' | 'x') && chars.peek() == Some(&'{') {
                 let rest = chars.by_ref();
                 for c in rest {
@@ -157,7 +156,7 @@ fn escape(chars: &mut Peekable<Chars<'_>>, out: &mut String, in_class: bool) -> 
     Ok(())
 }
 
-/// `\0`, `\12`, `\123`: a character by its octal number. A single digit but 0 would be a back
+/// `\0`, `\12`, `\123`: a character by its octal number. A single non-zero digit would be a back
 /// reference.
 fn octal(first: char, chars: &mut Peekable<Chars<'_>>, out: &mut String) -> Result<(), String> {
     let mut number = first.to_digit(8).unwrap_or(0);
@@ -176,7 +175,7 @@ fn octal(first: char, chars: &mut Peekable<Chars<'_>>, out: &mut String) -> Resu
     Ok(())
 }
 
-/// From `[` to `]`.
+/// Translates a class, from `[` to `]`.
 fn class(chars: &mut Peekable<Chars<'_>>, out: &mut String) -> Result<(), String> {
     out.push('[');
     if chars.peek() == Some(&'^') {
@@ -196,7 +195,7 @@ fn class(chars: &mut Peekable<Chars<'_>>, out: &mut String) -> Result<(), String
                 }
                 None => out.push_str("\\["),
             },
-            // A range, unless at either end.
+            // `-` is a range operator, unless at either end.
             '-' if !is_first && chars.peek() != Some(&']') => out.push('-'),
             c => push(out, c),
         }
@@ -206,7 +205,7 @@ fn class(chars: &mut Peekable<Chars<'_>>, out: &mut String) -> Result<(), String
     Ok(())
 }
 
-/// The name of a class like `[:alpha:]`, which is ASCII in both.
+/// Name of a class such as `[:alpha:]`, which is ASCII in both.
 fn named_class(mut after: Peekable<Chars<'_>>) -> Option<String> {
     after.next();
     const LENGTH_MAX: usize = 8;
@@ -269,7 +268,7 @@ mod tests {
         check_fails("a{2}{3}", "invalid nested repetition operator");
         check_fails(r"\Qa", "missing closing )");
         check_fails("a{1001}", "invalid repeat count");
-        check_fails("((a{1000}){1000}){1000}", "more than 1048576 bytes");
+        check_fails("((a{1000}){1000}){1000}", "compiled regex exceeds 1048576 bytes");
         check_fails("*", "repetition operator missing expression");
         check_fails(&"(".repeat(100_000), "missing closing )");
         let deep = format!("{}{}", "(".repeat(1000), ")".repeat(1000));

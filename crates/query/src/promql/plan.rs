@@ -1,5 +1,5 @@
-//! From an expression to what has to be done: durations are worked out, what is the same at each
-//! step is done once, and sums of what happened are read out of rollups.
+//! PromQL planner: resolves durations, evaluates constant nodes once, and reads sums of deltas from
+//! rollups.
 
 use std::cell::Cell;
 
@@ -21,7 +21,7 @@ use super::pattern;
 use super::quantiles;
 use super::signature::{BucketUse, CallPlan, PromqlFunction, QueryTimes, StepDependence};
 
-/// What an expression gives, and what has to be done for it.
+/// Plans an expression; returns its type and its plan.
 pub(crate) fn plan(
     expression: &Expr,
     question: &QueryRequest<'_>,
@@ -58,9 +58,9 @@ struct Planner {
 /// Requirements of the enclosing expressions.
 #[derive(Clone, Copy, Default)]
 struct ParentContext {
-    /// A function that needs no more of a histogram than its count and sum.
+    /// A function that needs only count and sum of a histogram.
     needs_no_buckets: bool,
-    /// Something that needs the buckets, or readings as they were.
+    /// An operation that needs the buckets, or raw samples.
     needs_buckets: bool,
 }
 
@@ -71,7 +71,7 @@ struct PlannedNode {
 }
 
 impl PlannedNode {
-    /// Worked out once, where that is worth it.
+    /// Evaluates the node once, if that saves work.
     fn once(self) -> PlanNode {
         let is_plain = matches!(
             self.node.op,
@@ -80,13 +80,13 @@ impl PlannedNode {
         if !self.is_constant || is_plain {
             return self.node;
         }
-        let place = self.node.span;
-        PlanNode { op: PlanOp::Once(Box::new(self.node)), span: place }
+        let span = self.node.span;
+        PlanNode { op: PlanOp::Once(Box::new(self.node)), span }
     }
 }
 
 impl Planner {
-    /// Plans what stands below something.
+    /// Plans a subexpression with changed requirements.
     fn plan_child<T>(&self, change: impl Fn(&mut ParentContext), plan: impl FnOnce() -> T) -> T {
         let outside = self.parent.get();
         let mut inside = outside;
@@ -99,9 +99,9 @@ impl Planner {
 
     fn node(&self, expr: &Expr) -> Result<PlannedNode> {
         let expr = expr.unwrap_parens();
-        let place = expr.span;
+        let span = expr.span;
         let of = |op: PlanOp, is_same: bool| {
-            Ok(PlannedNode { node: PlanNode { op, span: place }, is_constant: is_same })
+            Ok(PlannedNode { node: PlanNode { op, span }, is_constant: is_same })
         };
         match &expr.kind {
             ExprKind::Number(number) => of(PlanOp::Number(*number), true),
@@ -151,7 +151,7 @@ impl Planner {
                 let param = param.as_ref().map(|param| self.node(param)).transpose()?;
                 let is_same =
                     inner.is_constant && param.as_ref().is_none_or(|param| param.is_constant);
-                if let Some(exact) = exact_sum(*op, &grouping, &inner.node, place) {
+                if let Some(exact) = exact_sum(*op, &grouping, &inner.node, span) {
                     return of(PlanOp::Exact(Box::new(exact)), is_same);
                 }
                 let own =
@@ -166,9 +166,9 @@ impl Planner {
                     BucketUse::All => above.needs_buckets = true,
                     BucketUse::Unchanged => {}
                 },
-                || self.call(function, args, place),
+                || self.call(function, args, span),
             ),
-            ExprKind::Paren(_) => panic!("BUG: parentheses were taken off"),
+            ExprKind::Paren(_) => panic!("BUG: parentheses were removed"),
         }
     }
 
@@ -176,17 +176,17 @@ impl Planner {
         &self,
         function: &'static PromqlFunction,
         args: &[Expr],
-        place: SourceSpan,
+        span: SourceSpan,
     ) -> Result<PlannedNode> {
         if let CallPlan::RequestNumber(number) = function.call_plan {
             let Planner { start, end, step, .. } = *self;
             let op = PlanOp::Number(number(QueryTimes { start, end, step }));
-            return Ok(PlannedNode { node: PlanNode { op, span: place }, is_constant: true });
+            return Ok(PlannedNode { node: PlanNode { op, span }, is_constant: true });
         }
         let is_ranged = |arg: &Expr| arg.value_type() == ValueType::Matrix;
         match args.iter().position(is_ranged) {
-            Some(at) => self.call_over_time(function, args, at, place),
-            None => self.call_of_streams(function, args, place),
+            Some(at) => self.call_over_time(function, args, at, span),
+            None => self.call_of_streams(function, args, span),
         }
     }
 
@@ -194,7 +194,7 @@ impl Planner {
         &self,
         function: &'static PromqlFunction,
         args: &[Expr],
-        place: SourceSpan,
+        span: SourceSpan,
     ) -> Result<PlannedNode> {
         let args: Vec<PlannedNode> =
             args.iter().map(|arg| self.node(arg)).collect::<Result<_>>()?;
@@ -202,8 +202,7 @@ impl Planner {
             && match function.step_dependence {
                 StepDependence::Arguments => true,
                 StepDependence::Step => false,
-                // The time of a reading does not depend on when it is asked for, if the reading
-                // does not.
+                // The timestamp of a sample is constant over steps if the sample is.
                 StepDependence::UnlessSelector => {
                     args.iter().all(|arg| matches!(arg.node.op, PlanOp::Latest(_)))
                 }
@@ -214,16 +213,16 @@ impl Planner {
         };
         let args = args.into_iter().enumerate().map(own).collect();
         let op = PlanOp::Call { function, args };
-        Ok(PlannedNode { node: PlanNode { op, span: place }, is_constant })
+        Ok(PlannedNode { node: PlanNode { op, span }, is_constant })
     }
 
-    /// A call whose argument `at` is a range of readings.
+    /// Plans a range function; argument `at` is the range vector.
     fn call_over_time(
         &self,
         function: &'static PromqlFunction,
         args: &[Expr],
         at: usize,
-        place: SourceSpan,
+        span: SourceSpan,
     ) -> Result<PlannedNode> {
         let (mut ranged, is_fixed) = self.ranged(args[at].unwrap_parens())?;
         ranged.is_for_counters = function.reads_totals;
@@ -233,14 +232,14 @@ impl Planner {
         let is_constant = is_fixed
             && function.step_dependence == StepDependence::Arguments
             && others.iter().all(|other| other.is_constant);
-        let node = |op: PlanOp| PlannedNode { node: PlanNode { op, span: place }, is_constant };
+        let node = |op: PlanOp| PlannedNode { node: PlanNode { op, span }, is_constant };
         if let CallPlan::Exact { is_rate } = function.call_plan {
             return match exact_range(&ranged, is_rate, None) {
                 Some(exact) => Ok(node(PlanOp::Exact(Box::new(exact)))),
                 None => {
                     let message = format!(
-                        "{} reads what happened out of the store: give it a selector with a range, \
-                         not a subquery, and neither anchored nor smoothed",
+                        "{} reads exact deltas from the store; use a selector with a range, not a \
+                         subquery, without anchored and smoothed",
                         function.name
                     );
                     Err(Error::Parse { span: ranged.span, message })
@@ -252,7 +251,7 @@ impl Planner {
         let over = RangeFunctionCall { function, input: ranged.clone(), args };
         let standard = PlanOp::RangeFunction(Box::new(over));
         if let CallPlan::EvaluateOrExact = function.call_plan {
-            let standard = PlanNode { op: standard.clone(), span: place };
+            let standard = PlanNode { op: standard.clone(), span };
             if let Some(exact) = exact_range(&ranged, false, Some(standard)) {
                 return Ok(node(PlanOp::Exact(Box::new(exact))));
             }
@@ -260,9 +259,9 @@ impl Planner {
         Ok(node(standard))
     }
 
-    /// Readings of stretches of time, and whether they are the same at each step.
+    /// Plans a range vector; returns whether it is constant over steps.
     fn ranged(&self, expr: &Expr) -> Result<(RangeSelection, bool)> {
-        let place = expr.span;
+        let span = expr.span;
         let total = self.end.saturating_sub(self.start);
         match &expr.kind {
             ExprKind::Matrix { selector, range } => {
@@ -270,10 +269,7 @@ impl Planner {
                 let is_same = fetch.shift.at.is_some();
                 let range = range.resolve(self.step, total)?;
                 let of = RangeSource::Series(fetch);
-                Ok((
-                    RangeSelection { source: of, range, is_for_counters: false, span: place },
-                    is_same,
-                ))
+                Ok((RangeSelection { source: of, range, is_for_counters: false, span }, is_same))
             }
             ExprKind::Subquery { expr: inner, range, step, offset, at } => {
                 let inner =
@@ -285,10 +281,7 @@ impl Planner {
                 let shift = TimeShift { offset, at: self.at(*at) };
                 let is_same = shift.at.is_some();
                 let of = RangeSource::Subquery { inner, step, shift };
-                Ok((
-                    RangeSelection { source: of, range, is_for_counters: false, span: place },
-                    is_same,
-                ))
+                Ok((RangeSelection { source: of, range, is_for_counters: false, span }, is_same))
             }
             _ => panic!("BUG: the types were checked"),
         }
@@ -322,7 +315,7 @@ impl Planner {
     }
 }
 
-/// What happened in a range, where the store can be asked for it.
+/// Plans an exact delta, if the store can compute it.
 fn exact_range(
     ranged: &RangeSelection,
     is_rate: bool,
@@ -337,12 +330,12 @@ fn exact_range(
     }
 }
 
-/// A sum of what happened, where series can be put together while they are read.
+/// Plans a sum of deltas, if series can be merged while they are read.
 fn exact_sum(
     op: AggregateOp,
     grouping: &Grouping,
     inner: &PlanNode,
-    place: SourceSpan,
+    span: SourceSpan,
 ) -> Option<ExactRange> {
     let PlanOp::Exact(exact) = &inner.op else { return None };
     let says_name = grouping.labels.iter().any(|label| crate::labels::is_metadata(label));
@@ -354,26 +347,23 @@ fn exact_sum(
     exact.standard_expr = exact.standard_expr.map(|of| {
         let (grouping, param) = (grouping.clone(), None);
         let aggregate = Aggregation { op, grouping, input: of, param };
-        PlanNode { op: PlanOp::Aggregate(Box::new(aggregate)), span: place }
+        PlanNode { op: PlanOp::Aggregate(Box::new(aggregate)), span }
     });
     Some(exact)
 }
 
-/// The series that a selector of an expression picks, as a store is asked for them. Where the
-/// expression shifts it in time is not part of it.
+/// Store selector of a vector selector. Offset and `@` are not part of it.
 pub fn selector_of(selector: &VectorSelector) -> Result<Selector> {
     selector_from_matchers(&selector.matchers, selector.span)
 }
 
-/// The condition that matchers say together.
-pub(crate) fn selector_from_matchers(matchers: &[Matcher], place: SourceSpan) -> Result<Selector> {
+/// Selector of a conjunction of matchers.
+pub(crate) fn selector_from_matchers(matchers: &[Matcher], span: SourceSpan) -> Result<Selector> {
     let of = |matcher: &Matcher| {
         let regex = || {
-            let failed = |why: String| Error::Parse {
-                span: place,
-                message: format!("{}: {why}", matcher.name),
-            };
-            // A store's selectors have regexes of another dialect than PromQL.
+            let failed =
+                |why: String| Error::Parse { span, message: format!("{}: {why}", matcher.name) };
+            // Selectors of the store use a different regex dialect than PromQL.
             let regex = pattern::translate(&matcher.value).map_err(failed)?;
             Selector::label_matches(matcher.name.as_str(), &regex)
                 .map_err(|error| failed(error.to_string()))

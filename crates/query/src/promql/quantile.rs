@@ -1,8 +1,8 @@
-//! Quantiles, fractions and moments: Prometheus' value with bounds.
+//! Quantiles, fractions and moments: Prometheus' estimate with bounds.
 //!
-//! The number follows Prometheus to the last bit. The bounds come from the buckets alone, as they
-//! are: where Prometheus takes a lowest bucket or the zero bucket to begin at 0, the bounds do not.
-//! They hold as long as counts are not negative and no value lies outside of its bucket.
+//! The estimate equals Prometheus' to the last bit. The bounds come from the buckets alone: where
+//! Prometheus assumes that a lowest bucket or the zero bucket starts at 0, the bounds do not. They
+//! hold if counts are non-negative and every value is within its bucket.
 
 mod classic;
 mod native;
@@ -15,22 +15,21 @@ pub use native::{NanEffect, average, fraction, quantile, stddev, variance};
 /// Quantile estimate with bounds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct QuantileEstimate {
-    /// What Prometheus answers.
+    /// Prometheus' result.
     pub estimate: f64,
-    /// The truth is not below.
+    /// Lower bound of the true value.
     pub lower: f64,
-    /// The truth is not above.
+    /// Upper bound of the true value.
     pub upper: f64,
 }
 
 impl QuantileEstimate {
-    /// A number without doubt, or NaN, of which nothing is known.
+    /// Exact number, or NaN, which has no bounds.
     pub fn exact(value: f64) -> QuantileEstimate {
         QuantileEstimate { estimate: value, lower: value, upper: value }
     }
 
-    /// Bounds, moved out to the estimate where rounding has put it outside of them. NaN stays
-    /// alone.
+    /// Bounds, widened to the estimate if rounding has put it outside. NaN has no bounds.
     fn new(lower: f64, estimate: f64, upper: f64) -> QuantileEstimate {
         if estimate.is_nan() {
             return QuantileEstimate::exact(estimate);
@@ -39,7 +38,7 @@ impl QuantileEstimate {
     }
 }
 
-/// The answer to a `q` outside of 0 to 1, which no histogram changes.
+/// Result for a `q` outside of 0 to 1, which does not depend on the histogram.
 fn out_of_range(q: f64) -> Option<f64> {
     if q.is_nan() {
         Some(f64::NAN)
@@ -50,19 +49,19 @@ fn out_of_range(q: f64) -> Option<f64> {
     }
 }
 
-/// How far a sum of counts may be off the rank that it is compared with, from rounding alone.
+/// Maximum rounding error of a sum of counts that is compared with a rank.
 fn slack(count: f64) -> f64 {
     count.abs() * 1e-12
 }
 
-/// Puts samples into the order that [`of_sorted`] wants: NaN first.
+/// Sorts samples as [`quantile_of_sorted`] requires: NaN first.
 pub fn sort_samples(samples: &mut [f64]) {
     samples.sort_by(|a, b| {
         b.is_nan().cmp(&a.is_nan()).then(a.partial_cmp(b).unwrap_or(std::cmp::Ordering::Equal))
     });
 }
 
-/// The quantile of samples that [`sort_samples`] has sorted: between two of them, which are its
+/// Quantile of samples sorted by [`sort_samples`]: interpolated between two of them, which are its
 /// bounds.
 pub fn quantile_of_sorted(q: f64, samples: &[f64]) -> QuantileEstimate {
     let Some(last) = samples.len().checked_sub(1) else { return QuantileEstimate::exact(f64::NAN) };

@@ -8,7 +8,7 @@ use super::ast::{Expr, ExprKind, ValueType};
 use super::duration::DurationValue;
 use super::signature::QuantileUse;
 
-/// An error where an expression averages quantiles, over series or over time.
+/// Rejects an expression that averages quantiles, over series or over time.
 pub(crate) fn reject_averages(expr: &Expr) -> Result<()> {
     for child in expr.children() {
         reject_averages(child)?;
@@ -21,7 +21,7 @@ pub(crate) fn reject_averages(expr: &Expr) -> Result<()> {
         ExprKind::Call { function, args } if function.quantile_use == QuantileUse::Average => {
             (quantile_in(&args[0]), "time")
         }
-        // As an average is written out.
+        // An average as an explicit division.
         ExprKind::Binary { op: BinaryOp::Divide, left, right, .. } => {
             let (sum, count) = (left.unwrap_parens(), right.unwrap_parens());
             average = sum;
@@ -46,22 +46,16 @@ pub(crate) fn reject_averages(expr: &Expr) -> Result<()> {
     let Some(quantile) = quantile else { return Ok(()) };
     let remedy = match suggest_replacement(average, quantile) {
         Some(right) => {
-            format!("merge the distributions and take the quantile of the whole: {right}")
+            format!("merge the distributions and take the quantile of the result: {right}")
         }
-        None => {
-            "keep the distributions: record a histogram, and take the quantile of the whole with \
-                 histogram_quantile"
-                .to_owned()
-        }
+        None => "record a histogram and take its quantile with histogram_quantile".to_owned(),
     };
-    let message = format!(
-        "an average of quantiles over {what} is not a quantile of anything: \
-         where few had a bad time it says that all had a fair one. {remedy}"
-    );
+    let message =
+        format!("cannot average quantiles over {what}: the result is not a quantile; {remedy}");
     Err(Error::Parse { span: expr.span, message })
 }
 
-/// The quantile that an expression is, if it is one but for its scale or name.
+/// Quantile in an expression, up to its scale or name.
 fn quantile_in(expr: &Expr) -> Option<&Expr> {
     let expr = expr.unwrap_parens();
     match &expr.kind {
@@ -71,7 +65,7 @@ fn quantile_in(expr: &Expr) -> Option<&Expr> {
             _ => None,
         },
         ExprKind::Aggregate { op: AggregateOp::Quantile, .. } => Some(expr),
-        // Some of them.
+        // A selection of quantiles.
         ExprKind::Aggregate {
             op:
                 AggregateOp::TopK | AggregateOp::BottomK | AggregateOp::LimitK | AggregateOp::LimitRatio,
@@ -92,7 +86,7 @@ fn quantile_in(expr: &Expr) -> Option<&Expr> {
                         _ => None,
                     }
                 }
-                // Those that are so.
+                // Quantiles filtered by a comparison.
                 op if op.is_comparison() && is_scalar(left) => quantile_in(right),
                 op if op.is_comparison() => quantile_in(left),
                 _ => None,
@@ -102,13 +96,13 @@ fn quantile_in(expr: &Expr) -> Option<&Expr> {
     }
 }
 
-/// The expression that was meant.
+/// Suggested expression.
 fn suggest_replacement(average: &Expr, quantile: &Expr) -> Option<String> {
     let ExprKind::Call { function, args } = &quantile.kind else { return None };
     let ("histogram_quantile", [q, of]) = (function.name, &args[..]) else { return None };
     match &average.kind {
         ExprKind::Aggregate { grouping, without, .. } => {
-            // The sum that is there, but for its labels, or a new one.
+            // The existing sum with other labels, or a new one.
             let (of, inner) = match &of.unwrap_parens().kind {
                 ExprKind::Aggregate { op: AggregateOp::Sum, expr, grouping, without, .. } => {
                     (&**expr, Some((grouping, *without)))
@@ -128,7 +122,7 @@ fn suggest_replacement(average: &Expr, quantile: &Expr) -> Option<String> {
                 }
                 _ => {}
             }
-            // Buckets that are series of their own are put together by their bounds.
+            // Classic histogram buckets are summed by bound.
             labels.retain(|label| !without || label != BUCKET_LABEL);
             let has_bound = labels.iter().any(|label| label == BUCKET_LABEL);
             if !without && !has_bound && (is_classic(of) || is_by_bound(inner)) {
@@ -162,7 +156,7 @@ fn suggest_replacement(average: &Expr, quantile: &Expr) -> Option<String> {
     }
 }
 
-/// The label with the upper bound of a bucket that is a series of its own.
+/// Label of the upper bound of a classic histogram bucket.
 const BUCKET_LABEL: &str = "le";
 
 fn is_by_bound(grouping: Option<(&Vec<String>, bool)>) -> bool {
@@ -171,7 +165,7 @@ fn is_by_bound(grouping: Option<(&Vec<String>, bool)>) -> bool {
     })
 }
 
-/// Whether buckets that are series of their own are read, by what they are called.
+/// Whether the selector reads classic histogram buckets, by name.
 fn is_classic(expr: &Expr) -> bool {
     let selector = match &expr.kind {
         ExprKind::Selector(selector) | ExprKind::Matrix { selector, .. } => Some(selector),
@@ -181,7 +175,7 @@ fn is_classic(expr: &Expr) -> bool {
         || expr.children().into_iter().any(is_classic)
 }
 
-/// Gives every range the length; whether there was one.
+/// Sets the length of every range; returns whether there was one.
 fn set_ranges(expr: &mut Expr, length: &DurationValue) -> bool {
     if let ExprKind::Matrix { range, .. } = &mut expr.kind {
         *range = length.clone();

@@ -1,6 +1,6 @@
-//! Texts in quotes, both ways.
+//! Quoting and unquoting of strings.
 
-/// A text in double quotes, written so that it reads back as the same.
+/// Double-quoted string that parses to the same text.
 pub(super) fn quote_text(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + 2);
     out.push('"');
@@ -14,7 +14,7 @@ pub(super) fn quote_text(text: &str) -> String {
     out
 }
 
-/// A character in single quotes.
+/// Single-quoted character.
 pub(super) fn quote_char(c: char) -> String {
     let mut out = String::from("'");
     match c {
@@ -25,7 +25,7 @@ pub(super) fn quote_char(c: char) -> String {
     out
 }
 
-/// A character as `U+002E '.'`, for messages about escapes.
+/// Character as `U+002E '.'`, for messages about escapes.
 pub(super) fn code_point(c: char) -> String {
     let number = format!("U+{:04X}", u32::from(c));
     if is_printable(c) { format!("{number} '{c}'") } else { number }
@@ -41,7 +41,7 @@ fn push(out: &mut String, c: char) {
         '\x08' => out.push_str("\\b"),
         '\x0b' => out.push_str("\\v"),
         '\x0c' => out.push_str("\\f"),
-        // As it stands, the replacement character is refused by the lexer.
+        // The lexer rejects a literal replacement character.
         c if is_printable(c) && c != '\u{fffd}' => out.push(c),
         c if u32::from(c) < 0x80 => out.push_str(&format!("\\x{:02x}", u32::from(c))),
         c if u32::from(c) < 0x1_0000 => out.push_str(&format!("\\u{:04x}", u32::from(c))),
@@ -49,7 +49,7 @@ fn push(out: &mut String, c: char) {
     }
 }
 
-/// Whether a character can be seen, or is a plain blank.
+/// Whether a character is printable or a plain space.
 fn is_printable(c: char) -> bool {
     match c {
         ' '..='~' => true,
@@ -59,9 +59,9 @@ fn is_printable(c: char) -> bool {
     }
 }
 
-/// What a text in quotes says. The lexer has seen that its quotes and escapes are right; what is
-/// not is left out. Bytes written as `\xff` or `\377` that are no UTF-8 become the replacement
-/// character: no label has such bytes.
+/// Text of a quoted string. The lexer has validated quotes and escapes; anything invalid is
+/// skipped. Bytes written as `\xff` or `\377` that are not UTF-8 become the replacement character:
+/// no label has such bytes.
 pub(super) fn unquote(text: &str) -> String {
     let quote = text.chars().next().unwrap_or('"');
     let inner = text.get(1..text.len().saturating_sub(1)).unwrap_or("");

@@ -1,4 +1,4 @@
-//! Signatures of functions: what they take and give, and what the planner has to know of them.
+//! Function signatures: argument and result types, and planner traits.
 //!
 //! The functions themselves are rows of the table in `functions.rs`.
 
@@ -6,29 +6,29 @@ use std::fmt::{Display, Formatter};
 
 use super::ast::ValueType;
 
-/// Signature of a function of PromQL, and what the planner knows of it. Its name is its identity.
+/// Signature and planner traits of a PromQL function. Its name is its identity.
 #[derive(Debug)]
 pub struct PromqlFunction {
-    /// Its name.
+    /// Name.
     pub name: &'static str,
-    /// The types of its arguments; the last stands for all that follow.
+    /// Types of the arguments; the last one applies to all that follow.
     pub args: &'static [ValueType],
-    /// Whether the last argument may be left out, or come again.
+    /// Whether the last argument is optional or variadic.
     pub variadic: Variadic,
-    /// What it gives.
+    /// Type of the result.
     pub returns: ValueType,
-    /// Whether it has to be switched on.
+    /// Whether the function is experimental.
     pub is_experimental: bool,
-    /// Whether it is topdeck's own; Prometheus has no function of this name.
+    /// Whether the function is topdeck's own; Prometheus has no function of this name.
     pub is_topdeck_only: bool,
     pub(crate) call_plan: CallPlan,
     pub(crate) step_dependence: StepDependence,
     pub(crate) bucket_use: BucketUse,
     pub(crate) quantile_use: QuantileUse,
     pub(crate) unit: UnitRule,
-    /// Of a series of deltas it reads the running total.
+    /// Whether series of deltas are read as running totals.
     pub(crate) reads_totals: bool,
-    /// The argument that is label matchers and no series of its own.
+    /// Index of the argument that holds label matchers and is not evaluated as a vector.
     pub(crate) label_matchers_arg: Option<usize>,
 }
 
@@ -40,20 +40,20 @@ impl PartialEq for PromqlFunction {
 
 impl Eq for PromqlFunction {}
 
-/// What the planner makes of a call.
+/// Planning of a call.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum CallPlan {
-    /// A call at each step; of a range, a window of readings at each step.
+    /// Evaluated at each step; for a range vector, on the window of each step.
     Evaluate,
-    /// The same, but exact deltas out of the store where it has them.
+    /// The same, but with exact deltas from the store if it has them.
     EvaluateOrExact,
-    /// Exact deltas out of the store, by the second if `is_rate`.
+    /// Exact deltas from the store, per second if `is_rate`.
     Exact { is_rate: bool },
-    /// A number that the times of the request give.
+    /// Number computed from the times of the request.
     RequestNumber(fn(QueryTimes) -> f64),
 }
 
-/// Times of a request, in nanoseconds; the step is 0 where one moment is asked for.
+/// Times of a request in nanoseconds; the step is 0 for an instant query.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct QueryTimes {
     pub(crate) start: i64,
@@ -64,29 +64,29 @@ pub(crate) struct QueryTimes {
 /// Whether a value depends on the step itself, not only on the arguments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum StepDependence {
-    /// It depends on the arguments alone.
+    /// Only on the arguments.
     Arguments,
-    /// It depends on the step.
+    /// On the step.
     Step,
-    /// The same, unless the argument is a selector: then on its readings.
+    /// On the step, unless the argument is a selector: then on its samples.
     UnlessSelector,
 }
 
-/// How much of a histogram is needed.
+/// Parts of a histogram that a function needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BucketUse {
-    /// As much as the expression around the call needs.
+    /// Parts that the enclosing expression needs.
     Unchanged,
-    /// No more than its count and sum.
+    /// Only count and sum.
     CountAndSum,
-    /// Its buckets.
+    /// Buckets.
     All,
 }
 
-/// What a call does with quantiles, so that averages of them can be rejected.
+/// Effect of a call on quantiles, used to reject averages of quantiles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum QuantileUse {
-    /// Its result is no quantile.
+    /// Its result is not a quantile.
     Other,
     /// Its result is a quantile.
     Quantile,
@@ -94,7 +94,7 @@ pub(crate) enum QuantileUse {
     Kept,
     /// It averages its argument over time.
     Average,
-    /// It adds its argument up over time: with a count, an average.
+    /// It sums its argument over time: divided by a count, an average.
     Sum,
     /// It counts its argument over time.
     Count,
@@ -103,42 +103,42 @@ pub(crate) enum QuantileUse {
 /// Unit of a result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum UnitRule {
-    /// It cannot be named.
+    /// Unknown unit.
     Unknown,
-    /// This one.
+    /// Fixed unit.
     Named(&'static str),
-    /// That of an argument.
+    /// Unit of an argument.
     Argument(usize),
-    /// That of the values whose distributions an argument has.
+    /// Unit of the values in an argument's distributions.
     ValuesOf(usize),
-    /// Its square.
+    /// Square of the unit of the values in an argument's distributions.
     SquaredValuesOf(usize),
-    /// That of the readings.
+    /// Unit of the samples.
     Readings,
-    /// The same by the second.
+    /// Unit of the samples per second.
     PerSecond,
-    /// Its square.
+    /// Square of the unit of the samples.
     Squared,
 }
 
-/// Whether the last argument may be left out, or come again.
+/// Whether the last argument is optional or variadic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Variadic {
-    /// Neither.
+    /// Required.
     No,
-    /// Left out, or up to this often.
+    /// Optional, up to this many times.
     UpTo(usize),
-    /// Left out, or as often as one likes.
+    /// Optional, any number of times.
     Any,
 }
 
 impl PromqlFunction {
-    /// How many arguments there must be at least.
+    /// Minimum number of arguments.
     pub fn args_min(&self) -> usize {
         self.args.len() - usize::from(self.variadic != Variadic::No)
     }
 
-    /// How many arguments there may be at most, if there is a limit.
+    /// Maximum number of arguments, if there is one.
     pub fn args_max(&self) -> Option<usize> {
         match self.variadic {
             Variadic::No => Some(self.args.len()),
@@ -148,7 +148,7 @@ impl PromqlFunction {
     }
 }
 
-/// As one writes a call of it, with the types of its arguments; those in brackets may be left out.
+/// Call syntax with argument types; optional arguments are in brackets.
 impl Display for PromqlFunction {
     fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}(", self.name)?;

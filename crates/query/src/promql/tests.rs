@@ -1,4 +1,4 @@
-//! What is read and refused, and that what is shown reads back as the same.
+//! Tests of parser, type checker and formatter, including the round trip through text.
 
 use expect_test::{Expect, expect};
 use proptest::prelude::*;
@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use super::{ExprKind, Options, VectorSelector, parse, parse_series_labels};
 use crate::error::Error;
 
-/// How an expression is shown once it was read.
+/// Formatted text of a parsed expression.
 #[track_caller]
 fn check(text: &str, shown: &str) {
     let options = Options::all();
@@ -16,25 +16,25 @@ fn check(text: &str, shown: &str) {
     check_reads_back(text, &options);
 }
 
-/// That an expression is shown as it is written.
+/// The formatted text equals the input.
 #[track_caller]
 fn check_unchanged(text: &str) {
     check(text, text);
 }
 
-/// What is shown reads back as the same tree.
+/// The formatted text parses to the same tree.
 #[track_caller]
 fn check_reads_back(text: &str, options: &Options) {
     let Ok(expr) = parse(text, options) else { return };
     let shown = expr.to_string();
     let again = parse(&shown, options)
         .unwrap_or_else(|error| panic!("{}", error.format_with_source(&shown)));
-    // As texts, as NaN is not equal to itself.
+    // Compared as text, because NaN is not equal to itself.
     let (expr, again) = (expr.without_spans(), again.without_spans());
     assert_eq!(format!("{again:?}"), format!("{expr:?}"), "{text} is shown as {shown}");
 }
 
-/// What is said of an expression, with its place, first with everything switched on.
+/// Error of an expression with its span, with all features enabled.
 #[track_caller]
 fn check_fails(text: &str, expected: Expect) {
     check_fails_with(text, &Options::all(), expected);
@@ -43,8 +43,8 @@ fn check_fails(text: &str, expected: Expect) {
 #[track_caller]
 fn check_fails_with(text: &str, options: &Options, expected: Expect) {
     let error = parse(text, options).expect_err("the expression is refused");
-    let place = error.span().map(|place| format!("{place}: ")).unwrap_or_default();
-    expected.assert_eq(&format!("{place}{error}"));
+    let span = error.span().map(|span| format!("{span}: ")).unwrap_or_default();
+    expected.assert_eq(&format!("{span}{error}"));
 }
 
 #[track_caller]
@@ -55,7 +55,7 @@ fn selector(text: &str) -> VectorSelector {
     }
 }
 
-/// Which values of a label a store is asked for.
+/// Label matchers of a store selector.
 #[track_caller]
 fn check_picks(text: &str, matching: &[&str], others: &[&str]) {
     let selector = super::selector_of(&selector(text)).expect("a store can be asked for it");
@@ -133,7 +133,7 @@ fn ranges_offsets_and_times() {
 fn durations_are_trees() {
     check_unchanged("foo[(1 + 2) * step() - range() / 2 % 3]");
     check_unchanged("foo[-min_of(step(), max_of(1, 2)) ^ 2]");
-    // After a number, the offset is over; after parentheses it is not.
+    // After a number, the offset ends; after parentheses it does not.
     check("foo offset 1m + 2", "foo offset 1m + 2");
     assert!(matches!(
         parse("foo offset 1m + 2", &Options::all()).unwrap().kind,
@@ -382,7 +382,7 @@ fn limits() {
     too_much(format!("a{}", "[5m:]".repeat(300)), "levels of operators");
     too_much(format!("a{{{}}}", "b=~\"c\",".repeat(200)), "regular expressions");
     check_reads_back(&format!("a{}", "+a".repeat(250)), &Options::all());
-    // Takes a minute if every label is compared with every other.
+    // Would take a minute if every label were compared with every other.
     let (many, more) = ("a,".repeat(40_000), "b,".repeat(40_000));
     check_reads_back(&format!("a * on ({many}) group_left ({more}) b"), &Options::all());
     check_reads_back(&format!("{}a{}", "(".repeat(90), ")".repeat(90)), &Options::all());
@@ -408,7 +408,7 @@ fn labels_of_series() {
     assert_eq!(fails(""), "unexpected end of input");
 }
 
-/// Pieces of which expressions are made, well or badly.
+/// Fragments of valid and invalid expressions.
 const PIECES: &[&str] = &[
     "a",
     "b:c",
@@ -500,7 +500,7 @@ proptest! {
     }
 }
 
-/// Expressions most of which are right.
+/// Mostly valid expressions.
 fn any_expression() -> impl Strategy<Value = String> {
     let duration =
         prop::sample::select(&["5m", "0.0015", "90", "1y3ms"][..]).prop_map(str::to_owned);

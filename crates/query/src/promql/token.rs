@@ -1,4 +1,4 @@
-//! What words there are in expressions, and how messages call them.
+//! PromQL tokens and their names in messages.
 
 use crate::error::SourceSpan;
 
@@ -6,19 +6,19 @@ use super::aggregate_op::AggregateOp;
 use super::ast::BinaryOp;
 use super::quote::quote_text;
 
-/// A word and where it stands.
+/// Token with its span.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PromqlToken {
     pub(super) kind: TokenKind,
     pub(super) span: SourceSpan,
 }
 
-/// What a word is.
+/// Token kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum TokenKind {
     End,
     Identifier,
-    /// With a colon.
+    /// Identifier with a colon.
     MetricIdentifier,
     Number,
     Duration,
@@ -103,14 +103,14 @@ pub(super) fn keyword(text: &str) -> Option<TokenKind> {
     KEYWORDS.iter().find(|(name, _)| is(name)).map(|(_, kind)| *kind).or_else(aggregate)
 }
 
-/// The words that may stand in a duration within brackets.
+/// Keywords allowed in a duration within brackets.
 pub(super) fn duration_keyword(text: &str) -> Option<TokenKind> {
     use Keyword::{MaxOf, MinOf, Range, Step};
     keyword(text).filter(|kind| matches!(kind, TokenKind::Keyword(MaxOf | MinOf | Range | Step)))
 }
 
 impl PromqlToken {
-    /// How a message calls it.
+    /// Description in messages.
     pub(super) fn describe(&self, text: &str) -> String {
         let value = text.get(self.span.start..self.span.end).unwrap_or("");
         let short = || match value.char_indices().nth(10) {

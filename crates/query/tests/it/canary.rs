@@ -1,8 +1,8 @@
-//! Scripts that are wrong, so that it shows if the runner does not notice.
+//! Scripts with wrong expectations: the runner must report each as a failure.
 
 use crate::run::run;
 
-/// Each question of these is to fail, for the reason above it.
+/// Each query must fail, for the reason above it.
 const WRONG: &str = r#"
 load 1m
   depth{host="a"} 1 2 3

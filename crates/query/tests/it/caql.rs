@@ -1,7 +1,7 @@
-//! CAQL, asked of a store on a simulated disk.
+//! CAQL queries of a store on a simulated disk.
 //!
-//! The fixture: periods of a minute, ten slots from 13:00 UTC of a Sunday, nothing before them. `A`
-//! in an expression stands for `find("req", "and(host:a)")`, and so on.
+//! The fixture has one-minute periods, ten slots from 13:00 UTC of a Sunday, and no earlier data.
+//! `A` in an expression stands for `find("req", "and(host:a)")`, and so on.
 
 mod errors;
 mod every_function;
@@ -16,7 +16,7 @@ use query::{
 };
 use store::MINUTE;
 
-/// Short names for streams.
+/// Abbreviations of streams.
 const STREAMS: [(&str, &str); 6] = [
     ("A", r#"find("req", "and(host:a)")"#),
     ("B", r#"find("req", "and(host:b)")"#),
@@ -26,7 +26,7 @@ const STREAMS: [(&str, &str); 6] = [
     ("K", r#"find:histogram("lat", "and(host:b)")"#),
 ];
 
-/// With streams for their short names, which stand alone as words and not in quotes.
+/// Replaces abbreviations, which are separate words outside of quotes.
 fn expand_names(text: &str) -> String {
     let is_word = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | ':');
     let (mut out, mut word, mut quote) = (String::new(), String::new(), None);
@@ -82,8 +82,8 @@ fn rows(text: &str) -> Vec<StreamRow> {
     }
 }
 
-/// Numbers of streams as they are expected: a word for each slot, `·` where there is none, a line
-/// for each stream. `x*` stands for the same in all slots.
+/// Expected numbers of streams: a word for each slot, `·` for no value, a line for each stream.
+/// `x*` is the same value in all slots.
 #[track_caller]
 fn check(text: &str, expected: &str) {
     let found = rows(text);
@@ -119,7 +119,7 @@ fn check(text: &str, expected: &str) {
     }
 }
 
-/// A number, or a share of two.
+/// Number or fraction.
 fn read(word: &str) -> f64 {
     let number = |word: &str| word.parse::<f64>().unwrap_or_else(|_| panic!("{word} is no number"));
     match word.split_once('/') {
@@ -137,7 +137,7 @@ fn show(point: Option<&StepValue>) -> String {
     }
 }
 
-/// Legends, or canonical names where there is none.
+/// Legends, or canonical names of streams without one.
 #[track_caller]
 fn check_legends(text: &str, expected: &[&str]) {
     let found: Vec<String> = rows(text).iter().map(|(labels, _)| legend(labels)).collect();

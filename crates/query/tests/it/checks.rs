@@ -1,14 +1,13 @@
-//! What must hold for any bytes at all: one check per fuzz target, by its name. `fuzz/` includes
-//! this file by path, and `fuzz_regressions` repeats the checks on inputs that once broke
-//! something.
+//! Properties that hold for any bytes: one check per fuzz target, by its name. `fuzz/` includes
+//! this file by path, and `fuzz_regressions` repeats the checks on inputs that once failed.
 
-#[path = "truth_choice.rs"]
+#[path = "byte_choices.rs"]
 pub(crate) mod choice;
-#[path = "truth_streams.rs"]
+#[path = "random_caql.rs"]
 pub(crate) mod streams;
-#[path = "truth_wild.rs"]
+#[path = "random_source.rs"]
 pub(crate) mod wild;
-#[path = "truth_words.rs"]
+#[path = "random_promql.rs"]
 pub(crate) mod words;
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -19,14 +18,14 @@ use query::{Error, Language, Limits, QueryRequest, QueryResult, ResultData, Sett
 use choice::ByteChoices;
 use wild::RandomSource;
 
-/// Panics where something broke.
+/// Panics on a failure.
 pub(crate) type Check = fn(&[u8]);
 
 /// Name and check of each target of `fuzz/`.
 pub(crate) const CHECKS: [(&str, Check); 2] = [("promql", promql), ("query", query)];
 
-/// What is read is shown in a way that is read as the same. The first byte chooses what is switched
-/// on.
+/// A parsed expression formats to text that parses to the same tree. The first byte selects the
+/// enabled features.
 fn promql(bytes: &[u8]) {
     let Some((choice, bytes)) = bytes.split_first() else { return };
     let Ok(text) = std::str::from_utf8(bytes) else { return };
@@ -37,25 +36,24 @@ fn promql(bytes: &[u8]) {
         Err(error) => return drop(error.format_with_source(text)),
     };
     let shown = expr.to_string();
-    // What is shown may be longer than what was written, and than what is read.
+    // The formatted text may be longer than the input and exceed the limit.
     if shown.len() > LENGTH_MAX {
         return;
     }
     let again = parse(&shown, &options);
     let again =
         again.unwrap_or_else(|error| panic!("{text:?}: {}", error.format_with_source(&shown)));
-    // As texts, as NaN is not equal to itself.
+    // Compared as text, because NaN is not equal to itself.
     let (expr, again) = (expr.without_spans(), again.without_spans());
     assert_eq!(format!("{again:?}"), format!("{expr:?}"), "{text:?} is shown as {shown:?}");
 }
 
-/// Any data is asked anything: there is an answer that keeps to its limits, or an error that says
-/// why not.
+/// Any query of any data returns a result within the limits, or an error.
 fn query(bytes: &[u8]) {
     run_query(bytes);
 }
 
-/// What became of a question.
+/// Outcome of a query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum FuzzOutcome {
     Answered,
@@ -66,7 +64,7 @@ pub(crate) enum FuzzOutcome {
     ParseFailed,
 }
 
-/// Asks what some bytes stand for, and says what became of it.
+/// Runs the query encoded in some bytes and returns its outcome.
 pub(crate) fn run_query(bytes: &[u8]) -> FuzzOutcome {
     let choice = &mut ByteChoices::new(bytes);
     let begin = RandomSource::begin(choice);
@@ -115,7 +113,7 @@ pub(crate) fn run_query(bytes: &[u8]) -> FuzzOutcome {
             match error {
                 Error::Limit { .. } => FuzzOutcome::Limited,
                 Error::Parse { .. } => {
-                    // Expressions are well typed; what else is wrong with them is known.
+                    // Expressions are well typed; other expected errors are listed.
                     let is_caql = language == Language::Caql;
                     assert!(is_caql || !shown.contains("unexpected"), "{shown}");
                     FuzzOutcome::ParseFailed
@@ -173,7 +171,7 @@ fn settings(choice: &mut ByteChoices<'_>) -> Settings {
     }
 }
 
-/// What holds of every answer.
+/// Properties of every result.
 fn check_answer(answer: &QueryResult, language: Language, what: &dyn Fn() -> String) {
     let count = answer.steps.count;
     let streams = match &answer.data {
@@ -198,7 +196,7 @@ fn check_answer(answer: &QueryResult, language: Language, what: &dyn Fn() -> Str
     let mut labels: Vec<_> = streams.iter().map(|stream| &stream.labels).collect();
     labels.sort();
     let is_each_once = labels.windows(2).all(|pair| pair[0] != pair[1]);
-    // What CAQL calls streams is for people.
+    // CAQL legends are free text.
     let is_free = language == Language::Caql;
     assert!(is_each_once || is_free, "two streams of the same labels: {}", what());
 }

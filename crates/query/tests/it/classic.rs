@@ -1,5 +1,4 @@
-//! Histograms whose buckets are series (`_bucket` with `le`, `_sum`, `_count`) as histograms with
-//! custom buckets.
+//! Classic histograms (`_bucket` with `le`, `_sum`, `_count`) as histograms with custom buckets.
 
 use std::collections::BTreeMap;
 
@@ -7,16 +6,16 @@ use query::{FloatHistogram, LabelSet, NAME, ResetHint, SeriesPoint, StepValue};
 
 use crate::script::LoadCommand;
 
-/// What the series of one histogram say at one moment.
+/// Series of one histogram at one timestamp.
 #[derive(Default)]
 struct ClassicSamples {
-    /// Counts below upper bounds, as they come.
+    /// Cumulative counts by upper bound, in any order.
     buckets: Vec<(f64, f64)>,
     count: Option<f64>,
     sum: f64,
 }
 
-/// The histograms among the series that a command loads.
+/// Histograms among the series of a `load` command.
 pub(crate) fn histograms(load: &LoadCommand) -> Result<Vec<(LabelSet, Vec<SeriesPoint>)>, String> {
     let mut all: BTreeMap<LabelSet, BTreeMap<i64, ClassicSamples>> = BTreeMap::new();
     for loaded in &load.series {

@@ -1,4 +1,4 @@
-//! Whether an answer is what a script expects.
+//! Comparison of a result with the expectation of a script.
 
 use std::fmt::Write;
 
@@ -10,26 +10,26 @@ use query::{
 use crate::notation::NotationItem;
 use crate::script::{EvalCommand, ExpectedResult};
 
-/// How far numbers may be apart, as a part of both together.
+/// Maximum relative difference of numbers.
 const EPSILON: f64 = 1e-6;
 
-/// Values of one series of an answer, with their moments.
+/// Values of one series of a result, with timestamps.
 pub(crate) struct ResultRow {
     pub(crate) labels: LabelSet,
     pub(crate) points: Vec<(i64, StepValue)>,
 }
 
-/// An answer in one form.
+/// Normalised result.
 pub(crate) enum ActualResult {
     Scalar(f64),
     Text(String),
-    /// Of one moment, in the answer's order.
+    /// Instant vector in the order of the result.
     Vector(Vec<ResultRow>),
     Matrix(Vec<ResultRow>),
 }
 
 impl ActualResult {
-    /// Of the data of an answer.
+    /// Normalises result data.
     pub(crate) fn from_data(data: ResultData, steps: StepGrid, is_range: bool) -> ActualResult {
         let row = |stream: Stream| {
             let points = steps.times().zip(stream.points);
@@ -62,7 +62,7 @@ impl ActualResult {
         }
     }
 
-    /// As a script would write it.
+    /// Text in script notation.
     pub(crate) fn show(&self) -> String {
         match self {
             ActualResult::Scalar(number) => number.to_string(),
@@ -85,7 +85,7 @@ impl ActualResult {
     }
 }
 
-/// An expected answer as a script writes it.
+/// Expected result in script notation.
 pub(crate) fn show_expected(expected: &ExpectedResult) -> String {
     match expected {
         ExpectedResult::Scalar(number) => number.to_string(),
@@ -135,7 +135,7 @@ fn show_histogram(histogram: &FloatHistogram) -> String {
     shown
 }
 
-/// What is wrong with an answer.
+/// Difference between a result and the expectation.
 pub(crate) fn check(eval: &EvalCommand, found: &ActualResult) -> Result<(), String> {
     match (&eval.answer, found) {
         (ExpectedResult::Scalar(expected), ActualResult::Scalar(found)) => {
@@ -164,7 +164,7 @@ fn check_vector(
         let [(_, value)] = &row.points[..] else {
             return Err(format!("{} has {} values", row.labels, row.points.len()));
         };
-        // Of two lines for the same series the last counts.
+        // Of two lines for the same series, the last one counts.
         let place = expected.iter().rposition(|(labels, _)| *labels == row.labels);
         let place = place.ok_or_else(|| format!("{} is not expected", row.labels))?;
         if eval.expect.ordered && place != at {
@@ -249,7 +249,7 @@ fn same_histogram(expected: &FloatHistogram, found: &FloatHistogram) -> bool {
         && same_buckets(&expected.negative, &found.negative)
 }
 
-/// Whether two numbers are the same but for what adding up in another order makes.
+/// Whether two numbers are equal up to the rounding of sums in another order.
 fn almost_equal(a: f64, b: f64) -> bool {
     if is_stale(a) || is_stale(b) {
         return a.to_bits() == STALE_BITS && b.to_bits() == STALE_BITS;

@@ -1,9 +1,8 @@
-//! Questions over a range to Prometheus itself and to a store of ours with the same data; their
-//! answers are compared.
+//! Range queries to Prometheus and to a store with the same data; the results are compared.
 //!
 //! `make system PART=prometheus` runs it. `TOPDECK_PROMETHEUS` names the program;
-//! `TOPDECK_COMPLIANCE_QUERIES` may name a file of Prometheus' compliance tests, whose questions
-//! are then asked beside ours.
+//! `TOPDECK_COMPLIANCE_QUERIES` may name a file of Prometheus' compliance tests, whose queries are
+//! then run too.
 
 mod data;
 mod prometheus;
@@ -28,7 +27,7 @@ use self::queries::ComplianceQuery;
 use self::reply::ComplianceReply;
 
 const MILLI: i64 = 1_000_000;
-/// Where the store is on its disk.
+/// Directory of the store.
 const DIR: &str = "/store";
 
 #[test]
@@ -53,21 +52,21 @@ fn prometheus_gives_equal_results() {
     crate::at_least("compared", ours.equal);
 }
 
-/// What became of a list.
+/// Outcome counts of a query list.
 #[derive(Default)]
 struct ListOutcome {
     equal: usize,
-    /// Differ, as is known.
+    /// Results that differ as expected.
     known: usize,
-    /// Differ, or are alike where they are known to differ.
+    /// Results that differ, or agree although a difference is expected.
     wrong: usize,
-    /// Those that both refuse.
+    /// Queries that both reject.
     both_failed: usize,
-    /// Those of which nothing is the answer.
+    /// Queries with an empty result.
     empty: usize,
 }
 
-/// Asks all, and shows what is not as it is to be.
+/// Runs all queries and prints unexpected outcomes.
 fn compare(
     name: &str,
     asked: &[ComplianceQuery],
@@ -119,7 +118,7 @@ fn run_topdeck(
     execute(&StoreSource::new(view), &question, &Settings::default(), &|| false)
 }
 
-/// A store with all lines, half of it in parts and half in memory.
+/// Store with all series, half of it in parts and half in memory.
 fn build_store(lines: &[DataSeries]) -> Store {
     let disk: Arc<dyn Disk> = Arc::new(SimDisk::new(1).process());
     Store::create(&disk, Path::new(DIR), &journal::Settings::default())

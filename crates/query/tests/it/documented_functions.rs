@@ -1,4 +1,4 @@
-//! `docs/query.md` against the tables of functions of both languages.
+//! `docs/query.md` compared with the function tables of both languages.
 
 use query::caql::Signature;
 use query::caql::signature::Stability;
@@ -6,14 +6,14 @@ use query::promql;
 
 const PAGE: &str = include_str!("../../../../docs/query.md");
 
-/// The section of the page with this heading.
+/// Section of the page with this heading.
 fn section(heading: &str) -> &'static str {
     let start = PAGE.find(&format!("\n## {heading}\n")).expect("the page has the section");
     let rest = &PAGE[start + 1..];
     rest.find("\n## ").map_or(rest, |end| &rest[..end])
 }
 
-/// Calls that rows of tables show in their first column: name, and number of arguments.
+/// Calls in the first column of tables: name and number of arguments.
 fn table_calls(section: &str) -> Vec<(&str, usize)> {
     let rows = section.lines().filter_map(|line| line.strip_prefix("| `"));
     let cells = rows.filter_map(|row| row.split(" | ").next());

@@ -1,5 +1,4 @@
-//! Inputs that once broke something, and a short run of the fuzz targets' checks on arbitrary
-//! bytes.
+//! Inputs that once failed, and a short run of the fuzz targets' checks on arbitrary bytes.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,7 +11,7 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// `testdata/fuzz/<target>/<what went wrong>`.
+/// `testdata/fuzz/<target>/<failure>`.
 #[test]
 fn past_fuzz_failures_pass() {
     for (target, check) in checks::CHECKS {

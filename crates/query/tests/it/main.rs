@@ -1,4 +1,4 @@
-//! Questions from outside: scripts of questions with their answers.
+//! Query tests: scripts with expected results, conformance tests and oracles.
 
 mod canary;
 mod caql;
@@ -22,7 +22,7 @@ use std::fmt::Write;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The scripts of a folder, by name.
+/// Scripts of a directory, by name.
 fn scripts(folder: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder).unwrap_or_else(|error| panic!("{folder:?}: {error}"));
     let paths = entries.map(|entry| entry.expect("a folder can be listed").path());
@@ -53,8 +53,8 @@ fn our_scripts() {
     assert!(wrong.is_empty(), "\n{wrong}");
 }
 
-/// Prometheus' own scripts, wherever they are: they are not part of this repository. Those that are
-/// known to fail, and why, are in `prometheus-scripts.txt`.
+/// Prometheus' own scripts, which are not part of this repository. Known failures and their reasons
+/// are in `prometheus-scripts.txt`.
 #[test]
 #[ignore = "needs TOPDECK_PROMQLTEST, a folder of Prometheus' scripts"]
 fn prometheus_scripts() {
@@ -83,7 +83,7 @@ fn prometheus_scripts() {
     at_least("scripts", passed);
 }
 
-/// Holds what passed against the record in `conformance.txt`, whose lines are `what count`.
+/// Checks that no fewer pass than the record in `conformance.txt` says (lines `name count`).
 fn at_least(what: &str, passed: usize) {
     let record = fs::read_to_string(data("conformance.txt")).expect("the record can be read");
     let mut lines = record.lines().filter_map(|line| line.split_once(' '));
@@ -93,7 +93,7 @@ fn at_least(what: &str, passed: usize) {
     assert!(passed >= count, "{what}: {passed} pass, {count} did before");
 }
 
-/// Lines `file.test count why`; those with `#` are comments.
+/// Lines `file.test count reason`; a line with `#` is a comment.
 fn expected_failures(text: &str) -> Vec<(String, usize)> {
     let lines = text.lines().filter(|line| !line.starts_with('#') && !line.trim().is_empty());
     let read = |line: &str| {

@@ -1,7 +1,7 @@
-//! A source in memory: series with readings, as a script loads them.
+//! Source in memory: series with samples, as a script loads them.
 //!
-//! Of histograms it keeps, as Prometheus' own storage does, only what chunks know about resets:
-//! each but the first of a chunk had none, gauges stay gauges, and of all others nothing is known.
+//! Histograms keep only the reset information that a chunk of Prometheus' storage keeps: each but
+//! the first of a chunk had no reset, gauges stay gauges, and for the others nothing is known.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -27,14 +27,14 @@ pub(crate) struct ScriptSource {
 struct ScriptSeries {
     labels: LabelSet,
     series: Series,
-    /// As they were loaded.
+    /// Samples as loaded.
     loaded: Vec<SeriesPoint>,
-    /// As they are read.
+    /// Samples as read.
     readings: Vec<SeriesPoint>,
 }
 
 impl ScriptSource {
-    /// Adds what a command loads.
+    /// Adds the series of a `load` command.
     pub(crate) fn load(&mut self, load: &LoadCommand) -> Result<(), String> {
         for loaded in &load.series {
             let mut readings = Vec::with_capacity(loaded.values.len());
@@ -42,7 +42,7 @@ impl ScriptSource {
                 let Some(written) = item else { continue };
                 let time = load.step * at as i64;
                 let start = loaded.starts.get(at).copied().flatten().map(|offset| time + offset);
-                // Moment 0 is how Prometheus writes that nothing is known.
+                // Prometheus encodes an unknown start as timestamp 0.
                 let start = start.filter(|&start| start != 0);
                 readings.push(SeriesPoint { start, time, value: written.value.clone() });
             }
@@ -51,7 +51,7 @@ impl ScriptSource {
         Ok(())
     }
 
-    /// Adds readings to a series.
+    /// Adds samples to a series.
     pub(crate) fn add(
         &mut self,
         labels: &LabelSet,
@@ -85,12 +85,13 @@ fn series_of(labels: &LabelSet) -> Result<Series, String> {
     Ok(series)
 }
 
-/// Says of each histogram what is known about a reset before it.
+/// Sets the reset hint of each histogram.
 fn hint(readings: &mut [SeriesPoint]) {
     let mut before: Option<Arc<FloatHistogram>> = None;
     for reading in readings {
         let StepValue::Histogram(histogram) = &mut reading.value else {
-            // A mark goes into the chunk, and ends it; another number is no part of one.
+            // A staleness marker is part of the chunk and ends it; any other float is not part of
+            // it.
             before = None;
             continue;
         };
@@ -105,7 +106,7 @@ fn hint(readings: &mut [SeriesPoint]) {
     }
 }
 
-/// Whether a histogram fits into the chunk of the one before it.
+/// Whether a histogram fits into the chunk of the previous one.
 fn continues(before: &FloatHistogram, histogram: &FloatHistogram) -> bool {
     let covers = |old: &[(i32, f64)], new: &[(i32, f64)]| {
         old.iter().all(|&(index, count)| {
@@ -149,7 +150,7 @@ impl Source for ScriptSource {
     }
 
     fn histograms(&self, _: &[&SeriesHandle], grid: TimeGrid) -> Result<ColumnRead<Mixture>> {
-        // All series are gauges, of which there are no distributions.
+        // All series are gauges, which have no distributions.
         let values = (0..grid.columns).map(|_| Mixture::default()).collect();
         Ok(ColumnRead { values, gaps: Vec::new() })
     }

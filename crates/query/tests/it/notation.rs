@@ -1,29 +1,30 @@
-//! The small notations of scripts: texts, and series with their values.
+//! Script notation: strings, and series with their values.
 //!
-//! `metric{label="value"} 1 2+3x2 _ stale {{sum:3 count:2}}x1`: each item is a value, `_` none, `x`
-//! says how often more it comes, and a number or histogram before `x` what is added each time.
+//! `metric{label="value"} 1 2+3x2 _ stale {{sum:3 count:2}}x1`: each item is a value or, with `_`,
+//! none. `x` gives the number of repetitions, and a number or histogram before `x` is the
+//! increment.
 
 use query::promql::{self, ExprKind, Options, parse_duration};
 use query::{FloatHistogram, LabelSet, NAME, STALE_BITS, StepValue, parse_description};
 
-/// One value of a series as it is written.
+/// Value of a series in script notation.
 #[derive(Clone, Debug)]
 pub(crate) struct NotationValue {
     pub(crate) value: StepValue,
-    /// A histogram's text says what is known of resets, so it is compared.
+    /// Whether the literal has a reset hint, which is then compared.
     pub(crate) has_hint: bool,
 }
 
-/// A value, or none.
+/// Value, or none.
 pub(crate) type NotationItem = Option<NotationValue>;
 
-/// How many values a line may have: more is a slip of the pen.
+/// Maximum number of values per line: more is a typing error.
 const ITEMS_MAX: usize = 100_000;
 
-/// A text in quotes or backquotes at the start, and what follows it.
+/// Parses a string in quotes or backquotes; returns the remaining text.
 pub(crate) fn quoted(text: &str) -> Result<(String, &str), String> {
     let quote = text.chars().next().filter(|c| matches!(c, '"' | '\'' | '`'));
-    let quote = quote.ok_or_else(|| format!("expected a text in quotes at {text:?}"))?;
+    let quote = quote.ok_or_else(|| format!("expected a string in quotes at {text:?}"))?;
     let mut is_escaped = false;
     let end = text.char_indices().skip(1).find(|&(_, c)| {
         let ends = c == quote && !is_escaped;
@@ -40,14 +41,14 @@ pub(crate) fn quoted(text: &str) -> Result<(String, &str), String> {
     }
 }
 
-/// A series with its values.
+/// Parses a series with its values.
 pub(crate) fn series(line: &str) -> Result<(LabelSet, Vec<NotationItem>), String> {
     let (labels, mut rest) = metric(line)?;
     let mut items = Vec::new();
     while !rest.is_empty() {
         let after = rest.trim_start();
         if after.len() == rest.len() {
-            return Err(format!("expected a blank before {rest:?}"));
+            return Err(format!("expected a space before {rest:?}"));
         }
         rest = if after.is_empty() { after } else { item(after, &mut items)? };
         if items.len() > ITEMS_MAX {
@@ -57,7 +58,7 @@ pub(crate) fn series(line: &str) -> Result<(LabelSet, Vec<NotationItem>), String
     Ok((labels, items))
 }
 
-/// Name and labels, and what follows them.
+/// Parses name and labels; returns the remaining text.
 pub(crate) fn metric(text: &str) -> Result<(LabelSet, &str), String> {
     let end = text.find(|c: char| c.is_whitespace() || c == '{').unwrap_or(text.len());
     let (name, mut rest) = text.split_at(end);
@@ -102,7 +103,7 @@ pub(crate) fn metric(text: &str) -> Result<(LabelSet, &str), String> {
     }
 }
 
-/// One item of values, and what follows it.
+/// Parses one item; returns the remaining text.
 fn item<'a>(text: &'a str, items: &mut Vec<NotationItem>) -> Result<&'a str, String> {
     if text.starts_with("{{") {
         return histograms(text, items);
@@ -133,7 +134,7 @@ fn item<'a>(text: &'a str, items: &mut Vec<NotationItem>) -> Result<&'a str, Str
     Ok(rest)
 }
 
-/// `{{…}}`, with what is added, how often.
+/// Parses `{{…}}` with increment and repetition.
 fn histograms<'a>(text: &'a str, items: &mut Vec<NotationItem>) -> Result<&'a str, String> {
     let (first, mut says_hint, mut rest) = histogram(text)?;
     let mut step = None;
@@ -166,13 +167,13 @@ fn histogram(text: &str) -> Result<(FloatHistogram, bool, &str), String> {
     Ok((read.histogram, read.has_hint, rest))
 }
 
-/// The number of `x5`.
+/// Parses the number of `x5`.
 fn times(text: &str) -> Result<usize, String> {
     let count = text.strip_prefix('x').and_then(|count| count.parse().ok());
     count.filter(|&count| count <= ITEMS_MAX).ok_or_else(|| format!("expected x5 at {text:?}"))
 }
 
-/// A number at the start, and what follows it.
+/// Parses a number at the start; returns the remaining text.
 fn leading_number(text: &str) -> Result<(f64, &str), String> {
     let mut end = 0;
     let bytes = text.as_bytes();
@@ -190,7 +191,8 @@ fn leading_number(text: &str) -> Result<(f64, &str), String> {
     Ok((number, &text[end..]))
 }
 
-/// Since when values count, as nanoseconds against the time of each: `-1m`, `-30s-1mx2`, `_x3`.
+/// Parses start timestamps as nanoseconds relative to the time of each value: `-1m`, `-30s-1mx2`,
+/// `_x3`.
 pub(crate) fn starts(text: &str) -> Result<Vec<Option<i64>>, String> {
     let mut starts = Vec::new();
     for item in text.split_whitespace() {

@@ -1,4 +1,4 @@
-//! Answers beside the truth, and limits: what must hold whatever is asked of whatever there is.
+//! Results compared with oracles, and limits: properties of any query of any data.
 
 mod answers;
 mod averages;

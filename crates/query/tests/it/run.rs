@@ -1,8 +1,7 @@
-//! Runs scripts: each question is asked, and its answer compared with what is expected.
+//! Script runner: runs each query and compares its result with the expectation.
 //!
-//! As Prometheus does it, a question for one moment is asked again with `@` that moment in every
-//! selector, at other moments; and each of these again over a range that the moment is in the
-//! middle of.
+//! As in Prometheus, an instant query is repeated at other timestamps with `@` in every selector,
+//! and each of these again as a range query with the timestamp in the middle.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -16,21 +15,21 @@ use crate::compare::{self, ActualResult};
 use crate::memory::ScriptSource;
 use crate::script::{self, CommandKind, EvalCommand, MessagePattern};
 
-/// What became of a script.
+/// Outcome of a script.
 #[derive(Default)]
 pub(crate) struct ScriptReport {
     pub(crate) passed: usize,
     pub(crate) failures: Vec<ScriptFailure>,
 }
 
-/// A question whose answer is not as expected, or a command that cannot be done.
+/// Query with an unexpected result, or a command that failed.
 pub(crate) struct ScriptFailure {
-    /// Of the script, from 1.
+    /// Line of the script, from 1.
     pub(crate) line: usize,
     pub(crate) message: String,
 }
 
-/// Runs a script from its beginning to its end.
+/// Runs a script.
 pub(crate) fn run(text: &str) -> ScriptReport {
     let mut report = ScriptReport::default();
     let commands = match script::read(text) {
@@ -84,7 +83,7 @@ fn panic_text(panic: &(dyn std::any::Any + Send)) -> &str {
     text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message")
 }
 
-/// Asks a question in all ways, and compares.
+/// Runs a query in all variants and compares the results.
 fn answer(memory: &ScriptSource, eval: &EvalCommand) -> Result<(), String> {
     if eval.is_range {
         return check(
@@ -109,7 +108,7 @@ fn answer(memory: &ScriptSource, eval: &EvalCommand) -> Result<(), String> {
         };
         check(eval, &expr, query_range(memory, &expr, time, time, 0))
             .map_err(|wrong| asked("", wrong))?;
-        if eval.expect.fail.is_some() || !eval.is_for_range_too || asks_for_its_range(&expr) {
+        if eval.expect.fail.is_some() || !eval.is_for_range_too || depends_on_query_range(&expr) {
             continue;
         }
         check_over_range(memory, eval, &expr, time)
@@ -122,12 +121,12 @@ fn whole_millis(time: i64) -> i64 {
     time / 1_000_000 * 1_000_000
 }
 
-/// Whether the answer depends on where the question begins or ends, or on its step.
-fn asks_for_its_range(expr: &str) -> bool {
+/// Whether the result depends on the start, end or step of the query.
+fn depends_on_query_range(expr: &str) -> bool {
     ["start()", "end()", "range()", "step()"].iter().any(|function| expr.contains(function))
 }
 
-/// The middle one of three moments is to be as if it were asked for alone.
+/// The middle of three steps must equal the instant result.
 fn check_over_range(
     memory: &ScriptSource,
     eval: &EvalCommand,
@@ -184,7 +183,7 @@ fn query_range(
     execute(memory, &question, &settings, &|| false)
 }
 
-/// Everything that is to be switched on is.
+/// All features enabled.
 fn options() -> promql::Options {
     promql::Options::all()
 }
@@ -248,7 +247,7 @@ fn is_any(pattern: &MessagePattern, found: &[String]) -> bool {
     found.iter().any(|note| pattern.matches(note))
 }
 
-/// Functions whose value depends on the moment they are asked for, though what they take does not.
+/// Functions whose value depends on the step even if their arguments do not.
 const TIME_DEPENDENT: [&str; 15] = [
     "day_of_month",
     "day_of_week",
@@ -267,8 +266,7 @@ const TIME_DEPENDENT: [&str; 15] = [
     "year",
 ];
 
-/// The expression with every selector at a moment, so that it is the same at every other; `None` if
-/// it is not.
+/// Expression with `@` in every selector, so that it is constant over steps; `None` if it is not.
 fn at_fixed_time(text: &str, time: i64) -> Result<Option<String>, String> {
     let mut expr =
         promql::parse(text, &options()).map_err(|error| error.format_with_source(text))?;

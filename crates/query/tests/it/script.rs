@@ -1,7 +1,7 @@
-//! Scripts: `load`, `clear` and `eval` with what is expected, one command after another.
+//! Scripts: `load`, `clear` and `eval` commands with expectations.
 //!
-//! The notation is that of Prometheus' own tests (its package `promqltest`), so that one script can
-//! ask both. A line that is empty, or begins with `#`, ends what belongs to a command.
+//! The notation is that of Prometheus' own tests (package `promqltest`), so that both can run the
+//! same script. An empty line or one that starts with `#` ends a command.
 
 use query::LabelSet;
 use query::promql::{parse_duration, parse_number};
@@ -9,7 +9,7 @@ use regex::Regex;
 
 use crate::notation::{self, NotationItem};
 
-/// A command, and in which line of the script it stands, from 1.
+/// Command with its line in the script, from 1.
 pub(crate) struct ScriptCommand {
     pub(crate) line: usize,
     pub(crate) kind: CommandKind,
@@ -21,12 +21,12 @@ pub(crate) enum CommandKind {
     Eval(Box<EvalCommand>),
 }
 
-/// Series that come to those that are there.
+/// Series added to the existing ones.
 #[derive(Default)]
 pub(crate) struct LoadCommand {
-    /// Nanoseconds from one value to the next; the first is at 0.
+    /// Nanoseconds between values; the first is at 0.
     pub(crate) step: i64,
-    /// Histograms of which the buckets are series are loaded as histograms, too.
+    /// Whether classic histograms are also loaded as histograms with custom buckets.
     pub(crate) with_custom_buckets: bool,
     pub(crate) series: Vec<LoadedSeries>,
 }
@@ -34,29 +34,29 @@ pub(crate) struct LoadCommand {
 pub(crate) struct LoadedSeries {
     pub(crate) labels: LabelSet,
     pub(crate) values: Vec<NotationItem>,
-    /// Since when each counts, against its time; empty if nothing is said of it.
+    /// Start of each value, relative to its timestamp; empty if none is given.
     pub(crate) starts: Vec<Option<i64>>,
 }
 
-/// A question, and what its answer has to be.
+/// Query with its expected result.
 pub(crate) struct EvalCommand {
     pub(crate) expr: String,
     pub(crate) start: i64,
     pub(crate) end: i64,
-    /// 0 of a question for one moment, unless its answer is a range vector.
+    /// 0 for an instant query, unless its result is a range vector.
     pub(crate) step: i64,
     pub(crate) is_range: bool,
     pub(crate) expect: Expectation,
     pub(crate) answer: ExpectedResult,
-    /// What comes besides may be asked of the same question over a range, too.
+    /// Whether the other expectations also apply to the range query.
     pub(crate) is_for_range_too: bool,
 }
 
-/// What is expected besides the answer.
+/// Expectations besides the result.
 #[derive(Default)]
 pub(crate) struct Expectation {
     pub(crate) ordered: bool,
-    /// It fails, with such a message.
+    /// The query fails with a message that matches.
     pub(crate) fail: Option<MessagePattern>,
     pub(crate) warn: Vec<MessagePattern>,
     pub(crate) info: Vec<MessagePattern>,
@@ -64,15 +64,15 @@ pub(crate) struct Expectation {
     pub(crate) no_info: bool,
 }
 
-/// The answer that is expected.
+/// Expected result.
 pub(crate) enum ExpectedResult {
     Scalar(f64),
     Text(String),
-    /// With the place in the order.
+    /// Series in the expected order.
     Series(Vec<(LabelSet, Vec<NotationItem>)>),
 }
 
-/// What a message has to be.
+/// Expected message.
 #[derive(Debug)]
 pub(crate) enum MessagePattern {
     Any,
@@ -94,7 +94,7 @@ impl MessagePattern {
     }
 }
 
-/// Reads a script; of a wrong one, the line and what is wrong there.
+/// Parses a script; the error holds the line and the cause.
 pub(crate) fn read(text: &str) -> Result<Vec<ScriptCommand>, (usize, String)> {
     let mut lines = ScriptLines::new(text);
     let mut commands = Vec::new();
@@ -116,10 +116,10 @@ pub(crate) fn read(text: &str) -> Result<Vec<ScriptCommand>, (usize, String)> {
     Ok(commands)
 }
 
-/// Lines without blanks around them and without comments.
+/// Trimmed lines without comments.
 struct ScriptLines<'a> {
     lines: Vec<&'a str>,
-    /// How many were read.
+    /// Number of lines read.
     at: usize,
 }
 
@@ -142,7 +142,7 @@ impl<'a> ScriptLines<'a> {
         None
     }
 
-    /// The next line, if it belongs to the same command.
+    /// Next line, if it belongs to the same command.
     fn next_part(&mut self) -> Option<&'a str> {
         let line = self.lines.get(self.at).filter(|line| !line.is_empty())?;
         self.at += 1;
@@ -174,7 +174,7 @@ fn load(text: &str, lines: &mut ScriptLines<'_>) -> Result<LoadCommand, String> 
             }
             Some((_, starts)) => starts,
         };
-        // Of two lines for the same series the last counts.
+        // Of two lines for the same series, the last one counts.
         load.series.retain(|loaded| loaded.labels != labels);
         load.series.push(LoadedSeries { labels, values, starts });
     }
@@ -240,7 +240,7 @@ impl EvalCommand {
         }
     }
 
-    /// Reads one line of what is expected; `false` if it is the last.
+    /// Parses one line of an expectation; returns `false` for the last.
     fn expected(&mut self, line: &str) -> Result<bool, String> {
         if let Some(message) = line.strip_prefix("expected_fail_message") {
             self.expect.fail = Some(MessagePattern::Exact(message.trim().to_owned()));
@@ -283,7 +283,7 @@ impl EvalCommand {
 }
 
 impl Expectation {
-    /// What stands after `expect`.
+    /// Parses the text after `expect`.
     fn read(&mut self, text: &str) -> Result<(), String> {
         let (kind, rest) = text.split_once(char::is_whitespace).unwrap_or((text, ""));
         let pattern = match rest.trim().split_once(':') {
@@ -309,7 +309,7 @@ impl Expectation {
     }
 }
 
-/// Words of a line, one after another.
+/// Words of a line.
 struct WordReader<'a>(&'a str);
 
 impl<'a> WordReader<'a> {

@@ -1,6 +1,6 @@
-//! Series that end: Prometheus' mark, as remote write brings it. That of a histogram is a number of
-//! the same name and labels, in a series of counts. And series that go on as another kind, because
-//! their sender has changed its protocol.
+//! Series that end with Prometheus' staleness marker by remote write. For a histogram, the marker
+//! is a float with the same name and labels, in a counter series. Also series that continue with
+//! another kind after their sender has changed its protocol.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use store::{Options, SECOND, Store};
 const DIR: &str = "/store";
 const START: i64 = 1_600_000_020 * SECOND;
 
-/// A series of readings, ten seconds apart.
+/// Adds a series of samples ten seconds apart.
 fn put(batch: &mut BatchWriter, name: &str, kind: SeriesKind, values: Vec<(i64, SampleValue)>) {
     batch.series(&Series::new(name, kind).validate().unwrap());
     for (second, value) in values {
@@ -54,7 +54,7 @@ fn build_store() -> Store {
     store
 }
 
-/// What is answered at a moment: a number, or none.
+/// Result at a timestamp: a number, or none.
 #[track_caller]
 fn check(store: &Store, text: &str, second: i64, expected: Option<f64>) {
     let start = START + second * SECOND;
@@ -86,8 +86,8 @@ fn counter_continues_after_its_stale_marker() {
     check(&store, "exact_increase(requests[1m])", 40, Some(30.0));
 }
 
-/// Remote write 1 has no types: a counter without `_total` comes as a gauge until its sender speaks
-/// version 2.
+/// Remote write 1 has no types: a counter without `_total` is received as a gauge until its sender
+/// uses version 2.
 #[test]
 fn both_types_of_a_changed_series_are_returned() {
     let disk: Arc<dyn Disk> = Arc::new(SimDisk::new(1).process());
@@ -101,7 +101,7 @@ fn both_types_of_a_changed_series_are_returned() {
     };
     put(&mut batch, "served", SeriesKind::Gauge, numbers(&[(0, 10.0), (10, 20.0), (20, 30.0)]));
     let counter = SeriesKind::Counter(Temporality::Cumulative);
-    // The last one as a gauge is sent again as what it is.
+    // The last gauge sample is sent again as a counter.
     put(&mut batch, "served", counter, numbers(&[(20, 30.0), (30, 40.0), (40, 50.0)]));
     let _acknowledged = store.ingest(None, &batch.finish(), Level::Process).unwrap();
     store.catch_up().unwrap();
@@ -109,7 +109,7 @@ fn both_types_of_a_changed_series_are_returned() {
     check(&store, "served", 45, Some(50.0));
     check(&store, "count_over_time(served[1m])", 45, Some(5.0));
     check(&store, "increase(served[40s])", 40, Some(40.0));
-    // A gauge does not add up: what it grew by is not known to be an increase.
+    // Gauges are not deltas: their growth is not known to be an increase.
     check(&store, "exact_increase(served[1m])", 45, Some(20.0));
     check(&store, "served{__kind=\"gauge\"}", 45, Some(30.0));
     let question = QueryRequest {
@@ -127,7 +127,9 @@ fn both_types_of_a_changed_series_are_returned() {
         answer.warnings.of_kind(QueryWarningKind::Warning).map(|note| note.0).collect();
     assert_eq!(
         warnings,
-        ["served was sent as gauge and as cumulative-count: readings of both are taken together; \
-          say which with __unit or __kind, as in {__kind=\"gauge\"}"]
+        [
+            "served was sent as gauge and as cumulative-count: the samples are merged; select one with \
+          __unit or __kind, as in {__kind=\"gauge\"}"
+        ]
     );
 }

@@ -388,7 +388,7 @@ fn query_errors_are_reported() {
         "'histogram_count(took)' --max-series 1",
         expect![[r#"
         --- stderr
-        topdeck: the query needs more series (--max-series) than 1 (2); select fewer series, or raise --max-series
+        topdeck: limit of 1 series (--max-series) exceeded (2); select fewer series, or raise --max-series
         --- exit status 1
     "#]],
     );
@@ -397,14 +397,15 @@ fn query_errors_are_reported() {
         let line = "query s 'sum(exact_increase(took[5m]))' --from 2026-11-09T12:00:00Z";
         let run = run(&folder, &format!("{line} {limit} 10"));
         assert_eq!((run.status, run.stdout.as_str()), (1, ""));
-        assert!(run.stderr.contains(&format!("({limit}) than 10")), "{}", run.stderr);
+        assert!(run.stderr.contains("limit of 10 "), "{}", run.stderr);
+        assert!(run.stderr.contains(&format!("({limit}) exceeded")), "{}", run.stderr);
         assert!(run.stderr.contains(&format!("or raise {limit}")), "{}", run.stderr);
     }
     query(
         "depth --from 2026-11-09T12:00:00Z --step 1s --max-steps 10",
         expect![[r#"
         --- stderr
-        topdeck: the query needs more steps (--max-steps) than 10 (1741); ask for longer steps or a shorter time, or raise --max-steps
+        topdeck: limit of 10 steps (--max-steps) exceeded (1741); increase the step, reduce the range, or raise --max-steps
         --- exit status 1
     "#]],
     );
@@ -412,7 +413,7 @@ fn query_errors_are_reported() {
         "--caql 'find:histogram(\"took\") | histogram:percentle(99)'",
         expect![[r#"
         --- stderr
-        topdeck: 1:26: there is no function histogram:percentle; did you mean histogram:percentile?
+        topdeck: 1:26: unknown function histogram:percentle; did you mean histogram:percentile?
           find:histogram("took") | histogram:percentle(99)
                                    ^^^^^^^^^^^^^^^^^^^
         --- exit status 1
@@ -625,7 +626,7 @@ fn breakdown_names_the_slow_label() {
         expect![[r#"
             --- stderr
             topdeck: --above 10 B: the values are in ns
-            topdeck: there is nothing in the rectangle
+            topdeck: the rectangle contains no values
             topdeck: and(__name:depth) picks no histograms, but 1 series of other kinds
             --- exit status 1
         "#]],

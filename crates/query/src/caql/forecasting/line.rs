@@ -1,7 +1,7 @@
-//! Lines through the last numbers, and where they lead.
+//! Lines fitted to the last numbers, and their extrapolation.
 //!
-//! With `model="exp"` it is the logarithms that the line is laid through, and what is not above 0
-//! is passed over.
+//! With `model="exp"`, the line is fitted to the logarithms; values that are not above 0 are
+//! skipped.
 
 use super::super::arguments::Arguments;
 use super::super::kernel::KernelInput;
@@ -15,11 +15,11 @@ const MINUTE_NS: i64 = 60_000_000_000;
 
 /// Line fit: window, refit interval, look-ahead, in slots.
 struct LineModel {
-    /// How long; at least one.
+    /// Window length in slots; at least 1.
     length: usize,
-    /// After how many it is laid anew, counted since the Unix epoch; at least one.
+    /// Refit interval in slots, aligned to the Unix epoch; at least 1.
     every: usize,
-    /// How far ahead.
+    /// Look-ahead in slots.
     ahead: f64,
     is_exponential: bool,
 }
@@ -27,7 +27,7 @@ struct LineModel {
 impl LineModel {
     fn from_arguments(arguments: &Arguments, steps: StepGrid) -> LineModel {
         let ahead = slots(arguments, "forecast_duration", steps).unwrap_or(0.0);
-        // Without a length given: as far back as ahead, but ten slots and ten minutes at least.
+        // Default window length: the look-ahead, but at least ten slots and ten minutes.
         let own = (10 * MINUTE_NS) as f64 / steps.step as f64;
         let length = slots(arguments, "model_duration", steps).unwrap_or(own.max(10.0).max(ahead));
         LineModel {
@@ -38,7 +38,7 @@ impl LineModel {
         }
     }
 
-    /// How many slots ago the line was laid that a slot is asked of.
+    /// Slots since the line that applies to this slot was fitted.
     fn age(&self, steps: StepGrid, at: usize) -> usize {
         let slot = steps.time(at).div_euclid(steps.step);
         slot.rem_euclid(i64::try_from(self.every).unwrap_or(i64::MAX)) as usize
@@ -59,13 +59,13 @@ pub(super) fn reach(arguments: &Arguments, steps: StepGrid) -> (usize, usize) {
     (model.length.saturating_add(model.every - 1), 0)
 }
 
-/// Least squares through the numbers of the last slots, this one included.
+/// Least squares over the numbers of the last slots, the current one included.
 pub(super) fn regression(work: KernelInput<'_>) -> Result<Vec<Stream>> {
     let (steps, before) = (work.steps, work.slots_before);
     let model = LineModel::from_arguments(work.arguments, steps);
     let of = |input: &Stream| {
         let mut items = Vec::new();
-        // How many numbers lie before each slot.
+        // Count of present numbers before each slot.
         let mut present = vec![0];
         for (at, number) in numbers(input).enumerate() {
             items.extend(
@@ -93,7 +93,7 @@ pub(super) fn regression(work: KernelInput<'_>) -> Result<Vec<Stream>> {
     Ok(work.inputs.iter().map(of).collect())
 }
 
-/// The line through this number and the one that was so long before.
+/// Line through the current number and the number one window length earlier.
 pub(super) fn slope(work: KernelInput<'_>) -> Result<Vec<Stream>> {
     let (steps, before) = (work.steps, work.slots_before);
     let model = LineModel::from_arguments(work.arguments, steps);
@@ -126,7 +126,8 @@ impl LeastSquares {
         LeastSquares { count: 1.0, x, y, xx: 0.0, xy: 0.0 }
     }
 
-    /// As in `window/fold.rs`: middles apart move the sums, and nothing is cancelled.
+    /// As in `window/fold.rs`: the distance of the means shifts the sums, which avoids
+    /// cancellation.
     fn join(&mut self, other: &LeastSquares) {
         let count = self.count + other.count;
         let (x, y) = (other.x - self.x, other.y - self.y);
@@ -138,7 +139,7 @@ impl LeastSquares {
         self.count = count;
     }
 
-    /// The line's height; of one point there is none.
+    /// Value of the line; `None` for a single point.
     fn at(&self, x: f64) -> Option<f64> {
         (self.xx > 0.0).then(|| self.y + self.xy / self.xx * (x - self.x))
     }

@@ -1,9 +1,9 @@
 //! Exponential smoothing: single, double with a trend (C. C. Holt, 1957), triple with a season (P.
 //! R. Winters, 1960).
 //!
-//! The level starts at the first number, the trend at 0; with a season, both are of the first whole
-//! season: the level its mean, the season what numbers lie above it. Where a number is missing,
-//! what was to be expected takes its place.
+//! The level starts at the first number, the trend at 0. With a season, both start from the first
+//! whole season: the level is its mean, the seasonal offsets are the differences from that mean. A
+//! missing number is replaced by its forecast.
 
 use super::super::arguments::Arguments;
 use super::super::kernel::KernelInput;
@@ -12,11 +12,11 @@ use super::slots;
 use crate::error::Result;
 use crate::stream::{StepGrid, Stream};
 
-/// What is before weighs less than this.
+/// Maximum total weight of numbers older than the warm-up.
 const WEIGHT_MIN: f64 = 1e-4;
-/// So many slots are read for it at the most: a week of minutes.
+/// Maximum warm-up in slots: a week of minutes.
 const WARM_UP_MAX: f64 = 10_080.0;
-/// So many seasons.
+/// Seasons read as warm-up.
 const SEASONS: usize = 3;
 
 pub(super) fn reach(arguments: &Arguments, steps: StepGrid) -> (usize, usize) {
@@ -35,7 +35,7 @@ fn season(arguments: &Arguments, steps: StepGrid) -> Option<usize> {
     Some(slots_per_season(arguments.duration("period")?, steps))
 }
 
-/// How many slots a season has; at least one.
+/// Slots of a season; at least 1.
 pub(in super::super) fn slots_per_season(period: i64, steps: StepGrid) -> usize {
     ((period as f64 / steps.step as f64).round() as usize).max(1)
 }
@@ -67,7 +67,7 @@ pub(super) fn work(work: KernelInput<'_>) -> Result<Vec<Stream>> {
 pub(in super::super) struct Smoothing {
     alpha: f64,
     beta: f64,
-    /// Level and trend, once there is a number, or a season of them.
+    /// Level and trend, set after the first number or the first season.
     level_and_trend: Option<(f64, f64)>,
     season: Option<Season>,
 }
@@ -75,25 +75,25 @@ pub(in super::super) struct Smoothing {
 struct Season {
     gamma: f64,
     length: usize,
-    /// How far each of its slots lies above the level; while the first is not over, its numbers.
+    /// Offset of each slot of the season from the level; during the first season, its numbers.
     above: Vec<Option<f64>>,
-    /// In which of them the next number is.
+    /// Index in the season of the next number.
     at: usize,
 }
 
 impl Smoothing {
-    /// Of level and trend.
+    /// Smoothing of level and trend.
     pub(in super::super) fn new(alpha: f64, beta: f64) -> Smoothing {
         Smoothing { alpha, beta, level_and_trend: None, season: None }
     }
 
-    /// With a season of so many slots.
+    /// Adds a season of `length` slots.
     pub(in super::super) fn with_season(self, gamma: f64, length: usize) -> Smoothing {
         let season = Season { gamma, length, above: Vec::new(), at: 0 };
         Smoothing { season: Some(season), ..self }
     }
 
-    /// Takes in the number of the next slot, if there is one.
+    /// Adds the number of the next slot, if it has one.
     pub(in super::super) fn push(&mut self, number: Option<f64>) {
         let Some((level, trend)) = self.level_and_trend else { return self.begin(number) };
         let above = self.season.as_ref().map_or(0.0, |season| season.above(0));
@@ -120,7 +120,7 @@ impl Smoothing {
             self.level_and_trend = number.map(|number| (number, 0.0));
             return;
         };
-        // The first season begins with the first number.
+        // The first season starts with the first number.
         if number.is_none() && season.above.is_empty() {
             return;
         }
@@ -133,10 +133,10 @@ impl Smoothing {
         }
     }
 
-    /// What is to be expected so many slots after the last that was taken.
+    /// Forecast `ahead` slots after the last one that was added.
     pub(in super::super) fn forecast(&self, ahead: f64) -> Option<f64> {
         let (level, trend) = self.level_and_trend?;
-        // The season's next slot is the one after the last taken.
+        // The next slot of the season is the one after the last that was added.
         let above = self.season.as_ref().map_or(0.0, |season| {
             season.above(ahead.round().max(0.0) as usize % season.length + season.length - 1)
         });
@@ -145,7 +145,7 @@ impl Smoothing {
 }
 
 impl Season {
-    /// How far the slot lies above the level that comes so many after the next.
+    /// Seasonal offset of the slot `ahead` slots after the next one.
     fn above(&self, ahead: usize) -> f64 {
         self.above.get((self.at + ahead) % self.length).copied().flatten().unwrap_or(0.0)
     }

@@ -1,4 +1,4 @@
-//! The specification's numbers, and some worked out by hand.
+//! Values from the specification, and some computed by hand.
 
 use super::super::test_kernel::{A, B, MINUTE_NS, T0, format_streams, numbers, run_kernel, view};
 use crate::stream::StepGrid;
@@ -30,7 +30,7 @@ fn lines() {
         ". 4 8 16 32 64 128 256 512 1024",
     );
     check("1 2 4 8 16", "forecasting:slope(2m, 1m, model=\"exp\")", ". 8 16 32 64 . . . . .");
-    // Laid anew every second minute; T0 is one of those.
+    // Refitted every second minute; T0 is one of those.
     check("0 1 3 6 10 15", "forecasting:slope(1m, 1m, step=2m)", ". . 5 7 14 18 . . . .");
 }
 
@@ -49,7 +49,7 @@ fn smoothing() {
 
 #[test]
 fn season_repeats() {
-    // From an hour before the view on: 0 1 2 0 1 2 …
+    // From an hour before the view: 0 1 2 0 1 2 …
     let wave =
         |time: i64| Some(StepValue::Number((time - T0).div_euclid(MINUTE_NS).rem_euclid(3) as f64));
     let season = |more: &str| {
@@ -59,7 +59,7 @@ fn season_repeats() {
     assert_eq!(season(""), "0 1 2 0 1 2");
     assert_eq!(season(", forecast_duration=1m"), "1 2 0 1 2 0");
     assert_eq!(season(", forecast_duration=4m"), "1 2 0 1 2 0");
-    // Nothing before a season is over.
+    // No forecast before the first season is complete.
     check("4 5 9 4 5", "forecasting:holt_winters(0, 0, 0, period=3m)", ". . 9 4 5 9 4 5 9 4");
 }
 

@@ -1,9 +1,9 @@
-//! How many values there are, and how many above, below and between thresholds.
+//! Count of values: total, and above, below and between thresholds.
 //!
-//! Thresholds count whole bins, theirs included: the estimate is every value that may be meant, the
-//! bracket leaves out those of which that is not sure. A threshold on the edge of a bin, as are all
-//! of two digits on circllhist's grid, is exact from that side; so is one that the histogram was
-//! told to count, and what lies past its extremes.
+//! Thresholds count whole bins, the threshold's own bin included: the estimate counts every value
+//! that may qualify, the bracket's lower bound only those that certainly do. A threshold on a bin
+//! edge, as every two-digit threshold on circllhist's grid, is exact from that side. So is a
+//! threshold that the histogram counted exactly, and one beyond its minimum or maximum.
 
 use hist::{Bracket, LimitInclusion, Mixture};
 
@@ -28,18 +28,18 @@ fn add_counts(table: &mut FunctionTable) {
     let kernels: [(&str, Kernel); 3] = [
         (
             "count_above",
-            Kernel::slotwise(|work| by_threshold(work, |m, asked| Some(above(m, asked)))),
+            Kernel::slotwise(|work| by_threshold(work, |m, query| Some(above(m, query)))),
         ),
         (
             "count_below",
-            Kernel::slotwise(|work| by_threshold(work, |m, asked| Some(below(m, asked.argument)))),
+            Kernel::slotwise(|work| by_threshold(work, |m, query| Some(below(m, query.argument)))),
         ),
-        ("count_bin", Kernel::slotwise(|work| by_threshold(work, |m, asked| Some(bin(m, asked))))),
+        ("count_bin", Kernel::slotwise(|work| by_threshold(work, |m, query| Some(bin(m, query))))),
     ];
     for (name, kernel) in kernels {
         with_thresholds(add(table, name, kernel)).unit(VALUES);
     }
-    let between = Kernel::slotwise(|work| of_all(work, |m, asked| Some(between(m, asked))));
+    let between = Kernel::slotwise(|work| of_all(work, |m, query| Some(between(m, query))));
     add(table, "count_between", between)
         .required("lower", Number)
         .required("upper", Number)
@@ -51,12 +51,12 @@ fn add_counts(table: &mut FunctionTable) {
 
 fn add_rates(table: &mut FunctionTable) {
     let all_values =
-        Kernel::slotwise(|work| of_all(work, |m, asked| Some(rate(total_count(m), asked))));
+        Kernel::slotwise(|work| of_all(work, |m, query| Some(rate(total_count(m), query))));
     add(table, "rate", all_values).option("period", Span, SECOND).unit(StreamUnitRule::Rate);
     let above_threshold =
-        Kernel::slotwise(|work| by_threshold(work, |m, asked| Some(rate(above(m, asked), asked))));
+        Kernel::slotwise(|work| by_threshold(work, |m, query| Some(rate(above(m, query), query))));
     let below_threshold = Kernel::slotwise(|work| {
-        by_threshold(work, |m, asked| Some(rate(below(m, asked.argument), asked)))
+        by_threshold(work, |m, query| Some(rate(below(m, query.argument), query)))
     });
     for (name, kernel) in [("rate_above", above_threshold), ("rate_below", below_threshold)] {
         with_thresholds(add(table, name, kernel))
@@ -64,20 +64,20 @@ fn add_rates(table: &mut FunctionTable) {
             .unit(StreamUnitRule::Rate);
     }
     let in_bin =
-        Kernel::slotwise(|work| by_threshold(work, |m, asked| Some(rate(bin(m, asked), asked))));
+        Kernel::slotwise(|work| by_threshold(work, |m, query| Some(rate(bin(m, query), query))));
     with_thresholds(add(table, "rate_bin", in_bin)).unit(StreamUnitRule::Rate);
     table.add_alias("histogram:rate_bucket", "histogram:rate_bin").deprecated("histogram:rate_bin");
 }
 
 fn add_ratios(table: &mut FunctionTable) {
     let above_threshold =
-        Kernel::slotwise(|work| by_threshold(work, |m, asked| ratio(above(m, asked), m)));
+        Kernel::slotwise(|work| by_threshold(work, |m, query| ratio(above(m, query), m)));
     let below_threshold =
-        Kernel::slotwise(|work| by_threshold(work, |m, asked| ratio(below(m, asked.argument), m)));
+        Kernel::slotwise(|work| by_threshold(work, |m, query| ratio(below(m, query.argument), m)));
     for (name, kernel) in [("ratio_above", above_threshold), ("ratio_below", below_threshold)] {
         with_thresholds(add(table, name, kernel)).unit(SHARE_UNIT);
     }
-    let between = Kernel::slotwise(|work| of_all(work, |m, asked| ratio(between(m, asked), m)));
+    let between = Kernel::slotwise(|work| of_all(work, |m, query| ratio(between(m, query), m)));
     add(table, "ratio_between", between)
         .required("lower", Number)
         .required("upper", Number)
@@ -88,13 +88,13 @@ const SECOND: DefaultValue = DefaultValue::Duration(SECOND_NS);
 const VALUES: StreamUnitRule = StreamUnitRule::Named("values");
 const SHARE_UNIT: StreamUnitRule = StreamUnitRule::Named("share, 0 to 1");
 
-/// One stream for each of some thresholds.
+/// One stream for each threshold.
 pub(super) fn with_thresholds(row: &mut CaqlFunctionRow) -> &mut CaqlFunctionRow {
     row.variadic("threshold", Number).shape(OutputShape::EachPerArgument)
 }
 
-fn by_threshold(mut work: KernelInput<'_>, ask: StatisticFn) -> Result<Vec<Stream>> {
-    for_each_distribution(&mut work, threshold_name, ask)
+fn by_threshold(mut work: KernelInput<'_>, statistic: StatisticFn) -> Result<Vec<Stream>> {
+    for_each_distribution(&mut work, threshold_name, statistic)
 }
 
 fn threshold_name(threshold: f64) -> Option<String> {
@@ -105,12 +105,12 @@ fn total_count(mixture: &Mixture) -> Bracket {
     Bracket::exact(mixture.count() as f64)
 }
 
-/// Those at or above the threshold, and all that share a bin with it.
-fn above(mixture: &Mixture, asked: &StatisticQuery<'_>) -> Bracket {
-    max_bracket(mixture.count_above(asked.argument, LimitInclusion::Inclusive))
+/// Number of values at or above the threshold, plus all that share a bin with it.
+fn above(mixture: &Mixture, query: &StatisticQuery<'_>) -> Bracket {
+    max_bracket(mixture.count_above(query.argument, LimitInclusion::Inclusive))
 }
 
-/// Those at or below the threshold, and all that share a bin with it.
+/// Number of values at or below the threshold, plus all that share a bin with it.
 fn below(mixture: &Mixture, threshold: f64) -> Bracket {
     let above = mixture.count_above(threshold, LimitInclusion::Exclusive);
     max_bracket(above.complement(mixture.count()))
@@ -121,16 +121,16 @@ fn max_bracket(known: Bracket<u64>) -> Bracket {
     Bracket { lower: known.lower as f64, estimate: upper, upper }
 }
 
-/// Those in the bins of each part that hold the threshold.
-fn bin(mixture: &Mixture, asked: &StatisticQuery<'_>) -> Bracket {
-    let counts = mixture.parts().iter().map(|part| part.count_nearby(asked.argument) as f64);
+/// Number of values in the bins that contain the threshold, over all parts.
+fn bin(mixture: &Mixture, query: &StatisticQuery<'_>) -> Bracket {
+    let counts = mixture.parts().iter().map(|part| part.count_nearby(query.argument) as f64);
     Bracket::exact(counts.sum())
 }
 
-/// Those above the lower threshold and not above the upper: what is below the one and not below the
-/// other.
-fn between(mixture: &Mixture, asked: &StatisticQuery<'_>) -> Bracket {
-    let (lower, upper) = (asked.number("lower"), asked.number("upper"));
+/// Number of values above the lower and not above the upper threshold: the difference of the counts
+/// below both.
+fn between(mixture: &Mixture, query: &StatisticQuery<'_>) -> Bracket {
+    let (lower, upper) = (query.number("lower"), query.number("upper"));
     if upper <= lower {
         return Bracket::exact(0.0);
     }
@@ -142,12 +142,12 @@ fn between(mixture: &Mixture, asked: &StatisticQuery<'_>) -> Bracket {
     }
 }
 
-/// So many in the period that is asked for.
-fn rate(count: Bracket, asked: &StatisticQuery<'_>) -> Bracket {
-    scale(count, 1.0 / asked.periods(asked.work.arguments.duration("period")))
+/// Count per requested period.
+fn rate(count: Bracket, query: &StatisticQuery<'_>) -> Bracket {
+    scale(count, 1.0 / query.periods(query.work.arguments.duration("period")))
 }
 
-/// As a share of all; of none there is no share.
+/// Count as a share of all values; `None` for an empty histogram.
 fn ratio(count: Bracket, mixture: &Mixture) -> Option<Bracket> {
     let all = mixture.count();
     (all > 0).then(|| count.map(|count| count / all as f64))

@@ -1,4 +1,4 @@
-//! Distributions of numbers, and of other distributions.
+//! Distributions from numbers and from other distributions.
 
 use std::sync::Arc;
 
@@ -31,7 +31,7 @@ pub(super) fn add_functions(table: &mut FunctionTable) {
         .unit(StreamUnitRule::Sources);
 }
 
-/// The numbers of a slot, on circllhist's grid.
+/// Histogram of the numbers in a slot, on circllhist's grid.
 fn create(work: KernelInput<'_>) -> Result<Vec<Stream>> {
     Ok(single_stream(&work, |at| {
         let mut histogram = Histogram::new(Scheme::LogLinear10);
@@ -58,14 +58,14 @@ fn merge(work: KernelInput<'_>) -> Result<Vec<Stream>> {
     match failed {
         None => Ok(streams),
         Some(error) => {
-            let message = format!("{error}: merge fewer series");
+            let message = format!("{error}; merge fewer series");
             Err(Error::Execution { span: work.span, message })
         }
     }
 }
 
-/// The first without the others. Where it does not hold them there is nothing, and a warning says
-/// so.
+/// Subtracts the other histograms from the first. If the first does not contain them, the slot is
+/// missing and a warning is added.
 fn subtract(work: KernelInput<'_>) -> Result<Vec<Stream>> {
     let mut failed = None;
     let streams = single_stream(&work, |at| {
@@ -86,19 +86,19 @@ fn subtract(work: KernelInput<'_>) -> Result<Vec<Stream>> {
         rest
     });
     if let Some(error) = failed {
-        let message = format!("histogram:subtract leaves a slot empty: {error}");
+        let message = format!("histogram:subtract: slot left empty: {error}");
         work.warnings.warn(work.span, message);
     }
     Ok(streams)
 }
 
-/// Parts without those of another, each taken from the one that can hold it.
+/// Subtracts the parts of another histogram, each from the part that contains it.
 fn subtract_parts(mut left: Vec<Histogram>, taken: &Mixture) -> Result<Vec<Histogram>, MergeError> {
     for part in taken.parts().iter().filter(|part| !part.is_empty()) {
         let mut why = None;
         let is_done = left.iter_mut().any(|held| match held.subtract(part) {
             Ok(()) => true,
-            // Of several, the one on the same grid says best what is missing.
+            // With several candidates, the error of the one on the same grid is the most precise.
             Err(error) => {
                 if why.is_none() || matches!(error, MergeError::NotContained { .. }) {
                     why = Some(error);
@@ -126,7 +126,7 @@ fn distributions(inputs: &[Stream], at: usize) -> impl Iterator<Item = &Mixture>
     })
 }
 
-/// One stream of all.
+/// Combines all inputs into one stream.
 fn single_stream(work: &KernelInput<'_>, mut of: impl FnMut(usize) -> Mixture) -> Vec<Stream> {
     let points = (0..work.steps.count).map(|at| Some(StepValue::Distribution(Arc::new(of(at)))));
     let labels = common_labels(work.inputs.iter().map(|stream| &stream.labels));

@@ -1,9 +1,9 @@
-//! `histogram:random`: made-up distributions. A slot gets as many values as its number says,
-//! `samples` times over.
+//! `histogram:random`: synthetic distributions. The number in a slot, times `samples`, is the
+//! number of values drawn.
 //!
-//! The same question always gives the same values: they are drawn anew for each slot, from its time
-//! and the seed; so a view that moves on keeps what it showed. The seed −1, which elsewhere is
-//! another one each time, is one here too.
+//! The same query always returns the same values: the generator of each slot is seeded from its
+//! time and the seed, so a moving view keeps the values that it showed. The seed −1, which
+//! elsewhere means a different seed each time, is fixed here.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ use crate::error::{Error, Result};
 use crate::stream::Stream;
 use crate::value::StepValue;
 
-/// So many values are drawn for one call at the most: about a second's work.
+/// Maximum number of values drawn per call: about a second of work.
 const VALUES_MAX: u64 = 10_000_000;
 
 /// Adds the functions that draw random values.
@@ -53,7 +53,7 @@ pub(super) fn add_functions(table: &mut FunctionTable) {
     }
 }
 
-/// The reference names their parameters, not them; these are those that the parameters are of.
+/// The reference names only the parameters; these are the distributions that have those parameters.
 const DISTRIBUTIONS: [&str; 11] = [
     "normal",
     "uniform",
@@ -91,11 +91,11 @@ fn random(work: KernelInput<'_>, method: &str) -> Result<Vec<Stream>> {
     let mut of = |input: &Stream| {
         let mut points = Vec::with_capacity(work.steps.count);
         for at in 0..work.steps.count {
-            // Of what is missing or below 0 there are none.
+            // A missing or negative number draws no values.
             let count = (number(input, at).unwrap_or(0.0) * samples).round().max(0.0) as u64;
             total = total.saturating_add(count);
             if total > VALUES_MAX {
-                let remedy = "ask for a shorter time, or for fewer of them".to_owned();
+                let remedy = "reduce the range or the number of values".to_owned();
                 let what = "values drawn by histogram:random";
                 return Err(Error::Limit { limit: what, found: total, max: VALUES_MAX, remedy });
             }
@@ -172,19 +172,20 @@ impl DistributionSpec {
             let found = any(name, default);
             match is_fine(found) {
                 true => Ok(found),
-                false => Err(format!("{name} of {method} is {what}; found {found}")),
+                false => Err(format!("invalid {name} of {method}: expected {what}, found {found}")),
             }
         };
-        // Beyond, whole numbers are no longer next to each other.
+        // Above this, doubles do not represent consecutive integers.
         const MAX: f64 = 1e15;
         let above = |name: &str, default| {
-            checked(name, default, "above 0 and not above 1e15", |x| x > 0.0 && x <= MAX)
+            checked(name, default, "a number above 0 and at most 1e15", |x| x > 0.0 && x <= MAX)
         };
         let least = |name: &str, default| {
-            checked(name, default, "not below 0 and not above 1e15", |x| (0.0..=MAX).contains(&x))
+            checked(name, default, "a number from 0 to 1e15", |x| (0.0..=MAX).contains(&x))
         };
-        let share =
-            |name: &str| checked(name, 0.5, "above 0 and not above 1", |x| x > 0.0 && x <= 1.0);
+        let share = |name: &str| {
+            checked(name, 0.5, "a number above 0 and at most 1", |x| x > 0.0 && x <= 1.0)
+        };
         let whole = |name: &str, default| {
             checked(name, default, "a whole number from 0 to 1e15", |x| {
                 (0.0..=MAX).contains(&x) && x.fract() == 0.0

@@ -1,4 +1,5 @@
-//! Statistics of distributions: percentiles and their inverse, extremes, mean, deviation, sum.
+//! Statistics of distributions: percentiles and their inverse, minimum, maximum, mean, standard
+//! deviation, sum.
 
 use hist::{Bracket, Histogram, LimitInclusion, Mixture, QuantileMethod};
 
@@ -11,7 +12,7 @@ use super::{
     StatisticQuery, add, bins, circllhist, for_each_distribution, of_all, scale, with_estimate,
 };
 
-/// Adds the functions that give a statistic.
+/// Adds the functions that compute a statistic.
 pub(super) fn add_functions(table: &mut FunctionTable) {
     let plain: [(&str, Kernel); 4] = [
         ("min", Kernel::slotwise(|work| of_all(work, |m, _| percentile(m, 0.0)))),
@@ -24,23 +25,23 @@ pub(super) fn add_functions(table: &mut FunctionTable) {
     }
     let median = Kernel::slotwise(|work| of_all(work, |m, _| percentile(m, 50.0)));
     add(table, "median", median).unit(StreamUnitRule::Values).quantiles(QuantileRule::Quantile);
-    let sum = Kernel::slotwise(|work| of_all(work, |m, asked| Some(sum(m, asked))));
+    let sum = Kernel::slotwise(|work| of_all(work, |m, query| Some(sum(m, query))));
     add(table, "sum", sum)
         .option("period", Span, DefaultValue::Absent)
         .unit(StreamUnitRule::Values);
-    let range = Kernel::slotwise(|work| of_all(work, |m, asked| span(m, asked.number("range"))));
+    let range = Kernel::slotwise(|work| of_all(work, |m, query| span(m, query.number("range"))));
     add(table, "IQR", range)
         .optional("range", PERCENT, DefaultValue::Number(50.0))
         .unit(StreamUnitRule::Values);
     let inverse_percentile = Kernel::slotwise(|mut work| {
         let named = |threshold: f64| Some(threshold.to_string());
-        for_each_distribution(&mut work, named, |m, asked| inverse(m, asked.argument))
+        for_each_distribution(&mut work, named, |m, query| inverse(m, query.argument))
     });
     with_thresholds(add(table, "inverse_percentile", inverse_percentile))
         .unit(StreamUnitRule::Named("percent"));
     let percentile = Kernel::slotwise(|mut work| {
         let named = |percent: f64| Some(format!("p{percent}"));
-        for_each_distribution(&mut work, named, |m, asked| percentile(m, asked.argument))
+        for_each_distribution(&mut work, named, |m, query| percentile(m, query.argument))
     });
     add(table, "percentile", percentile)
         .variadic("percentile", PERCENT)
@@ -49,7 +50,7 @@ pub(super) fn add_functions(table: &mut FunctionTable) {
         .quantiles(QuantileRule::Quantile);
 }
 
-/// The value of rank ⌈pn⌉, in a bin of m values the k-th at k/(m + 1) of the way between the edges.
+/// Value of rank ⌈pn⌉. In a bin of m values, the k-th is at k/(m + 1) of the width.
 fn percentile(mixture: &Mixture, percent: f64) -> Option<Bracket> {
     let share = percent / 100.0;
     match circllhist(mixture) {
@@ -58,7 +59,8 @@ fn percentile(mixture: &Mixture, percent: f64) -> Option<Bracket> {
     }
 }
 
-/// How many of a hundred lie below a threshold; those of its own bin as if they were evenly spread.
+/// Percentage of values below a threshold. The values of the threshold's bin are taken as evenly
+/// spread.
 fn inverse(mixture: &Mixture, threshold: f64) -> Option<Bracket> {
     let all = mixture.count();
     if all == 0 {
@@ -89,7 +91,7 @@ fn mean(mixture: &Mixture) -> Option<Bracket> {
     })
 }
 
-/// Of the values themselves, not of what they were drawn from.
+/// Standard deviation of the population, not of a sample.
 fn stddev(mixture: &Mixture) -> Option<Bracket> {
     if mixture.count() == 1 {
         return Some(Bracket::exact(0.0));
@@ -101,17 +103,17 @@ fn stddev(mixture: &Mixture) -> Option<Bracket> {
     })
 }
 
-fn sum(mixture: &Mixture, asked: &StatisticQuery<'_>) -> Bracket {
+fn sum(mixture: &Mixture, query: &StatisticQuery<'_>) -> Bracket {
     let known = mixture.sum();
     let middles = without_sum(mixture).map(midpoint_moments);
     let sum = middles.map_or(known, |middles| with_estimate(known, middles.sum));
-    match asked.work.arguments.duration("period") {
-        Some(period) => scale(sum, 1.0 / asked.periods(Some(period))),
+    match query.work.arguments.duration("period") {
+        Some(period) => scale(sum, 1.0 / query.periods(Some(period))),
         None => sum,
     }
 }
 
-/// How far apart the percentiles lie that so many of a hundred are between.
+/// Distance between the percentiles that enclose `range` percent of the values.
 fn span(mixture: &Mixture, range: f64) -> Option<Bracket> {
     let low = percentile(mixture, 50.0 - range / 2.0)?;
     let high = percentile(mixture, 50.0 + range / 2.0)?;
@@ -123,7 +125,7 @@ fn span(mixture: &Mixture, range: f64) -> Option<Bracket> {
     Some(known)
 }
 
-/// The only part, if it has circllhist's bins and its source has no sum of its own, exact or not.
+/// The only part, if it has circllhist bins and its source has no sum of its own, exact or not.
 fn without_sum(mixture: &Mixture) -> Option<&Histogram> {
     circllhist(mixture).filter(|part| part.tracked_sum().value().is_none())
 }
@@ -138,7 +140,7 @@ fn midpoint_moments(part: &Histogram) -> MidpointMoments {
     let count = part.count() as f64;
     let sum: f64 = bins(part).map(|bin| bin.count * bin.middle()).sum();
     let mean = sum / count;
-    // The same as the mean of the squares without the square of the mean, but nothing is cancelled.
+    // Equal to the mean of squares less the square of the mean, without cancellation.
     let squares: f64 = bins(part)
         .map(|bin| {
             let apart = bin.middle() - mean;

@@ -1,5 +1,5 @@
-//! The specification's numbers, of histograms that have nothing but bins; and what exact side
-//! values make of them.
+//! Values from the specification for histograms with only bins, and the effect of exact side
+//! values.
 
 use super::super::kernel::LABEL;
 use super::super::test_kernel::{
@@ -57,23 +57,23 @@ fn distributions_of_numbers_know_more_than_their_bins() {
     let made: Vec<StreamFn<'_>> = made.iter().map(|made| made as StreamFn<'_>).collect();
     let streams = run_kernel("histogram()", &made, view(3)).unwrap();
     assert_eq!(format_streams(&streams), "n=3 n=3 n=0");
-    let ask = |call: &str| {
+    let statistic = |call: &str| {
         let points = &streams[0].points;
         let held = |time: i64| points[((time - T0) / MINUTE_NS) as usize].clone();
         format_streams(&run_kernel(call, &[&held], view(3)).unwrap())
     };
-    assert_eq!(ask("histogram:mean()"), "2 5 .");
-    assert_eq!(ask("histogram:sum()"), "6 15 0");
-    assert_eq!(ask("histogram:median()"), "2.05 5 .");
-    assert_eq!(ask("histogram:percentile(0, 100)"), "1 5 .; 3 5 .");
-    assert_eq!(ask("histogram:stddev()"), "0.81713399 0 .");
-    assert_eq!(ask("histogram:count_above(2)"), "2 3 0");
-    assert_eq!(ask("histogram:ratio_above(2)"), "0.66666667 1 .");
-    assert_eq!(ask("histogram:inverse_percentile(2)"), "33.333333 0 .");
-    assert_eq!(ask("histogram:IQR()"), "2 0 .");
+    assert_eq!(statistic("histogram:mean()"), "2 5 .");
+    assert_eq!(statistic("histogram:sum()"), "6 15 0");
+    assert_eq!(statistic("histogram:median()"), "2.05 5 .");
+    assert_eq!(statistic("histogram:percentile(0, 100)"), "1 5 .; 3 5 .");
+    assert_eq!(statistic("histogram:stddev()"), "0.81713399 0 .");
+    assert_eq!(statistic("histogram:count_above(2)"), "2 3 0");
+    assert_eq!(statistic("histogram:ratio_above(2)"), "0.66666667 1 .");
+    assert_eq!(statistic("histogram:inverse_percentile(2)"), "33.333333 0 .");
+    assert_eq!(statistic("histogram:IQR()"), "2 0 .");
 }
 
-/// The specification's numbers 50: bins of `find("req")` in the first slot.
+/// Values of section 50 of the specification: bins of `find("req")` in the first slot.
 #[test]
 fn golden_percentiles_of_three() {
     let made = constant(bins(&[(1.0, 1), (5.0, 1), (10.0, 1)]));
@@ -88,9 +88,9 @@ fn merged_and_subtracted() {
     let merged = run_kernel("histogram:merge()", &[&h, &k], view(1)).unwrap();
     assert_eq!(format_streams(&merged), "n=200");
     let held = |_: i64| merged[0].points[0].clone();
-    let ask = |call: &str| format_streams(&run_kernel(call, &[&held], view(1)).unwrap());
-    assert_eq!(ask("histogram:median()"), "10.662252");
-    assert_eq!(ask("histogram:inverse_percentile(10.5)"), "37.5");
+    let statistic = |call: &str| format_streams(&run_kernel(call, &[&held], view(1)).unwrap());
+    assert_eq!(statistic("histogram:median()"), "10.662252");
+    assert_eq!(statistic("histogram:inverse_percentile(10.5)"), "37.5");
     let left = |from: StreamFn<'_>, taken: StreamFn<'_>| {
         format_streams(&run_kernel("histogram:subtract()", &[from, taken], view(1)).unwrap())
     };
@@ -124,17 +124,17 @@ fn other_grids_and_several_at_once() {
     histogram.record_n(20.0, 50);
     let mut mixture = hist::Mixture::from(histogram);
     let exp2 = constant(mixture.clone());
-    let ask = |made: StreamFn<'_>, call: &str| {
+    let statistic = |made: StreamFn<'_>, call: &str| {
         format_streams(&run_kernel(call, &[made], view(1)).unwrap())
     };
-    assert_eq!(ask(&exp2, "histogram:mean()"), "15");
-    assert_eq!(ask(&exp2, "histogram:count_below(15)"), "50");
-    assert_eq!(ask(&exp2, "histogram:max()"), "20");
+    assert_eq!(statistic(&exp2, "histogram:mean()"), "15");
+    assert_eq!(statistic(&exp2, "histogram:count_below(15)"), "50");
+    assert_eq!(statistic(&exp2, "histogram:max()"), "20");
     h().parts().iter().for_each(|part| mixture.add(part).unwrap());
     let both = constant(mixture);
-    assert_eq!(ask(&both, "histogram:count()"), "200");
-    assert_eq!(ask(&both, "histogram:count_above(40)"), "20");
-    assert_eq!(ask(&both, "histogram:count_bin(200)"), "5");
+    assert_eq!(statistic(&both, "histogram:count()"), "200");
+    assert_eq!(statistic(&both, "histogram:count_above(40)"), "20");
+    assert_eq!(statistic(&both, "histogram:count_bin(200)"), "5");
 }
 
 #[test]
@@ -152,7 +152,10 @@ fn random_distributions() {
         random(&format!("histogram:random(method={method:?})"));
     }
     let refused = run_kernel("histogram:random:gamma(alpha=0)", &[&counts], view(5)).unwrap_err();
-    assert_eq!(refused.to_string(), "alpha of gamma is above 0 and not above 1e15; found 0");
+    assert_eq!(
+        refused.to_string(),
+        "invalid alpha of gamma: expected a number above 0 and at most 1e15, found 0"
+    );
     let many = |_: i64| Some(StepValue::Number(1e9));
     assert!(run_kernel("histogram:random()", &[&many], view(1)).is_err());
 }

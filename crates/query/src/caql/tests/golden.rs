@@ -1,5 +1,5 @@
-//! The expressions that evaluation is tested with: all are read and bound, and read back as they
-//! are shown.
+//! The expressions of the evaluation tests: each parses, binds and reads back from its formatted
+//! text.
 
 use super::super::{Body, bind, parse};
 use super::{context, parse_and_bind};

@@ -1,4 +1,4 @@
-//! What is shown reads back as the same tree, and any text is read or refused.
+//! A formatted tree parses to the same tree, and any text is parsed or rejected without a panic.
 
 use proptest::prelude::*;
 
@@ -127,8 +127,8 @@ proptest! {
         ],
     ) {
         let check = |error: &crate::Error| {
-            if let Some(place) = error.span() {
-                assert!(text.get(place.start..place.end).is_some(), "{place} of {text:?}");
+            if let Some(span) = error.span() {
+                assert!(text.get(span.start..span.end).is_some(), "{span} of {text:?}");
             }
             assert!(!error.format_with_source(&text).is_empty());
         };

@@ -1,10 +1,10 @@
-//! A case for each row of the language's tables.
+//! One case for each row of the language's tables.
 
 use super::super::ast::{Constant, Directives, Literal, Operator};
 use super::super::{ArgumentValue, Body, BoundKind, CaqlExprKind, StreamKind, parse};
 use super::{HOUR_NS, expr_of, parse_and_bind, with_all_brackets};
 
-/// How an expression groups. A letter alone is a call.
+/// Grouping of an expression. A single letter is a call.
 #[track_caller]
 fn check(text: &str, expected: &str) {
     let letter = regex::Regex::new(r"\b[a-ehm]\b(\s*[({])?").unwrap();
@@ -161,11 +161,11 @@ fn spans() {
     let text = " find('ü') | stats:sum() + x";
     let text = text.split(" + ").next().unwrap();
     let expr = expr_of(parse(text).unwrap());
-    let place = |place: super::super::super::error::SourceSpan| &text[place.start..place.end];
-    assert_eq!(place(expr.span), "find('ü') | stats:sum()");
+    let span = |span: super::super::super::error::SourceSpan| &text[span.start..span.end];
+    assert_eq!(span(expr.span), "find('ü') | stats:sum()");
     let CaqlExprKind::Call(call) = &expr.kind else { panic!("a call") };
-    assert_eq!(place(call.name_span), "stats:sum");
-    assert_eq!(place(call.sources[0].span), "find('ü')");
+    assert_eq!(span(call.name_span), "stats:sum");
+    assert_eq!(span(call.sources[0].span), "find('ü')");
     let text = "not (a() + -5m) ";
     let expr = expr_of(parse(text).unwrap());
     assert_eq!(&text[expr.span.start..expr.span.end], "not (a() + -5m)");
@@ -175,7 +175,7 @@ fn spans() {
 
 // Arguments.
 
-/// An argument of a call, after binding.
+/// Argument of a call after binding.
 #[track_caller]
 fn value(text: &str, name: &str) -> Option<ArgumentValue> {
     let bound =

@@ -1,11 +1,9 @@
-//! Where windows begin and end: on whole multiples of what they are apart, in UTC or by the clocks
-//! of a time zone.
+//! Window boundaries: at multiples of the window interval, in UTC or in the local time of a zone.
 //!
-//! Without a zone they begin at `k * skip + offset` since the Unix epoch. By the clocks of a zone,
-//! windows that are a day or more apart begin at `k * skip` since the epoch's local midnight, so a
-//! day that clocks are changed on is 23 or 25 hours long. Those that are less apart are counted
-//! from each local midnight anew, in hours that passed and not in hours shown; the last of a day
-//! ends with it.
+//! Without a zone, windows start at `k * skip + offset` since the Unix epoch. In a zone, windows
+//! with an interval of a day or more start at `k * skip` since the epoch's local midnight, so a day
+//! with a clock change has 23 or 25 hours. Shorter intervals are counted from each local midnight,
+//! in elapsed hours rather than hours shown; the last window of a day ends with the day.
 
 use jiff::Timestamp;
 use jiff::civil::DateTime;
@@ -17,23 +15,23 @@ const DAY_NS: i64 = 24 * 3_600_000_000_000;
 
 /// Clock that windows are aligned to.
 pub(super) enum CalendarClock {
-    /// UTC, and this much later.
+    /// UTC with an offset in nanoseconds.
     Utc(i64),
-    /// What clocks show in a zone.
+    /// Local time of a zone.
     Local(Zone),
 }
 
-/// Windows of one length, a fixed time apart. Times are nanoseconds since the Unix epoch.
+/// Windows of one length at a fixed interval. Times are nanoseconds since the Unix epoch.
 pub(super) struct WindowCalendar {
     pub(super) clock: CalendarClock,
-    /// How long they are; above 0.
+    /// Window length; above 0.
     pub(super) length: i64,
-    /// How far apart they begin; above 0.
+    /// Interval between window starts; above 0.
     pub(super) skip: i64,
 }
 
 impl WindowCalendar {
-    /// The last moment not after this one at which a window begins.
+    /// Start of the last window that starts at or before this time.
     pub(super) fn floor(&self, time: i64) -> i64 {
         match &self.clock {
             CalendarClock::Utc(offset) => {
@@ -49,7 +47,7 @@ impl WindowCalendar {
         }
     }
 
-    /// Where the window ends that begins at this moment, which is one that [`Self::floor`] gives.
+    /// End of the window that starts at this time, a result of [`Self::floor`].
     pub(super) fn end_of(&self, start: i64) -> i64 {
         let end = start.saturating_add(self.length);
         match &self.clock {
@@ -57,7 +55,7 @@ impl WindowCalendar {
             CalendarClock::Local(zone) if self.length % DAY_NS == 0 => {
                 add_local_time(zone, start, self.length)
             }
-            // Windows side by side leave nothing between them.
+            // Adjacent windows leave no gap.
             CalendarClock::Local(zone) if self.length == self.skip && self.skip < DAY_NS => {
                 end.min(local_floor(zone, add_local_time(zone, start, DAY_NS), DAY_NS))
             }
@@ -65,7 +63,7 @@ impl WindowCalendar {
         }
     }
 
-    /// Where the window begins that ends at this moment, likewise.
+    /// Start of the window that ends at this time, a result of [`Self::floor`].
     pub(super) fn start_of(&self, end: i64) -> i64 {
         match &self.clock {
             CalendarClock::Local(zone) if self.length % DAY_NS == 0 => {
@@ -79,14 +77,14 @@ impl WindowCalendar {
     }
 }
 
-/// The last moment not after this one when clocks show a whole multiple of some days, or hours
-/// above a day.
+/// Last time at or before this one at which the local time is a multiple of `skip`, an interval of
+/// a day or more.
 fn local_floor(zone: &Zone, time: i64, skip: i64) -> i64 {
     let shown = nanos(zone.local(time));
     let skip = i128::from(skip);
     let mut at = shown.div_euclid(skip);
-    // Where clocks never show it, they do later; where that is too late, the one before counts.
-    // Once is enough, as no clock is moved by as much as two days.
+    // A skipped local time maps to a later one; if that is after `time`, the previous multiple
+    // applies. One retry is enough, because no clock change is as long as two days.
     for _ in 0..3 {
         match zone.time_of_local(datetime(at * skip)) {
             Some(moment) if moment <= time => return moment,
@@ -96,13 +94,13 @@ fn local_floor(zone: &Zone, time: i64, skip: i64) -> i64 {
     time
 }
 
-/// When clocks show so much more.
+/// Time at which the local time is this much later.
 fn add_local_time(zone: &Zone, time: i64, by: i64) -> i64 {
     let shown = nanos(zone.local(time)) + i128::from(by);
     zone.time_of_local(datetime(shown)).unwrap_or(time.saturating_add(by))
 }
 
-/// What is shown, as if it were in UTC.
+/// Local time as if it were UTC.
 fn nanos(shown: DateTime) -> i128 {
     Offset::UTC.to_timestamp(shown).map_or(0, Timestamp::as_nanosecond)
 }

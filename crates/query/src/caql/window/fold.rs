@@ -6,15 +6,15 @@ use super::super::running_variance::RunningVariance;
 
 /// Mergeable aggregate of a window.
 pub(super) trait WindowAggregate: Clone {
-    /// Of one number.
+    /// Aggregate of one number.
     fn from_number(number: f64) -> Self;
-    /// Takes in what is known of those that follow.
+    /// Merges the aggregate of later numbers.
     fn join(&mut self, later: &Self);
-    /// What is asked for; `None` is given where there are no numbers.
+    /// Result of the aggregate; the argument is `None` for a window without numbers.
     fn result(held: Option<&Self>) -> Option<f64>;
 }
 
-/// Their sum, as if added with 100 bits.
+/// Sum with 100 bits of precision.
 #[derive(Clone)]
 pub(super) struct WindowSum(CompensatedSum);
 
@@ -30,7 +30,7 @@ impl WindowAggregate for WindowSum {
     }
 }
 
-/// How many they are.
+/// Count.
 #[derive(Clone)]
 pub(super) struct WindowCount(u64);
 
@@ -46,7 +46,7 @@ impl WindowAggregate for WindowCount {
     }
 }
 
-/// 1 where there are any.
+/// 1 if there is any number.
 #[derive(Clone)]
 pub(super) struct AnyPresent;
 
@@ -60,7 +60,7 @@ impl WindowAggregate for AnyPresent {
     }
 }
 
-/// 1 where there are none, else 0.
+/// 1 if there is no number, otherwise 0.
 #[derive(Clone)]
 pub(super) struct AllAbsent;
 
@@ -74,7 +74,7 @@ impl WindowAggregate for AllAbsent {
     }
 }
 
-/// Their mean.
+/// Mean.
 #[derive(Clone)]
 pub(super) struct WindowMean {
     sum: CompensatedSum,
@@ -94,7 +94,7 @@ impl WindowAggregate for WindowMean {
     }
 }
 
-/// The least.
+/// Minimum.
 #[derive(Clone)]
 pub(super) struct Min(f64);
 
@@ -110,7 +110,7 @@ impl WindowAggregate for Min {
     }
 }
 
-/// The greatest.
+/// Maximum.
 #[derive(Clone)]
 pub(super) struct Max(f64);
 
@@ -126,7 +126,7 @@ impl WindowAggregate for Max {
     }
 }
 
-/// The mean of the squares of their distances from the mean, or its root.
+/// Variance, or its root.
 #[derive(Clone)]
 pub(super) struct WindowVariance<const IS_ROOT: bool>(RunningVariance);
 
@@ -143,7 +143,7 @@ impl<const IS_ROOT: bool> WindowAggregate for WindowVariance<IS_ROOT> {
     }
 }
 
-/// The first.
+/// First number.
 #[derive(Clone)]
 pub(super) struct FirstValue(f64);
 
@@ -157,7 +157,7 @@ impl WindowAggregate for FirstValue {
     }
 }
 
-/// The last.
+/// Last number.
 #[derive(Clone)]
 pub(super) struct LastValue(f64);
 
@@ -200,7 +200,7 @@ impl<S: PairStep> WindowAggregate for PairStepSum<S> {
     }
 }
 
-/// 1 where it is another number.
+/// 1 if the number differs from the previous one.
 #[derive(Clone)]
 pub(super) struct Changes;
 
@@ -210,7 +210,7 @@ impl PairStep for Changes {
     }
 }
 
-/// 1 where a counter began anew: it never falls else.
+/// 1 at a counter reset, which is any decrease.
 #[derive(Clone)]
 pub(super) struct CounterResets;
 
@@ -220,7 +220,7 @@ impl PairStep for CounterResets {
     }
 }
 
-/// What was counted, from 0 where it began anew.
+/// Counter increase; after a reset, the counter value.
 #[derive(Clone)]
 pub(super) struct CounterIncrease;
 
@@ -230,7 +230,7 @@ impl PairStep for CounterIncrease {
     }
 }
 
-/// How far the last is above the first.
+/// Difference of the last and the first number.
 #[derive(Clone)]
 pub(super) struct Delta {
     first: f64,

@@ -1,4 +1,4 @@
-//! Windows of distributions: those in it put together, or one of the numbers in it.
+//! Windows of distributions: merged distributions, or a statistic of them.
 
 use std::sync::Arc;
 
@@ -19,14 +19,14 @@ pub(super) fn merge<P: WindowPackage>(work: KernelInput<'_>) -> Result<Vec<Strea
     merge_windows::<P>(work, nonempty_distribution)
 }
 
-/// Of numbers and distributions alike.
+/// Merges numbers and distributions.
 pub(super) fn merge_mixed<P: WindowPackage>(work: KernelInput<'_>) -> Result<Vec<Stream>> {
     merge_windows::<P>(work, |value| {
         nonempty_distribution(value).or_else(|| from_number(value.number()?))
     })
 }
 
-/// A distribution that is not empty.
+/// Distribution, unless it is empty.
 fn nonempty_distribution(value: &StepValue) -> Option<Arc<Mixture>> {
     from_value(value).filter(|mixture| !mixture.parts().is_empty()).cloned()
 }
@@ -36,12 +36,12 @@ fn merge_windows<P: WindowPackage>(
     of: fn(&StepValue) -> Option<Arc<Mixture>>,
 ) -> Result<Vec<Stream>> {
     let windows = SlotWindows::for_call::<P>(&work)?;
-    let place = work.span;
+    let span = work.span;
     let add = |held: &mut Arc<Mixture>, more: &Arc<Mixture>| {
         let held = Arc::make_mut(held);
         more.parts().iter().try_for_each(|part| held.add(part)).map_err(|error| Error::Execution {
-            span: place,
-            message: format!("{error}: ask for a shorter window"),
+            span,
+            message: format!("{error}; use a shorter window"),
         })
     };
     let of_stream = |stream: Stream| {

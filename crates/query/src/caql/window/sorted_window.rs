@@ -1,7 +1,7 @@
 //! Percentiles over sliding windows.
 //!
-//! The window's numbers are held in order; each that comes or goes is a binary search and a move in
-//! memory.
+//! The numbers of the window are kept sorted; each insertion and removal is a binary search and a
+//! memory move.
 
 use std::ops::Range;
 
@@ -11,8 +11,8 @@ use super::{SlotWindows, WindowPackage, present_values};
 use crate::error::Result;
 use crate::stream::Stream;
 
-/// Between the numbers of the ranks around (n − 1)·p (type 7 of Hyndman and Fan, 1996), as PromQL
-/// has it.
+/// Interpolated between the numbers of the ranks around (n − 1)·p (type 7 of Hyndman and Fan,
+/// 1996), as in PromQL.
 pub(super) fn percentile<P: WindowPackage>(work: KernelInput<'_>) -> Result<Vec<Stream>> {
     let share = work.arguments.number("percentile").unwrap_or(50.0) / 100.0;
     map_sorted::<P>(work, |sorted| {
@@ -24,7 +24,7 @@ pub(super) fn percentile<P: WindowPackage>(work: KernelInput<'_>) -> Result<Vec<
     })
 }
 
-/// How many of a hundred lie below the threshold.
+/// Percentage of numbers below the threshold.
 pub(super) fn inverse_percentile<P: WindowPackage>(work: KernelInput<'_>) -> Result<Vec<Stream>> {
     let threshold = work.arguments.number("threshold").unwrap_or(0.0);
     map_sorted::<P>(work, |sorted| {
@@ -58,7 +58,8 @@ struct SlidingSorted {
 }
 
 impl SlidingSorted {
-    /// Those of the next range, whose start and end do not lie before those of the last one.
+    /// Sorted numbers of the next range, whose start and end are not before those of the previous
+    /// range.
     fn advance_to(&mut self, items: &[f64], range: Range<usize>) -> &[f64] {
         let shared = self.range.end.saturating_sub(range.start);
         if shared == 0 || shared < range.len() / 2 {

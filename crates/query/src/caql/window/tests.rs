@@ -1,5 +1,5 @@
-//! Windows on the fixture of the specification, by the clocks of zones, and against a slow obvious
-//! evaluation.
+//! Windows on the specification's fixture, in time zones, and compared with a slow reference
+//! implementation.
 
 use proptest::prelude::*;
 
@@ -97,7 +97,7 @@ fn distributions() {
 
 const HOUR_NS: i64 = 60 * MINUTE_NS;
 
-/// Counts hours of local days around a change of clocks: slots of an hour from midnight UTC on.
+/// Hours of local days around a clock change, in one-hour slots from midnight UTC.
 #[track_caller]
 fn check_days(zone: &str, start: i64, call: &str, expected: &str) {
     let one = |_: i64| Some(StepValue::Number(1.0));
@@ -130,7 +130,7 @@ fn local_days_follow_dst() {
         r#"window:count(1d, ZONE, align="end")"#,
         "24x46 23x24 24x2",
     );
-    // The last piece of the short day has an hour less.
+    // The last window of the short day has one hour less.
     check_days("Europe/Berlin", spring, "window:count(12h, ZONE)", "12x35 11x11 12x26");
     check_days("Europe/Berlin", autumn, "window:count(12h, ZONE)", "12x46 1x1 12x25");
     check_days("Europe/Berlin", spring, "window:count(2d, skip=1d, ZONE)", "47x46 48x26");
@@ -148,7 +148,7 @@ fn times_at_i64_limits_are_handled() {
     let one = |_: i64| Some(StepValue::Number(1.0));
     for start in [i64::MIN + 1, i64::MAX - 10 * MINUTE_NS] {
         let steps = StepGrid { start, step: MINUTE_NS, count: 3 };
-        // What lies before the first moment is not read.
+        // Data before the first timestamp is not read.
         for zone in ["\"Europe/Berlin\"", "1m"] {
             let call = format!(r#"window:count(1m, offset={zone})"#);
             let _ = run_kernel(&call, &[&one], steps);
@@ -156,7 +156,7 @@ fn times_at_i64_limits_are_handled() {
     }
 }
 
-/// Whole slots, each window looked at by itself.
+/// Reference implementation: whole slots, each window computed separately.
 fn slow(numbers: &[Option<f64>], call: &str, of: &str) -> Vec<Option<f64>> {
     let word = |name: &str, otherwise: i64| {
         let at = call.find(name).map(|at| at + name.len());

@@ -1,4 +1,4 @@
-//! `count_values`: how many streams of a group have the same value, one result for each value.
+//! `count_values`: number of streams of a group with the same value, one result for each value.
 
 use std::collections::HashMap;
 
@@ -17,14 +17,14 @@ impl Evaluation<'_> {
     pub(super) fn count_values(
         &mut self,
         aggregate: &Aggregation,
-        place: SourceSpan,
+        span: SourceSpan,
         steps: StepGrid,
     ) -> Result<Vec<Stream>> {
         let Some(PlanOp::Text(label)) = aggregate.param.as_ref().map(|param| &param.op) else {
-            panic!("BUG: no label to count values under");
+            panic!("BUG: count_values has a label");
         };
         if !promql::is_label_name(label) {
-            return execution_error(place, format!("invalid label name {label:?}"));
+            return execution_error(span, format!("invalid label name {label:?}"));
         }
         let grouping = &aggregate.grouping;
         let is_shown = !grouping.is_without || label != NAME && !grouping.names(label);
@@ -33,7 +33,7 @@ impl Evaluation<'_> {
         let mut known: HashMap<LabelSet, usize> = HashMap::new();
         for stream in &streams {
             let group = grouping.group_labels(&stream.labels).with(label, "");
-            // Values often stay for a while.
+            // Values often stay the same over several steps.
             let mut recent: Option<(&StepValue, usize)> = None;
             let mut made = 0;
             for (step, value) in stream.points.iter().enumerate() {
@@ -48,7 +48,7 @@ impl Evaluation<'_> {
                         let next = results.len();
                         let at = *known.entry(labels.clone()).or_insert(next);
                         if at == next {
-                            // Each value that is new takes room at all steps.
+                            // Each new value allocates points for all steps.
                             self.budget.check_capacity(next + 1, steps.count)?;
                             results.push(Stream::new(labels, vec![None; steps.count]));
                         }
@@ -73,12 +73,12 @@ impl Evaluation<'_> {
     }
 }
 
-/// Whether both are shown alike, as far as that is quickly told: nought has a sign.
+/// Whether both have the same label text, by a cheap test: 0 and -0 differ.
 fn is_same_value(a: &StepValue, b: &StepValue) -> bool {
     matches!((a, b), (StepValue::Number(a), StepValue::Number(b)) if a.to_bits() == b.to_bits())
 }
 
-/// A value as Prometheus makes a label of it.
+/// Value as Prometheus formats it in a label.
 fn label_text(value: &StepValue) -> String {
     match (value.number(), value.histogram()) {
         (Some(number), _) => GoPlainNumber(number).to_string(),

@@ -1,4 +1,4 @@
-//! Aggregations that give one value for each group and step.
+//! Aggregations with one value for each group and step.
 
 use std::collections::BTreeSet;
 
@@ -54,7 +54,7 @@ impl Evaluation<'_> {
                     fold_group::<VarianceFold<false>>(group, steps, &mut findings)
                 }
                 AggregateOp::Quantile => quantiles(&group, &params.numbers, &mut findings),
-                way => panic!("BUG: {} is no fold", way.text()),
+                way => panic!("BUG: {} is not a fold", way.text()),
             };
             self.budget.charge_samples(result.samples())?;
             self.budget.release_samples(held);
@@ -67,58 +67,58 @@ impl Evaluation<'_> {
     }
 }
 
-/// Values of a group at one step, put together one after another.
+/// Running aggregate of a group at one step.
 pub(super) trait GroupFold: Clone + Default {
-    /// Adds a value, and says what should be known of that.
+    /// Adds a value and records annotations.
     fn push(&mut self, value: StepValue, metric: &str, findings: &mut FoldAnnotations);
 
-    /// What has come of it; `None` if nothing has.
+    /// Result; `None` if there is none.
     fn finish(self, findings: &mut FoldAnnotations) -> Option<StepValue>;
 }
 
 /// Annotations of an aggregation result.
 #[derive(Default)]
 pub(super) struct FoldAnnotations {
-    /// A histogram where numbers are asked for.
+    /// A histogram was ignored by an aggregation of floats.
     pub(super) ignored_histogram: bool,
-    /// Numbers and histograms in one group.
+    /// Floats and histograms in one group.
     pub(super) mixed_kinds: bool,
-    /// Resets and their absence in one group.
+    /// Hints for a reset and for no reset in one group.
     pub(super) resets_collide: bool,
-    /// Histograms of different custom bounds.
+    /// Histograms with different custom bounds.
     pub(super) bounds_reconciled: bool,
-    /// Metrics whose histograms did not fit those before.
+    /// Metrics with histograms that were incompatible with earlier ones.
     pub(super) incompatible_metrics: BTreeSet<String>,
 }
 
 impl FoldAnnotations {
-    /// Notes all, in Prometheus' words.
-    pub(super) fn emit(self, way: AggregateOp, place: SourceSpan, notes: &mut QueryWarnings) {
+    /// Adds all annotations with Prometheus' texts.
+    pub(super) fn emit(self, way: AggregateOp, span: SourceSpan, notes: &mut QueryWarnings) {
         if self.ignored_histogram {
             let way = way.text();
-            notes.info(place, format!("PromQL info: ignored histogram in {way} aggregation"));
+            notes.info(span, format!("PromQL info: ignored histogram in {way} aggregation"));
         }
         if self.mixed_kinds {
             notes.warn(
-                place,
+                span,
                 "PromQL warning: encountered a mix of histograms and floats for aggregation",
             );
         }
         if self.resets_collide {
             notes.warn(
-                place,
+                span,
                 "PromQL warning: conflicting counter resets during histogram aggregation",
             );
         }
         if self.bounds_reconciled {
             notes.info(
-                place,
+                span,
                 "PromQL info: mismatched custom buckets were reconciled during aggregation",
             );
         }
         for metric in self.incompatible_metrics {
             notes.warn(
-                place,
+                span,
                 format!(
                     "PromQL warning: vector contains a mix of histograms with exponential and \
                      custom buckets schemas for metric name {metric:?}"
@@ -148,7 +148,7 @@ fn fold_group<F: GroupFold>(
 #[derive(Clone, Default)]
 struct BoundedFold<F> {
     estimate: F,
-    /// Of the lower and of the upper ends, once a number has them.
+    /// Folds of the lower and upper bounds, once a value has bounds.
     ends: Option<Box<[F; 2]>>,
 }
 
@@ -164,10 +164,10 @@ impl<F: GroupFold> GroupFold for BoundedFold<F> {
                 }
                 other => [other.clone(), other.clone()],
             };
-            // What is remarkable is said once, of the likeliest.
-            let unsaid = &mut FoldAnnotations::default();
-            ends[0].push(lower, metric, unsaid);
-            ends[1].push(upper, metric, unsaid);
+            // Annotations are reported once, for the estimate.
+            let ignored = &mut FoldAnnotations::default();
+            ends[0].push(lower, metric, ignored);
+            ends[1].push(upper, metric, ignored);
         }
         self.estimate.push(value, metric, findings);
     }
@@ -186,7 +186,7 @@ impl<F: GroupFold> GroupFold for BoundedFold<F> {
     }
 }
 
-/// A number with its bounds, if these are numbers.
+/// Number with its bounds, if these are not NaN.
 fn bracket_or_number(lower: f64, estimate: f64, upper: f64) -> StepValue {
     if lower.is_nan() || estimate.is_nan() || upper.is_nan() {
         return StepValue::Number(estimate);
@@ -219,7 +219,7 @@ impl GroupFold for PresenceFold {
     }
 }
 
-/// The least or greatest number; NaN only of nothing else.
+/// Minimum or maximum; NaN only if all values are NaN.
 #[derive(Clone, Default)]
 struct ExtremeFold<const IS_MIN: bool>(Option<f64>);
 
@@ -237,7 +237,7 @@ impl<const IS_MIN: bool> GroupFold for ExtremeFold<IS_MIN> {
     }
 }
 
-/// How far numbers are spread, by Welford's method: the standard deviation, or its square.
+/// Variance by Welford's method, or its square root.
 #[derive(Clone, Default)]
 struct VarianceFold<const IS_ROOT: bool> {
     count: u64,
@@ -315,8 +315,8 @@ fn quantiles(
     q.iter().enumerate().map(at).collect()
 }
 
-/// Between the two nearest of the numbers, in proportion; NaN counts as the least. There must be a
-/// number.
+/// Quantile with linear interpolation; NaN counts as the smallest value. `numbers` must not be
+/// empty.
 fn quantile(q: f64, numbers: &mut [f64]) -> f64 {
     if q.is_nan() {
         return f64::NAN;
@@ -354,8 +354,8 @@ mod tests {
         check(-0.1, &[1.0], f64::NEG_INFINITY);
         check(1.1, &[1.0], f64::INFINITY);
         check(f64::NAN, &[1.0], f64::NAN);
-        // A neighbour without weight counts, so that infinity makes it undefined: as Prometheus has
-        // it.
+        // A neighbour with weight 0 still counts, so infinity makes the result NaN, as in
+        // Prometheus.
         check(0.5, &[1.0, 2.0, f64::INFINITY], f64::NAN);
     }
 }

@@ -1,8 +1,8 @@
-//! The hash by which `limit_ratio` takes a part of the series: the same part as Prometheus.
+//! Label hash of `limit_ratio`, which selects the same series as Prometheus.
 //!
-//! It is XXH64 with seed 0 (Yann Collet; the specification is `doc/xxhash_spec.md` of the xxHash
-//! project) of labels as Prometheus keeps them: names and values in order of the names, each after
-//! its length, which is a byte below 255, else a byte 255 and three more, the lowest first.
+//! XXH64 with seed 0 (Yann Collet; the specification is `doc/xxhash_spec.md` of the xxHash project)
+//! of the labels as Prometheus encodes them: names and values in the order of the names, each
+//! preceded by its length: one byte below 255, otherwise a byte 255 and three more, little-endian.
 
 use crate::labels::LabelSet;
 
@@ -12,7 +12,7 @@ const PRIME_3: u64 = 0x1656_67b1_9e37_79f9;
 const PRIME_4: u64 = 0x85eb_ca77_c2b2_ae63;
 const PRIME_5: u64 = 0x27d4_eb2f_1656_67c5;
 
-/// Where labels fall, from 0 to 1.
+/// Hash of the labels as a number from 0 to 1.
 pub(super) fn label_offset(labels: &LabelSet) -> f64 {
     let mut bytes = Vec::with_capacity(labels.bytes());
     for (name, value) in labels.iter() {
@@ -95,7 +95,7 @@ mod tests {
         assert_eq!(label_offset(&LabelSet::new(pairs.iter().copied())), expected);
     }
 
-    /// What Prometheus 3.15 itself gives.
+    /// Values from Prometheus 3.15.
     #[test]
     fn label_offsets_match_prometheus() {
         check_offset(&[], 0.934_674_931_531_705_9);

@@ -1,14 +1,14 @@
-//! A heap of numbered values whose arrangement, and so the choice among equals, is that of Go's
+//! Heap of numbered values with the same layout, and so the same choice among ties, as Go's
 //! `container/heap`.
 
-/// Values with their numbers; none comes before the first.
+/// Values with their indices; the first is the worst.
 pub(super) struct TopKHeap {
     pub(super) items: Vec<(f64, usize)>,
     is_reversed: bool,
 }
 
 impl TopKHeap {
-    /// One that has the least first, or the greatest; NaN before either.
+    /// Min-heap, or max-heap if reversed; NaN sorts before all numbers.
     pub(super) fn new(is_reversed: bool) -> TopKHeap {
         TopKHeap { items: Vec::new(), is_reversed }
     }
@@ -31,7 +31,7 @@ impl TopKHeap {
         }
     }
 
-    /// Replaces the first if that is worse.
+    /// Replaces the first element if that is worse.
     pub(super) fn offer(&mut self, item: (f64, usize)) {
         let Some((worst, _)) = self.items.first().copied() else { return };
         let is_better = if self.is_reversed { item.0 < worst } else { item.0 > worst };
@@ -56,7 +56,7 @@ impl TopKHeap {
         }
     }
 
-    /// What stood last in order first, and NaN at the end.
+    /// Elements in reverse heap order, NaN last.
     pub(super) fn best_first(self) -> Vec<(f64, usize)> {
         let (nans, mut numbers): (Vec<_>, Vec<_>) =
             self.items.into_iter().partition(|item| item.0.is_nan());

@@ -1,5 +1,5 @@
-//! `avg`: the sum divided by the count, as long as the sum does not leave the doubles; from there
-//! on, a mean that each value moves a little. Prometheus found the sum to be the more accurate.
+//! `avg`: sum divided by count while the sum is finite; after an overflow, an incrementally updated
+//! mean. Prometheus found the sum to be more accurate.
 
 use std::sync::Arc;
 
@@ -24,9 +24,9 @@ pub(super) struct MeanFold {
 /// Accumulator of a mean: sum or running mean.
 #[derive(Clone)]
 enum MeanAccumulator<T> {
-    /// The sum so far.
+    /// Running sum.
     Sum(T),
-    /// The mean so far.
+    /// Running mean.
     Mean(T),
 }
 
@@ -109,7 +109,7 @@ impl GroupFold for MeanFold {
     }
 }
 
-/// With one number more; `count` counts it already.
+/// Adds a number; `count` includes it.
 fn add_number(
     running: MeanAccumulator<KahanSum>,
     number: f64,

@@ -1,5 +1,5 @@
-//! Aggregations that pick streams of each group and leave them what they are: `topk`, `bottomk`,
-//! `limitk` and `limit_ratio`.
+//! Aggregations that select streams of each group unchanged: `topk`, `bottomk`, `limitk` and
+//! `limit_ratio`.
 
 use crate::error::{Result, SourceSpan};
 use crate::eval::Evaluation;
@@ -14,7 +14,7 @@ use super::hash::label_offset;
 use super::heap::TopKHeap;
 use super::{AggregateGroup, AggregateParam, execution_error, group_streams};
 
-/// The least and greatest doubles that Prometheus takes for a number of series.
+/// Range of doubles that Prometheus accepts as a number of series.
 const K_RANGE: (f64, f64) = (-9_223_372_036_854_775_808.0, 9_223_372_036_854_774_784.0);
 
 impl Evaluation<'_> {
@@ -23,7 +23,7 @@ impl Evaluation<'_> {
         aggregate: &Aggregation,
         params: &AggregateParam,
         streams: Vec<Stream>,
-        place: SourceSpan,
+        span: SourceSpan,
     ) -> Result<Vec<Stream>> {
         let is_ratio = aggregate.op == AggregateOp::LimitRatio;
         let (min, max) = (params.min(), params.max());
@@ -46,7 +46,7 @@ impl Evaluation<'_> {
             self.budget.release_samples(held);
             results.extend(picked);
         }
-        findings.emit(aggregate.op, place, &mut self.warnings);
+        findings.emit(aggregate.op, span, &mut self.warnings);
         Ok(results)
     }
 
@@ -91,7 +91,7 @@ fn check_k(params: &AggregateParam, min: f64, max: f64) -> Result<()> {
     Ok(())
 }
 
-/// The streams of a group that are picked at some step, in the order in which they first are.
+/// Streams of a group selected at any step, in the order of their first selection.
 fn pick_streams(
     way: AggregateOp,
     mut group: AggregateGroup,
@@ -107,7 +107,7 @@ fn pick_streams(
     let mut result_of: Vec<Option<usize>> = vec![None; group.members.len()];
     for (step, param) in params.iter().enumerate() {
         let mut heap = TopKHeap::new(way == AggregateOp::BottomK);
-        // A fraction is cut off, and below 1 there is nothing to pick.
+        // `k` is truncated; below 1, nothing is selected.
         let k = if *param < 1.0 { 0 } else { (*param as usize).min(count) };
         if way != AggregateOp::LimitRatio && k == 0 {
             continue;
@@ -146,7 +146,8 @@ fn pick_streams(
     results
 }
 
-/// Whether labels that fall there belong to a part; a negative one is what the positive one leaves.
+/// Whether a hash is selected by a ratio; a negative ratio selects the complement of the positive
+/// one.
 fn is_in_ratio(ratio: f64, offset: f64) -> bool {
     match ratio.clamp(-1.0, 1.0) {
         0.0 => false,

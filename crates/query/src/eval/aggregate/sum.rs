@@ -1,5 +1,4 @@
-//! `sum`: numbers with what is known of their bounds, histograms, and distributions, which stay
-//! what they are.
+//! `sum` of numbers with bounds, of histograms, and of distributions, which stay distributions.
 
 use std::sync::Arc;
 
@@ -16,7 +15,7 @@ use super::fold::{FoldAnnotations, GroupFold};
 #[derive(Clone, Default)]
 pub(super) struct SumFold {
     numbers: Option<KahanSum>,
-    /// How far below and above the sum of numbers the truth may lie.
+    /// Distance of the lower and upper bound from the sum.
     error_bounds: (f64, f64),
     histograms: HistogramTotal,
     has_histogram: bool,
@@ -24,7 +23,7 @@ pub(super) struct SumFold {
     resets: ResetHints,
 }
 
-/// What histograms add up to.
+/// Sum of histograms.
 #[derive(Clone, Default)]
 enum HistogramTotal {
     #[default]
@@ -34,7 +33,7 @@ enum HistogramTotal {
     Compensated(Box<(FloatHistogram, Compensation)>),
 }
 
-/// Which hints were seen.
+/// Hints seen so far.
 #[derive(Clone, Copy, Default)]
 pub(super) struct ResetHints {
     reset: bool,
@@ -137,7 +136,7 @@ impl SumFold {
                 let whole = Arc::make_mut(whole);
                 let failed = mixture.parts().iter().position(|part| whole.add(part).is_err());
                 let Some(failed) = failed else { return Ok(()) };
-                // Counts have left 64 bits: from here on they are floats.
+                // Counts overflow 64 bits: continue with float counts.
                 self.convert_to_float_histogram();
                 for part in &mixture.parts()[failed..] {
                     self.add_histogram(&FloatHistogram::from(part), findings)?;
@@ -154,7 +153,7 @@ impl SumFold {
         }
     }
 
-    /// From distributions to a histogram that histograms of any kind can be added to.
+    /// Converts distributions to a float histogram, to which all kinds of histograms can be added.
     fn convert_to_float_histogram(&mut self) {
         if let HistogramTotal::Mixture(whole) = &self.histograms
             && let Some(histogram) = StepValue::Distribution(Arc::clone(whole)).histogram()

@@ -1,4 +1,4 @@
-//! Aggregations of streams that scripts cannot write: with bounds, and of whole distributions.
+//! Aggregations of streams that test scripts cannot express: with bounds, and of distributions.
 
 use std::sync::Arc;
 
@@ -43,7 +43,7 @@ impl Source for EmptySource {
     }
 }
 
-/// What an aggregation of all makes of values at one moment. In the end just that is held.
+/// Aggregation of all values at one timestamp. At the end, only the result is charged.
 #[track_caller]
 fn run_aggregation(way: AggregateOp, param: f64, values: Vec<StepValue>) -> Vec<Stream> {
     let (mut settings, steps) = (Settings::default(), StepGrid::at(0));

@@ -1,11 +1,11 @@
-//! What is known of a result when its operands are known to lie within bounds. Bounds are moved
-//! outwards by a rounding, so that the truth stays between them.
+//! Bounds of a result, from bounds of its operands. Each bound is rounded outwards, so that the
+//! true value stays between them.
 
 use hist::Bracket;
 
 use crate::promql::BinaryOp;
 
-/// The bounds of `estimate`, the result of an operator; `None` where they would say nothing.
+/// Bounds of `estimate`, the result of an operator; `None` if they are unbounded.
 pub(crate) fn result_bounds(
     operator: BinaryOp,
     left: Bracket,
@@ -16,7 +16,7 @@ pub(crate) fn result_bounds(
         BinaryOp::Add => (left.lower + right.lower, left.upper + right.upper),
         BinaryOp::Subtract => (left.lower - right.upper, left.upper - right.lower),
         BinaryOp::Multiply => corners(left, right, |a, b| a * b)?,
-        // What may be divided by nought may be anything.
+        // A divisor range that contains 0 gives no bounds.
         BinaryOp::Divide if right.lower > 0.0 || right.upper < 0.0 => {
             corners(left, right, |a, b| a / b)?
         }
@@ -25,28 +25,28 @@ pub(crate) fn result_bounds(
     bracket_around(next_below(lower), estimate, next_above(upper))
 }
 
-/// What is as far on the other side of nought.
+/// Negated bracket.
 pub(super) fn negate_bracket(bracket: Bracket) -> Bracket {
     Bracket { lower: -bracket.upper, estimate: -bracket.estimate, upper: -bracket.lower }
 }
 
-/// The next double below; a sum that is nought is exactly so.
+/// Next double below; a sum of exactly 0 is exact.
 pub(crate) fn next_below(bound: f64) -> f64 {
     if bound == 0.0 { bound } else { bound.next_down() }
 }
 
-/// The next double above, likewise.
+/// Next double above; a sum of exactly 0 is exact.
 pub(crate) fn next_above(bound: f64) -> f64 {
     if bound == 0.0 { bound } else { bound.next_up() }
 }
 
-/// A bracket around an estimate; `None` if one of them is no number.
+/// Bracket around an estimate; `None` if any of the values is NaN.
 pub(crate) fn bracket_around(lower: f64, estimate: f64, upper: f64) -> Option<Bracket> {
     let is_known = !lower.is_nan() && !estimate.is_nan() && !upper.is_nan();
     is_known.then(|| Bracket { lower: lower.min(estimate), estimate, upper: upper.max(estimate) })
 }
 
-/// The least and the greatest of the operands' bounds taken together.
+/// Minimum and maximum over all combinations of the operands' bounds.
 fn corners(left: Bracket, right: Bracket, f: impl Fn(f64, f64) -> f64) -> Option<(f64, f64)> {
     let (mut least, mut greatest) = (f64::INFINITY, f64::NEG_INFINITY);
     for a in [left.lower, left.upper] {

@@ -1,4 +1,4 @@
-//! One value against another.
+//! Binary operation on two values.
 
 use std::sync::Arc;
 
@@ -13,30 +13,30 @@ use super::bounds;
 /// Result of a binary operation on two values.
 #[derive(Debug, PartialEq)]
 pub(super) struct ElementResult {
-    /// The result; of a comparison, the left one.
+    /// Result; for a comparison, the left value.
     pub(super) value: StepValue,
-    /// Whether a comparison holds; of other operators, true.
+    /// Whether a comparison holds; true for other operators.
     pub(super) holds: bool,
-    /// What should be said of it.
+    /// Warning to report.
     pub(super) warning: Option<OperationWarning>,
 }
 
 /// Warning of a binary operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum OperationWarning {
-    /// The operator is not for these; whether left and right are histograms.
+    /// Operator not defined for these kinds: whether left and right are histograms.
     Kinds(bool, bool),
-    /// Histograms whose buckets have nothing in common.
+    /// Histograms without common buckets.
     Layout,
-    /// One says that there was a reset, the other that there was none.
+    /// One histogram has a hint for a reset, the other for no reset.
     ResetsCollide,
-    /// Custom bounds differed: those that both have remain.
+    /// Custom bounds differed; only common bounds remain.
     BoundsReconciled,
 }
 
 impl OperationWarning {
-    /// Notes it, in Prometheus' words.
-    pub(super) fn emit(self, operator: BinaryOp, place: SourceSpan, notes: &mut QueryWarnings) {
+    /// Adds the warning with Prometheus' text.
+    pub(super) fn emit(self, operator: BinaryOp, span: SourceSpan, notes: &mut QueryWarnings) {
         let text = operator.text();
         let done = if operator == BinaryOp::Add { "addition" } else { "subtraction" };
         match self {
@@ -44,7 +44,7 @@ impl OperationWarning {
                 let kind = |is_histogram| if is_histogram { "histogram" } else { "float" };
                 let (left, right) = (kind(left), kind(right));
                 notes.info(
-                    place,
+                    span,
                     format!(
                         "PromQL info: incompatible sample types encountered for binary operator \
                          \"{text}\": {left} {text} {right}"
@@ -52,25 +52,25 @@ impl OperationWarning {
                 );
             }
             OperationWarning::Layout => notes.warn(
-                place,
+                span,
                 format!(
                     "PromQL warning: incompatible bucket layout encountered for binary operator \
                      {text}"
                 ),
             ),
             OperationWarning::ResetsCollide => notes.warn(
-                place,
+                span,
                 format!("PromQL warning: conflicting counter resets during histogram {done}"),
             ),
             OperationWarning::BoundsReconciled => notes.info(
-                place,
+                span,
                 format!("PromQL info: mismatched custom buckets were reconciled during {done}"),
             ),
         }
     }
 }
 
-/// The operator on two values. No set operator.
+/// Applies an operator to two values; not defined for set operators.
 pub(super) fn apply(
     operator: BinaryOp,
     left: &StepValue,
@@ -115,7 +115,7 @@ pub(super) fn apply(
     }
 }
 
-/// Whether a comparison holds; `None` of another operator.
+/// Result of a comparison; `None` for other operators.
 pub(super) fn compare(operator: BinaryOp, left: f64, right: f64) -> Option<bool> {
     Some(match operator {
         BinaryOp::Equal => left == right,
@@ -128,7 +128,7 @@ pub(super) fn compare(operator: BinaryOp, left: f64, right: f64) -> Option<bool>
     })
 }
 
-/// What an operator of arithmetic gives; `None` of another one.
+/// Result of an arithmetic operator; `None` for other operators.
 pub(super) fn compute(operator: BinaryOp, left: f64, right: f64) -> Option<f64> {
     Some(match operator {
         BinaryOp::Add => left + right,
@@ -157,7 +157,7 @@ fn with_bounds(operator: BinaryOp, left: &StepValue, right: &StepValue, result: 
     bracket.map_or(StepValue::Number(result), StepValue::from_bracket)
 }
 
-/// The sum or difference of histograms. Where resets collide there is none: so Prometheus has it.
+/// Sum or difference of histograms. With conflicting reset hints there is none, as in Prometheus.
 fn combine_histograms(
     operator: BinaryOp,
     left: Arc<FloatHistogram>,
@@ -175,10 +175,6 @@ fn combine_histograms(
     if combined.resets_collide {
         return Err(OperationWarning::ResetsCollide);
     }
-    let remark = combined.bounds_reconciled.then_some(OperationWarning::BoundsReconciled);
-    Ok(ElementResult {
-        value: StepValue::Histogram(Arc::new(result)),
-        holds: true,
-        warning: remark,
-    })
+    let warning = combined.bounds_reconciled.then_some(OperationWarning::BoundsReconciled);
+    Ok(ElementResult { value: StepValue::Histogram(Arc::new(result)), holds: true, warning })
 }

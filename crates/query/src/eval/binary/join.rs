@@ -1,9 +1,9 @@
-//! Operators between streams of two sides that find each other by their labels.
+//! Binary operators with vector matching.
 //!
-//! Streams that agree in the labels that count are a group. In a group, one side has at each step
-//! at most one stream ("the one"), the other may have several ("the many"); one-to-one allows only
-//! one there, too. Groups are worked out one after another; what goes wrong is told as if it had
-//! been done step by step: the error of the earliest step, and of each step only the last note.
+//! Streams with equal matching labels form a group. In a group, one side ("the one") has at most
+//! one stream at each step; the other ("the many") may have several, except in one-to-one matching.
+//! Groups are evaluated one after the other. Errors and warnings are reported as if evaluation had
+//! gone step by step: the error of the earliest step, and only the last warning of each step.
 
 use std::collections::HashMap;
 
@@ -24,7 +24,7 @@ pub(super) fn join(
     binary: &BinaryOperation,
     left: Vec<Stream>,
     right: Vec<Stream>,
-    place: SourceSpan,
+    span: SourceSpan,
     steps: StepGrid,
 ) -> Result<Vec<Stream>> {
     let signatures = Signatures::from_streams(&binary.matching, &left, &right);
@@ -44,7 +44,7 @@ pub(super) fn join(
         binary,
         is_swapped: is_turned,
         is_delayed: evaluation.settings.delayed_name_removal,
-        span: place,
+        span,
         many: &many,
         one: &one,
         needed_steps: needed_steps(binary, &many, &one, steps),
@@ -61,8 +61,8 @@ pub(super) fn join(
     if let Some((_, error)) = join.failure {
         return Err(error);
     }
-    for (_, trouble) in join.warnings.into_iter().flatten() {
-        trouble.emit(binary.operator, place, &mut evaluation.warnings);
+    for (_, warning) in join.warnings.into_iter().flatten() {
+        warning.emit(binary.operator, span, &mut evaluation.warnings);
     }
     let mut results = join.results;
     results.retain(|result| !result.stream.is_empty());
@@ -72,53 +72,53 @@ pub(super) fn join(
     Ok(results.into_iter().map(|result| result.stream).collect())
 }
 
-/// Streams that agree in the labels that count.
+/// Streams with equal matching labels.
 #[derive(Clone, Debug, Default)]
 struct MatchGroup {
     many: Vec<usize>,
     one: Vec<usize>,
 }
 
-/// Where Prometheus would be, going through a step: streams of the many come first, then those of
-/// the one that found nothing.
+/// Order in which Prometheus processes a step: streams of the many first, then unmatched streams of
+/// the one.
 type JoinOrder = (bool, usize);
 
-/// When an error shows: at which step, at which part of it, and there at which stream.
+/// Order of errors: step, phase within the step, stream.
 type ErrorOrder = (usize, u8, usize);
 
 struct JoinOutput {
     stream: Stream,
     order: JoinOrder,
-    /// For which group, and at which step, it came up last.
+    /// Group and step of the last occurrence.
     last_seen: Option<(usize, usize)>,
 }
 
 struct Join<'a> {
     binary: &'a BinaryOperation,
-    /// The one stands left.
+    /// Whether the one is on the left.
     is_swapped: bool,
-    /// Names of what a comparison made 0 or 1 go at the end; those that arithmetic makes untrue go
-    /// at once.
+    /// Whether the name removal of a `bool` comparison is delayed to the end; arithmetic drops
+    /// names at once.
     is_delayed: bool,
     span: SourceSpan,
     many: &'a [Stream],
     one: &'a [Stream],
-    /// Steps at which there can be a result at all.
+    /// Steps at which there can be a result.
     needed_steps: Vec<bool>,
-    /// For each stream of the many, and then each of the one without any of the many: which it met
-    /// last (one more than its index; 0 for none), and which output that gave.
+    /// For each stream of the many, then each unmatched stream of the one: the last matched stream
+    /// (its index plus 1; 0 for none) and the output of that pair.
     recent_outputs: Vec<Option<(usize, usize)>>,
-    /// The same of all that met, where a stream met several.
+    /// Output of each pair, for streams that matched several others.
     outputs_by_pair: HashMap<(usize, usize), usize>,
     results: Vec<JoinOutput>,
     by_labels: HashMap<LabelSet, usize>,
-    /// Of each step, the last that is to be told.
+    /// Last warning of each step.
     warnings: Vec<Option<(JoinOrder, OperationWarning)>>,
     failure: Option<(ErrorOrder, Error)>,
 }
 
-/// At which steps anything can match: where a side is empty and nothing stands in for it, nothing
-/// is even looked at.
+/// Steps at which anything can match: a step at which one side is empty and has no fill value is
+/// skipped.
 fn needed_steps(
     binary: &BinaryOperation,
     many: &[Stream],
@@ -189,7 +189,7 @@ impl Join<'_> {
         Ok(())
     }
 
-    /// Works out a pair; says for how many samples the result counts.
+    /// Evaluates a pair; returns the sample count of the result.
     fn pair(
         &mut self,
         pair: &MatchedPair,
@@ -202,13 +202,13 @@ impl Join<'_> {
         let order = pair.order();
         let outcome = match element::apply(binary.operator, left, right) {
             Ok(outcome) => outcome,
-            Err(trouble) => {
-                self.record_warning(pair.step, order, trouble);
+            Err(warning) => {
+                self.record_warning(pair.step, order, warning);
                 return 0;
             }
         };
-        if let Some(remark) = outcome.warning {
-            self.record_warning(pair.step, order, remark);
+        if let Some(warning) = outcome.warning {
+            self.record_warning(pair.step, order, warning);
         }
         let at = self.output(pair);
         let output = &mut self.results[at];
@@ -246,7 +246,7 @@ impl Join<'_> {
         samples
     }
 
-    /// Which output two streams have.
+    /// Output index of a pair of streams.
     fn output(&mut self, pair: &MatchedPair) -> usize {
         let (slot, met) = (pair.slot(self.many.len()), pair.one.map_or(0, |at| at + 1));
         if let Some((recent, output)) = self.recent_outputs[slot]
@@ -276,7 +276,7 @@ impl Join<'_> {
             return at;
         }
         let mut stream = Stream::new(labels, vec![None; self.needed_steps.len()]);
-        // Whether names of the operands are to go is forgotten: so Prometheus has it.
+        // A delayed name removal of the operands is discarded, as in Prometheus.
         stream.drops_name = self.binary.is_bool && self.is_delayed;
         self.results.push(JoinOutput { stream, order: pair.order(), last_seen: None });
         at
@@ -287,7 +287,7 @@ impl Join<'_> {
         let labels =
             |streams: &[Stream], at: Option<usize>| at.map(|at| streams[at].labels.clone());
         let (many, one) = (labels(self.many, pair.many), labels(self.one, pair.one));
-        // What stands in for a stream is called like the group.
+        // The fill value has the labels of the group.
         let group = |other: &Option<LabelSet>| {
             other.as_ref().map(|labels| signature(matching, labels)).unwrap_or_default()
         };
@@ -306,10 +306,10 @@ impl Join<'_> {
         result
     }
 
-    fn record_warning(&mut self, step: usize, order: JoinOrder, trouble: OperationWarning) {
+    fn record_warning(&mut self, step: usize, order: JoinOrder, warning: OperationWarning) {
         let held = &mut self.warnings[step];
         if held.is_none_or(|(last, _)| last <= order) {
-            *held = Some((order, trouble));
+            *held = Some((order, warning));
         }
     }
 
@@ -336,7 +336,7 @@ impl Join<'_> {
     }
 }
 
-/// Two streams that met at a step; `None` where a number stands in.
+/// Two streams matched at a step; `None` for a fill value.
 struct MatchedPair {
     many: Option<usize>,
     one: Option<usize>,
@@ -360,7 +360,7 @@ impl MatchedPair {
     }
 }
 
-/// Labels as Prometheus writes them in errors: the name is one of them.
+/// Labels as Prometheus formats them in errors, including the name.
 fn format_labels(labels: &LabelSet) -> String {
     let pair = |(label, value): (&str, &str)| {
         let plain = |c: char| c.is_ascii_alphanumeric() || c == '_';

@@ -1,5 +1,5 @@
-//! `and`, `or` and `unless`: streams of one side, at the steps where the other has, or has not, one
-//! that matches.
+//! `and`, `or` and `unless`: streams of one side at the steps at which the other side has, or
+//! lacks, a matching stream.
 
 use crate::error::{Result, SourceSpan};
 use crate::eval::{Evaluation, merge_equal_labels};
@@ -15,7 +15,7 @@ pub(super) fn combine(
     binary: &BinaryOperation,
     mut left: Vec<Stream>,
     mut right: Vec<Stream>,
-    place: SourceSpan,
+    span: SourceSpan,
     steps: StepGrid,
 ) -> Result<Vec<Stream>> {
     let signatures = Signatures::from_streams(&binary.matching, &left, &right);
@@ -26,8 +26,8 @@ pub(super) fn combine(
             !present.at(signature, step)
         });
         left.append(&mut right);
-        // What both sides have under the same labels becomes one, turn by turn.
-        return merge_equal_labels(left, place);
+        // Streams with equal labels on both sides are merged step by step.
+        return merge_equal_labels(left, span);
     }
     let present = SignaturePresence::from_streams(&right, right_is, signatures.count, steps);
     let wanted = binary.operator == BinaryOp::And;
@@ -67,7 +67,7 @@ impl SignaturePresence {
     }
 }
 
-/// Takes out points that are not wanted, and streams that have none left.
+/// Removes unselected points, and streams without points.
 fn retain_points(
     evaluation: &Evaluation<'_>,
     streams: &mut Vec<Stream>,

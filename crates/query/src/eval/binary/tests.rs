@@ -1,4 +1,4 @@
-//! Operators on streams that scripts cannot write, and what goes wrong over several steps.
+//! Operators on streams that test scripts cannot express, and errors over several steps.
 
 use hist::Bracket;
 
@@ -34,7 +34,7 @@ impl BinaryCase {
         BinaryCase { operator, matching, is_bool: false, left, right }
     }
 
-    /// The result, one stream a line. In the end just that is held.
+    /// Result with one stream per line. At the end, only the result is charged.
     #[track_caller]
     fn check(self, expected: &[&str]) {
         let (found, held) = self.run();
@@ -76,8 +76,8 @@ impl BinaryCase {
         };
         let steps = StepGrid { start: 0, step: 1, count };
         let work = if self.operator.is_set() { sets::combine } else { join::join };
-        let place = SourceSpan::default();
-        let result = work(&mut evaluation, &binary, self.left, self.right, place, steps);
+        let span = SourceSpan::default();
+        let result = work(&mut evaluation, &binary, self.left, self.right, span, steps);
         let mut held = 1000;
         while evaluation.budget.charge_samples(1).is_ok() {
             held -= 1;

@@ -1,4 +1,4 @@
-//! `absent`: 1 where there is nothing.
+//! `absent`: 1 at steps without a value.
 
 use crate::error::Result;
 use crate::eval::Evaluation;

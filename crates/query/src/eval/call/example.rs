@@ -1,6 +1,7 @@
-//! An example of a function of PromQL, in test builds only: `example_cube(v)`, the third power.
+//! Example of a PromQL function, in test builds only: `example_cube(v)`, the third power.
 //!
-//! It is this file and one row of the table in `promql/functions.rs`. CONTRIBUTING.md explains it.
+//! The function is this file and one row of the table in `promql/functions.rs`. CONTRIBUTING.md
+//! explains it.
 
 use crate::error::Result;
 use crate::eval::Evaluation;
@@ -9,7 +10,7 @@ use crate::stream::Stream;
 use super::FunctionCall;
 use super::math::{self, Monotonicity};
 
-/// The third power. It never falls, so bounds become bounds.
+/// Third power. It is monotonic, so bounds map to bounds.
 pub(crate) fn cube(
     evaluation: &mut Evaluation<'_>,
     call: &FunctionCall<'_>,

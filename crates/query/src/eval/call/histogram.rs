@@ -1,8 +1,7 @@
-//! Statistics of distributions: Prometheus' number, with the bounds that the truth lies in.
+//! Statistics of distributions: Prometheus' estimate with bounds of the true value.
 //!
-//! Distributions come as histograms of one series, and as classic ones, whose buckets are a series
-//! each with the label `le`. `histogram_count`, `_sum`, `_avg`, `_stddev` and `_stdvar` are only
-//! for the former.
+//! Distributions are native histograms or classic ones, which have one series per bucket with the
+//! label `le`. `histogram_count`, `_sum`, `_avg`, `_stddev` and `_stdvar` accept only the former.
 
 mod histogram_series;
 mod statistic;
@@ -49,7 +48,7 @@ pub(crate) fn stdvar(
     native_statistic(evaluation, call, statistic::stdvar)
 }
 
-/// Numbers are left out.
+/// Skips floats.
 fn native_statistic(
     evaluation: &mut Evaluation<'_>,
     call: &FunctionCall<'_>,
@@ -62,7 +61,7 @@ fn native_statistic(
         for point in &mut stream.points {
             *point = point.as_ref().and_then(statistic);
         }
-        // Unlike all other functions, these leave type and unit in Prometheus.
+        // Unlike other functions, these keep type and unit in Prometheus.
         match is_delayed {
             true => stream.drops_name = true,
             false => stream.labels = stream.labels.filter(|label| label != NAME),
@@ -78,18 +77,18 @@ pub(crate) fn quantile(
 ) -> Result<Vec<Stream>> {
     let [q, of] = call.args else { panic!("BUG: histogram_quantile has two arguments") };
     let qs = quantiles_of(evaluation, q, call)?;
-    let HistogramSeriesList { list, held_samples: held } =
+    let HistogramSeriesList { list, charged_samples: held } =
         evaluation.histogram_series(of, call.steps)?;
-    let mut remarks = DistributionWarnings::new(of.span);
+    let mut warnings = DistributionWarnings::new(of.span);
     let mut streams = Vec::with_capacity(list.len());
     for subject in list {
-        streams.push(quantile_stream(subject, &qs, call, &mut remarks));
+        streams.push(quantile_stream(subject, &qs, call, &mut warnings));
     }
-    remarks.emit(&mut evaluation.warnings);
+    warnings.emit(&mut evaluation.warnings);
     finish_streams(evaluation, streams, held, call)
 }
 
-/// Several quantiles, told apart by a label.
+/// Several quantiles, distinguished by a label.
 pub(crate) fn quantiles(
     evaluation: &mut Evaluation<'_>,
     call: &FunctionCall<'_>,
@@ -100,22 +99,22 @@ pub(crate) fn quantiles(
     let label = text_argument(label);
     let qs: Vec<Vec<f64>> =
         qs.iter().map(|q| quantiles_of(evaluation, q, call)).collect::<Result<_>>()?;
-    let HistogramSeriesList { list, held_samples: held } =
+    let HistogramSeriesList { list, charged_samples: held } =
         evaluation.histogram_series(of, call.steps)?;
-    let mut remarks = DistributionWarnings::new(of.span);
+    let mut warnings = DistributionWarnings::new(of.span);
     let mut streams = Vec::new();
     for subject in list {
         for qs in &qs {
-            let all = quantile_stream(subject.clone(), qs, call, &mut remarks);
+            let all = quantile_stream(subject.clone(), qs, call, &mut warnings);
             streams.extend(by_quantile(all, label, qs));
         }
         evaluation.budget.check_deadline()?;
     }
-    remarks.emit(&mut evaluation.warnings);
+    warnings.emit(&mut evaluation.warnings);
     finish_streams(evaluation, streams, held, call)
 }
 
-/// One stream for each quantile that was asked for: nearly always it is the same at each step.
+/// One stream for each quantile; nearly always, the quantile is the same at each step.
 fn by_quantile(stream: Stream, label: &str, qs: &[f64]) -> Vec<Stream> {
     let mut kinds: Vec<u64> = qs.iter().map(|q| q.to_bits()).collect();
     kinds.sort_unstable();
@@ -131,7 +130,7 @@ fn by_quantile(stream: Stream, label: &str, qs: &[f64]) -> Vec<Stream> {
     kinds.into_iter().map(of).collect()
 }
 
-/// As OpenMetrics writes it: with a point, so that `1` is `1.0`.
+/// OpenMetrics format: with a decimal point, so `1` becomes `1.0`.
 fn quantile_text(q: f64) -> String {
     let text = GoNumber(if q == 0.0 { 0.0 } else { q }).to_string();
     match text.contains(['e', '.', 'N', 'I']) {
@@ -140,7 +139,7 @@ fn quantile_text(q: f64) -> String {
     }
 }
 
-/// The quantile that is asked for at each step.
+/// Quantile argument at each step.
 fn quantiles_of(
     evaluation: &mut Evaluation<'_>,
     q: &PlanNode,
@@ -160,13 +159,13 @@ fn quantile_stream(
     subject: HistogramSeries,
     qs: &[f64],
     call: &FunctionCall<'_>,
-    remarks: &mut DistributionWarnings,
+    warnings: &mut DistributionWarnings,
 ) -> Stream {
     let name = subject.name.clone();
     subject.map(|step, shape| {
         let (value, nan, forced) = statistic::quantile(qs[step], shape);
-        remarks.nan(nan, &name);
-        remarks.forced(forced, &name, call.steps.time(step));
+        warnings.nan(nan, &name);
+        warnings.forced(forced, &name, call.steps.time(step));
         value
     })
 }
@@ -180,23 +179,23 @@ pub(crate) fn fraction(
     };
     let lower = evaluation.scalar(lower, call.steps)?;
     let upper = evaluation.scalar(upper, call.steps)?;
-    let HistogramSeriesList { list, held_samples: held } =
+    let HistogramSeriesList { list, charged_samples: held } =
         evaluation.histogram_series(of, call.steps)?;
-    let mut remarks = DistributionWarnings::new(of.span);
+    let mut warnings = DistributionWarnings::new(of.span);
     let mut of_subject = |subject: HistogramSeries| {
         let name = subject.name.clone();
         subject.map(|step, shape| {
             let (value, nan) = statistic::fraction(lower[step], upper[step], shape);
-            remarks.nan(nan, &name);
+            warnings.nan(nan, &name);
             value
         })
     };
     let streams = list.into_iter().map(&mut of_subject).collect();
-    remarks.emit(&mut evaluation.warnings);
+    warnings.emit(&mut evaluation.warnings);
     finish_streams(evaluation, streams, held, call)
 }
 
-/// How many values are greater than a limit.
+/// Number of values above a limit.
 pub(crate) fn count_above(
     evaluation: &mut Evaluation<'_>,
     call: &FunctionCall<'_>,
@@ -206,7 +205,7 @@ pub(crate) fn count_above(
     })
 }
 
-/// How many values are at most a limit.
+/// Number of values at or below a limit.
 pub(crate) fn count_below(
     evaluation: &mut Evaluation<'_>,
     call: &FunctionCall<'_>,
@@ -216,7 +215,7 @@ pub(crate) fn count_below(
     })
 }
 
-/// How many values are greater than one limit and at most another.
+/// Number of values above one limit and at or below another.
 pub(crate) fn count_between(
     evaluation: &mut Evaluation<'_>,
     call: &FunctionCall<'_>,
@@ -226,7 +225,7 @@ pub(crate) fn count_between(
     })
 }
 
-/// The share of values that are at most a limit.
+/// Share of values at or below a limit.
 pub(crate) fn inverse_quantile(
     evaluation: &mut Evaluation<'_>,
     call: &FunctionCall<'_>,
@@ -236,7 +235,7 @@ pub(crate) fn inverse_quantile(
     })
 }
 
-/// Of how many, who are as many as are said, the values are greater than a limit.
+/// Of `users` users, the number with a value above a limit.
 pub(crate) fn users_affected(
     evaluation: &mut Evaluation<'_>,
     call: &FunctionCall<'_>,
@@ -255,7 +254,7 @@ pub(crate) fn min(evaluation: &mut Evaluation<'_>, call: &FunctionCall<'_>) -> R
     distribution_statistic(evaluation, call, |_, shape| statistic::extreme(shape, false))
 }
 
-/// A function that Prometheus does not have: numbers first, distributions last.
+/// Function that Prometheus does not have: numbers first, distributions last.
 fn distribution_statistic(
     evaluation: &mut Evaluation<'_>,
     call: &FunctionCall<'_>,
@@ -266,7 +265,7 @@ fn distribution_statistic(
     };
     let limits: Vec<Vec<f64>> =
         limits.iter().map(|limit| evaluation.scalar(limit, call.steps)).collect::<Result<_>>()?;
-    let HistogramSeriesList { list, held_samples: held } =
+    let HistogramSeriesList { list, charged_samples: held } =
         evaluation.histogram_series(of, call.steps)?;
     let of_subject = |subject: HistogramSeries| {
         subject.map(|step, shape| {
@@ -295,7 +294,7 @@ fn finish_streams(
 struct DistributionWarnings {
     span: SourceSpan,
     warnings: QueryWarnings,
-    /// By the metric's name.
+    /// Forced monotonicity, by metric name.
     forced: Vec<(String, MonotonicFixes)>,
 }
 
@@ -308,8 +307,8 @@ struct MonotonicFixes {
 }
 
 impl DistributionWarnings {
-    fn new(place: SourceSpan) -> DistributionWarnings {
-        DistributionWarnings { span: place, warnings: QueryWarnings::default(), forced: Vec::new() }
+    fn new(span: SourceSpan) -> DistributionWarnings {
+        DistributionWarnings { span, warnings: QueryWarnings::default(), forced: Vec::new() }
     }
 
     fn nan(&mut self, nan: Option<NanEffect>, name: &str) {
@@ -365,7 +364,7 @@ impl MonotonicFixes {
 
     fn text(&self) -> String {
         let ForcedMonotonic { min_bound, max_bound, max_difference } = self.forced;
-        // Two digits, written as any other number is.
+        // Two digits, formatted as any other number.
         let rounded = format!("{max_difference:.1e}").parse().unwrap_or(max_difference);
         format!(
             ", from buckets {} to {}, with a max diff of {}, over {} samples from {} to {}",

@@ -1,9 +1,7 @@
-//! `info`: streams get labels of the info series that were measured with them, such as
-//! `target_info`.
+//! `info`: adds labels of the matching info series, such as `target_info`.
 //!
-//! An info series belongs to a stream if both have the same `instance` and `job`. It is looked for
-//! at the moment that the stream's own readings are of, if there is but one such moment at each
-//! step.
+//! An info series matches a stream if both have the same `instance` and `job`. It is looked up at
+//! the timestamp of the stream's samples if that is the same for all of them at each step.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -22,12 +20,12 @@ use crate::stream::{StepGrid, Stream};
 
 use super::{FunctionCall, unwrap_once};
 
-/// By which labels a stream and its info series know each other.
+/// Labels that identify the info series of a stream.
 const IDENTITY_LABELS: [&str; 2] = ["instance", "job"];
-/// The info series that are meant where none are named.
+/// Default info series.
 const TARGET_INFO: &str = "target_info";
-/// How many values of a label a selector names, at most: of more, all are read and picked by their
-/// labels.
+/// Maximum number of values of a label in a selector; above this, all series are read and filtered
+/// by label.
 const VALUES_MAX: usize = 64;
 
 pub(crate) fn info(
@@ -63,10 +61,10 @@ pub(crate) fn info(
     merge_equal_labels(enriched, call.span)
 }
 
-/// Values of [`IDENTITY`].
+/// Values of [`IDENTITY_LABELS`].
 type InfoIdentity = [String; 2];
 
-/// An info series: at each step, when its latest reading was made.
+/// Info series with the timestamp of its latest sample at each step.
 struct InfoSeries {
     labels: LabelSet,
     times: Vec<Option<i64>>,
@@ -76,9 +74,9 @@ struct InfoSeries {
 struct InfoSelection {
     selector: Selector,
     names: Vec<Matcher>,
-    /// Labels that are taken over; of none, all.
+    /// Labels to copy; all if empty.
     labels: BTreeSet<String>,
-    /// Streams stay without an info series.
+    /// Whether streams without an info series are kept.
     may_lack: bool,
 }
 
@@ -97,7 +95,7 @@ impl InfoSelection {
             selectors.push(Selector::tag(NAME, Pattern::Exact(TARGET_INFO.to_owned())));
         } else if !names.iter().any(is_positive) {
             let any_info = Matcher::new(NAME, MatchOp::Regex, ".+_info");
-            names.push(any_info.expect("BUG: the regex is one"));
+            names.push(any_info.expect("BUG: the regex is valid"));
             selectors.push(Selector::tag(NAME, Pattern::Glob("?*_info".to_owned())));
         }
         InfoSelection {
@@ -108,19 +106,19 @@ impl InfoSelection {
         }
     }
 
-    /// Whether a stream is an info series itself, and so stays as it is.
+    /// Whether a stream is itself an info series, which is returned unchanged.
     fn is_info(&self, stream: &Stream) -> bool {
         self.names.iter().all(|matcher| matcher.matches(stream.labels.name()))
     }
 
-    /// By what info series are looked for, if they are at all.
+    /// Identity of a stream for the lookup; `None` if it has none.
     fn identity(&self, stream: &Stream) -> Option<InfoIdentity> {
         let identity = identity_of(&stream.labels);
         let is_known = identity.iter().any(|value| !value.is_empty());
         (is_known && !self.is_info(stream)).then_some(identity)
     }
 
-    /// The stream with the labels of its info series, which may be others at each step.
+    /// Stream with the labels of its info series, which may change from step to step.
     fn enrich(
         &self,
         mut stream: Stream,
@@ -135,35 +133,35 @@ impl InfoSelection {
                 own.entry(info.labels.name()).or_default().push(at);
             }
         }
-        // Where in `enriched` the stream stands with the labels of which info series; nowhere, if
-        // it goes.
-        let mut places: HashMap<Vec<usize>, Option<usize>> = HashMap::new();
+        // Index in `enriched` of the stream with the labels of these info series; `None` if the
+        // stream is dropped.
+        let mut indexes: HashMap<Vec<usize>, Option<usize>> = HashMap::new();
         for step in 0..stream.points.len() {
             let Some(value) = stream.points[step].take() else { continue };
             let found = own.values().map(|of_name| latest_info(of_name, infos, step, call));
             let found: Vec<usize> = found.filter_map(Result::transpose).collect::<Result<_>>()?;
-            let place = match places.get(&found) {
-                Some(place) => *place,
+            let index = match indexes.get(&found) {
+                Some(index) => *index,
                 None => {
                     let labels = self.labels_with(&stream.labels, &found, infos, call)?;
-                    let place = labels.map(|labels| {
+                    let index = labels.map(|labels| {
                         let points = vec![None; stream.points.len()];
                         let drops_name = stream.drops_name;
                         enriched.push(Stream { labels, drops_name, points });
                         enriched.len() - 1
                     });
-                    places.insert(found, place);
-                    place
+                    indexes.insert(found, index);
+                    index
                 }
             };
-            if let Some(place) = place {
-                enriched[place].points[step] = Some(value);
+            if let Some(index) = index {
+                enriched[index].points[step] = Some(value);
             }
         }
         Ok(())
     }
 
-    /// A stream's labels with those of its info series.
+    /// Labels of a stream and its info series.
     fn labels_with(
         &self,
         base: &LabelSet,
@@ -193,7 +191,7 @@ fn identity_of(labels: &LabelSet) -> InfoIdentity {
     IDENTITY_LABELS.map(|label| labels.get(label).to_owned())
 }
 
-/// Of info series of one name, the one whose reading at a step is the latest.
+/// For each info metric name, the series with the latest sample at a step.
 fn latest_info(
     of_name: &[usize],
     infos: &[InfoSeries],
@@ -220,9 +218,10 @@ fn latest_info(
     Ok(latest.map(|(_, at)| at))
 }
 
-/// Series that have the identity of some stream. Others may be among them, but none is missing.
+/// Selector of a superset of the series that have the identity of some stream.
 fn select_same_identity(streams: &[Stream], wanted: &InfoSelection) -> Selector {
-    // By which of the labels are there at all: one that is missing has to be missing.
+    // Grouped by the identity labels that are present: an absent label must be absent in the info
+    // series too.
     let mut kinds: BTreeMap<[bool; 2], [BTreeSet<String>; 2]> = BTreeMap::new();
     for identity in streams.iter().filter_map(|stream| wanted.identity(stream)) {
         let kind = [!identity[0].is_empty(), !identity[1].is_empty()];
@@ -245,7 +244,7 @@ fn select_same_identity(streams: &[Stream], wanted: &InfoSelection) -> Selector 
 }
 
 impl Evaluation<'_> {
-    /// Info series, and when their readings were made.
+    /// Info series and the timestamps of their samples.
     fn infos(&mut self, fetch: &SeriesFetch, steps: StepGrid) -> Result<Vec<InfoSeries>> {
         let lookback = self.settings.lookback;
         let moments = || steps.times().map(|time| fetch.shift.apply(time));
@@ -276,8 +275,8 @@ impl Evaluation<'_> {
     }
 }
 
-/// When the readings of a vector are of, against the step: `None` where selectors differ, or where
-/// a part of it has no selector. Selectors within scalars do not count.
+/// Time shift of a vector's samples against the step; `None` if selectors differ, or if a part of
+/// the vector has no selector. Selectors within scalars are ignored.
 fn shared_shift(node: &PlanNode) -> Option<TimeShift> {
     let mut search = ShiftSearch { shared: None, is_uniform: true };
     search.inspect(node, &mut Vec::new());
@@ -290,7 +289,7 @@ struct ShiftSearch {
 }
 
 impl ShiftSearch {
-    /// Whether there is a selector.
+    /// Whether the node contains a selector.
     fn inspect(&mut self, node: &PlanNode, subqueries: &mut Vec<TimeShift>) -> bool {
         if is_scalar(node) {
             return false;
@@ -331,12 +330,12 @@ impl ShiftSearch {
         nodes: impl Iterator<Item = &'a PlanNode>,
         subqueries: &mut Vec<TimeShift>,
     ) -> bool {
-        // Each is looked at, whatever the others are.
+        // All nodes are inspected, whatever the result for the others.
         nodes.filter(|node| self.inspect(node, subqueries)).count() > 0
     }
 
     fn selector(&mut self, mut shift: TimeShift, subqueries: &[TimeShift]) -> bool {
-        // Subqueries around it shift it further, until a moment is fixed.
+        // Enclosing subqueries add their shifts, up to a fixed timestamp.
         for outer in subqueries.iter().rev() {
             if shift.at.is_none() {
                 shift.offset = shift.offset.saturating_add(outer.offset);
@@ -356,7 +355,7 @@ impl ShiftSearch {
     }
 }
 
-/// Whether a node is a number or a text and no vector.
+/// Whether a node is a scalar or a string.
 fn is_scalar(node: &PlanNode) -> bool {
     match &node.op {
         PlanOp::Number(_) | PlanOp::Text(_) => true,

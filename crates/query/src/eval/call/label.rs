@@ -1,4 +1,4 @@
-//! `label_replace` and `label_join`: labels made of labels.
+//! `label_replace` and `label_join`.
 
 use regex::{Captures, Regex};
 
@@ -57,14 +57,13 @@ pub(crate) fn join(
     })
 }
 
-/// Bytes of a value that a function makes, at the most: joined again and again, one doubles each
-/// time.
+/// Maximum length in bytes of a computed value: repeated joins double the length each time.
 const LABEL_BYTES_MAX: usize = 64 << 10;
 
-/// A value would have more than [`LABEL_BYTES_MAX`].
+/// Error for a value longer than [`LABEL_BYTES_MAX`].
 struct LabelTooLong;
 
-/// Streams with a label set, where there is a value for it.
+/// Sets a label of the streams for which there is a value.
 fn relabel(
     evaluation: &mut Evaluation<'_>,
     call: &FunctionCall<'_>,
@@ -74,21 +73,20 @@ fn relabel(
     let mut streams = evaluation.streams(&call.args[0], call.steps)?;
     for stream in &mut streams {
         let value = value(&stream.labels).map_err(|LabelTooLong| {
-            let message =
-                format!("a value of label {label:?} would be longer than {LABEL_BYTES_MAX} bytes");
+            let message = format!("value of label {label:?} exceeds {LABEL_BYTES_MAX} bytes");
             Error::Execution { span: call.span, message }
         })?;
         if let Some(value) = value {
             stream.labels = stream.labels.with(label, &value);
-            // A name that was just given is meant to stay.
+            // A name set by this function is kept.
             stream.drops_name &= label != NAME;
         }
     }
     merge_equal_labels(streams, call.span)
 }
 
-/// Any text but the empty one is a label's name, unless it had bytes that are no text: they were
-/// read as U+FFFD.
+/// Any non-empty string is a label name, except one with invalid UTF-8, which was decoded as
+/// U+FFFD.
 fn check_label_name(label: &PlanNode, which: &str, function: &str) -> Result<()> {
     let name = text_argument(label);
     if !name.is_empty() && !name.contains(char::REPLACEMENT_CHARACTER) {
@@ -99,8 +97,8 @@ fn check_label_name(label: &PlanNode, which: &str, function: &str) -> Result<()>
     Err(Error::Execution { span: label.span, message })
 }
 
-/// A replacement with `$1`, `$name` and `${name}` filled in as Go does: a name is as long as can
-/// be, `$$` is a dollar sign, and what is no reference stands for itself.
+/// Expands `$1`, `$name` and `${name}` as in Go: the longest possible name is taken, `$$` is a
+/// dollar sign, and anything else is literal.
 fn expand_replacement(
     regex: &Regex,
     replacement: &str,
@@ -131,7 +129,7 @@ fn expand_replacement(
     if out.len() > LABEL_BYTES_MAX { Err(LabelTooLong) } else { Ok(out) }
 }
 
-/// A name after a dollar sign, and what follows it.
+/// Name after a dollar sign, and the remaining text.
 fn reference(text: &str) -> Option<(&str, &str)> {
     let (braced, inner) = match text.strip_prefix('{') {
         Some(inner) => (true, inner),
@@ -143,7 +141,7 @@ fn reference(text: &str) -> Option<(&str, &str)> {
     (!name.is_empty()).then_some((name, after))
 }
 
-/// What a group matched; nothing where there is no such group. A name may be given twice in Go.
+/// Text matched by a group; empty if the group does not exist. Go allows duplicate group names.
 fn captured_text<'a>(regex: &Regex, name: &str, captures: &Captures<'a>) -> &'a str {
     let is_number =
         name.bytes().all(|c| c.is_ascii_digit()) && (name == "0" || !name.starts_with('0'));

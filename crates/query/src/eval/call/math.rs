@@ -1,4 +1,4 @@
-//! Functions of numbers. Distributions are left out.
+//! Functions of floats. Distributions are skipped.
 
 use hist::Bracket;
 
@@ -12,17 +12,17 @@ use super::{FunctionCall, bracket_widened};
 /// Monotonicity of a function; determines how bounds map.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Monotonicity {
-    /// It never falls.
+    /// Non-decreasing.
     Rising,
-    /// It never rises.
+    /// Non-increasing.
     Falling,
-    /// It rises with the distance from zero.
+    /// Increasing with the distance from zero.
     FromZero,
-    /// Nothing is known of what lies between.
+    /// Not monotonic: the bounds are lost.
     Any,
 }
 
-/// A function of each number.
+/// Applies a function to each float.
 pub(crate) fn map(
     evaluation: &mut Evaluation<'_>,
     call: &FunctionCall<'_>,
@@ -51,15 +51,15 @@ fn apply(value: &StepValue, trend: Monotonicity, f: impl Fn(f64) -> f64) -> Opti
     })
 }
 
-/// From here on the square of a number, and one more, is its square.
+/// From here on, x² + 1 equals x² in a double.
 const SQUARE_DOMINATES: f64 = (1u64 << 28) as f64;
 
-/// `f64::acosh` is infinite where the square of the number is.
+/// `f64::acosh` returns infinity if the square overflows.
 pub(crate) fn acosh(x: f64) -> f64 {
     if x > SQUARE_DOMINATES { x.ln() + std::f64::consts::LN_2 } else { x.acosh() }
 }
 
-/// `f64::asinh` is infinite where the square of the number is.
+/// `f64::asinh` returns infinity if the square overflows.
 pub(crate) fn asinh(x: f64) -> f64 {
     let size = x.abs();
     if size > SQUARE_DOMINATES {
@@ -101,7 +101,7 @@ fn clamp_value(value: &StepValue, min: f64, max: f64) -> Option<StepValue> {
     apply(value, Monotonicity::Rising, |x| greater(min, lesser(max, x)))
 }
 
-/// To the nearest multiple; halves upwards.
+/// Rounds to the nearest multiple; halves round up.
 pub(crate) fn round(
     evaluation: &mut Evaluation<'_>,
     call: &FunctionCall<'_>,
@@ -111,13 +111,13 @@ pub(crate) fn round(
         None => vec![1.0; call.steps.count],
     };
     evaluation.map_points(call, 0, |step, value| {
-        // The inverse is what Prometheus reckons with: 0.1 has no exact double, 10 has.
+        // Prometheus divides by the inverse: 0.1 has no exact double, 10 has.
         let inverse = 1.0 / nearest[step];
         apply(value, Monotonicity::Rising, |x| (x * inverse + 0.5).floor() / inverse)
     })
 }
 
-/// −1, 0 or 1; NaN of NaN.
+/// −1, 0 or 1; NaN for NaN.
 pub(crate) fn sign(x: f64) -> f64 {
     match x {
         x if x < 0.0 => -1.0,
@@ -126,18 +126,18 @@ pub(crate) fn sign(x: f64) -> f64 {
     }
 }
 
-/// The greater of two. NaN if either is, unless the other is the greatest of all.
+/// Maximum of two. NaN if either is NaN, unless the other is +Inf.
 pub(crate) fn greater(a: f64, b: f64) -> f64 {
     match (a, b) {
         (a, b) if a == f64::INFINITY || b == f64::INFINITY => f64::INFINITY,
         (a, b) if a.is_nan() || b.is_nan() => f64::NAN,
-        // Of two noughts, the positive one.
+        // Of 0 and -0, the positive one.
         (a, b) if a == 0.0 && b == 0.0 => a + b,
         (a, b) => a.max(b),
     }
 }
 
-/// The lesser of two. NaN if either is, unless the other is the least of all.
+/// Minimum of two. NaN if either is NaN, unless the other is -Inf.
 pub(crate) fn lesser(a: f64, b: f64) -> f64 {
     -greater(-a, -b)
 }

@@ -9,8 +9,8 @@ use crate::value::StepValue;
 
 use super::{FunctionCall, bracket_widened};
 
-/// The sum of a stream's numbers from the first step on. NaN adds nothing, and neither does a step
-/// without a value, which stays without one. Bounds add up like the numbers.
+/// Sum of a stream's numbers from the first step. NaN and steps without a value add nothing; the
+/// latter stay without a value. Bounds are summed too.
 pub(crate) fn running_total(
     evaluation: &mut Evaluation<'_>,
     call: &FunctionCall<'_>,

@@ -1,4 +1,4 @@
-//! From streams to one number for each step, and back.
+//! Conversions between vectors and scalars.
 
 use crate::error::Result;
 use crate::eval::Evaluation;
@@ -8,7 +8,7 @@ use crate::value::StepValue;
 
 use super::FunctionCall;
 
-/// The number of the only stream that has one; else NaN.
+/// Number of the only stream with a value; otherwise NaN.
 pub(crate) fn scalar(
     evaluation: &mut Evaluation<'_>,
     call: &FunctionCall<'_>,
@@ -29,7 +29,7 @@ pub(crate) fn scalar(
     Ok(result)
 }
 
-/// A number as a stream without labels: it is one already.
+/// Scalar as a stream without labels, which is its representation already.
 pub(crate) fn vector(
     evaluation: &mut Evaluation<'_>,
     call: &FunctionCall<'_>,
@@ -41,7 +41,7 @@ pub(crate) fn pi(evaluation: &mut Evaluation<'_>, call: &FunctionCall<'_>) -> Re
     evaluation.constant(std::f64::consts::PI, call.steps)
 }
 
-/// One number out of two.
+/// Combines two scalars.
 pub(crate) fn combine_scalars(
     evaluation: &mut Evaluation<'_>,
     call: &FunctionCall<'_>,

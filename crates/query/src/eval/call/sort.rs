@@ -1,5 +1,5 @@
-//! `sort` and its like: the order of streams at one moment. Over time they are always in order of
-//! their labels.
+//! `sort` and related functions: order of an instant vector. Range results are always sorted by
+//! labels.
 
 use std::cmp::Ordering;
 
@@ -39,7 +39,7 @@ pub(crate) fn by_label_desc(
     sort_by_label(evaluation, call, Ordering::reverse)
 }
 
-/// Distributions have no order, and are left out. NaN is last, whichever way.
+/// Distributions have no order and are removed. NaN is last in either direction.
 fn sort_by_value(
     evaluation: &mut Evaluation<'_>,
     call: &FunctionCall<'_>,
@@ -52,7 +52,7 @@ fn sort_by_value(
     }
     evaluation.replace_streams(held, &mut streams)?;
     if is_worthwhile(evaluation, call) {
-        // Nought is nought, whatever its sign.
+        // 0 and -0 are equal.
         let number = |stream: &Stream| {
             stream.points[0].as_ref().and_then(StepValue::number).map(|x| x + 0.0)
         };
@@ -88,7 +88,7 @@ fn sort_by_label(
 
 fn is_worthwhile(evaluation: &mut Evaluation<'_>, call: &FunctionCall<'_>) -> bool {
     let is_instant = call.steps.is_instant();
-    // As Prometheus does: by the ends of the range, not by how many steps it has.
+    // As in Prometheus: decided by the ends of the range, not by the number of steps.
     if !is_instant || evaluation.is_range_of_one_step {
         let message = "PromQL warning: sort is ineffective for range queries since results are \
                        always ordered by labels";
@@ -97,7 +97,7 @@ fn is_worthwhile(evaluation: &mut Evaluation<'_>, call: &FunctionCall<'_>) -> bo
     is_instant
 }
 
-/// Texts in the order that people expect: runs of digits are numbers, so `a9` comes before `a10`.
+/// Natural order: runs of digits compare as numbers, so `a9` comes before `a10`.
 fn natural_order(a: &str, b: &str) -> Ordering {
     let (mut left, mut right) = (a, b);
     while !left.is_empty() && !right.is_empty() {
@@ -115,11 +115,11 @@ fn natural_order(a: &str, b: &str) -> Ordering {
             return order;
         }
     }
-    // The shorter first; `01` and `1` are the same number, but not the same text.
+    // The shorter one first; `01` and `1` are equal numbers but different strings.
     left.len().cmp(&right.len()).then_with(|| a.cmp(b))
 }
 
-/// Takes the digits at the beginning off, or all that are none.
+/// Splits off the leading digits, or the leading non-digits.
 fn take_run<'a>(text: &mut &'a str) -> &'a str {
     let is_digit = |c: char| c.is_ascii_digit();
     let is_number = text.starts_with(is_digit);

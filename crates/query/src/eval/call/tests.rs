@@ -1,4 +1,4 @@
-//! Functions of distributions as a store has them, whole: what scripts of PromQL cannot say.
+//! Functions of distributions as a store returns them, which PromQL test scripts cannot express.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -81,7 +81,7 @@ fn latency_call(name: &str, numbers: &[f64]) -> PlanNode {
     node(PlanOp::Call { function, args })
 }
 
-/// The bounds at each of three minutes.
+/// Bounds at each of three minutes.
 #[track_caller]
 fn check(of: &PlanNode, expected: [[f64; 3]; 3]) {
     let settings = Settings::default();
@@ -98,7 +98,7 @@ fn check(of: &PlanNode, expected: [[f64; 3]; 3]) {
     assert!(evaluation.warnings.is_empty());
 }
 
-/// Where nothing is in doubt.
+/// Results that are exact.
 #[track_caller]
 fn check_exact(name: &str, numbers: &[f64], expected: [f64; 3]) {
     check(&latency_call(name, numbers), expected.map(|number| [number; 3]));
@@ -122,23 +122,23 @@ fn at_edges_of_buckets_counts_are_exact() {
 
 #[test]
 fn running_totals_accumulate() {
-    let harmed = latency_call("histogram_count_above", &[8.0]);
+    let affected = latency_call("histogram_count_above", &[8.0]);
     let total = node(PlanOp::Call {
         function: promql::function("running_total").unwrap(),
-        args: vec![harmed],
+        args: vec![affected],
     });
     check(&total, [[2.0; 3], [14.0; 3], [36.0; 3]]);
 }
 
 #[test]
 fn bounds_add_up() {
-    // 9 and 10 are in the bucket of 9.5, or next to it.
-    let doubtful = latency_call("histogram_count_above", &[9.1]);
+    // 9 and 10 are in the bucket of 9.5 or next to it.
+    let uncertain = latency_call("histogram_count_above", &[9.1]);
     let settings = Settings::default();
     let mut evaluation = Evaluation::new(&LatencySource, &settings, &|| false);
     let total = node(PlanOp::Call {
         function: promql::function("running_total").unwrap(),
-        args: vec![doubtful],
+        args: vec![uncertain],
     });
     let streams =
         evaluation.streams(&total, StepGrid::covering(MINUTE, 3 * MINUTE, MINUTE)).unwrap();

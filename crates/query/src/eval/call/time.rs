@@ -1,4 +1,4 @@
-//! Functions of time: of the steps themselves, of readings, and of dates. Dates are those of UTC.
+//! Functions of time: of steps, of sample timestamps, and of dates. Dates are in UTC.
 
 use crate::error::Result;
 use crate::eval::Evaluation;
@@ -9,7 +9,7 @@ use crate::value::StepValue;
 
 use super::{FunctionCall, unwrap_once};
 
-/// The moment of each step, in seconds since the Unix epoch.
+/// Timestamp of each step, in seconds since the Unix epoch.
 pub(crate) fn time(
     evaluation: &mut Evaluation<'_>,
     call: &FunctionCall<'_>,
@@ -17,7 +17,7 @@ pub(crate) fn time(
     map_steps(evaluation, call, seconds)
 }
 
-/// When readings were made; of what is no selector, the moment of the step.
+/// Sample timestamps; for anything but a selector, the timestamp of the step.
 pub(crate) fn timestamp(
     evaluation: &mut Evaluation<'_>,
     call: &FunctionCall<'_>,
@@ -32,7 +32,7 @@ pub(crate) fn timestamp(
     without_name(evaluation, streams, call)
 }
 
-/// Since when readings count. Only selectors know, and only if the setting says so.
+/// Start timestamps of samples. Only selectors have them, and only if the setting enables them.
 pub(crate) fn start_timestamp(
     evaluation: &mut Evaluation<'_>,
     call: &FunctionCall<'_>,
@@ -46,7 +46,7 @@ pub(crate) fn start_timestamp(
         return Ok(Vec::new());
     }
     let streams = evaluation.latest_by(fetch, call.steps, |_, reading| {
-        // Where the source does not say, it is nought, as in Prometheus.
+        // 0 if the source has none, as in Prometheus.
         Some(StepValue::Number(seconds(reading.start.unwrap_or(0))))
     })?;
     without_name(evaluation, streams, call)
@@ -63,7 +63,7 @@ fn without_name(
     evaluation.merge_equal_labels(streams, call.span)
 }
 
-/// One stream out of the moments of the steps.
+/// One stream computed from the timestamps of the steps.
 fn map_steps(
     evaluation: &mut Evaluation<'_>,
     call: &FunctionCall<'_>,
@@ -74,8 +74,8 @@ fn map_steps(
     Ok(vec![Stream::new(LabelSet::default(), points)])
 }
 
-/// Something of the date that numbers of seconds mean, or of the steps where no numbers are given.
-/// What is no moment, NaN and what a 64-bit number of seconds does not hold, has no date: NaN.
+/// Date component of numbers as Unix seconds, or of the steps if there is no argument. NaN for NaN
+/// and for numbers outside of 64-bit seconds.
 pub(crate) fn date(
     evaluation: &mut Evaluation<'_>,
     call: &FunctionCall<'_>,
@@ -97,7 +97,7 @@ pub(crate) fn date(
     })
 }
 
-/// A moment to the second, as RFC 3339 has it.
+/// RFC 3339 timestamp in seconds.
 pub(super) fn text(time: i64) -> String {
     let seconds = time.div_euclid(store::SECOND);
     let CivilDate { year, month, day, hour, minute, .. } = CivilDate::from_unix_seconds(seconds);
@@ -122,19 +122,19 @@ pub(crate) struct CivilDate {
     pub(crate) minute: i64,
 }
 
-/// Days of 400 years, after which the calendar repeats.
+/// Days in 400 years, after which the calendar repeats.
 const CYCLE: i64 = 146_097;
-/// Days from 1 January 2000, with which a cycle begins, to the Unix epoch, backwards.
+/// Days from the Unix epoch to 1 January 2000, the start of a cycle.
 const EPOCH_TO_CYCLE: i64 = 10_957;
 
 impl CivilDate {
-    /// Seconds since the Unix epoch, in the calendar of today, whenever it was.
+    /// Date of Unix seconds in the proleptic Gregorian calendar.
     pub(super) fn from_unix_seconds(seconds: i64) -> CivilDate {
         let (days, second) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));
         let from_cycle = days - EPOCH_TO_CYCLE;
         let cycle = from_cycle.div_euclid(CYCLE);
         let mut left = from_cycle.rem_euclid(CYCLE);
-        // A guess by the mean length of a year, off by one at the most.
+        // Estimate from the mean length of a year; off by at most one.
         let mut year = left * 400 / CYCLE;
         if left < days_before(year) {
             year -= 1;
@@ -161,7 +161,7 @@ impl CivilDate {
     }
 }
 
-/// Days of a cycle before one of its years; its first is a leap year.
+/// Days of a cycle before one of its years; the first year is a leap year.
 fn days_before(year: i64) -> i64 {
     let leaps = if year == 0 { 0 } else { (year - 1) / 4 - (year - 1) / 100 + 1 };
     year * 365 + leaps

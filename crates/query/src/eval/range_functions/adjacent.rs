@@ -14,16 +14,16 @@ use super::window::{FloatPoint, HistogramPoint, RangeWindow, count_until};
 
 pub(crate) fn irate(
     window: &RangeWindow<'_>,
-    remarks: &mut SeriesWarnings,
+    warnings: &mut SeriesWarnings,
 ) -> Result<Option<StepValue>> {
-    Ok(last_two(window, true, remarks))
+    Ok(last_two(window, true, warnings))
 }
 
 pub(crate) fn idelta(
     window: &RangeWindow<'_>,
-    remarks: &mut SeriesWarnings,
+    warnings: &mut SeriesWarnings,
 ) -> Result<Option<StepValue>> {
-    Ok(last_two(window, false, remarks))
+    Ok(last_two(window, false, warnings))
 }
 
 /// Float or histogram sample.
@@ -45,7 +45,7 @@ impl FloatOrHistogram<'_> {
 fn last_two(
     window: &RangeWindow<'_>,
     is_rate: bool,
-    remarks: &mut SeriesWarnings,
+    warnings: &mut SeriesWarnings,
 ) -> Option<StepValue> {
     let (floats, histograms) = (window.floats, window.histograms);
     let floats = &floats[floats.len().saturating_sub(2)..];
@@ -68,13 +68,13 @@ fn last_two(
         (FloatOrHistogram::Histogram(earlier), FloatOrHistogram::Histogram(later)) => {
             let gauges = [earlier, later].map(|point| point.value.hint == ResetHint::Gauge);
             match is_rate {
-                true if gauges.contains(&true) => remarks.add(SeriesWarning::NotCounter),
-                false if gauges.contains(&false) => remarks.add(SeriesWarning::NotGauge),
+                true if gauges.contains(&true) => warnings.add(SeriesWarning::NotCounter),
+                false if gauges.contains(&false) => warnings.add(SeriesWarning::NotGauge),
                 _ => {}
             }
             let mut grown = FloatHistogram::clone(&later.value);
             if !is_rate || !is_reset(earlier, later) {
-                rate::sub(&mut grown, &earlier.value, remarks)?;
+                rate::sub(&mut grown, &earlier.value, warnings)?;
             }
             grown.hint = ResetHint::Gauge;
             if is_rate {
@@ -83,7 +83,7 @@ fn last_two(
             Some(StepValue::Histogram(Arc::new(grown)))
         }
         _ => {
-            remarks.add(SeriesWarning::Mixed);
+            warnings.add(SeriesWarning::Mixed);
             None
         }
     }
@@ -124,7 +124,7 @@ pub(crate) fn resets(
     }))
 }
 
-/// How many readings are so, each seen beside the one before.
+/// Number of adjacent samples for which a condition holds.
 fn count_pairs(
     window: &RangeWindow<'_>,
     mut is_so: impl FnMut((FloatOrHistogram<'_>, FloatOrHistogram<'_>)) -> bool,
@@ -143,7 +143,7 @@ fn count_pairs(
     Some(StepValue::Number(count as f64))
 }
 
-/// Both kinds of readings, by time.
+/// Samples of both kinds, by time.
 fn by_time<'a>(
     mut floats: &'a [FloatPoint],
     mut histograms: &'a [HistogramPoint],
@@ -165,8 +165,8 @@ fn by_time<'a>(
     })
 }
 
-/// Readings after the start and the last one until then, of either kind; `None` where there is none
-/// after it.
+/// Samples after the start and the last one up to it, of either kind; `None` if there is none after
+/// the start.
 fn anchored_points<'a>(
     window: &RangeWindow<'a>,
 ) -> Option<(&'a [FloatPoint], &'a [HistogramPoint])> {
@@ -180,7 +180,7 @@ fn anchored_points<'a>(
     let time_of_histogram = histogram.checked_sub(1).map(|at| histograms[at].time);
     match (time_of_float, time_of_histogram) {
         (None, None) => {}
-        // A missing one is less than any other.
+        // A missing sample compares as the smallest.
         (a, b) if a >= b => float -= 1,
         _ => histogram -= 1,
     }

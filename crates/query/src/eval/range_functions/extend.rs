@@ -1,4 +1,4 @@
-//! Growth at the exact range boundaries (`anchored`, `smoothed`).
+//! Growth at exact range boundaries (`anchored`, `smoothed`).
 
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -11,8 +11,8 @@ use super::rate::{Growth, add, sub};
 use super::series_warnings::{SeriesWarning, SeriesWarnings};
 use super::window::{FloatPoint, HasTime, HistogramPoint, RangeWindow, count_until, millis};
 
-/// The readings at the ends, of those that reach beyond the stretch of time; `None` where none is
-/// after its start.
+/// Samples at the boundaries, from samples that reach beyond the window; `None` if there is none
+/// after the start of the window.
 fn boundary_points<T: HasTime>(
     window: &RangeWindow<'_>,
     points: &[T],
@@ -25,7 +25,7 @@ fn boundary_points<T: HasTime>(
     (points[last].time() > window.start).then_some(first..=last)
 }
 
-/// The same, where growth within the stretch can be known: something of it was read before its end.
+/// The same if the growth within the window is known: a sample precedes its end.
 fn growth_boundary<T: HasTime>(
     window: &RangeWindow<'_>,
     points: &[T],
@@ -35,24 +35,24 @@ fn growth_boundary<T: HasTime>(
     (is_before || window.extension != RangeExtension::Smoothed).then_some(ends)
 }
 
-/// Whether the value at the start lies between a reading and the next.
+/// Whether the value at the start is interpolated between two samples.
 fn is_start_interpolated<T: HasTime>(window: &RangeWindow<'_>, points: &[T], first: usize) -> bool {
     window.extension == RangeExtension::Smoothed
         && points[first].time() < window.start
         && first + 1 < points.len()
 }
 
-/// Whether the value at the end lies between a reading and the one before.
+/// Whether the value at the end is interpolated between two samples.
 fn is_end_interpolated<T: HasTime>(window: &RangeWindow<'_>, points: &[T], last: usize) -> bool {
     window.extension == RangeExtension::Smoothed && last > 0 && points[last].time() > window.end
 }
 
-/// The growth of numbers.
+/// Growth of floats.
 pub(super) fn float_growth(window: &RangeWindow<'_>, growth: Growth) -> Option<f64> {
     let (left, inner, right) = at_ends(window, growth_boundary(window, window.floats)?, growth);
     let mut grown = right - left;
     if growth.is_counter {
-        // Those at the ends or beyond are in `left` and `right`.
+        // Samples at or beyond the boundaries are in `left` and `right`.
         let mut before = left;
         let mut lost = 0.0;
         for value in inner.map(|float| float.value).chain([right]) {
@@ -69,8 +69,8 @@ pub(super) fn float_growth(window: &RangeWindow<'_>, growth: Growth) -> Option<f
     Some(grown)
 }
 
-/// The numbers at both ends, where there would be any outside of a function of growth too; and what
-/// lies between.
+/// Floats at both boundaries, if they exist outside of a growth function too, and the samples
+/// between.
 pub(super) fn interpolated_ends<'a>(
     window: &RangeWindow<'a>,
 ) -> Option<(f64, impl Iterator<Item = &'a FloatPoint>, f64)> {
@@ -78,7 +78,7 @@ pub(super) fn interpolated_ends<'a>(
     Some(at_ends(window, boundary_points(window, window.floats)?, growth))
 }
 
-/// The numbers at both ends, and what lies between.
+/// Floats at both boundaries, and the samples between.
 fn at_ends<'a>(
     window: &RangeWindow<'a>,
     ends: RangeInclusive<usize>,
@@ -99,7 +99,7 @@ fn at_ends<'a>(
     (left, inner.filter(move |float| start < float.time && float.time < end), right)
 }
 
-/// The number on the way from one to another; a counter that fell went from zero.
+/// Linear interpolation between two floats; a counter that fell starts at zero.
 pub(super) fn interpolate(from: &FloatPoint, to: &FloatPoint, time: i64, growth: Growth) -> f64 {
     let begin = if growth.is_counter && to.value < from.value { 0.0 } else { from.value };
     let (part, whole) =
@@ -107,48 +107,48 @@ pub(super) fn interpolate(from: &FloatPoint, to: &FloatPoint, time: i64, growth:
     begin + (to.value - begin) * part / whole
 }
 
-/// The growth of histograms.
+/// Growth of histograms.
 pub(super) fn histogram_growth(
     window: &RangeWindow<'_>,
     growth: Growth,
-    remarks: &mut SeriesWarnings,
+    warnings: &mut SeriesWarnings,
 ) -> Option<StepValue> {
     let histograms = window.histograms;
     let (first, last) = growth_boundary(window, histograms)?.into_inner();
     let is_custom = histograms[first].value.grid.is_custom();
     for point in &histograms[first..=last] {
         if point.value.grid.is_custom() != is_custom {
-            remarks.add(SeriesWarning::ExponentialWithCustom);
+            warnings.add(SeriesWarning::ExponentialWithCustom);
             return None;
         }
         if growth.is_counter && point.value.hint == ResetHint::Gauge {
-            remarks.add(SeriesWarning::NotCounter);
+            warnings.add(SeriesWarning::NotCounter);
         }
     }
     let left = match is_start_interpolated(window, histograms, first) {
         true => {
             let (from, to) = (&histograms[first], &histograms[first + 1]);
-            interpolate_histograms(from, to, window.start, growth, remarks)?
+            interpolate_histograms(from, to, window.start, growth, warnings)?
         }
         false => FloatHistogram::clone(&histograms[first].value),
     };
     let right = match is_end_interpolated(window, histograms, last) {
         true => {
             let (from, to) = (&histograms[last - 1], &histograms[last]);
-            interpolate_histograms(from, to, window.end, growth, remarks)?
+            interpolate_histograms(from, to, window.end, growth, warnings)?
         }
         false => FloatHistogram::clone(&histograms[last].value),
     };
     let are_gauges = left.hint == ResetHint::Gauge && right.hint == ResetHint::Gauge;
     if !growth.is_counter && !are_gauges {
-        remarks.add(SeriesWarning::NotGauge);
+        warnings.add(SeriesWarning::NotGauge);
     }
     let mut grown = right.clone();
-    sub(&mut grown, &left, remarks)?;
+    sub(&mut grown, &left, warnings)?;
     if growth.is_counter {
-        let lost = lost_at_resets(window, first..=last, &left, &right, remarks)?;
+        let lost = lost_at_resets(window, first..=last, &left, &right, warnings)?;
         if let Some(lost) = lost {
-            add(&mut grown, &lost, remarks)?;
+            add(&mut grown, &lost, warnings)?;
         }
     }
     if growth.is_rate {
@@ -158,13 +158,13 @@ pub(super) fn histogram_growth(
     Some(StepValue::Histogram(Arc::new(grown)))
 }
 
-/// The histogram on the way from one to another; a counter that began anew went from nothing.
+/// Linear interpolation between two histograms; a counter that was reset starts empty.
 pub(super) fn interpolate_histograms(
     from: &HistogramPoint,
     to: &HistogramPoint,
     time: i64,
     growth: Growth,
-    remarks: &mut SeriesWarnings,
+    warnings: &mut SeriesWarnings,
 ) -> Option<FloatHistogram> {
     let mut result = FloatHistogram::clone(&to.value);
     if time == to.time {
@@ -175,20 +175,19 @@ pub(super) fn interpolate_histograms(
         result.mul(part);
         return Some(result);
     }
-    sub(&mut result, &from.value, remarks)?;
+    sub(&mut result, &from.value, warnings)?;
     result.mul(part);
-    add(&mut result, &from.value, remarks)?;
+    add(&mut result, &from.value, warnings)?;
     Some(result)
 }
 
-/// What counters had when they began anew, in all; the outer `None` where that cannot be put
-/// together.
+/// Sum of the counter values lost at resets; the outer `None` if the histograms are incompatible.
 fn lost_at_resets(
     window: &RangeWindow<'_>,
     ends: RangeInclusive<usize>,
     left: &FloatHistogram,
     right: &FloatHistogram,
-    remarks: &mut SeriesWarnings,
+    warnings: &mut SeriesWarnings,
 ) -> Option<Option<FloatHistogram>> {
     let histograms = window.histograms;
     let (first, last) = ends.into_inner();
@@ -196,11 +195,11 @@ fn lost_at_resets(
     if is_start_interpolated(window, histograms, first) {
         let after = &histograms[next].value;
         if after.detect_reset(&histograms[first].value) {
-            // What the value at the start was interpolated from knows of that one.
+            // The sample before the start was already used by the interpolation there.
             (next, before) = (next + 1, after);
         }
     }
-    // The last is as `right` is, or `right` was interpolated up to it: by its hint it would count
+    // The last sample equals `right`, or `right` was interpolated up to it: its hint must not count
     // twice.
     if next > last {
         return Some(None);
@@ -211,7 +210,7 @@ fn lost_at_resets(
         if value.detect_reset(before) {
             match &mut lost {
                 None => lost = Some(before.clone()),
-                Some(lost) => add(lost, before, remarks)?,
+                Some(lost) => add(lost, before, warnings)?,
             }
         }
         before = value;

@@ -1,5 +1,4 @@
-//! How fast something grows: `rate`, `increase` and `delta`, extrapolated to the ends of the
-//! stretch of time.
+//! Rate of growth: `rate`, `increase` and `delta`, extrapolated to the boundaries of the window.
 
 use std::sync::Arc;
 
@@ -15,57 +14,57 @@ use super::window::{HasTime, HistogramPoint, RangeWindow};
 
 pub(crate) fn rate(
     window: &RangeWindow<'_>,
-    remarks: &mut SeriesWarnings,
+    warnings: &mut SeriesWarnings,
 ) -> Result<Option<StepValue>> {
-    Ok(compute_growth(window, Growth { is_counter: true, is_rate: true }, remarks))
+    Ok(compute_growth(window, Growth { is_counter: true, is_rate: true }, warnings))
 }
 
 pub(crate) fn increase(
     window: &RangeWindow<'_>,
-    remarks: &mut SeriesWarnings,
+    warnings: &mut SeriesWarnings,
 ) -> Result<Option<StepValue>> {
-    Ok(compute_growth(window, Growth { is_counter: true, is_rate: false }, remarks))
+    Ok(compute_growth(window, Growth { is_counter: true, is_rate: false }, warnings))
 }
 
 pub(crate) fn delta(
     window: &RangeWindow<'_>,
-    remarks: &mut SeriesWarnings,
+    warnings: &mut SeriesWarnings,
 ) -> Result<Option<StepValue>> {
-    Ok(compute_growth(window, Growth { is_counter: false, is_rate: false }, remarks))
+    Ok(compute_growth(window, Growth { is_counter: false, is_rate: false }, warnings))
 }
 
-/// What kind of growth is asked for.
+/// Kind of growth.
 #[derive(Clone, Copy)]
 pub(super) struct Growth {
-    /// What falls has begun anew.
+    /// A decrease is a counter reset.
     pub(super) is_counter: bool,
-    /// A second's.
+    /// Per second.
     pub(super) is_rate: bool,
 }
 
 fn compute_growth(
     window: &RangeWindow<'_>,
     growth: Growth,
-    remarks: &mut SeriesWarnings,
+    warnings: &mut SeriesWarnings,
 ) -> Option<StepValue> {
     if window.is_mixed() {
-        remarks.add(SeriesWarning::Mixed);
+        warnings.add(SeriesWarning::Mixed);
         return None;
     }
     match (window.extension, window.histograms.is_empty()) {
         (RangeExtension::None, true) => {
-            float_growth(window, growth, remarks).map(StepValue::Number)
+            float_growth(window, growth, warnings).map(StepValue::Number)
         }
-        (RangeExtension::None, false) => histogram_growth(window, growth, remarks),
+        (RangeExtension::None, false) => histogram_growth(window, growth, warnings),
         (_, true) => extend::float_growth(window, growth).map(StepValue::Number),
-        (_, false) => extend::histogram_growth(window, growth, remarks),
+        (_, false) => extend::histogram_growth(window, growth, warnings),
     }
 }
 
 fn float_growth(
     window: &RangeWindow<'_>,
     growth: Growth,
-    remarks: &mut SeriesWarnings,
+    warnings: &mut SeriesWarnings,
 ) -> Option<f64> {
     let floats = window.floats;
     let (first, last) = (floats.first()?, floats.last()?);
@@ -74,7 +73,7 @@ fn float_growth(
         for pair in floats.windows(2) {
             let (earlier, later) = (&pair[0], &pair[1]);
             if later.overlaps(earlier) {
-                remarks.add(SeriesWarning::StartOverlap);
+                warnings.add(SeriesWarning::StartOverlap);
             }
             if later.value < earlier.value || later.is_restart_after(earlier) {
                 grown += earlier.value;
@@ -93,19 +92,19 @@ fn float_growth(
 fn histogram_growth(
     window: &RangeWindow<'_>,
     growth: Growth,
-    remarks: &mut SeriesWarnings,
+    warnings: &mut SeriesWarnings,
 ) -> Option<StepValue> {
     let histograms = window.histograms;
     let first = histograms.first()?;
     let mut grown = match histograms.len() {
         1 => None,
-        _ => Some(difference(histograms, growth.is_counter, remarks)?),
+        _ => Some(difference(histograms, growth.is_counter, warnings)?),
     };
     let span = SampledInterval::from_points(window, histograms, growth, first.start)?;
     if span.is_from_start {
         match &mut grown {
             None => grown = Some(FloatHistogram::clone(&first.value)),
-            Some(grown) => add(grown, &first.value, remarks)?,
+            Some(grown) => add(grown, &first.value, warnings)?,
         }
     }
     let mut grown = grown?;
@@ -117,19 +116,18 @@ fn histogram_growth(
 
 /// Interval covered by the samples of a window.
 struct SampledInterval {
-    /// From the first reading, or since when it counts, to the last. Seconds, as are the others.
+    /// Seconds from the first sample, or its start timestamp, to the last sample.
     length: f64,
-    /// It begins where the first reading began to count.
+    /// Whether it starts at the start timestamp of the first sample.
     is_from_start: bool,
     to_start: f64,
     to_end: f64,
-    /// From one reading to the next; 0 of a single one.
+    /// Mean distance of samples; 0 for a single sample.
     interval: f64,
 }
 
 impl SampledInterval {
-    /// `None` where nothing can be said of growth: of a single reading that may have begun at any
-    /// time.
+    /// `None` if growth is unknown: for a single sample without a start timestamp.
     fn from_points<T: HasTime>(
         window: &RangeWindow<'_>,
         points: &[T],
@@ -141,7 +139,8 @@ impl SampledInterval {
         let length = seconds(last.saturating_sub(first));
         let interval = if between > 0 { length / between as f64 } else { 0.0 };
         let to_end = seconds(window.end.saturating_sub(last));
-        // A reading of nought stands where the first began to count, if that is within the stretch.
+        // The start timestamp of the first sample counts as a sample of 0 if it is within the
+        // window.
         if growth.is_counter && window.start < first_start && first_start < first {
             let length = seconds(last.saturating_sub(first_start));
             return Some(SampledInterval {
@@ -162,10 +161,10 @@ impl SampledInterval {
         })
     }
 
-    /// By what the growth between readings is multiplied. Readings that are no more than a tenth
-    /// farther from an end than from each other are taken to go on to that end; else to go on for
-    /// half of that, and for a counter never below zero: `zero` is what it was at first against how
-    /// much it grew.
+    /// Extrapolation factor of the growth. If the distance of a boundary from the nearest sample is
+    /// below 1.1 times the mean sample distance, growth extends to the boundary; otherwise for half
+    /// of the mean distance. A counter is not extrapolated below zero: `zero` is its first value
+    /// relative to its growth.
     fn factor(&self, window: &RangeWindow<'_>, growth: Growth, zero: Option<f64>) -> f64 {
         let threshold = self.interval * 1.1;
         let (mut to_start, mut to_end) = (self.to_start, self.to_end);
@@ -194,20 +193,20 @@ impl SampledInterval {
     }
 }
 
-/// What was added from the first to the last, of which there are at least two.
+/// Difference of the last and the first sample; there are at least two.
 fn difference(
     histograms: &[HistogramPoint],
     is_counter: bool,
-    remarks: &mut SeriesWarnings,
+    warnings: &mut SeriesWarnings,
 ) -> Option<FloatHistogram> {
     let [first, second, ..] = histograms else { return None };
     let last = &histograms[histograms.len() - 1];
     let is_gauge = |point: &HistogramPoint| point.value.hint == ResetHint::Gauge;
-    // Only of those at the ends is it said even if the others do not fit together.
+    // The gauge warning concerns only the first and last sample, even if others are incompatible.
     if is_counter && (is_gauge(first) || is_gauge(last)) {
-        remarks.add(SeriesWarning::NotCounter);
+        warnings.add(SeriesWarning::NotCounter);
     }
-    // A first one before a reset does not count, so its buckets do not have to fit.
+    // A first sample before a reset does not count, so its buckets may differ.
     let is_reset = |later: &HistogramPoint, earlier: &HistogramPoint, before: &FloatHistogram| {
         later.is_restart_after(earlier) || later.value.detect_reset(before)
     };
@@ -220,7 +219,7 @@ fn difference(
     };
     let is_custom = begin.grid.is_custom();
     if last.value.grid.is_custom() != is_custom {
-        remarks.add(SeriesWarning::ExponentialWithCustom);
+        warnings.add(SeriesWarning::ExponentialWithCustom);
         return None;
     }
     let mut own = SeriesWarnings::default();
@@ -232,7 +231,7 @@ fn difference(
             }
             coarsest = coarsest.min(schema_of(&between.value.grid));
             if between.value.grid.is_custom() != is_custom {
-                remarks.add(SeriesWarning::ExponentialWithCustom);
+                warnings.add(SeriesWarning::ExponentialWithCustom);
                 return None;
             }
         }
@@ -240,7 +239,7 @@ fn difference(
     let mut grown = FloatHistogram::clone(&last.value);
     grown.reduce(coarsest);
     let combined = grown.sub(begin);
-    let combined = combined.map_err(|error| remarks.add(error.into())).ok()?;
+    let combined = combined.map_err(|error| warnings.add(error.into())).ok()?;
     own.add_reconciled(combined, HistogramOperation::Subtraction);
     if is_counter {
         let mut before = begin;
@@ -251,7 +250,7 @@ fn difference(
             }
             if is_reset(later, earlier, before) {
                 let combined = grown.add(before);
-                let combined = combined.map_err(|error| remarks.add(error.into())).ok()?;
+                let combined = combined.map_err(|error| warnings.add(error.into())).ok()?;
                 own.add_reconciled(combined, HistogramOperation::Addition);
             }
             before = &later.value;
@@ -259,12 +258,12 @@ fn difference(
     } else if !is_gauge(first) || !is_gauge(last) {
         own.add(SeriesWarning::NotGauge);
     }
-    remarks.append(own);
+    warnings.append(own);
     grown.hint = ResetHint::Gauge;
     Some(grown)
 }
 
-/// The schema that an exponential grid has; of others, none is coarser.
+/// Schema of an exponential grid; for other grids, a value that no schema exceeds.
 fn schema_of(grid: &BucketGrid) -> i32 {
     match grid {
         BucketGrid::Exponential(schema) => *schema,
@@ -272,24 +271,24 @@ fn schema_of(grid: &BucketGrid) -> i32 {
     }
 }
 
-/// Adds to a histogram, or says why it cannot be.
+/// Adds a histogram, or returns the reason why it is incompatible.
 pub(super) fn add(
     sum: &mut FloatHistogram,
     more: &FloatHistogram,
-    remarks: &mut SeriesWarnings,
+    warnings: &mut SeriesWarnings,
 ) -> Option<()> {
-    let combined = sum.add(more).map_err(|error| remarks.add(error.into())).ok()?;
-    remarks.add_reconciled(combined, HistogramOperation::Addition);
+    let combined = sum.add(more).map_err(|error| warnings.add(error.into())).ok()?;
+    warnings.add_reconciled(combined, HistogramOperation::Addition);
     Some(())
 }
 
-/// Takes away from a histogram, or says why it cannot be.
+/// Subtracts a histogram, or returns the reason why it is incompatible.
 pub(super) fn sub(
     from: &mut FloatHistogram,
     less: &FloatHistogram,
-    remarks: &mut SeriesWarnings,
+    warnings: &mut SeriesWarnings,
 ) -> Option<()> {
-    let combined = from.sub(less).map_err(|error| remarks.add(error.into())).ok()?;
-    remarks.add_reconciled(combined, HistogramOperation::Subtraction);
+    let combined = from.sub(less).map_err(|error| warnings.add(error.into())).ok()?;
+    warnings.add_reconciled(combined, HistogramOperation::Subtraction);
     Some(())
 }

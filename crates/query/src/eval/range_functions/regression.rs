@@ -10,38 +10,38 @@ use super::window::{FloatPoint, RangeWindow};
 
 pub(crate) fn deriv(
     window: &RangeWindow<'_>,
-    remarks: &mut SeriesWarnings,
+    warnings: &mut SeriesWarnings,
 ) -> Result<Option<StepValue>> {
-    let Some(floats) = two_or_more(window, remarks) else { return Ok(None) };
-    // Near to the readings: far away, squares of times would lose digits.
+    let Some(floats) = two_or_more(window, warnings) else { return Ok(None) };
+    // Origin near the samples: squares of distant times would lose digits.
     let line = RegressionLine::fit(floats, floats[0].time);
     Ok(Some(StepValue::Number(line.slope)))
 }
 
 pub(crate) fn predict_linear(
     window: &RangeWindow<'_>,
-    remarks: &mut SeriesWarnings,
+    warnings: &mut SeriesWarnings,
 ) -> Result<Option<StepValue>> {
-    let Some(floats) = two_or_more(window, remarks) else { return Ok(None) };
+    let Some(floats) = two_or_more(window, warnings) else { return Ok(None) };
     let [ahead] = window.args else { return Ok(None) };
     let line = RegressionLine::fit(floats, window.time);
     Ok(Some(StepValue::Number(line.slope * ahead + line.intercept)))
 }
 
-/// Numbers enough for a trend.
+/// Floats, if there are at least two.
 fn two_or_more<'a>(
     window: &RangeWindow<'a>,
-    remarks: &mut SeriesWarnings,
+    warnings: &mut SeriesWarnings,
 ) -> Option<&'a [FloatPoint]> {
     if window.is_mixed() {
-        remarks.add(SeriesWarning::HistogramsIgnored);
+        warnings.add(SeriesWarning::HistogramsIgnored);
     }
     (window.floats.len() >= 2).then_some(window.floats)
 }
 
-/// The line of least squares.
+/// Least-squares line.
 struct RegressionLine {
-    /// In a second.
+    /// Slope per second.
     slope: f64,
     intercept: f64,
 }
@@ -71,10 +71,10 @@ impl RegressionLine {
     }
 }
 
-/// A moving average that leans on its own trend (Holt's linear method).
+/// Double exponential smoothing (Holt's linear method).
 pub(crate) fn holt_smoothing(
     window: &RangeWindow<'_>,
-    remarks: &mut SeriesWarnings,
+    warnings: &mut SeriesWarnings,
 ) -> Result<Option<StepValue>> {
     let [smoothing, trend_factor] = *window.args else { return Ok(None) };
     for (what, short, factor) in [("smoothing", "sf", smoothing), ("trend", "tf", trend_factor)] {
@@ -86,7 +86,7 @@ pub(crate) fn holt_smoothing(
             return Err(Error::Execution { span: window.span, message });
         }
     }
-    let Some(floats) = two_or_more(window, remarks) else { return Ok(None) };
+    let Some(floats) = two_or_more(window, warnings) else { return Ok(None) };
     let mut level = floats[0].value;
     let mut level_before = 0.0;
     let mut trend = floats[1].value - floats[0].value;

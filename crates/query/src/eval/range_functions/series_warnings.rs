@@ -1,4 +1,4 @@
-//! Warnings of range functions about a series. Texts are Prometheus' own.
+//! Warnings of range functions about a series, with Prometheus' texts.
 
 use std::collections::BTreeSet;
 
@@ -9,33 +9,33 @@ use crate::query_warnings::QueryWarnings;
 /// Warning about a series; name and position are added on emit.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum SeriesWarning {
-    /// Numbers and histograms, of which the function takes only one kind at a time.
+    /// Floats and histograms in a window of a function that accepts one kind at a time.
     Mixed,
-    /// Histograms beside numbers did not count.
+    /// Histograms among floats were ignored.
     HistogramsIgnored,
-    /// Histograms whose buckets cannot be put together: exponential and custom ones.
+    /// Incompatible histograms: exponential and custom buckets.
     ExponentialWithCustom,
-    /// Histograms whose buckets cannot be put together: of different families.
+    /// Incompatible histograms: different bucket families.
     NoCommonBuckets,
-    /// Gauges were given to a function of counters.
+    /// Gauges in a counter function.
     NotCounter,
-    /// Counters were given to a function of gauges.
+    /// Counters in a gauge function.
     NotGauge,
-    /// What a reading counts began before an earlier reading, and not where that one began.
+    /// A start timestamp precedes an earlier sample and differs from that sample's start.
     StartOverlap,
-    /// Custom bounds differed; only those of both remain.
+    /// Custom bounds differed; only common bounds remain.
     BoundsReconciled(HistogramOperation),
-    /// Some histograms were said to follow a reset, others not to.
+    /// Hints for a reset and for no reset.
     ResetsCollide,
-    /// A quantile that is none, by its bits.
+    /// Invalid quantile, as its bits.
     InvalidQuantile(u64),
-    /// By its name it is no counter.
+    /// The name is not that of a counter.
     NoCounterName,
-    /// By its label it is no counter; this is what it is.
+    /// The type label is not that of a counter; holds the label value.
     NoCounterType(String),
 }
 
-/// What was done to histograms.
+/// Operation on histograms.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum HistogramOperation {
     Addition,
@@ -57,11 +57,11 @@ impl From<IncompatibleHistograms> for SeriesWarning {
 pub(crate) struct SeriesWarnings(BTreeSet<SeriesWarning>);
 
 impl SeriesWarnings {
-    pub(super) fn add(&mut self, remark: SeriesWarning) {
-        self.0.insert(remark);
+    pub(super) fn add(&mut self, warning: SeriesWarning) {
+        self.0.insert(warning);
     }
 
-    /// Notes that a sum or difference had custom bounds to reconcile.
+    /// Records that a sum or difference reconciled custom bounds.
     pub(super) fn add_reconciled(
         &mut self,
         combined: crate::histogram::AddOutcome,
@@ -72,27 +72,27 @@ impl SeriesWarnings {
         }
     }
 
-    /// Adds one, if there is one.
-    pub(super) fn extend(&mut self, remark: Option<SeriesWarning>) {
-        self.0.extend(remark);
+    /// Adds a warning, if there is one.
+    pub(super) fn extend(&mut self, warning: Option<SeriesWarning>) {
+        self.0.extend(warning);
     }
 
-    /// Adds those of another.
+    /// Adds the warnings of another set.
     pub(super) fn append(&mut self, mut other: SeriesWarnings) {
         self.0.append(&mut other.0);
     }
 
-    /// Writes them down, of a series of this name.
-    pub(super) fn emit(self, name: &str, place: SourceSpan, notes: &mut QueryWarnings) {
-        for remark in self.0 {
-            match remark {
+    /// Adds the warnings to the query's, with the metric name.
+    pub(super) fn emit(self, name: &str, span: SourceSpan, notes: &mut QueryWarnings) {
+        for warning in self.0 {
+            match warning {
                 SeriesWarning::HistogramsIgnored
                 | SeriesWarning::BoundsReconciled(_)
                 | SeriesWarning::NoCounterName
                 | SeriesWarning::NoCounterType(_) => {
-                    notes.info(place, format!("PromQL info: {}", remark.text(name)));
+                    notes.info(span, format!("PromQL info: {}", warning.text(name)));
                 }
-                _ => notes.warn(place, format!("PromQL warning: {}", remark.text(name))),
+                _ => notes.warn(span, format!("PromQL warning: {}", warning.text(name))),
             }
         }
     }

@@ -17,21 +17,21 @@ use super::window::{
 };
 
 impl Evaluation<'_> {
-    /// What lies at each step on the way from the reading before it to the one after it; after the
-    /// last reading, that.
+    /// Value at each step, interpolated between the samples before and after it; after the last
+    /// sample, its value.
     pub(crate) fn smoothed_streams(
         &mut self,
         fetch: &SeriesFetch,
         steps: StepGrid,
     ) -> Result<Vec<Stream>> {
-        let (of, place) = (RangeSource::Series(fetch.clone()), fetch.span);
-        let ranged = RangeSelection { source: of, range: 0, is_for_counters: false, span: place };
+        let (of, span) = (RangeSource::Series(fetch.clone()), fetch.span);
+        let ranged = RangeSelection { source: of, range: 0, is_for_counters: false, span };
         let lookback = self.settings.lookback;
         self.map_readings(&ranged, steps, &|evaluation, mut readings| {
             let labels = std::mem::take(&mut readings.labels);
             let series = SeriesReadings::split(readings, false);
             let mut cursors = WindowCursors::default();
-            let mut remarks = SeriesWarnings::default();
+            let mut warnings = SeriesWarnings::default();
             let point = |time: i64| {
                 let moment = fetch.shift.apply(time);
                 let (start, end) =
@@ -39,16 +39,16 @@ impl Evaluation<'_> {
                 let (_, floats, histograms) = cursors.advance(&series, start, end);
                 match (floats, histograms) {
                     (floats, []) => number_at(floats, moment).map(StepValue::Number),
-                    ([], histograms) => histogram_at(histograms, moment, &mut remarks)
+                    ([], histograms) => histogram_at(histograms, moment, &mut warnings)
                         .map(|found| StepValue::Histogram(Arc::new(found))),
                     _ => {
-                        remarks.add(SeriesWarning::Mixed);
+                        warnings.add(SeriesWarning::Mixed);
                         None
                     }
                 }
             };
             let points = steps.times().map(point).collect();
-            remarks.emit(labels.name(), place, &mut evaluation.warnings);
+            warnings.emit(labels.name(), span, &mut evaluation.warnings);
             let stream = Stream::new(labels, points);
             evaluation.budget.charge_samples(stream.samples())?;
             Ok(Some(stream).filter(|stream| !stream.is_empty()))
@@ -71,7 +71,7 @@ fn number_at(floats: &[FloatPoint], moment: i64) -> Option<f64> {
 fn histogram_at(
     histograms: &[HistogramPoint],
     moment: i64,
-    remarks: &mut SeriesWarnings,
+    warnings: &mut SeriesWarnings,
 ) -> Option<FloatHistogram> {
     let next = count_until(histograms, moment);
     let before = &histograms[next.checked_sub(1)?];
@@ -79,7 +79,7 @@ fn histogram_at(
     match histograms.get(next) {
         _ if before.time == moment => Some(held),
         None => {
-            // The hint is about two readings that follow each other, and here none follows.
+            // A reset hint is about two successive samples; these are not successive.
             held.hint = ResetHint::Unknown;
             Some(held)
         }
@@ -88,33 +88,33 @@ fn histogram_at(
                 [before, after].iter().all(|point| point.value.hint == ResetHint::Gauge);
             let growth = Growth { is_counter: !are_gauges, is_rate: false };
             if before.value.grid.is_custom() != after.value.grid.is_custom() {
-                remarks.add(SeriesWarning::ExponentialWithCustom);
+                warnings.add(SeriesWarning::ExponentialWithCustom);
                 return None;
             }
-            extend::interpolate_histograms(before, after, moment, growth, remarks)
+            extend::interpolate_histograms(before, after, moment, growth, warnings)
         }
     }
 }
 
-/// Readings of one stretch of time, with numbers at both of its ends.
+/// Samples of one window, with floats at both boundaries.
 pub(crate) fn interpolate_at_ends(
     readings: SeriesPoints,
     (start, end): (i64, i64),
     extension: RangeExtension,
-    place: SourceSpan,
+    span: SourceSpan,
 ) -> Result<SeriesPoints> {
     let (labels, drops_name) = (readings.labels.clone(), readings.drops_name);
     let series = SeriesReadings::split(readings, false);
     if !series.histograms.is_empty() {
         let word = if extension == RangeExtension::Smoothed { "smoothed" } else { "anchored" };
         let message = format!("{word} modifier is not supported with histograms");
-        return Err(Error::Execution { span: place, message });
+        return Err(Error::Execution { span, message });
     }
     let (floats, histograms) = (&series.floats[..], &[][..]);
     let (time, range, args) = (end, end.saturating_sub(start), &[][..]);
     let is_running = series.is_running_total;
     let window = RangeWindow {
-        span: place,
+        span,
         time,
         start,
         end,

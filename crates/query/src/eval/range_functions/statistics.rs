@@ -1,4 +1,4 @@
-//! Statistics of numbers over time; histograms beside them do not count.
+//! Statistics of floats over time; histograms are ignored.
 
 use crate::error::Result;
 use crate::histogram::{KahanSum, add_compensated};
@@ -10,45 +10,45 @@ use super::window::{FloatPoint, RangeWindow};
 
 pub(crate) fn max(
     window: &RangeWindow<'_>,
-    remarks: &mut SeriesWarnings,
+    warnings: &mut SeriesWarnings,
 ) -> Result<Option<StepValue>> {
-    Ok(extreme(window, remarks, |value, held| value > held)
+    Ok(extreme(window, warnings, |value, held| value > held)
         .map(|float| StepValue::Number(float.value)))
 }
 
 pub(crate) fn min(
     window: &RangeWindow<'_>,
-    remarks: &mut SeriesWarnings,
+    warnings: &mut SeriesWarnings,
 ) -> Result<Option<StepValue>> {
-    Ok(extreme(window, remarks, |value, held| value < held)
+    Ok(extreme(window, warnings, |value, held| value < held)
         .map(|float| StepValue::Number(float.value)))
 }
 
-/// When the greatest was read last.
+/// Timestamp of the last maximum.
 pub(crate) fn time_of_max(
     window: &RangeWindow<'_>,
-    remarks: &mut SeriesWarnings,
+    warnings: &mut SeriesWarnings,
 ) -> Result<Option<StepValue>> {
-    let found = extreme(window, remarks, |value, held| value >= held);
+    let found = extreme(window, warnings, |value, held| value >= held);
     Ok(found.map(|float| StepValue::Number(seconds(float.time))))
 }
 
-/// When the least was read last.
+/// Timestamp of the last minimum.
 pub(crate) fn time_of_min(
     window: &RangeWindow<'_>,
-    remarks: &mut SeriesWarnings,
+    warnings: &mut SeriesWarnings,
 ) -> Result<Option<StepValue>> {
-    let found = extreme(window, remarks, |value, held| value <= held);
+    let found = extreme(window, warnings, |value, held| value <= held);
     Ok(found.map(|float| StepValue::Number(seconds(float.time))))
 }
 
-/// The number that goes before each one that was held until then; NaN only where all are.
+/// Extreme by the given order; NaN only if all floats are NaN.
 fn extreme<'a>(
     window: &RangeWindow<'a>,
-    remarks: &mut SeriesWarnings,
+    warnings: &mut SeriesWarnings,
     goes_before: impl Fn(f64, f64) -> bool,
 ) -> Option<&'a FloatPoint> {
-    let floats = float_points(window, remarks)?;
+    let floats = float_points(window, warnings)?;
     floats.iter().reduce(|held, float| {
         match goes_before(float.value, held.value) || held.value.is_nan() {
             true => float,
@@ -57,34 +57,34 @@ fn extreme<'a>(
     })
 }
 
-/// The numbers, if there are any.
+/// Floats, if there are any.
 fn float_points<'a>(
     window: &RangeWindow<'a>,
-    remarks: &mut SeriesWarnings,
+    warnings: &mut SeriesWarnings,
 ) -> Option<&'a [FloatPoint]> {
     if window.is_mixed() {
-        remarks.add(SeriesWarning::HistogramsIgnored);
+        warnings.add(SeriesWarning::HistogramsIgnored);
     }
     (!window.floats.is_empty()).then_some(window.floats)
 }
 
 pub(crate) fn stddev(
     window: &RangeWindow<'_>,
-    remarks: &mut SeriesWarnings,
+    warnings: &mut SeriesWarnings,
 ) -> Result<Option<StepValue>> {
-    Ok(variance(window, remarks).map(|variance| StepValue::Number(variance.sqrt())))
+    Ok(variance(window, warnings).map(|variance| StepValue::Number(variance.sqrt())))
 }
 
 pub(crate) fn stdvar(
     window: &RangeWindow<'_>,
-    remarks: &mut SeriesWarnings,
+    warnings: &mut SeriesWarnings,
 ) -> Result<Option<StepValue>> {
-    Ok(variance(window, remarks).map(StepValue::Number))
+    Ok(variance(window, warnings).map(StepValue::Number))
 }
 
 /// Welford's method, with compensated sums.
-fn variance(window: &RangeWindow<'_>, remarks: &mut SeriesWarnings) -> Option<f64> {
-    let floats = float_points(window, remarks)?;
+fn variance(window: &RangeWindow<'_>, warnings: &mut SeriesWarnings) -> Option<f64> {
+    let floats = float_points(window, warnings)?;
     let mut count = 0.0;
     let (mut mean, mut squares) = (KahanSum::default(), KahanSum::default());
     for float in floats {
@@ -96,12 +96,12 @@ fn variance(window: &RangeWindow<'_>, remarks: &mut SeriesWarnings) -> Option<f6
     Some((squares.sum + squares.lost) / count)
 }
 
-/// Median of the distances from the median.
+/// Median absolute deviation.
 pub(crate) fn mad(
     window: &RangeWindow<'_>,
-    remarks: &mut SeriesWarnings,
+    warnings: &mut SeriesWarnings,
 ) -> Result<Option<StepValue>> {
-    let Some(floats) = float_points(window, remarks) else { return Ok(None) };
+    let Some(floats) = float_points(window, warnings) else { return Ok(None) };
     let mut values: Vec<f64> = floats.iter().map(|float| float.value).collect();
     if values.iter().any(|value| value.is_nan()) {
         return Ok(Some(StepValue::Number(f64::NAN)));
@@ -115,19 +115,19 @@ pub(crate) fn mad(
 
 pub(crate) fn quantile(
     window: &RangeWindow<'_>,
-    remarks: &mut SeriesWarnings,
+    warnings: &mut SeriesWarnings,
 ) -> Result<Option<StepValue>> {
-    let Some(floats) = float_points(window, remarks) else { return Ok(None) };
+    let Some(floats) = float_points(window, warnings) else { return Ok(None) };
     let [rank] = *window.args else { return Ok(None) };
     if !(0.0..=1.0).contains(&rank) {
-        remarks.add(SeriesWarning::InvalidQuantile(rank.to_bits()));
+        warnings.add(SeriesWarning::InvalidQuantile(rank.to_bits()));
     }
     let mut values: Vec<f64> = floats.iter().map(|float| float.value).collect();
     Ok(Some(StepValue::Number(quantile_of(rank, &mut values))))
 }
 
-/// A quantile of numbers, which come out in another order; between two of them a weighted average.
-/// NaN is less than any number. Beyond 0 and 1 it is infinite, of nothing NaN.
+/// Quantile of floats, which are reordered; interpolated between ranks. NaN is the smallest.
+/// Infinite outside of 0 to 1; NaN for no floats.
 pub(super) fn quantile_of(rank: f64, values: &mut [f64]) -> f64 {
     if values.is_empty() || rank.is_nan() {
         return f64::NAN;

@@ -1,5 +1,4 @@
-//! `sum_over_time` and `avg_over_time`, of numbers or of histograms. What rounding loses on the way
-//! is added at the end.
+//! `sum_over_time` and `avg_over_time`, of floats or of histograms, with compensated summation.
 
 use std::sync::Arc;
 
@@ -14,29 +13,29 @@ use super::window::{FloatPoint, HistogramPoint, RangeWindow};
 
 pub(crate) fn sum(
     window: &RangeWindow<'_>,
-    remarks: &mut SeriesWarnings,
+    warnings: &mut SeriesWarnings,
 ) -> Result<Option<StepValue>> {
-    Ok(combine_window(window, remarks, sum_of_floats, sum_of_histograms))
+    Ok(combine_window(window, warnings, sum_of_floats, sum_of_histograms))
 }
 
 pub(crate) fn avg(
     window: &RangeWindow<'_>,
-    remarks: &mut SeriesWarnings,
+    warnings: &mut SeriesWarnings,
 ) -> Result<Option<StepValue>> {
-    Ok(combine_window(window, remarks, mean_of_floats, mean_of_histograms))
+    Ok(combine_window(window, warnings, mean_of_floats, mean_of_histograms))
 }
 
-/// A sum of histograms, some of which had custom bounds to reconcile, or why there is none.
+/// Sum of histograms and whether custom bounds were reconciled, or the reason why there is none.
 type HistogramSumResult = Result<(FloatHistogram, bool), IncompatibleHistograms>;
 
 fn combine_window(
     window: &RangeWindow<'_>,
-    remarks: &mut SeriesWarnings,
+    warnings: &mut SeriesWarnings,
     of_floats: fn(&[FloatPoint]) -> f64,
     of_histograms: fn(&[HistogramPoint]) -> HistogramSumResult,
 ) -> Option<StepValue> {
     if window.is_mixed() {
-        remarks.add(SeriesWarning::Mixed);
+        warnings.add(SeriesWarning::Mixed);
         return None;
     }
     if !window.floats.is_empty() {
@@ -46,13 +45,13 @@ fn combine_window(
         return None;
     }
     let total = of_histograms(window.histograms);
-    let (total, is_reconciled) = total.map_err(|error| remarks.add(error.into())).ok()?;
+    let (total, is_reconciled) = total.map_err(|error| warnings.add(error.into())).ok()?;
     let says = |hint| window.histograms.iter().any(|point| point.value.hint == hint);
     if says(ResetHint::Reset) && says(ResetHint::NotReset) {
-        remarks.add(SeriesWarning::ResetsCollide);
+        warnings.add(SeriesWarning::ResetsCollide);
     }
     if is_reconciled {
-        remarks.add(SeriesWarning::BoundsReconciled(HistogramOperation::Aggregation));
+        warnings.add(SeriesWarning::BoundsReconciled(HistogramOperation::Aggregation));
     }
     Some(StepValue::Histogram(Arc::new(total)))
 }
@@ -68,7 +67,7 @@ fn sum_of_floats(floats: &[FloatPoint]) -> f64 {
     }
 }
 
-/// The sum by the count; once that sum leaves the doubles, the mean is moved on with each number.
+/// Mean: sum divided by count, or an incremental mean after an overflow.
 fn mean_of_floats(floats: &[FloatPoint]) -> f64 {
     let mut sum = KahanSum { sum: floats[0].value, lost: 0.0 };
     let mut is_sum = true;
@@ -100,7 +99,7 @@ fn sum_of_histograms(histograms: &[HistogramPoint]) -> HistogramSumResult {
     Ok((sum, is_reconciled))
 }
 
-/// The sum, and what was lost.
+/// Sum and compensation.
 fn plain_sum(
     histograms: &[HistogramPoint],
 ) -> Result<(FloatHistogram, Compensation, bool), IncompatibleHistograms> {
@@ -131,7 +130,7 @@ fn mean_of_histograms(histograms: &[HistogramPoint]) -> HistogramSumResult {
     Ok((sum, is_reconciled))
 }
 
-/// The mean, where the sum leaves the doubles with the one `from` there.
+/// Incremental mean from index `from`, at which the sum overflows.
 fn moving_mean(
     histograms: &[HistogramPoint],
     from: usize,

@@ -1,4 +1,4 @@
-//! What scripts of questions do not ask: settings that they leave alone, limits, and errors.
+//! Cases that test scripts do not cover: settings, limits and errors.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::{
     Result, ResultData, SeriesHandle, SeriesPoint, Settings, Source, StepValue, promql,
 };
 
-/// Series in memory; every selector picks all of them.
+/// Series in memory; every selector matches all of them.
 #[derive(Default)]
 struct MemorySource(Vec<(LabelSet, Vec<SeriesPoint>)>);
 
@@ -60,7 +60,7 @@ impl Source for MemorySource {
     }
 }
 
-/// Numbers at times in seconds, each beside the time since when it counts.
+/// Floats with timestamps and start timestamps in seconds.
 fn numbers(readings: &[(f64, f64, f64)]) -> Vec<SeriesPoint> {
     let nanos = |seconds: f64| (seconds * 1e3).round() as i64 * (SECOND / 1000);
     let reading = |&(start, time, value): &(f64, f64, f64)| SeriesPoint {
@@ -71,10 +71,10 @@ fn numbers(readings: &[(f64, f64, f64)]) -> Vec<SeriesPoint> {
     readings.iter().map(reading).collect()
 }
 
-/// One each ten seconds from 0 on.
+/// One sample every ten seconds from 0.
 fn every_ten(values: &[f64]) -> Vec<SeriesPoint> {
     let at = |at: usize| at as f64 * 10.0;
-    let readings = values.iter().enumerate().map(|(place, &value)| (at(place), at(place), value));
+    let readings = values.iter().enumerate().map(|(span, &value)| (at(span), at(span), value));
     numbers(&readings.collect::<Vec<_>>())
 }
 
@@ -94,7 +94,7 @@ fn run_query(memory: &MemorySource, text: &str, settings: &Settings) -> Result<Q
     crate::execute(memory, &question, settings, &|| false)
 }
 
-/// What comes out at 0, 20, 40 and 60 seconds; `-` where there is nothing.
+/// Results at 0, 20, 40 and 60 seconds; `-` for no value.
 #[track_caller]
 fn check_with(
     memory: &MemorySource,
@@ -178,7 +178,7 @@ fn start_times_are_used_only_when_enabled() {
     check(&memory, "resets(x[1m])", "{} - - 0 0");
     let settings = Settings { start_timestamps: true, ..Settings::default() };
     check_with(&memory, "resets(x[1m])", &settings, "{} - - 0 1");
-    // A nought stands at 45 s, within the ten seconds.
+    // The start timestamp at 45 s, within the window, counts as a sample of 0.
     check_with(&memory, "increase(x[10s] offset -10s)", &settings, "{} - - 9 -");
 }
 
@@ -258,7 +258,7 @@ fn factors_lie_between_zero_and_one() {
         "double_exponential_smoothing(x[1m], 0.5, -Inf)",
         "invalid trend factor. Expected: 0 < tf < 1, got: -Inf",
     );
-    // Where nothing was read nobody asks.
+    // Without samples, the argument is not checked.
     check(&MemorySource::default(), "double_exponential_smoothing(x[1m], 1, 0.5)", "");
 }
 

@@ -8,19 +8,19 @@ use crate::histogram::FloatHistogram;
 use crate::plan::RangeExtension;
 use crate::stream::{SeriesPoint, SeriesPoints};
 
-/// A reading of one kind of value. Times are nanoseconds.
+/// Sample of one kind. Times are nanoseconds.
 #[derive(Clone, Debug)]
 pub(super) struct TimedPoint<T> {
-    /// Since when it counts; its own time, where that is not known or not to be used.
+    /// Start timestamp; the sample's own time if there is none or it is not used.
     pub(super) start: i64,
     pub(super) time: i64,
     pub(super) value: T,
 }
 
 impl<T> TimedPoint<T> {
-    /// Whether this one's start says that the counter began anew after an earlier reading. A start
-    /// at the earlier reading says so only where the earlier one knew its own: then each counts
-    /// what was new.
+    /// Whether this sample's start timestamp shows a counter reset after an earlier sample. A start
+    /// at the time of the earlier sample shows a reset only if that one has a start timestamp too:
+    /// then each counts its own interval.
     pub(super) fn is_restart_after(&self, earlier: &TimedPoint<T>) -> bool {
         if self.start == earlier.start || self.start >= self.time || self.start < earlier.time {
             return false;
@@ -28,7 +28,7 @@ impl<T> TimedPoint<T> {
         self.start > earlier.time || earlier.start < earlier.time
     }
 
-    /// Whether both count a stretch of time, the earlier one only a part of it.
+    /// Whether both count an interval, the earlier one only a part of it.
     pub(super) fn overlaps(&self, earlier: &TimedPoint<T>) -> bool {
         self.start < earlier.time && self.start != earlier.start
     }
@@ -37,7 +37,7 @@ impl<T> TimedPoint<T> {
 pub(super) type FloatPoint = TimedPoint<f64>;
 pub(super) type HistogramPoint = TimedPoint<Arc<FloatHistogram>>;
 
-/// What has a time, in an order of it.
+/// Item with a timestamp, in time order.
 pub(super) trait HasTime {
     fn time(&self) -> i64;
 }
@@ -54,7 +54,7 @@ impl HasTime for SeriesPoint {
     }
 }
 
-/// How many are not after a moment.
+/// Number of items at or before a timestamp.
 pub(super) fn count_until(points: &[impl HasTime], moment: i64) -> usize {
     points.partition_point(|point| point.time() <= moment)
 }
@@ -65,17 +65,17 @@ pub(super) struct SeriesReadings {
     pub(super) readings: Vec<SeriesPoint>,
     pub(super) floats: Vec<FloatPoint>,
     pub(super) histograms: Vec<HistogramPoint>,
-    /// They are sums of what happened up to them.
+    /// Whether the samples are running totals of deltas.
     pub(super) is_running_total: bool,
 }
 
 impl SeriesReadings {
-    /// As they came.
+    /// Unsplit samples.
     pub(super) fn with_readings(readings: SeriesPoints) -> SeriesReadings {
         SeriesReadings { readings: readings.points, ..SeriesReadings::default() }
     }
 
-    /// Apart; starts are kept if they are to be used.
+    /// Splits samples by kind; start timestamps are kept if they are used.
     pub(super) fn split(readings: SeriesPoints, keeps_starts: bool) -> SeriesReadings {
         let mut series = SeriesReadings {
             is_running_total: readings.is_running_total,
@@ -110,7 +110,7 @@ impl WindowCursor {
     }
 }
 
-/// The places of all of a series' readings.
+/// Windows of all samples of a series.
 #[derive(Default)]
 pub(super) struct WindowCursors {
     readings: WindowCursor,
@@ -119,7 +119,8 @@ pub(super) struct WindowCursors {
 }
 
 impl WindowCursors {
-    /// What lies after one moment and not after another, neither of which was later before.
+    /// Items after one timestamp and at or before another, neither of which may decrease between
+    /// calls.
     pub(super) fn advance<'a>(
         &mut self,
         series: &'a SeriesReadings,
@@ -136,41 +137,41 @@ impl WindowCursors {
 
 /// Window of a range function at a step.
 pub(crate) struct RangeWindow<'a> {
-    /// Of the function in the expression.
+    /// Span of the function in the expression.
     pub(super) span: SourceSpan,
-    /// The step.
+    /// Timestamp of the step.
     pub(super) time: i64,
-    /// Where the stretch begins; readings of this moment are not in it.
+    /// Start of the window, exclusive.
     pub(super) start: i64,
-    /// Where it ends; readings of this moment are in it.
+    /// End of the window, inclusive.
     pub(super) end: i64,
-    /// How long it is.
+    /// Length of the window.
     pub(super) range: i64,
-    /// Which readings beyond the ends there are too.
+    /// Extension: which samples beyond the boundaries are included.
     pub(super) extension: RangeExtension,
     pub(super) floats: &'a [FloatPoint],
     pub(super) histograms: &'a [HistogramPoint],
-    /// The readings are sums of what happened up to them, and were never nought.
+    /// Whether the samples are running totals of deltas, which were never zero.
     pub(super) is_running_total: bool,
-    /// Numbers, in the order of the arguments without the readings.
+    /// Number arguments in order, without the range vector.
     pub(super) args: &'a [f64],
 }
 
 impl RangeWindow<'_> {
-    /// Seconds of the stretch. Not [`crate::seconds`]: whole seconds and the rest are added, as
-    /// Prometheus does.
+    /// Length in seconds. Differs from [`crate::seconds`]: whole seconds and the remainder are
+    /// added, as in Prometheus.
     pub(super) fn seconds(&self) -> f64 {
         const SECOND: i64 = 1_000_000_000;
         (self.range / SECOND) as f64 + (self.range % SECOND) as f64 / 1e9
     }
 
-    /// Whether there are numbers and histograms.
+    /// Whether the window has floats and histograms.
     pub(super) fn is_mixed(&self) -> bool {
         !self.floats.is_empty() && !self.histograms.is_empty()
     }
 }
 
-/// Milliseconds: Prometheus multiplies by these, and so rounds as they do.
+/// Milliseconds: Prometheus multiplies by these, which determines the rounding.
 pub(super) fn millis(nanos: i64) -> f64 {
     match nanos % 1_000_000 {
         0 => (nanos / 1_000_000) as f64,

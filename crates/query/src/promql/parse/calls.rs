@@ -1,4 +1,4 @@
-//! Aggregations and calls of functions.
+//! Aggregations and function calls.
 
 use crate::error::{Result, SourceSpan};
 
@@ -18,13 +18,13 @@ impl Parser<'_> {
             Some(before) => before,
             None => self.by_or_without()?.unwrap_or_default(),
         };
-        let place = SourceSpan::new(token.span.start, self.end);
+        let span = SourceSpan::new(token.span.start, self.end);
         let expected = 1 + usize::from(op.param().is_some());
         if args.is_empty() {
-            self.record_error(place, "no arguments for aggregate expression provided");
+            self.record_error(span, "no arguments for aggregate expression provided");
         } else if op.is_experimental() && !self.options.experimental_functions {
             self.record_error(
-                place,
+                span,
                 format!(
                     "{}() is experimental and must be enabled with \
                      --enable-feature=promql-experimental-functions",
@@ -34,7 +34,7 @@ impl Parser<'_> {
         } else if args.len() != expected {
             let found = args.len();
             self.record_error(
-                place,
+                span,
                 format!(
                     "wrong number of arguments for aggregate expression provided, \
                      expected {expected}, got {found}"
@@ -42,12 +42,12 @@ impl Parser<'_> {
             );
         }
         let mut args = args.into_iter().rev().map(Box::new);
-        let Some(expr) = args.next() else { return node(ExprKind::Number(0.0), place, 0) };
+        let Some(expr) = args.next() else { return node(ExprKind::Number(0.0), span, 0) };
         let param = args.next();
-        node(ExprKind::Aggregate { op, expr, param, grouping, without }, place, height)
+        node(ExprKind::Aggregate { op, expr, param, grouping, without }, span, height)
     }
 
-    /// Whether the labels are dropped, and which.
+    /// Parses `by` or `without`: whether it is `without`, and the labels.
     fn by_or_without(&mut self) -> Result<Option<(bool, Vec<String>)>> {
         let without = match self.peek()?.kind {
             TokenKind::Keyword(Keyword::By) => false,
@@ -58,7 +58,7 @@ impl Parser<'_> {
         Ok(Some((without, self.grouping()?)))
     }
 
-    /// Arguments in parentheses, and how deep the deepest nests.
+    /// Parses arguments in parentheses; returns the maximum height.
     fn args(&mut self) -> Result<(Vec<Expr>, usize)> {
         self.expect(TokenKind::LeftParen)?;
         let (mut args, mut height) = (Vec::new(), 0);
@@ -89,7 +89,7 @@ impl Parser<'_> {
 
     pub(super) fn call(&mut self, token: PromqlToken) -> Result<ParsedExpr> {
         let (args, height) = self.args()?;
-        let place = SourceSpan::new(token.span.start, self.end);
+        let span = SourceSpan::new(token.span.start, self.end);
         let name = self.token_text(token);
         let is_known =
             |function: &&PromqlFunction| !(function.is_topdeck_only && self.options.standard_only);
@@ -98,16 +98,16 @@ impl Parser<'_> {
                 nearest_function(name).map(|near| format!("; did you mean {}?", quote_text(near)));
             let message = format!("unknown function with name {}", quote_text(name));
             self.record_error(token.span, message + &hint.unwrap_or_default());
-            return node(ExprKind::Number(0.0), place, 0);
+            return node(ExprKind::Number(0.0), span, 0);
         };
         if function.is_experimental && !self.options.experimental_functions {
             self.record_error(token.span, format!("function {} is not enabled", quote_text(name)));
         }
-        node(ExprKind::Call { function, args }, place, height)
+        node(ExprKind::Call { function, args }, span, height)
     }
 }
 
-/// A function that may have been meant.
+/// Likely misspelt function.
 fn nearest_function(name: &str) -> Option<&'static str> {
     const LENGTH_MAX: usize = 40;
     const DISTANCE_MAX: usize = 2;
@@ -119,7 +119,7 @@ fn nearest_function(name: &str) -> Option<&'static str> {
     (distance <= DISTANCE_MAX && distance < name.len()).then_some(name)
 }
 
-/// How many letters have to be put in, left out or changed.
+/// Edit distance: insertions, deletions and substitutions.
 fn edit_distance(from: &str, to: &str) -> usize {
     let mut row: Vec<usize> = (0..=to.len()).collect();
     for (i, a) in from.bytes().enumerate() {

@@ -1,4 +1,4 @@
-//! Durations that are worked out: what stands in brackets and after `offset`.
+//! Duration expressions in brackets and after `offset`.
 
 use crate::error::{Result, SourceSpan};
 
@@ -43,7 +43,7 @@ fn plain(tree: DurationExpr) -> DurationValue {
 }
 
 impl Parser<'_> {
-    /// The length of a range or a step.
+    /// Parses a range or a step.
     pub(super) fn positive_duration(&mut self) -> Result<DurationValue> {
         let tree = self.duration(SUM)?;
         if let DurationKind::Seconds(seconds) = tree.kind
@@ -54,7 +54,7 @@ impl Parser<'_> {
         Ok(plain(tree))
     }
 
-    /// The length of an offset. Unlike in brackets, operators after a number are not part of it:
+    /// Parses an offset. Unlike in brackets, operators after a number are not part of it:
     /// `x offset 5m + 1` adds 1 to `x`. After parentheses without a sign they are.
     pub(super) fn offset_duration(&mut self) -> Result<DurationValue> {
         let token = self.peek()?;
@@ -72,7 +72,7 @@ impl Parser<'_> {
                 let left = self.signed(token.span, negative, inner);
                 self.operators(left, SUM)?
             }
-            // Numbers in parentheses after a sign need no switch.
+            // A number in parentheses after a sign does not need the feature flag.
             (TokenKind::LeftParen, Some(negative)) => {
                 let inner = self.paren_duration()?;
                 self.signed(token.span, negative, inner)
@@ -86,7 +86,7 @@ impl Parser<'_> {
         Ok(plain(tree))
     }
 
-    /// Operators that bind at least this strongly, and what is between them.
+    /// Parses operators of at least this precedence and their operands.
     fn duration(&mut self, binding_min: u8) -> Result<DurationExpr> {
         self.nested(|parser| {
             let token = parser.peek()?;
@@ -103,7 +103,7 @@ impl Parser<'_> {
     }
 
     fn operators(&mut self, mut left: DurationExpr, binding_min: u8) -> Result<DurationExpr> {
-        // Each makes the tree one deeper.
+        // Each operator makes the tree one level deeper.
         let nesting = self.nesting;
         while let Some((op, binding)) = operator(self.peek()?.kind)
             && binding >= binding_min
@@ -126,7 +126,7 @@ impl Parser<'_> {
         right: DurationExpr,
     ) -> DurationExpr {
         self.experimental(left.span);
-        let place = left.span.to(right.span);
+        let span = left.span.to(right.span);
         let by_zero = match op {
             DurationOp::Divide => "division by zero",
             DurationOp::Modulo => "modulo by zero",
@@ -135,10 +135,10 @@ impl Parser<'_> {
         if right.kind == DurationKind::Seconds(0.0) && !by_zero.is_empty() {
             self.record_error(token.span, by_zero);
         }
-        DurationExpr { kind: DurationKind::Two(op, Box::new(left), Box::new(right)), span: place }
+        DurationExpr { kind: DurationKind::Two(op, Box::new(left), Box::new(right)), span }
     }
 
-    /// With a sign directly after `offset`, messages have its place.
+    /// With a sign directly after `offset`, messages use the sign's span.
     fn duration_primary(&mut self, sign: Option<SourceSpan>) -> Result<DurationExpr> {
         let token = self.peek()?;
         match token.kind {
@@ -163,14 +163,14 @@ impl Parser<'_> {
                     Keyword::Range => DurationKind::Range,
                     _ => self.min_or_max(word)?,
                 };
-                let mut place = token.span.to(self.expect(TokenKind::RightParen)?.span);
-                // As in Prometheus, the place of two lengths is what they fill, whatever stands
-                // around.
+                let mut span = token.span.to(self.expect(TokenKind::RightParen)?.span);
+                // As in Prometheus, the span of an operation runs from its left to its right
+                // operand, whatever surrounds it.
                 if let DurationKind::Two(_, left, right) = &kind {
-                    place = left.span.to(right.span);
+                    span = left.span.to(right.span);
                 }
-                self.experimental(sign.unwrap_or(place).to(place));
-                Ok(DurationExpr { kind, span: place })
+                self.experimental(sign.unwrap_or(span).to(span));
+                Ok(DurationExpr { kind, span })
             }
             _ => Err(self.unexpected()),
         }
@@ -180,11 +180,11 @@ impl Parser<'_> {
         let open = self.expect(TokenKind::LeftParen)?;
         let inner = self.duration(SUM)?;
         let close = self.expect(TokenKind::RightParen)?;
-        let place = match inner.kind {
+        let span = match inner.kind {
             DurationKind::Seconds(_) => open.span.to(close.span),
             _ => inner.span,
         };
-        Ok(DurationExpr { kind: DurationKind::Paren(Box::new(inner)), span: place })
+        Ok(DurationExpr { kind: DurationKind::Paren(Box::new(inner)), span })
     }
 
     fn min_or_max(&mut self, word: Keyword) -> Result<DurationKind> {
@@ -195,32 +195,30 @@ impl Parser<'_> {
         Ok(DurationKind::Two(op, Box::new(left), Box::new(right)))
     }
 
-    /// What stands after a sign; numbers take it in.
+    /// Applies a sign; a number absorbs it.
     fn signed(&mut self, sign: SourceSpan, negative: bool, inner: DurationExpr) -> DurationExpr {
-        let place = sign.to(inner.span);
+        let span = sign.to(inner.span);
         match inner.kind {
             DurationKind::Seconds(seconds) => {
-                self.seconds(if negative { -seconds } else { seconds }, place, sign)
+                self.seconds(if negative { -seconds } else { seconds }, span, sign)
             }
-            _ if negative => {
-                DurationExpr { kind: DurationKind::Negative(Box::new(inner)), span: place }
-            }
+            _ if negative => DurationExpr { kind: DurationKind::Negative(Box::new(inner)), span },
             _ => inner,
         }
     }
 
-    fn seconds(&mut self, seconds: f64, place: SourceSpan, blamed: SourceSpan) -> DurationExpr {
+    fn seconds(&mut self, seconds: f64, span: SourceSpan, blamed: SourceSpan) -> DurationExpr {
         let mut seconds = seconds;
         if is_out_of_range(seconds) {
             self.record_error(blamed, "duration out of range");
             seconds = 1.0;
         }
-        DurationExpr { kind: DurationKind::Seconds(seconds), span: place }
+        DurationExpr { kind: DurationKind::Seconds(seconds), span }
     }
 
-    fn experimental(&mut self, place: SourceSpan) {
+    fn experimental(&mut self, span: SourceSpan) {
         if !self.options.duration_expressions {
-            self.record_error(place, "experimental duration expression is not enabled");
+            self.record_error(span, "experimental duration expression is not enabled");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What stands in braces: conditions of selectors, and the labels of a series.
+//! Text in braces: matchers of selectors, and labels of a series.
 
 use crate::error::{Result, SourceSpan};
 
@@ -9,10 +9,10 @@ use super::super::token::{Keyword, TokenKind};
 use super::super::{Options, REGEXES_MAX};
 use super::{ParseContext, Parser};
 
-/// A name, labels in the order they are written, and the text after them.
+/// Labels of a series in source order, and the remaining text.
 ///
-/// For series as test scripts describe them: `name{label="value"} …`. The name, also one in quotes
-/// within the braces, is the label `__name__`, and comes first.
+/// For series in test scripts: `name{label="value"} …`. The metric name, which may also be quoted
+/// inside the braces, is the label `__name__` and comes first.
 pub fn parse_series_labels(text: &str) -> Result<(Vec<(String, String)>, &str)> {
     let options = Options::default();
     let mut parser = Parser::new(text, &options)?;
@@ -26,7 +26,7 @@ const IN_MATCHERS: &str = "label matching";
 const IN_LABELS: &str = "label set";
 
 impl Parser<'_> {
-    /// Conditions in braces.
+    /// Parses matchers in braces.
     pub(super) fn matchers(&mut self) -> Result<Vec<Matcher>> {
         self.next()?;
         let mut matchers = Vec::new();
@@ -41,9 +41,9 @@ impl Parser<'_> {
         Ok(matchers)
     }
 
-    /// A condition; none if its regex is wrong, which is noted.
+    /// Parses a matcher; `None` if its regex is invalid, which is recorded.
     fn matcher(&mut self) -> Result<Option<Matcher>> {
-        let (name, place, is_quoted) = self.label_name((IN_MATCHERS, "identifier or \"}\""))?;
+        let (name, span, is_quoted) = self.label_name((IN_MATCHERS, "identifier or \"}\""))?;
         let op = match self.peek()?.kind {
             TokenKind::Equals => MatchOp::Equal,
             TokenKind::Op(BinaryOp::NotEqual) => MatchOp::NotEqual,
@@ -53,13 +53,13 @@ impl Parser<'_> {
             _ => return Err(self.unexpected_in(IN_MATCHERS, "label matching operator")),
         };
         self.next()?;
-        let (value, place) = self.label_value(IN_MATCHERS, place)?;
+        let (value, span) = self.label_value(IN_MATCHERS, span)?;
         if matches!(op, MatchOp::Regex | MatchOp::NotRegex) {
             self.regexes += 1;
             super::limit("regular expressions", self.regexes, REGEXES_MAX)?;
         }
         let matcher = Matcher::new(name, op, value);
-        Ok(matcher.map_err(|message| self.record_error(place, message)).ok())
+        Ok(matcher.map_err(|message| self.record_error(span, message)).ok())
     }
 
     fn label_name(&mut self, context: ParseContext) -> Result<(String, SourceSpan, bool)> {
@@ -106,7 +106,7 @@ impl Parser<'_> {
             self.next()?;
             labels.push(("__name__".to_owned(), self.token_text(token).to_owned()));
         }
-        // What follows a name without braces are no words of expressions: it must not be looked at.
+        // Text after a name without braces is not an expression and must not be tokenised.
         let has_braces = self.text.get(self.end..).is_some_and(|rest| rest.starts_with('{'));
         if !is_name || has_braces {
             if self.peek()?.kind != TokenKind::LeftBrace {
@@ -120,9 +120,9 @@ impl Parser<'_> {
 
     fn labels(&mut self, labels: &mut Vec<(String, String)>) -> Result<()> {
         while !self.consume(TokenKind::RightBrace)? {
-            let (name, place, is_quoted) = self.label_name((IN_LABELS, "identifier or \"}\""))?;
+            let (name, span, is_quoted) = self.label_name((IN_LABELS, "identifier or \"}\""))?;
             if self.consume(TokenKind::Equals)? {
-                let (value, _) = self.label_value(IN_LABELS, place)?;
+                let (value, _) = self.label_value(IN_LABELS, span)?;
                 labels.push((name, value));
             } else if is_quoted {
                 labels.insert(0, ("__name__".to_owned(), name));

@@ -1,4 +1,4 @@
-//! What stands between an operator and its right side, and labels in parentheses.
+//! Modifiers between an operator and its right operand, and labels in parentheses.
 
 use crate::error::Result;
 
@@ -11,7 +11,7 @@ use super::{Parser, starts_expr};
 const IN_GROUPING: &str = "grouping opts";
 
 impl Parser<'_> {
-    /// What may stand between an operator and its right side.
+    /// Parses the modifiers between an operator and its right operand.
     pub(super) fn modifiers(&mut self) -> Result<(bool, VectorMatching)> {
         let mut matching = VectorMatching::default();
         let return_bool = self.consume(TokenKind::Keyword(Keyword::Bool))?;
@@ -61,7 +61,7 @@ impl Parser<'_> {
         Ok(value)
     }
 
-    /// Labels in parentheses.
+    /// Parses labels in parentheses.
     pub(super) fn grouping(&mut self) -> Result<Vec<String>> {
         if self.peek()?.kind != TokenKind::LeftParen {
             return Err(self.unexpected_in(IN_GROUPING, "\"(\""));

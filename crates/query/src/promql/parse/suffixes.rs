@@ -1,4 +1,4 @@
-//! What follows an expression: ranges, `offset`, `@`, `anchored` and `smoothed`.
+//! Suffixes of an expression: ranges, `offset`, `@`, `anchored` and `smoothed`.
 
 use crate::error::{Result, SourceSpan};
 
@@ -19,7 +19,7 @@ impl Parser<'_> {
         match self.peek()?.kind {
             TokenKind::RightBracket => {
                 let close = self.next()?;
-                let place = SourceSpan::new(start, close.span.end);
+                let span = SourceSpan::new(start, close.span.end);
                 let expr = match inner.expr.kind {
                     ExprKind::Selector(selector) => {
                         if selector.offset != DurationValue::ZERO {
@@ -37,7 +37,7 @@ impl Parser<'_> {
                         other
                     }
                 };
-                node(expr, place, height)
+                node(expr, span, height)
             }
             TokenKind::Colon => {
                 self.next()?;
@@ -48,9 +48,9 @@ impl Parser<'_> {
                 if self.peek()?.kind != TokenKind::RightBracket {
                     return Err(self.unexpected_in("subquery selector", "\"]\""));
                 }
-                let place = SourceSpan::new(start, self.next()?.span.end);
+                let span = SourceSpan::new(start, self.next()?.span.end);
                 let (expr, offset, at) = (Box::new(inner.expr), DurationValue::ZERO, None);
-                node(ExprKind::Subquery { expr, range, step, offset, at }, place, height)
+                node(ExprKind::Subquery { expr, range, step, offset, at }, span, height)
             }
             _ => Err(self.unexpected_in("subquery or range", "\":\" or \"]\"")),
         }
@@ -60,16 +60,16 @@ impl Parser<'_> {
         const OFFSET: ParseContext = ("offset", "number, duration, step(), or range()");
         self.next()?;
         let offset = self.within(OFFSET, Parser::offset_duration)?;
-        let place = expr.span;
+        let span = expr.span;
         let Some((known, _)) = shifts(expr) else {
             let message = "offset modifier must be preceded by an instant vector selector or \
                            range vector selector or a subquery";
-            self.record_error(place, message);
+            self.record_error(span, message);
             return Ok(());
         };
         let is_twice = std::mem::replace(known, offset) != DurationValue::ZERO;
         if is_twice {
-            self.record_error(place, "offset may not be set multiple times");
+            self.record_error(span, "offset may not be set multiple times");
         }
         self.extend_span(expr);
         Ok(())
@@ -91,24 +91,24 @@ impl Parser<'_> {
             parser.expect(TokenKind::RightParen)?;
             Ok(at)
         })?;
-        let place = expr.span;
+        let span = expr.span;
         let Some((_, known)) = shifts(expr) else {
             let message = "@ modifier must be preceded by an instant vector selector or \
                            range vector selector or a subquery";
-            self.record_error(place, message);
+            self.record_error(span, message);
             return Ok(());
         };
         if known.replace(at).is_some() {
-            self.record_error(place, "@ <timestamp> may not be set multiple times");
+            self.record_error(span, "@ <timestamp> may not be set multiple times");
             return Ok(());
         }
         self.extend_span(expr);
         Ok(())
     }
 
-    /// Nanoseconds of a time in seconds, to the millisecond. Beyond what nanoseconds can say there
-    /// is no data, so times out there are moved to the last that can be said.
-    fn time(&mut self, seconds: f64, place: SourceSpan) -> i64 {
+    /// Timestamp in seconds as nanoseconds, rounded to milliseconds. There is no data beyond the
+    /// range of nanoseconds, so such timestamps are clamped.
+    fn time(&mut self, seconds: f64, span: SourceSpan) -> i64 {
         const MS_MAX: f64 = (i64::MAX / 1_000_000) as f64;
         if !seconds.is_finite() || seconds.abs() >= i64::MAX as f64 {
             let shown = match seconds {
@@ -116,7 +116,7 @@ impl Parser<'_> {
                 f64::NEG_INFINITY => "-Inf".to_owned(),
                 seconds => format!("{seconds:.6}"),
             };
-            self.record_error(place, format!("timestamp out of bounds for @ modifier: {shown}"));
+            self.record_error(span, format!("timestamp out of bounds for @ modifier: {shown}"));
         }
         let ms = (seconds * 1000.0).round().clamp(-MS_MAX, MS_MAX) as i64;
         ms * 1_000_000
@@ -124,10 +124,10 @@ impl Parser<'_> {
 
     pub(super) fn extend_range(&mut self, expr: &mut Expr, anchored: bool) {
         let name = if anchored { "anchored" } else { "smoothed" };
-        let place = expr.span;
+        let span = expr.span;
         if !self.options.extended_selectors {
             return self
-                .record_error(place, format!("{name} modifier is experimental and not enabled"));
+                .record_error(span, format!("{name} modifier is experimental and not enabled"));
         }
         match &mut expr.kind {
             ExprKind::Selector(selector) | ExprKind::Matrix { selector, .. } => {
@@ -135,22 +135,19 @@ impl Parser<'_> {
                 selector.smoothed |= !anchored;
                 if selector.anchored && selector.smoothed {
                     self.record_error(
-                        place,
+                        span,
                         "anchored and smoothed modifiers cannot be used together",
                     );
                 }
             }
             ExprKind::Subquery { .. } => {
-                self.record_error(
-                    place,
-                    format!("{name} modifier is not supported for subqueries"),
-                );
+                self.record_error(span, format!("{name} modifier is not supported for subqueries"));
             }
-            _ => self.record_error(place, format!("{name} modifier not implemented")),
+            _ => self.record_error(span, format!("{name} modifier not implemented")),
         }
     }
 
-    /// A suffix belongs to what it follows.
+    /// Extends the span of an expression by a suffix.
     fn extend_span(&self, expr: &mut Expr) {
         expr.span.end = self.end;
         if let ExprKind::Selector(selector) = &mut expr.kind {
@@ -159,7 +156,7 @@ impl Parser<'_> {
     }
 }
 
-/// Offset and time of what can have them.
+/// Offset and `@` of an expression that can have them.
 fn shifts(expr: &mut Expr) -> Option<(&mut DurationValue, &mut Option<AtModifier>)> {
     match &mut expr.kind {
         ExprKind::Selector(selector) | ExprKind::Matrix { selector, .. } => {

@@ -1,45 +1,44 @@
-//! Classic histograms: cumulative counts by upper bound, as the label `le` has it.
+//! Classic histograms: cumulative counts by upper bound, the label `le`.
 
 use super::{QuantileEstimate, out_of_range, slack};
 
-/// Counts that differ by less than this share are taken as equal: rounding of rates makes such
+/// Relative difference below which counts are taken as equal: rounding of rates causes such
 /// differences.
 const TOLERANCE: f64 = 1e-12;
 
-/// How many values lie at or below a bound.
+/// Cumulative count at an upper bound.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct CumulativeBucket {
-    /// The bound, infinity for the last.
+    /// Upper bound; infinity for the last bucket.
     pub upper_bound: f64,
-    /// How many.
+    /// Number of values at or below the bound.
     pub count: f64,
 }
 
 /// Result of making cumulative counts monotonic.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct MonotonicFix {
-    /// Some fell by more than rounding explains, and were raised.
+    /// Counts that decreased by more than a rounding error were raised.
     pub forced: Option<ForcedMonotonic>,
-    /// Some differed by so little that they were made equal.
+    /// Counts that differed by a rounding error were made equal.
     pub small_differences: bool,
 }
 
-/// Counts that fell, and were raised to the greatest before.
+/// Counts that decreased and were raised to the previous maximum.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ForcedMonotonic {
-    /// The least bound whose count was raised.
+    /// Lowest bound with a raised count.
     pub min_bound: f64,
-    /// The greatest.
+    /// Highest bound with a raised count.
     pub max_bound: f64,
-    /// By how much one was raised, at most.
+    /// Maximum increase of a count.
     pub max_difference: f64,
 }
 
-/// `histogram_quantile` of a classic histogram. Buckets may come in any order, and are left sorted,
-/// with rising counts and each bound once.
+/// `histogram_quantile` of a classic histogram. Buckets may be in any order; they are left sorted,
+/// with monotonic counts and unique bounds.
 ///
-/// NaN where there are fewer than two buckets, none of them reaches to infinity, or nothing is
-/// counted.
+/// NaN if there are fewer than two buckets, no `+Inf` bucket, or no values.
 pub fn classic_quantile(
     q: f64,
     levels: &mut Vec<CumulativeBucket>,
@@ -71,8 +70,7 @@ pub fn classic_quantile(
         let CumulativeBucket { upper_bound: end, count } = levels[at];
         start + (end - start) * ((rank - under) / (count - under))
     };
-    // A rank at the end of one bucket may as well be at the beginning of the next that holds
-    // anything.
+    // A rank at the end of a bucket may equally be at the start of the next non-empty one.
     let slack = slack(last.count);
     let first = levels.partition_point(|level| level.count < rank - slack).min(at);
     let end = levels.partition_point(|level| level.count <= rank + slack).clamp(at, below_last);
@@ -81,7 +79,7 @@ pub fn classic_quantile(
 }
 
 /// `histogram_fraction` of a classic histogram: the share of values between two bounds. Buckets are
-/// left sorted, each bound once.
+/// left sorted with unique bounds.
 pub fn classic_fraction(
     lower: f64,
     upper: f64,
@@ -107,11 +105,11 @@ pub fn classic_fraction(
     )
 }
 
-/// How many values lie at or below `value`: Prometheus' number, the least, the most.
+/// Number of values at or below `value`: Prometheus' estimate, lower bound, upper bound.
 fn rank_of(value: f64, levels: &[CumulativeBucket]) -> [f64; 3] {
     let start = if levels[0].upper_bound > 0.0 { 0.0 } else { f64::NEG_INFINITY };
     let mut before = CumulativeBucket { upper_bound: start, count: 0.0 };
-    // The lowest bucket begins at infinity, whatever Prometheus takes it for.
+    // The lowest bucket starts at minus infinity, whatever Prometheus assumes.
     let mut is_lowest = true;
     for &level in levels {
         let reaches = |bound: f64| if is_lowest { f64::NEG_INFINITY } else { bound };
@@ -135,7 +133,7 @@ fn rank_of(value: f64, levels: &[CumulativeBucket]) -> [f64; 3] {
     [before.count; 3]
 }
 
-/// Sorts by bound and adds up what has the same. Says whether the last reaches to infinity.
+/// Sorts by bound and merges equal bounds. Returns whether the last bound is infinity.
 fn sort_to_infinity(levels: &mut Vec<CumulativeBucket>) -> bool {
     levels.sort_by(|a, b| a.upper_bound.total_cmp(&b.upper_bound));
     levels.dedup_by(|next, kept| {
@@ -148,7 +146,7 @@ fn sort_to_infinity(levels: &mut Vec<CumulativeBucket>) -> bool {
     levels.last().is_some_and(|last| last.upper_bound == f64::INFINITY)
 }
 
-/// Makes the counts rise.
+/// Makes the counts monotonic.
 fn make_monotonic(levels: &mut [CumulativeBucket]) -> MonotonicFix {
     let mut repair = MonotonicFix::default();
     let Some((first, rest)) = levels.split_first_mut() else { return repair };
@@ -178,7 +176,7 @@ fn make_monotonic(levels: &mut [CumulativeBucket]) -> MonotonicFix {
     repair
 }
 
-/// Whether two counts differ by no more than rounding explains.
+/// Whether two counts differ by no more than a rounding error.
 fn almost_equal(a: f64, b: f64) -> bool {
     if a.is_nan() && b.is_nan() || a == b {
         return true;
@@ -217,7 +215,7 @@ mod tests {
         check(&given, 0.9, 10.0, 13.5, 15.0);
         check(&[(INF, 4.0), (2.0, 2.0), (1.0, 1.0)], 0.9, 2.0, 2.0, INF);
         check(&[(-1.0, 1.0), (INF, 1.0)], 0.5, f64::NEG_INFINITY, -1.0, -1.0);
-        // The rank lies between two buckets with an empty one between them.
+        // The rank is between two buckets with an empty one between them.
         check(&[(1.0, 2.0), (2.0, 2.0), (4.0, 4.0), (INF, 4.0)], 0.5, f64::NEG_INFINITY, 1.0, 4.0);
     }
 

@@ -1,5 +1,4 @@
-//! Native histograms: quantiles and shares by interpolation within a bucket, the mean and what lies
-//! around it.
+//! Native histograms: quantiles and fractions by interpolation within a bucket; mean and variance.
 
 use super::{QuantileEstimate, out_of_range, slack};
 use crate::histogram::{Bucket, BucketGrid, FloatHistogram, KahanSum, add_compensated, exp2, log2};
@@ -7,19 +6,19 @@ use crate::histogram::{Bucket, BucketGrid, FloatHistogram, KahanSum, add_compens
 /// Effect of NaN observations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NanEffect {
-    /// The quantile lies among them, so it is NaN.
+    /// The quantile falls on NaN observations, so it is NaN.
     Result,
-    /// They count as the greatest values, so the quantile is higher than without them.
+    /// NaN observations count as the greatest values, so the quantile is higher than without them.
     Skew,
-    /// They are in no share of values, so shares add up to less than 1.
+    /// NaN observations are in no fraction, so fractions add up to less than 1.
     Excluded,
 }
 
-/// `histogram_quantile` of a native histogram. NaN where nothing is counted.
+/// `histogram_quantile` of a native histogram. NaN if it is empty.
 ///
-/// Where values are not numbers, Prometheus 3.15 looks for the rank in the right bucket and then
-/// interpolates within the last one (it counts on with the same variable). That number means
-/// nothing, so here it is interpolated within the bucket that was found.
+/// With NaN observations, Prometheus 3.15 finds the right bucket for the rank but interpolates
+/// within the last one, because it reuses the variable. That number is meaningless, so this
+/// function interpolates within the bucket of the rank.
 pub fn quantile(q: f64, histogram: &FloatHistogram) -> (QuantileEstimate, Option<NanEffect>) {
     if let Some(answer) = out_of_range(q).filter(|answer| !answer.is_nan()) {
         return (QuantileEstimate::exact(answer), None);
@@ -28,7 +27,7 @@ pub fn quantile(q: f64, histogram: &FloatHistogram) -> (QuantileEstimate, Option
         return (QuantileEstimate::exact(f64::NAN), None);
     }
     let has_nan = histogram.sum.is_nan();
-    // What is not a number is above all others, so that only a walk from below knows where it is.
+    // NaN observations sort above all others, so only a scan from below finds the rank.
     let (estimate, note) = if has_nan || q < 0.5 {
         let rank = q * histogram.count;
         estimate(rank, false, histogram.buckets(), histogram)
@@ -43,7 +42,7 @@ pub fn quantile(q: f64, histogram: &FloatHistogram) -> (QuantileEstimate, Option
     (QuantileEstimate::new(lower, estimate, upper), note)
 }
 
-/// Prometheus' number: a walk to the bucket where the rank is, and its place within it.
+/// Prometheus' estimate: finds the bucket of the rank and interpolates within it.
 fn estimate(
     rank: f64,
     from_above: bool,
@@ -73,7 +72,7 @@ fn estimate(
     };
     let reached = if count > histogram.count { histogram.count } else { count };
     if reached < rank {
-        // Values that are not numbers are in no bucket; else it is rounding.
+        // NaN observations are in no bucket; otherwise it is a rounding error.
         let beyond = if has_nan { f64::NAN } else { upper };
         return (beyond, has_nan.then_some(NanEffect::Result));
     }
@@ -83,8 +82,8 @@ fn estimate(
     (interpolated(lower, upper, into / bucket.count, &histogram.grid), note)
 }
 
-/// The bucket as Prometheus takes it: the zero bucket is one-sided if all others are, and so is the
-/// lowest custom bucket. `None` where a custom bucket has but one end.
+/// Bucket as Prometheus takes it: the zero bucket is one-sided if all others are, and so is the
+/// lowest custom bucket. `None` for a custom bucket with only one finite bound.
 fn as_prometheus_bucket(mut bucket: Bucket, histogram: &FloatHistogram) -> Option<Bucket> {
     if histogram.grid.is_custom() {
         if bucket.lower == f64::NEG_INFINITY {
@@ -109,10 +108,10 @@ fn one_sided(bucket: &mut Bucket, histogram: &FloatHistogram) {
     }
 }
 
-/// What lies `fraction` of the way through a bucket.
+/// Value at `fraction` of a bucket.
 fn interpolated(lower: f64, upper: f64, fraction: f64, grid: &BucketGrid) -> f64 {
     if matches!(grid, BucketGrid::Native(_)) && (lower.is_infinite() || upper.is_infinite()) {
-        // Beyond a grid there is but one end.
+        // Beyond the grid, only one bound is finite.
         return if lower.is_infinite() { upper } else { lower };
     }
     if grid.is_linear() || lower <= 0.0 && upper >= 0.0 {
@@ -126,7 +125,8 @@ fn interpolated(lower: f64, upper: f64, fraction: f64, grid: &BucketGrid) -> f64
     }
 }
 
-/// The ends of the buckets that the value of a rank may be in: two of them, where it lies between.
+/// Bounds of the buckets that may contain the value of a rank: of two buckets if the rank is
+/// between them.
 fn bounds_of_rank(rank: f64, histogram: &FloatHistogram) -> (f64, f64) {
     let slack = slack(histogram.count);
     let (mut lower, mut upper) = (f64::NAN, f64::NAN);
@@ -141,12 +141,12 @@ fn bounds_of_rank(rank: f64, histogram: &FloatHistogram) -> (f64, f64) {
             break;
         }
     }
-    // What is in no bucket is not a number, or rounding: the estimate widens the bounds.
+    // A rank in no bucket is a NaN observation or a rounding error: the estimate widens the bounds.
     (if lower.is_nan() { upper } else { lower }, upper)
 }
 
-/// `histogram_fraction` of a native histogram: the share of values between two bounds. NaN where
-/// nothing is counted.
+/// `histogram_fraction` of a native histogram: the share of values between two bounds. NaN if it is
+/// empty.
 pub fn fraction(
     lower: f64,
     upper: f64,
@@ -173,7 +173,7 @@ pub fn fraction(
     (QuantileEstimate::new(least, estimate, (high_most - low_least) / histogram.count), note)
 }
 
-/// How many values lie below `value`, by interpolation; `None` if all do.
+/// Number of values below `value`, by interpolation; `None` if all are.
 fn rank_of(value: f64, histogram: &FloatHistogram) -> Option<f64> {
     let mut rank = 0.0;
     for mut bucket in histogram.buckets() {
@@ -197,14 +197,14 @@ fn rank_of(value: f64, histogram: &FloatHistogram) -> Option<f64> {
     None
 }
 
-/// How many values lie below `value` at least and at most.
+/// Lower and upper bound of the number of values below `value`.
 fn bounds_below(value: f64, histogram: &FloatHistogram) -> (f64, f64) {
     let (mut least, mut most) = (0.0, 0.0);
     for bucket in histogram.buckets() {
         if bucket.upper <= value {
             least += bucket.count;
         }
-        // Of a bucket that is but one value, as that of nought may be, both hold at that value.
+        // For a bucket of width 0, as the zero bucket may be, both bounds apply at its value.
         if bucket.lower < value || bucket.upper <= value {
             most += bucket.count;
         }
@@ -217,9 +217,9 @@ pub fn average(histogram: &FloatHistogram) -> QuantileEstimate {
     QuantileEstimate::exact(histogram.sum / histogram.count)
 }
 
-/// `histogram_stdvar` of a native histogram: the mean square of the distance from the mean, each
-/// value taken to be in the middle of its bucket. Its bounds have each at the nearest and the
-/// farthest end.
+/// `histogram_stdvar` of a native histogram: the mean squared distance from the mean, with each
+/// value at the midpoint of its bucket. The bounds take each value at the nearest and at the
+/// farthest edge.
 pub fn variance(histogram: &FloatHistogram) -> QuantileEstimate {
     let mean = histogram.sum / histogram.count;
     let mut sum = KahanSum::default();
@@ -242,15 +242,15 @@ pub fn variance(histogram: &FloatHistogram) -> QuantileEstimate {
     }
     let estimate = (sum.sum + sum.lost) / histogram.count;
     // The bounds are sums of rounded squares, so they are moved outwards.
-    let doubt = 1e-12;
+    let tolerance = 1e-12;
     QuantileEstimate::new(
-        least / histogram.count * (1.0 - doubt),
+        least / histogram.count * (1.0 - tolerance),
         estimate,
-        most / histogram.count * (1.0 + doubt),
+        most / histogram.count * (1.0 + tolerance),
     )
 }
 
-/// `histogram_stddev` of a native histogram, the root of [`variance`].
+/// `histogram_stddev` of a native histogram, the square root of [`variance`].
 pub fn stddev(histogram: &FloatHistogram) -> QuantileEstimate {
     let QuantileEstimate { estimate, lower, upper } = variance(histogram);
     QuantileEstimate::new(lower.sqrt(), estimate.sqrt(), upper.sqrt())
@@ -282,7 +282,7 @@ mod tests {
     #[test]
     fn quantiles_are_interpolated_by_logarithm() {
         let one = "{{count:12 sum:100 buckets:[0 12]}}";
-        // Prometheus' logarithm and power are off by one step here, and so are ours.
+        // Prometheus' logarithm and power are off by one ulp here, and so are ours.
         check(one, 0.5, 1.0, 2f64.sqrt().next_down(), 2.0);
         check(one, 1.0, 1.0, 2.0, 2.0);
         check("{{count:12 sum:-9 n_buckets:[0 12]}}", 0.5, -2.0, -2f64.sqrt().next_down(), -1.0);

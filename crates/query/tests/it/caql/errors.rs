@@ -1,4 +1,4 @@
-//! What has no answer, and what is said about it.
+//! Queries that fail, and their messages.
 
 use expect_test::{Expect, expect};
 use query::{Error, Settings};
@@ -13,7 +13,7 @@ fn check(text: &str, expected: Expect) {
 }
 
 #[test]
-fn asker_mistakes() {
+fn client_errors() {
     for text in ["1 < 2 < 3", "find(\"a\"", "label", "f(x=1, 2)", "A | delay(60)"] {
         assert!(matches!(answer(text), Err(Error::Parse { .. })), "{text}");
     }
@@ -34,42 +34,42 @@ fn at_run_time() {
     check(
         "op:div2{1,2,3}",
         expect![[r#"
-            1:1: op:div2 takes exactly two streams, and these are 3; make one of many first, as with stats:sum() or group_by:sum(…)
+            1:1: op:div2 takes exactly two streams, got 3; combine them first, as with stats:sum() or group_by:sum(…)
               op:div2{1,2,3}
               ^^^^^^^"#]],
     );
     check(
         r#"find("req") | vector("%tv{dc}")"#,
         expect![[r#"
-            1:15: two streams have the key "us": put more into the format, such as %cn, or set sloppy=1, which keeps the first of them
+            1:15: duplicate vector key "us"; extend the format, as with %cn, or set sloppy=1 to keep the first stream
               find("req") | vector("%tv{dc}")
                             ^^^^^^"#]],
     );
     check(
         r#"find("req") / 2"#,
         expect![[r#"
-        1:1: op:div2 takes exactly two streams, and these are 4; make one of many first, as with stats:sum() or group_by:sum(…)
-          find("req") / 2
-          ^^^^^^^^^^^^^^^"#]],
+            1:1: op:div2 takes exactly two streams, got 4; combine them first, as with stats:sum() or group_by:sum(…)
+              find("req") / 2
+              ^^^^^^^^^^^^^^^"#]],
     );
     check(
         r#"time:tz("Mars/Base","hour")"#,
         expect![[r#"
-            1:1: there is no time zone "Mars/Base": write one such as "UTC" or "Europe/Berlin"
+            1:1: unknown time zone "Mars/Base"; use a name such as "UTC" or "Europe/Berlin"
               time:tz("Mars/Base","hour")
               ^^^^^^^"#]],
     );
     check(
         r#"find("lat") | group_by:merge("host")"#,
         expect![[r#"
-        1:1: group_by:merge takes histograms, and this gives numbers: find:histogram(…) finds them, histogram() makes them of numbers
-          find("lat") | group_by:merge("host")
-          ^^^^^^^^^^^"#]],
+            1:1: group_by:merge takes histograms, got numbers; find:histogram(…) reads histograms, histogram() builds them from numbers
+              find("lat") | group_by:merge("host")
+              ^^^^^^^^^^^"#]],
     );
     check(
         r#"find("req") | stats:select(9)"#,
         expect![[r#"
-            1:15: stats:select(9) has 3 streams to select from: they are numbered from 1
+            1:15: stats:select(9) is out of range: there are 3 streams, numbered from 1
               find("req") | stats:select(9)
                             ^^^^^^^^^^^^"#]],
     );
@@ -80,30 +80,30 @@ fn averages_of_quantiles() {
     check(
         "H | histogram:percentile(99) | stats:mean()",
         expect![[r#"
-        1:67: an average of quantiles over streams is not a quantile of anything: where few had a bad time it says that all had a fair one. merge the histograms and take the quantile of the whole: find:histogram("lat", "and(host:a)") | histogram:merge() | histogram:percentile(99)
-          find:histogram("lat", "and(host:a)") | histogram:percentile(99) | stats:mean()
-                                                                            ^^^^^^^^^^"#]],
+            1:67: cannot average quantiles over streams: the result is not a quantile; merge the histograms and take the quantile of the result: find:histogram("lat", "and(host:a)") | histogram:merge() | histogram:percentile(99)
+              find:histogram("lat", "and(host:a)") | histogram:percentile(99) | stats:mean()
+                                                                                ^^^^^^^^^^"#]],
     );
     check(
         r#"find:histogram("lat") | histogram:percentile(99) | label("%n") | group_by:mean("host")"#,
         expect![[r#"
-            1:66: an average of quantiles over streams is not a quantile of anything: where few had a bad time it says that all had a fair one. merge the histograms and take the quantile of the whole: find:histogram("lat") | group_by:merge("host") | histogram:percentile(99)
+            1:66: cannot average quantiles over streams: the result is not a quantile; merge the histograms and take the quantile of the result: find:histogram("lat") | group_by:merge("host") | histogram:percentile(99)
               find:histogram("lat") | histogram:percentile(99) | label("%n") | group_by:mean("host")
                                                                                ^^^^^^^^^^^^^"#]],
     );
     check(
         "(H | histogram:percentile(99)) / 1000 | window:mean(1h)",
         expect![[r#"
-            1:76: an average of quantiles over time is not a quantile of anything: where few had a bad time it says that all had a fair one. merge the histograms and take the quantile of the whole: find:histogram("lat", "and(host:a)") | window:merge(1h) | histogram:percentile(99)
+            1:76: cannot average quantiles over time: the result is not a quantile; merge the histograms and take the quantile of the result: find:histogram("lat", "and(host:a)") | window:merge(1h) | histogram:percentile(99)
               (find:histogram("lat", "and(host:a)") | histogram:percentile(99)) / 1000 | window:mean(1h)
                                                                                          ^^^^^^^^^^^"#]],
     );
     check(
         "pass{H | histogram:median(), K | histogram:median()} | stats:mean()",
         expect![[r#"
-        1:126: an average of quantiles over streams is not a quantile of anything: where few had a bad time it says that all had a fair one. merge the histograms and take the quantile of the whole: pass{find:histogram("lat", "and(host:a)"), find:histogram("lat", "and(host:b)")} | histogram:merge() | histogram:median()
-          pass{find:histogram("lat", "and(host:a)") | histogram:median(), find:histogram("lat", "and(host:b)") | histogram:median()} | stats:mean()
-                                                                                                                                       ^^^^^^^^^^"#]],
+            1:126: cannot average quantiles over streams: the result is not a quantile; merge the histograms and take the quantile of the result: pass{find:histogram("lat", "and(host:a)"), find:histogram("lat", "and(host:b)")} | histogram:merge() | histogram:median()
+              pass{find:histogram("lat", "and(host:a)") | histogram:median(), find:histogram("lat", "and(host:b)") | histogram:median()} | stats:mean()
+                                                                                                                                           ^^^^^^^^^^"#]],
     );
     assert!(answer("H | histogram:percentile(99) | window:max(5m)").is_ok());
     assert!(answer("H | histogram:mean() | window:mean(5m)").is_ok());

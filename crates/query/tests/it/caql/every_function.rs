@@ -1,5 +1,4 @@
-//! Every function there is, with arguments that fit and streams of every kind: none fails but by
-//! saying why.
+//! Every function with valid arguments and streams of every kind: it succeeds or returns an error.
 
 use query::caql::Signature;
 use query::caql::signature::{
@@ -40,7 +39,7 @@ fn format_parameter(parameter: &FunctionParameter) -> String {
     }
 }
 
-/// A call with all arguments that it needs, and perhaps those that it may have.
+/// Call with all required arguments, optionally with the options.
 fn call(function: &Signature, with_options: bool) -> String {
     let mut arguments = Vec::new();
     for parameter in &function.parameters {

@@ -1,4 +1,4 @@
-//! The store that questions are asked of.
+//! Store of the tests.
 
 use std::path::Path;
 use std::sync::{Arc, LazyLock};
@@ -18,7 +18,7 @@ pub(crate) struct CaqlFixture {
     store: Store,
 }
 
-/// Name, labels, and what is read of it in each slot.
+/// Name, labels, and the value in each slot.
 type GaugeSpec = (&'static str, &'static [(&'static str, &'static str)], &'static str);
 
 const GAUGES: [GaugeSpec; 5] = [
@@ -33,7 +33,7 @@ const LATENCIES: [(&str, &[(f64, u64)]); 2] =
     [("a", &[(10.0, 50), (20.0, 30), (50.0, 15), (200.0, 5)]), ("b", &[(10.0, 100)])];
 
 impl CaqlFixture {
-    /// Reads from what there is; it is made once.
+    /// Runs a function on the source, which is created once.
     pub(crate) fn get<T>(read: impl FnOnce(&dyn Source) -> T) -> T {
         static FIXTURE: LazyLock<CaqlFixture> = LazyLock::new(CaqlFixture::new);
         let view = FIXTURE.store.view().unwrap();
@@ -67,7 +67,7 @@ impl CaqlFixture {
             series(&mut batch, name, labels, SeriesKind::Gauge, "");
             for (at, word) in values.split(' ').enumerate() {
                 if let Ok(number) = word.parse() {
-                    // On whole minutes, as scrapers and checks send them.
+                    // On whole minutes, as scrapers and checks send samples.
                     let time = START + at as i64 * MINUTE;
                     let value = SampleValue::Number(number);
                     batch.sample(&Sample { start: time, end: time, value }).unwrap();
@@ -82,15 +82,14 @@ impl CaqlFixture {
                 batch.sample(&Sample { start, end: start + MINUTE, value }).unwrap();
             }
         }
-        // Distributions of moments, on whole minutes: of the first, of which there is one value, of
-        // the second two.
+        // Instantaneous distributions on whole minutes: one value in the first, two in the second.
         series(&mut batch, "sizes", &[], LATENCY, "B");
         for at in 0..10 {
             let (time, counts) = (START + at * MINUTE, [(10.0, at as u64 + 1)]);
             let value = SampleValue::Histogram(Box::new(histogram(&counts)));
             batch.sample(&Sample { start: time, end: time, value }).unwrap();
         }
-        // Requests since a start, of which there are ten more in each minute.
+        // Cumulative requests that grow by ten each minute.
         let total = SeriesKind::Counter(Temporality::Cumulative);
         series(&mut batch, "served", &[("host", "a")], total, "requests");
         for at in 0..10 {
@@ -98,7 +97,7 @@ impl CaqlFixture {
                 (START + (at + 1) * MINUTE, SampleValue::Number(600.0 * (at + 1) as f64));
             batch.sample(&Sample { start: START, end, value }).unwrap();
         }
-        // As many in deltas of half a minute.
+        // The same in deltas of half a minute.
         series(
             &mut batch,
             "asked",
@@ -131,7 +130,7 @@ fn series(
     batch.series(&series.validate().unwrap());
 }
 
-/// As circllhist keeps it: counts alone.
+/// As circllhist stores it: only counts.
 fn histogram(counts: &[(f64, u64)]) -> Histogram {
     let mut histogram = Histogram::new(Scheme::LogLinear10);
     counts.iter().for_each(|&(value, count)| histogram.record_n(value, count));

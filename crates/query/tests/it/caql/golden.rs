@@ -1,4 +1,4 @@
-//! What expressions give. Numbers of histograms are those that libcircllhist gives.
+//! Results of expressions. Statistics of histograms are those of libcircllhist.
 
 use query::StepValue;
 use store::{MINUTE, SECOND};
@@ -95,11 +95,11 @@ fn sums_run() {
     };
     let integrated = differences(numbers("A | integrate()"));
     assert_eq!(integrated, [2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0, 10.0]);
-    let harmed =
+    let affected =
         r#"find:histogram("lat") | histogram:merge() | histogram:count_above(100) | integrate()"#;
-    assert_eq!(differences(numbers(harmed)), [5.0; 9]);
-    // Who was harmed is counted once, however long the slots.
-    let mut coarse = question(harmed);
+    assert_eq!(differences(numbers(affected)), [5.0; 9]);
+    // The number of affected users does not depend on the slot length.
+    let mut coarse = question(affected);
     (coarse.start, coarse.end, coarse.step) = (START, START + 10 * MINUTE, 5 * MINUTE);
     let found = rows_of(answer_of(&coarse).unwrap());
     let so_far: Vec<f64> =
@@ -182,7 +182,8 @@ fn legends() {
 #[test]
 fn histograms_of_numbers() {
     check("histogram{1, 2, 3} | histogram:count()", "3*");
-    // libcircllhist forgets the numbers and says 2.0485266; here their sum and their ends are kept.
+    // libcircllhist keeps only bins and returns 2.0485266; here the sum, minimum and maximum are
+    // exact.
     check("histogram{1, 2, 3} | histogram:mean()", "2*");
     check("histogram{1, 2, 3} | histogram:median()", "2.05*");
     check("histogram{1, 2, 3} | histogram:count_above(2)", "2*");
@@ -191,7 +192,7 @@ fn histograms_of_numbers() {
     let found = rows(r#"find("req") | histogram() | histogram:percentile(0,50,100)"#);
     let first: Vec<f64> =
         found.iter().map(|(_, points)| points[0].as_ref().unwrap().number().unwrap()).collect();
-    // Of bins alone, the ends would be 1.05 and 10.5.
+    // With bins alone, the bounds would be 1.05 and 10.5.
     assert_eq!(first, [1.0, 5.05, 10.0]);
 }
 
@@ -257,7 +258,7 @@ fn duplicate_expressions_are_equal() {
 
 #[test]
 fn promql_within() {
-    // What was read before is the latest where nothing is read.
+    // A slot without samples shows the latest earlier one.
     check("#lang=\"promql\"\nsum(req)", "16 16 16 16 16 16 18 20 22 24");
 }
 

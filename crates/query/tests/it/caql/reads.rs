@@ -1,4 +1,4 @@
-//! How often a store is asked for what a question needs.
+//! Number of store reads of a query.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -84,6 +84,6 @@ fn duplicate_sources_are_read_once() {
     let merged = r#"find:histogram("lat") | histogram:merge()"#;
     check(&format!("pass{{{merged} | histogram:percentile(99), {merged} | histogram:count()}}"), 1);
     check("A + A * (A - 1)", 1);
-    // Another time is another reading.
+    // Another time range is a separate read.
     check("pass{A, A | delay(1m)}", 2);
 }

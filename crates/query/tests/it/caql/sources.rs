@@ -1,4 +1,4 @@
-//! What is read of metrics of every kind.
+//! Values read from metrics of every kind.
 
 use query::{QueryWarningKind, StepValue};
 use store::{MINUTE, SECOND};
@@ -17,7 +17,7 @@ fn kinds_of_numbers() {
     check(r#"find:counter("asked")"#, "10*");
     check(r#"find:count("asked")"#, "2*");
     check(r#"find:average("asked")"#, "300*");
-    // Its readings are those of the ends of the minutes, what was added is that of the minutes.
+    // Samples are at the ends of the minutes; increases belong to the minutes.
     check(r#"find("served")"#, "· 600 1200 1800 2400 3000 3600 4200 4800 5400");
 }
 

@@ -1,28 +1,27 @@
-//! What both are asked about: 85 minutes of a made-up service on three hosts, read every five
-//! seconds.
+//! Test data: 85 minutes of a synthetic service on three hosts, scraped every five seconds.
 //!
 //! Names and shapes are those of the demo service that the queries of Prometheus' compliance tests
-//! ask for; beside them is what that service does not have: counters that begin anew, series that
-//! end, gaps, native histograms and values that are no usual numbers.
+//! use. In addition there are counters with resets, series that end, gaps, native histograms, NaN
+//! and infinities.
 
 use hist::{Histogram, Scheme};
 use model::{Series, SeriesKind};
 use query::STALE_BITS;
 
-/// 2024-01-01T00:00:00Z: Prometheus takes nothing from the future, and what is old all the same.
+/// 2024-01-01T00:00:00Z: Prometheus rejects samples from the future, but accepts any age.
 pub(crate) const START_MS: i64 = 1_704_067_200_000;
 const READ_EVERY_MS: i64 = 5_000;
 const READINGS: i64 = 1_020;
-/// What each question is asked about: first moment, last and step. Long enough after the beginning
-/// for the widest range and offset; the second is in step with no reading.
+/// Ranges of each query: start, end and step. They start late enough for the widest range and
+/// offset; the second one is aligned with no sample.
 pub(crate) const QUERY_RANGES_MS: [(i64, i64, i64); 2] = [
     (START_MS + 4_380_000, START_MS + 4_980_000, 10_000),
     (START_MS + 4_283_211, START_MS + 5_041_017, 47_321),
 ];
-/// After all of it.
+/// After all data.
 pub(crate) const END_MS: i64 = START_MS + READINGS * READ_EVERY_MS;
 
-/// A series and its values.
+/// Series with its values.
 pub(crate) struct DataSeries {
     pub(crate) series: Series,
     pub(crate) points: Vec<(i64, DataPoint)>,
@@ -51,7 +50,7 @@ pub(crate) fn lines() -> Vec<DataSeries> {
 
 const CUMULATIVE: hist::codec::header::Temporality = hist::codec::header::Temporality::Cumulative;
 
-/// Splitmix64: the same numbers everywhere.
+/// Splitmix64: the same numbers on every platform.
 struct Splitmix64(u64);
 
 impl Splitmix64 {
@@ -62,13 +61,13 @@ impl Splitmix64 {
         z ^ (z >> 31)
     }
 
-    /// From 0 to below 1.
+    /// Uniform in [0, 1).
     fn unit_interval(&mut self) -> f64 {
         (self.next() >> 11) as f64 / (1u64 << 53) as f64
     }
 }
 
-/// One host's service.
+/// Service on one host.
 struct Service<'a> {
     host: i64,
     random: Splitmix64,
@@ -76,7 +75,7 @@ struct Service<'a> {
 }
 
 impl Service<'_> {
-    /// Hosts are not read at the same moments.
+    /// Hosts are scraped at different times.
     fn time(&self, reading: i64) -> i64 {
         START_MS + reading * READ_EVERY_MS + 137 * self.host
     }
@@ -89,7 +88,7 @@ impl Service<'_> {
         labels.iter().fold(series, with).validate().expect("a series is as it should be")
     }
 
-    /// `value` is asked once a reading; `None` is no reading.
+    /// `value` is called once per scrape; `None` is no sample.
     fn add(
         &mut self,
         (name, kind): (&str, SeriesKind),
@@ -143,13 +142,13 @@ impl Service<'_> {
         for (mode, rate) in [("idle", 3.1), ("user", 0.7), ("system", 0.2)] {
             let mut total = 0.0;
             self.add(("demo_cpu_usage_seconds_total", kind), &[("mode", mode)], |at, random| {
-                // The second host begins anew twice, once while questions are asked about.
+                // The second host restarts twice, once within the queried ranges.
                 total = if host == 1 && (at == 300 || at == 931) { 0.0 } else { total };
                 total += rate * 5.0 * (0.9 + 0.2 * random.unit_interval());
                 Some(total)
             });
         }
-        // Begins in the middle of what is asked about, as the third of a deployment would.
+        // Starts within the queried ranges, like the third host of a deployment.
         self.add(("demo_items_shipped_total", kind), &[], |reading, random| {
             let begun = reading - 900 * i64::from(host == 2);
             (begun >= 0)
@@ -199,7 +198,7 @@ impl Service<'_> {
 
     fn native(&mut self) {
         let host = self.host;
-        // The third host counts in wider buckets.
+        // The third host has wider buckets.
         let scheme = || Scheme::exp2(if host == 2 { 1 } else { 3 }).expect("is a scheme");
         for path in ["/api/foo", "/api/bar"] {
             self.histograms("demo_latency_seconds", &[("path", path)], scheme(), |random| {
@@ -240,7 +239,7 @@ impl Service<'_> {
     }
 
     fn edge_cases(&mut self) {
-        // There for a minute, then not for three, which Prometheus is told.
+        // Present for a minute, then absent for three, with staleness markers.
         self.add(("demo_intermittent_metric", SeriesKind::Gauge), &[], |reading, _| {
             match reading % 48 {
                 0..12 => Some(reading as f64),
@@ -248,7 +247,7 @@ impl Service<'_> {
                 _ => None,
             }
         });
-        // Not read for seven minutes, and nobody is told.
+        // Absent for seven minutes without a staleness marker.
         self.add(("demo_silent_metric", SeriesKind::Gauge), &[], |reading, random| {
             let is_silent = (890..974).contains(&reading);
             (!is_silent).then(|| (10.0 * random.unit_interval()).round())
@@ -264,7 +263,7 @@ impl Service<'_> {
         for (kind, value) in values {
             self.add(("demo_special", SeriesKind::Gauge), &[("kind", kind)], |_, _| Some(value));
         }
-        // Numbers for a while, NaN between.
+        // Numbers with NaN between them.
         self.add(("demo_with_holes", SeriesKind::Gauge), &[], |reading, random| {
             Some(if reading % 7 == 3 { f64::NAN } else { random.unit_interval() - 0.5 })
         });

@@ -1,5 +1,4 @@
-//! Prometheus itself, as a program: started in a folder of its own, fed by remote write, and asked
-//! over HTTP.
+//! Prometheus as a process: started in its own directory, fed by remote write, queried over HTTP.
 
 use std::fs::{self, File};
 use std::io::{Read, Write};
@@ -14,15 +13,15 @@ use query::NAME;
 use super::data::{DataPoint, DataSeries};
 
 const START_TIMEOUT: Duration = Duration::from_secs(60);
-/// Prometheus refuses what is an hour older than the newest it has.
+/// Prometheus rejects samples that are an hour older than the newest one.
 const SLICE_MS: i64 = 20 * 60_000;
-/// Series of one request.
+/// Series per request.
 const SERIES_MANY: usize = 40;
-/// What a Prometheus is to have switched on for all of the language.
+/// Feature flags of Prometheus that enable the whole language.
 const FEATURES: &str = "promql-experimental-functions,promql-duration-expr,\
      promql-extended-range-selectors,promql-binop-fill-modifiers";
 
-/// A running Prometheus; ended when dropped.
+/// Running Prometheus; stopped on drop.
 pub(crate) struct PrometheusProcess {
     child: Child,
     port: u16,
@@ -30,7 +29,7 @@ pub(crate) struct PrometheusProcess {
 }
 
 impl PrometheusProcess {
-    /// Starts the program, and waits until it takes requests.
+    /// Starts the program and waits until it accepts requests.
     pub(crate) fn start(program: &Path) -> PrometheusProcess {
         let name = format!("compliance-{}", std::process::id());
         let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
@@ -66,7 +65,7 @@ impl PrometheusProcess {
         started
     }
 
-    /// Sends all lines, a slice of time after the other.
+    /// Sends all series, one time slice after the other.
     pub(crate) fn load(&self, lines: &[DataSeries]) {
         let times = || lines.iter().flat_map(|line| line.points.iter().map(|point| point.0));
         let (Some(first), Some(last)) = (times().min(), times().max()) else { return };
@@ -91,7 +90,7 @@ impl PrometheusProcess {
         }
     }
 
-    /// What it answers to a question over a range, in milliseconds: JSON.
+    /// Response to a range query, in milliseconds: JSON.
     pub(crate) fn query_range(&self, query: &str, range: (i64, i64, i64)) -> Vec<u8> {
         let seconds = |millis: i64| millis as f64 / 1e3;
         let (start, end, step) = (seconds(range.0), seconds(range.1), seconds(range.2));
@@ -101,7 +100,7 @@ impl PrometheusProcess {
         answer.expect("Prometheus answers").1
     }
 
-    /// Status and body; `None` where nobody answers. In HTTP/1.0 an answer ends with its
+    /// Status and body; `None` if the connection fails. In HTTP/1.0, the response ends with the
     /// connection.
     fn request(
         &self,
@@ -186,9 +185,9 @@ fn put_bytes(out: &mut Vec<u8>, field: u64, bytes: &[u8]) {
     out.extend(bytes);
 }
 
-/// A snappy block of literals alone: what is sent once need not be small.
+/// Snappy block of literals only: test data need not be compressed.
 fn snappy_frame(bytes: &[u8]) -> Vec<u8> {
-    /// A tag with a length of two bytes behind it.
+    /// Tag followed by a length of two bytes.
     const LITERAL: u8 = 61 << 2;
     let mut out = Vec::new();
     put_number(&mut out, bytes.len() as u64);

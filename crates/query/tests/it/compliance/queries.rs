@@ -1,18 +1,18 @@
-//! Lists of questions, written as templates: ours, and files of Prometheus' compliance tests.
+//! Query lists, written as templates: ours, and files of Prometheus' compliance tests.
 //!
-//! Ours has lines `name = value value …`, and templates in which `<name>` stands for each of these
-//! values; those after `~` are known to be answered otherwise. A template with several names gives
-//! every combination.
+//! Our list has lines `name = value value …`, and templates in which `<name>` stands for each of
+//! these values; values after `~` are known to give different results. A template with several
+//! names gives every combination.
 
-/// A question.
+/// Query of a list.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct ComplianceQuery {
     pub(crate) text: String,
-    /// It is known to be answered otherwise.
+    /// Whether the results are known to differ.
     pub(crate) differs: bool,
 }
 
-/// What the names in templates of the compliance tests stand for; they are no part of its files.
+/// Values of the template variables of the compliance tests, which are not part of their files.
 const TEMPLATE_VALUES: &str = "\
     range = 1s 15s 1m 5m 15m 1h
     offset = 1m 5m 10m
@@ -29,7 +29,7 @@ const TEMPLATE_VALUES: &str = "\
     instantRateFunc = idelta irate
     dateFunc = day_of_month day_of_week days_in_month hour minute month year";
 
-/// Those of a list of ours.
+/// Queries of our list.
 pub(crate) fn read(list: &str) -> Vec<ComplianceQuery> {
     let (mut names, mut asked) = (TemplateNames::default(), Vec::new());
     for line in list.lines().map(str::trim) {
@@ -45,7 +45,7 @@ pub(crate) fn read(list: &str) -> Vec<ComplianceQuery> {
     asked
 }
 
-/// Those of a file of the compliance tests: as much of YAML as it is written in.
+/// Queries of a compliance test file; parses only the YAML that occurs there.
 pub(crate) fn read_compliance(file: &str) -> Vec<ComplianceQuery> {
     let mut names = TemplateNames::default();
     for line in TEMPLATE_VALUES.lines() {
@@ -60,7 +60,7 @@ pub(crate) fn read_compliance(file: &str) -> Vec<ComplianceQuery> {
     asked
 }
 
-/// A text of YAML, with its quotes or without.
+/// YAML string, quoted or not.
 fn scalar(text: &str) -> String {
     let within = |quote: char| text.strip_prefix(quote)?.strip_suffix(quote);
     match (within('\''), within('"')) {
@@ -70,12 +70,12 @@ fn scalar(text: &str) -> String {
     }
 }
 
-/// What names in templates stand for.
+/// Template variables.
 #[derive(Default)]
 struct TemplateNames(Vec<(String, Vec<String>)>);
 
 impl TemplateNames {
-    /// Whether the line says what a name stands for.
+    /// Parses a variable definition; returns whether the line is one.
     fn define(&mut self, line: &str) -> bool {
         let Some((name, values)) = line.split_once(" = ") else { return false };
         let is_name = !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric());

@@ -1,8 +1,7 @@
-//! Answers of both in one form, and how they differ.
+//! Normalised results of both systems and their differences.
 //!
-//! As in Prometheus' compliance tests numbers may be a hundred-thousandth apart, NaN is NaN, and
-//! series may be in any order. Failures are compared as such, whatever they say; warnings and infos
-//! by their texts.
+//! As in Prometheus' compliance tests, numbers may differ by 10⁻⁵, NaN equals NaN, and series may
+//! be in any order. Errors are equal whatever their text; warnings and infos are compared by text.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -10,17 +9,17 @@ use std::fmt::Write;
 use query::{FloatHistogram, QueryResult, QueryWarningKind, ResultData, StepValue as Own, Stream};
 use serde_json::Value as Json;
 
-/// How far numbers may be apart, as a part of the smaller.
+/// Maximum difference of numbers, relative to the smaller one.
 const FRACTION: f64 = 1e-5;
 
-/// An answer.
+/// Result of a query.
 #[derive(Debug)]
 pub(crate) enum ComplianceReply {
     Failed(String),
     Data(ReplyData),
 }
 
-/// Series by their labels, each with values by time, in milliseconds.
+/// Series by labels, each with values by time in milliseconds.
 #[derive(Debug, Default)]
 pub(crate) struct ReplyData {
     series: BTreeMap<ReplyLabels, Vec<(i64, ReplyValue)>>,
@@ -35,11 +34,11 @@ enum ReplyValue {
     Histogram { count: f64, sum: f64, buckets: Vec<ReplyBucket> },
 }
 
-/// Which bounds belong to it, as Prometheus numbers that; lower, upper, count.
+/// Prometheus' code for bound inclusion; lower bound, upper bound, count.
 type ReplyBucket = (u64, f64, f64, f64);
 
 impl ComplianceReply {
-    /// Of a question over a range.
+    /// Reply from our result of a range query.
     pub(crate) fn from_result(answer: query::Result<QueryResult>) -> ComplianceReply {
         let answer = match answer {
             Ok(answer) => answer,
@@ -80,7 +79,7 @@ impl ComplianceReply {
         ComplianceReply::Data(given)
     }
 
-    /// Of what Prometheus wrote.
+    /// Reply from Prometheus' JSON.
     pub(crate) fn from_json(body: &[u8]) -> ComplianceReply {
         let json: Json = serde_json::from_slice(body).expect("Prometheus answers in JSON");
         if json["status"] != "success" {
@@ -112,17 +111,17 @@ impl ComplianceReply {
         ComplianceReply::Data(given)
     }
 
-    /// Whether there is none.
+    /// Whether the query failed.
     pub(crate) fn is_failed(&self) -> bool {
         matches!(self, ComplianceReply::Failed(_))
     }
 
-    /// Whether there is nothing in it.
+    /// Whether the result is empty.
     pub(crate) fn is_empty(&self) -> bool {
         matches!(self, ComplianceReply::Data(given) if given.series.is_empty())
     }
 
-    /// How the other differs; `None` if it does not.
+    /// First difference from another reply; `None` if they agree.
     pub(crate) fn difference(&self, other: &ComplianceReply) -> Option<String> {
         match (self, other) {
             (ComplianceReply::Failed(_), ComplianceReply::Failed(_)) => None,
@@ -197,7 +196,7 @@ fn is_same(a: &ReplyValue, b: &ReplyValue) -> bool {
 }
 
 fn is_near(a: f64, b: f64) -> bool {
-    // Two infinities are infinitely far apart, which is no part of either.
+    // The difference of two infinities is infinite, which is not within a fraction of either.
     let is_close = || (a - b).abs() <= FRACTION * a.abs().min(b.abs());
     a == b || a.is_nan() && b.is_nan() || a.is_finite() && b.is_finite() && is_close()
 }
@@ -249,7 +248,7 @@ fn millis(json: &Json) -> i64 {
     (json.as_f64().expect("a time is a number") * 1e3).round() as i64
 }
 
-/// Prometheus ends its notes with the place: ` (1:5)`.
+/// Prometheus appends the position to annotations: ` (1:5)`.
 fn without_position(note: &str) -> &str {
     let place = |rest: &str| rest.chars().all(|c| c.is_ascii_digit() || ":)".contains(c));
     match note.rsplit_once(" (") {

@@ -1,5 +1,5 @@
-//! Answers of a store beside the slow ones: counts exactly, numbers but for rounding, bounds around
-//! the truth.
+//! Results of a store compared with reference results: counts exactly, numbers up to rounding,
+//! bounds around the true value.
 
 use query::{
     LabelSet, Language, NAME, QueryRequest, QueryResult, ResultData, Settings, StepValue,
@@ -11,10 +11,10 @@ use super::random_request::{RandomQuery, RangeStatistic, times};
 use super::raw::{RawData, TagMap, build_store};
 use super::reference::{ExpectedSeries, ExpectedValue, Tolerance, expected_series};
 
-/// Questions to one store.
+/// Queries per store.
 const QUESTIONS: u64 = 60;
 
-/// What is wrong with an answer.
+/// Difference between a result and the expected values.
 fn find_error(answer: &QueryResult, truths: &ExpectedSeries) -> Option<String> {
     let streams = match &answer.data {
         ResultData::Vector(streams) | ResultData::Matrix(streams) => streams,
@@ -33,7 +33,7 @@ fn find_error(answer: &QueryResult, truths: &ExpectedSeries) -> Option<String> {
         for (at, (point, truth)) in stream.points.iter().zip(*truths).enumerate() {
             let is_right = match (point, truth) {
                 (None, None) => true,
-                (Some(value), Some(truth)) => is_within_truth(value, truth),
+                (Some(value), Some(truth)) => matches_expected(value, truth),
                 _ => false,
             };
             if !is_right {
@@ -44,7 +44,7 @@ fn find_error(answer: &QueryResult, truths: &ExpectedSeries) -> Option<String> {
     None
 }
 
-fn is_within_truth(value: &StepValue, truth: &ExpectedValue) -> bool {
+fn matches_expected(value: &StepValue, truth: &ExpectedValue) -> bool {
     let near = |a: f64, b: f64| {
         a == b || a.is_nan() && b.is_nan() || (a - b).abs() <= 1e-9 * (a.abs() + b.abs() + 1.0)
     };
@@ -66,7 +66,7 @@ fn is_within_truth(value: &StepValue, truth: &ExpectedValue) -> bool {
                         || truth.is_nan() && bracket.estimate.is_nan()
                 }
                 Tolerance::Unbounded => true,
-                // A share of nothing.
+                // Division by zero.
                 Tolerance::Bounds if !truth.is_finite() || bracket.estimate.is_nan() => true,
                 Tolerance::Bounds => {
                     let doubt = 1e-9 * (truth.abs() + 1e-9);
@@ -104,7 +104,7 @@ fn check(seed: u64) {
             pick,
         } = &ask
         {
-            // What they give is still what the name says.
+            // Results that keep the metric name.
             let named = |mut tags: TagMap| {
                 tags.insert(NAME.to_owned(), pick.name.to_owned());
                 tags

@@ -1,5 +1,5 @@
-//! Averages of quantiles: all are refused with what to ask instead, which can be asked; nothing
-//! else is refused.
+//! Averages of quantiles: all are rejected with a suggested query, which is valid; nothing else is
+//! rejected.
 
 use std::sync::LazyLock;
 
@@ -11,7 +11,7 @@ use store::{MINUTE, Store};
 use super::random_queries::Splitmix64;
 use super::raw::{BEGIN, RawData, build_store};
 
-/// The store that all queries of this file ask.
+/// Store of all queries in this file.
 static STORE: LazyLock<Store> = LazyLock::new(|| {
     let mut random = Splitmix64(3);
     let raw = RawData::new(&mut random);
@@ -26,17 +26,17 @@ fn execute(text: &str, options: promql::Options) -> Result<QueryResult> {
     query::execute(&StoreSource::new(&view), &question, &Settings::default(), &|| false)
 }
 
-/// What to ask instead, if the message says it.
+/// Suggested query in the message.
 #[track_caller]
 fn suggested_query(text: &str) -> Option<String> {
     let found = execute(text, promql::Options::all());
     let message = found.map(|answer| panic!("{text}: {:?}", answer.data)).unwrap_err().to_string();
-    assert!(message.contains("average of quantiles"), "{text}: {message}");
-    let (_, remedy) = message.split_once("take the quantile of the whole: ")?;
+    assert!(message.contains("cannot average quantiles"), "{text}: {message}");
+    let (_, remedy) = message.split_once("take the quantile of the result: ")?;
     Some(remedy.to_owned())
 }
 
-/// Refused, and instead this can be asked and is answered with something.
+/// The query is rejected, and the suggested query returns a non-empty result.
 #[track_caller]
 fn check(text: &str, instead: &str) {
     let remedy = suggested_query(text).unwrap_or_else(|| panic!("{text} has no remedy"));
@@ -75,7 +75,7 @@ fn suggested_queries_are_valid() {
         "avg_over_time(histogram_quantile(0.9, latency)[20m:1m])",
         "histogram_quantile(0.9, sum_over_time(latency[20m]))",
     );
-    // Buckets that are series of their own keep their bounds.
+    // Classic histogram buckets keep their bounds.
     check(
         "avg(histogram_quantile(0.9, sum by (le, host) (rate(old_bucket[5m]))))",
         "histogram_quantile(0.9, sum by (le) (rate(old_bucket[5m])))",

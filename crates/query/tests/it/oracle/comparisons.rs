@@ -1,5 +1,4 @@
-//! Comparisons and explanations beside slow ones of all raw measurements, and whether chance is
-//! what it says.
+//! Comparisons and breakdowns checked against raw measurements, and the distribution of p-values.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -17,7 +16,7 @@ use store::{MINUTE, NumberSummary, SECOND, TimeGrid};
 use super::random_queries::Splitmix64;
 use super::raw::{BEGIN, LENGTH, RawData, build_store};
 
-/// Values that ended within a stretch of time, by number of the series.
+/// Values that ended within a range, by series index.
 fn values(raw: &RawData, selector: &Selector, range: &Range<i64>) -> Vec<(usize, f64)> {
     let mut values = Vec::new();
     for (at, series) in raw.series.iter().enumerate() {
@@ -26,7 +25,7 @@ fn values(raw: &RawData, selector: &Selector, range: &Range<i64>) -> Vec<(usize,
         }
         let is_in = |end: i64| range.start < end && end <= range.end;
         for (number, taken) in series.samples.iter().enumerate() {
-            // A first reading that does not say since when it counts tells nothing.
+            // The first cumulative sample without a start timestamp has no increase.
             let is_known = !series.series.kind().is_cumulative()
                 || number > 0
                 || taken.start < taken.end
@@ -200,10 +199,10 @@ fn breakdowns_match_the_oracle() {
     assert!(explained > 100, "{explained}");
 }
 
-/// One series whose minutes are drawn by chance: some slower as a whole, as minutes are.
+/// Series with random minutes, some of which are slower as a whole, as in practice.
 struct RandomSeries {
     seed: u64,
-    /// By how much the second half of time is slower.
+    /// Slowdown of the second half of the range.
     slower: f64,
 }
 
@@ -267,7 +266,7 @@ fn p_values_are_uniform() {
     let apart =
         chances.iter().enumerate().map(|(at, chance)| (chance - (at as f64 + 0.5) / n).abs());
     let most = apart.fold(0.0, f64::max);
-    // Kolmogorov's limit of one in a hundred, for so many.
+    // Kolmogorov's limit at 1 %, for this sample size.
     assert!(most < 1.63 / n.sqrt(), "{most}: {chances:?}");
 }
 
@@ -297,18 +296,18 @@ fn incomparable_selections_are_rejected() {
             assert!(message.contains(expected), "{message:?}");
         }
     };
-    refused(&selection("no_such", all.clone()), "picks no series");
-    refused(&selection("load", all.clone()), "picks no histograms, but");
-    refused(&selection("latency", 0..MINUTE), "has no values in that time");
-    refused(&selection("latency", BEGIN..BEGIN), "has no values in that time");
+    refused(&selection("no_such", all.clone()), "no series match");
+    refused(&selection("load", all.clone()), "matches no histograms, but");
+    refused(&selection("latency", 0..MINUTE), "has no values in the range");
+    refused(&selection("latency", BEGIN..BEGIN), "has no values in the range");
     let backwards = Range { start: BEGIN + LENGTH, end: BEGIN };
-    refused(&selection("latency", backwards), "has no values in that time");
-    // The ends of time are moments like others.
+    refused(&selection("latency", backwards), "has no values in the range");
+    // The ends of the time range are valid timestamps.
     let ever = selection("latency", i64::MIN..i64::MAX);
     let found = compare(&source, [&ever, &ever], Limits::default(), &|| false).unwrap();
     assert_eq!(found.sides[0].mixture.count(), found.sides[1].mixture.count());
-    refused(&selection("latency", i64::MIN..i64::MIN + 1), "has no values in that time");
-    refused(&selection("latency", i64::MAX - 1..i64::MAX), "has no values in that time");
+    refused(&selection("latency", i64::MIN..i64::MIN + 1), "has no values in the range");
+    refused(&selection("latency", i64::MAX - 1..i64::MAX), "has no values in the range");
     let few = Limits { series: 0, ..Limits::default() };
     let error = compare(&source, [&whole, &whole], few, &|| false).unwrap_err();
     assert!(error.to_string().contains("max_series"));
@@ -332,16 +331,16 @@ fn invalid_selection_is_rejected() {
         assert!(message.contains(expected), "{message:?}");
     };
     let (all, infinity) = (BEGIN..BEGIN + LENGTH, f64::INFINITY);
-    refused("latency", BEGIN..BEGIN, 0.0, 1.0, "time is empty");
-    refused("latency", BEGIN - 1..BEGIN + 1, 0.0, 1.0, "beyond the picture's");
-    refused("latency", BEGIN..BEGIN + LENGTH + 1, 0.0, 1.0, "beyond the picture's");
-    refused("latency", all.clone(), 1.0, 1.0, "has no height");
-    refused("latency", all.clone(), f64::NAN, 1.0, "has no height");
-    refused("latency", all.clone(), 0.0, f64::NAN, "has no height");
-    refused("latency", all.clone(), 1e9, infinity, "nothing in the rectangle");
-    refused("no_such", all.clone(), 0.0, 1.0, "picks no series");
-    refused("bytes_total", all, 0.0, 1.0, "picks no histograms");
-    // The ends of time are moments like others.
+    refused("latency", BEGIN..BEGIN, 0.0, 1.0, "time range is empty");
+    refused("latency", BEGIN - 1..BEGIN + 1, 0.0, 1.0, "exceeds that of the heatmap");
+    refused("latency", BEGIN..BEGIN + LENGTH + 1, 0.0, 1.0, "exceeds that of the heatmap");
+    refused("latency", all.clone(), 1.0, 1.0, "lower value is not below");
+    refused("latency", all.clone(), f64::NAN, 1.0, "lower value is not below");
+    refused("latency", all.clone(), 0.0, f64::NAN, "lower value is not below");
+    refused("latency", all.clone(), 1e9, infinity, "contains no values");
+    refused("no_such", all.clone(), 0.0, 1.0, "no series match");
+    refused("bytes_total", all, 0.0, 1.0, "matches no histograms");
+    // The ends of the time range are valid timestamps.
     let ever = i64::MIN..i64::MAX;
     let rectangle = HeatmapSelection {
         selector: Selector::parse("latency").unwrap(),

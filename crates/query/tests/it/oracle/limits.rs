@@ -1,5 +1,4 @@
-//! What one question may cost: each limit is named where it is reached, holds, and leaves nothing
-//! behind.
+//! Query cost limits: each is named in the error, holds, and leaves nothing charged.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -16,17 +15,17 @@ use store::{NumberSummary, SECOND, TimeGrid};
 
 use super::random_queries::Splitmix64;
 
-/// Many series with a reading each second, made as they are read.
+/// Many series with one sample per second, generated on read.
 struct SyntheticSource {
     series: u64,
-    /// From 0 on, in seconds.
+    /// Length in seconds from 0.
     seconds: i64,
     busy: Arc<Mixture>,
-    /// How many readings were given.
+    /// Number of samples returned.
     given: AtomicU64,
 }
 
-/// Like latencies of a busy service: about 130 buckets.
+/// Latencies of a busy service: about 130 buckets.
 fn busy_histogram() -> Histogram {
     let mut random = Splitmix64(1);
     let mut histogram = Histogram::default();
@@ -167,7 +166,7 @@ fn steps_of_a_subquery_are_counted_before_they_are_made() {
     check_limit("count_over_time(vector(1)[200y:1ms])", limits, "(max_samples)");
 }
 
-/// What it takes at the most, as a part of `max_bytes`.
+/// Peak memory relative to `max_bytes`.
 #[track_caller]
 fn check_memory(text: &str, times: (i64, i64, i64), bytes: u64, is_enough: bool) {
     let many = SyntheticSource::new(50, 40_000);
@@ -183,8 +182,8 @@ fn check_memory(text: &str, times: (i64, i64, i64), bytes: u64, is_enough: bool)
     let of_limit = measured.bytes_max as f64 / bytes as f64;
     println!("{text}: {} bytes, {of_limit:.2} of the limit; answered: {is_ok}", measured.bytes_max);
     assert_eq!(is_ok, is_enough, "{text}");
-    // What is read is there before it is counted, vectors that grow are there twice, and a reading
-    // as it came is more than a value.
+    // Data is allocated before it is charged, growing vectors exist twice, and a raw sample is
+    // larger than a value.
     assert!(of_limit <= 3.0, "{text}: {of_limit}");
 }
 
@@ -232,7 +231,7 @@ fn cancellation_is_polled_often() {
         execute(&many, text, times, limits, &watched).unwrap();
         let (asked, most) = (asked.into_inner(), most.into_inner());
         println!("{text}: asked {asked} times, after {most} readings at the most");
-        // Two series of ten thousand readings, or a thousand columns of all hundred.
+        // Two series of ten thousand samples, or a thousand columns of all hundred.
         assert!(asked > 50 && most <= 110_000, "{text}: {asked} times, after {most}");
         for patience in [0, 1, asked / 3, asked / 2, asked - 1] {
             let again = AtomicU64::new(0);

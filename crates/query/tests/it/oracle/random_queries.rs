@@ -1,11 +1,11 @@
-//! Any expression over any data: nothing panics, goes on for ever, or exceeds its limits.
+//! Any expression on any data: no panic, no endless loop, no exceeded limit.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use crate::checks::{self, FuzzOutcome};
 
-/// The same numbers from the same seed (splitmix64; Steele and others, 2014).
+/// Deterministic random numbers (splitmix64; Steele and others, 2014).
 pub(crate) struct Splitmix64(pub(crate) u64);
 
 impl Splitmix64 {
@@ -22,15 +22,14 @@ impl Splitmix64 {
     }
 }
 
-/// The bytes that a seed stands for.
+/// Bytes derived from a seed.
 fn bytes(seed: u64) -> Vec<u8> {
     let mut random = Splitmix64(seed);
     let words = 10 + random.below(300);
     (0..words).flat_map(|_| random.next().to_le_bytes()).collect()
 }
 
-/// Asks what each seed stands for, for so long at the most; how many it were, by what became of
-/// them.
+/// Runs the query of each seed up to a time limit; returns the counts by outcome.
 fn run(seeds: std::ops::Range<u64>, most: Duration) -> BTreeMap<FuzzOutcome, u64> {
     let began = Instant::now();
     let mut counts = BTreeMap::new();
@@ -45,8 +44,8 @@ fn run(seeds: std::ops::Range<u64>, most: Duration) -> BTreeMap<FuzzOutcome, u64
                 }
             }
         });
-        // A megabyte is the limit; what is read and what is made of it may both be there, and twice
-        // as they grow.
+        // The limit is one megabyte; input and output may exist at the same time, and twice while
+        // they grow.
         assert!(measured.bytes_max < 16 << 20, "seed {seed}: {} bytes", measured.bytes_max);
         if began.elapsed() > most {
             break;
@@ -71,7 +70,7 @@ fn soak_random_queries_keep_their_limits() {
     println!("{:?}", run(from..from + 10_000_000, Duration::MAX));
 }
 
-/// Says what a seed asks: `TOPDECK_SEED=7 cargo test … one_question -- --ignored`.
+/// Prints the query of a seed: `TOPDECK_SEED=7 cargo test … one_question -- --ignored`.
 #[test]
 #[ignore = "for looking at one seed"]
 fn one_random_query() {

@@ -1,4 +1,4 @@
-//! Random questions whose answers can be worked out the slow way.
+//! Random queries whose results a reference implementation can compute.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use store::{MINUTE, SECOND};
 use super::random_queries::Splitmix64;
 use super::raw::{BEGIN, LENGTH, RawSeries, TagMap};
 
-/// What is asked.
+/// Random query.
 #[derive(Clone, Debug)]
 pub(crate) enum RandomQuery {
     ExactIncrease { word: &'static str, is_rate: bool, pick: SeriesPick },
@@ -20,7 +20,7 @@ pub(crate) enum RandomQuery {
     Scaled { operator: char, input: Box<RandomQuery>, number: f64 },
 }
 
-/// Which series, and the stretch of time before each step.
+/// Series, and the window before each step.
 #[derive(Clone, Debug)]
 pub(crate) struct SeriesPick {
     pub(crate) name: &'static str,
@@ -54,7 +54,7 @@ pub(crate) enum HistogramStatistic {
     Stdvar,
     Max,
     Min,
-    /// In percent.
+    /// Percent.
     Quantile(u8),
     Fraction(f64, f64),
     Between(f64, f64),
@@ -197,7 +197,7 @@ impl RandomQuery {
         };
         let word = pick_one(random, words);
         let mut pick = pick(random, name);
-        // Where buckets of other families would have to be moved, bounds do not hold.
+        // If buckets of other schemes must be moved, bounds do not hold.
         if name == "mixed" {
             pick.at = None;
         }
@@ -217,8 +217,8 @@ impl RandomQuery {
         }
     }
 
-    /// Whether values are put together as they were measured, extremes and all: of deltas, read
-    /// exactly.
+    /// Whether recorded distributions are merged with minimum and maximum: for exact reads of
+    /// deltas.
     pub(crate) fn is_whole(&self) -> bool {
         match self {
             RandomQuery::ExactIncrease { word, pick, .. } => {
@@ -263,7 +263,7 @@ impl HistogramStatistic {
     }
 }
 
-/// Moments that are asked about: start, end, step; of one moment the step is 0.
+/// Start, end and step; the step is 0 for an instant query.
 pub(crate) fn times(random: &mut Splitmix64) -> (i64, i64, i64) {
     let start = BEGIN - 5 * MINUTE + random.below(80) as i64 * MINUTE;
     let start = start + pick_one(random, &[0, 0, 1, -1, 13 * SECOND, 1_000_000]);

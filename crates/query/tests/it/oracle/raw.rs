@@ -1,5 +1,5 @@
-//! Random measurements of all kinds, kept as they were made and fed through a store: late,
-//! repeated, with gaps, sealed and rolled up or not.
+//! Random measurements of all kinds, kept in raw form and written to a store: late, repeated, with
+//! gaps, sealed and rolled up or not.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -17,28 +17,28 @@ use store::{DAY, MINUTE, Options, SECOND, Store};
 use super::random_queries::Splitmix64;
 use crate::memory_storage::MemoryStorage;
 
-/// When measuring begins: half an hour before a day ends.
+/// Start of the measurements: half an hour before the end of a day.
 pub(crate) const BEGIN: i64 = 20_000 * DAY - 30 * MINUTE;
-/// How long it goes on.
+/// Duration of the measurements.
 pub(crate) const LENGTH: i64 = 90 * MINUTE;
 
-/// Labels without the metric's name.
+/// Labels without the metric name.
 pub(crate) type TagMap = BTreeMap<String, String>;
 
-/// Something measured.
+/// Raw measurement.
 #[derive(Clone, Debug)]
 pub(crate) struct RawSample {
     pub(crate) start: i64,
     pub(crate) end: i64,
-    /// Of a histogram, the values that were added since the one before, or since it began anew.
+    /// For a histogram, the values added since the previous sample or the last reset.
     pub(crate) values: Vec<f64>,
-    /// Of others, the number; of a cumulative histogram, how many values it has.
+    /// For other kinds, the number; for a cumulative histogram, its count.
     pub(crate) number: f64,
-    /// It counts from nought.
+    /// Whether the counter restarted at 0.
     pub(crate) is_restart: bool,
 }
 
-/// All that was measured of one thing, by time.
+/// All measurements of a series, by time.
 #[derive(Clone, Debug)]
 pub(crate) struct RawSeries {
     pub(crate) series: Series,
@@ -47,7 +47,7 @@ pub(crate) struct RawSeries {
     scheme: Scheme,
 }
 
-/// All that was measured.
+/// All measurements.
 #[derive(Clone, Debug)]
 pub(crate) struct RawData {
     pub(crate) series: Vec<RawSeries>,
@@ -114,7 +114,7 @@ impl RawData {
     }
 }
 
-/// What is measured of one thing about every so often, with gaps.
+/// Samples of a series at random distances, with gaps.
 fn random_samples(random: &mut Splitmix64, kind: SeriesKind) -> Vec<RawSample> {
     let step = [15 * SECOND, MINUTE, MINUTE, 7 * SECOND + 13][random.below(4) as usize];
     let mut all: Vec<RawSample> = Vec::new();
@@ -149,7 +149,7 @@ fn random_samples(random: &mut Splitmix64, kind: SeriesKind) -> Vec<RawSample> {
                     true => one.values.len() as f64,
                     false => random.below(1000) as f64,
                 };
-                // What begins anew has less than before, so that everybody sees it.
+                // After a reset the value is smaller than before, so that every reader detects it.
                 one.is_restart = random.below(10) == 0 && added < total;
                 total = if one.is_restart { added } else { total + added };
                 if one.is_restart {
@@ -160,7 +160,7 @@ fn random_samples(random: &mut Splitmix64, kind: SeriesKind) -> Vec<RawSample> {
             }
         }
         all.push(one);
-        // Another producer measured the same stretch of time.
+        // A second producer measured the same interval.
         if !kind.is_cumulative() && kind != SeriesKind::Gauge && random.below(15) == 0 {
             let mut again = all.last().unwrap().clone();
             again.number += 1.0;
@@ -192,7 +192,7 @@ impl RawSeries {
     }
 }
 
-/// A store with all of it.
+/// Store with all measurements.
 pub(crate) fn build_store(raw: &RawData, random: &mut Splitmix64) -> Store {
     let disk: Arc<dyn Disk> = Arc::new(SimDisk::new(1).process());
     let settings = journal::Settings {
@@ -214,7 +214,7 @@ pub(crate) fn build_store(raw: &RawData, random: &mut Splitmix64) -> Store {
         ..journal::Options::default()
     };
     let options = Options { has_background_thread: false, journal, clock, ..Options::default() };
-    // Some of the stores lie in memory: answers do not depend on where chunks are.
+    // Some stores are in memory: results do not depend on where chunks are.
     let store = match raw.series.len() % 2 {
         0 => {
             let storage = Arc::new(MemoryStorage::default());
@@ -222,7 +222,7 @@ pub(crate) fn build_store(raw: &RawData, random: &mut Splitmix64) -> Store {
         }
         _ => Store::open(disk, dir, &options).unwrap(),
     };
-    // By when they come, some late.
+    // Ordered by arrival; some samples are late.
     let mut all: Vec<(i64, &Series, Sample)> = Vec::new();
     for series in &raw.series {
         for sample in series.samples() {
@@ -247,7 +247,7 @@ pub(crate) fn build_store(raw: &RawData, random: &mut Splitmix64) -> Store {
         };
         send(sent.last().unwrap());
         if random.below(4) == 0 {
-            // Once more, as whoever got no answer does.
+            // Repeated, as by a sender that got no acknowledgement.
             send(&sent[random.below(sent.len() as u64) as usize]);
         }
         match random.below(12) {

@@ -1,4 +1,4 @@
-//! The slow way: every answer out of all raw measurements, at one step after the other.
+//! Reference implementation: every result from raw measurements, step by step.
 
 use std::collections::BTreeMap;
 
@@ -9,31 +9,31 @@ use super::random_request::{
 };
 use super::raw::{RawData, RawSample, RawSeries, TagMap};
 
-/// What is true at a step.
+/// Expected value at a step.
 #[derive(Clone, Debug)]
 pub(crate) enum ExpectedValue {
-    /// These values were measured, ascending; each counts for so many.
+    /// Measured values, ascending; each has this weight.
     Values(Vec<f64>, f64),
     Number(f64, Tolerance),
 }
 
-/// What an answer may leave open.
+/// Tolerance of a comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Tolerance {
-    /// Nothing.
+    /// Exact.
     None,
-    /// What comes of adding up in another order.
+    /// Rounding of sums in another order.
     Rounding,
-    /// It has to be within the bounds.
+    /// The true value must be within the bounds.
     Bounds,
-    /// Everything: what may have been divided by nought has no bounds.
+    /// No check: a division by a range that contains 0 has no bounds.
     Unbounded,
 }
 
-/// By labels, what is true at each step.
+/// Expected values at each step, by labels.
 pub(crate) type ExpectedSeries = BTreeMap<TagMap, Vec<Option<ExpectedValue>>>;
 
-/// What is true of a question at some steps.
+/// Expected values of a query at some steps.
 pub(crate) fn expected_series(raw: &RawData, ask: &RandomQuery, times: &[i64]) -> ExpectedSeries {
     let mut truths: ExpectedSeries = match ask {
         RandomQuery::ExactIncrease { pick, is_rate, .. } => {
@@ -152,7 +152,7 @@ fn samples_within(
 fn exact_increase(series: &RawSeries, from: i64, to: i64, is_rate: bool) -> Option<ExpectedValue> {
     let kind = series.series.kind();
     let scale = if is_rate { 1e9 / (to - from) as f64 } else { 1.0 };
-    // Of what counts since a start that nobody said, the first tells nothing.
+    // The first sample of a counter without a start timestamp has no increase.
     let is_known = |at: usize, taken: &RawSample| {
         !kind.is_cumulative() || at > 0 || taken.start < taken.end || taken.is_restart
     };
@@ -201,8 +201,8 @@ fn gauge_statistic(over: RangeStatistic, series: &RawSeries, from: i64, to: i64)
     })
 }
 
-/// Prometheus' documentation of `rate`: the difference of the last and the first, with breaks made
-/// good, extended to both ends of the stretch as far as readings are near to them.
+/// Prometheus' definition of `rate`: the difference of the last and the first sample, corrected for
+/// resets, extrapolated to both boundaries of the window if samples are near.
 fn extrapolated(series: &RawSeries, from: i64, to: i64, is_rate: bool) -> Option<f64> {
     let is_delta = !series.series.kind().is_cumulative();
     let mut readings: Vec<(f64, f64)> = Vec::new();
@@ -229,7 +229,7 @@ fn extrapolated(series: &RawSeries, from: i64, to: i64, is_rate: bool) -> Option
     let interval = length / (readings.len() - 1) as f64;
     let near = |distance: f64| if distance < interval * 1.1 { distance } else { interval / 2.0 };
     let mut to_start = near(seconds(from, first_end));
-    // A counter is not extended below nought; what is no counter but made into one has no nought.
+    // A counter is not extrapolated below zero; deltas turned into a counter have no zero.
     if !is_delta && grown > 0.0 {
         to_start = to_start.min(length * first.1 / grown);
     }
@@ -262,7 +262,7 @@ fn statistic_of(
         HistogramStatistic::Max => number(values[values.len() - 1], Tolerance::Bounds),
         HistogramStatistic::Min => number(values[0], Tolerance::Bounds),
         HistogramStatistic::Quantile(percent) => {
-            // In whole numbers: the share of all is a decimal fraction.
+            // In integers, because the share is a decimal fraction.
             let rank = (u64::from(percent) * values.len() as u64).div_ceil(100).max(1);
             number(values[rank as usize - 1], Tolerance::Bounds)
         }

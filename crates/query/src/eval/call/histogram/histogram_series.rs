@@ -10,15 +10,15 @@ use crate::promql::quantile::CumulativeBucket;
 use crate::stream::{StepGrid, Stream};
 use crate::value::StepValue;
 
-/// The label with the upper bound of a classic histogram's bucket.
+/// Label of the upper bound of a classic histogram bucket.
 const BUCKET_LABEL: &str = "le";
 
 /// Histogram at a step, native or classic.
 #[derive(Clone, Debug)]
 pub(super) enum StepHistogram {
-    /// A histogram or distribution.
+    /// Native histogram or distribution.
     Native(StepValue),
-    /// The buckets of a classic one, in any order.
+    /// Buckets of a classic histogram, in any order.
     Classic(Vec<CumulativeBucket>),
 }
 
@@ -26,15 +26,15 @@ pub(super) enum StepHistogram {
 #[derive(Clone, Debug)]
 pub(super) struct HistogramSeries {
     labels: LabelSet,
-    /// How the metric is called in notes; empty where its name is dropped at once.
+    /// Metric name for annotations; empty if the name is dropped at once.
     pub(super) name: String,
     points: Vec<Option<StepHistogram>>,
 }
 
-/// All distributions, and for how many samples they count.
+/// All distributions and their sample count.
 pub(super) struct HistogramSeriesList {
     pub(super) list: Vec<HistogramSeries>,
-    pub(super) held_samples: u64,
+    pub(super) charged_samples: u64,
 }
 
 impl HistogramSeries {
@@ -47,7 +47,7 @@ impl HistogramSeries {
         HistogramSeries { labels, name, points }
     }
 
-    /// A number of each distribution.
+    /// Maps each distribution to a number.
     pub(super) fn map(self, mut f: impl FnMut(usize, &mut StepHistogram) -> StepValue) -> Stream {
         let points = self.points.into_iter().enumerate();
         let points = points.map(|(step, point)| point.map(|mut shape| f(step, &mut shape)));
@@ -56,8 +56,8 @@ impl HistogramSeries {
 }
 
 impl Evaluation<'_> {
-    /// The distributions of a node. Where a classic and another one are of the same name and
-    /// labels, neither is among them.
+    /// Distributions of a node. If a classic and a native histogram have the same name and labels,
+    /// both are left out.
     pub(super) fn histogram_series(
         &mut self,
         node: &PlanNode,
@@ -67,7 +67,7 @@ impl Evaluation<'_> {
         let held = super::super::samples(&streams);
         let mut natives = Vec::new();
         let mut classics: Vec<ClassicSeries> = Vec::new();
-        let mut places: HashMap<LabelSet, usize> = HashMap::new();
+        let mut indexes: HashMap<LabelSet, usize> = HashMap::new();
         for stream in streams {
             let has = |is_native: bool| {
                 stream.points.iter().flatten().any(|value| value.is_distribution() == is_native)
@@ -77,7 +77,7 @@ impl Evaluation<'_> {
                 match parse_bound(written) {
                     Some(bound) => {
                         let labels = stream.labels.with(BUCKET_LABEL, "");
-                        let at = *places.entry(labels.clone()).or_insert(classics.len());
+                        let at = *indexes.entry(labels.clone()).or_insert(classics.len());
                         if at == classics.len() {
                             classics.push(ClassicSeries {
                                 labels,
@@ -107,7 +107,7 @@ impl Evaluation<'_> {
             };
             let mut points: Vec<Option<StepHistogram>> =
                 native.points.into_iter().map(shape).collect();
-            let same = places.get(&native.labels).map(|at| &mut classics[*at].levels);
+            let same = indexes.get(&native.labels).map(|at| &mut classics[*at].levels);
             if same.is_some_and(|levels| clear_both(&mut points, levels)) {
                 let name = metric_name(self, &native.labels);
                 let message =
@@ -123,11 +123,11 @@ impl Evaluation<'_> {
             let points = classic.levels.into_iter().map(shape).collect();
             list.push(HistogramSeries::new(self, classic.labels, points));
         }
-        Ok(HistogramSeriesList { list, held_samples: held })
+        Ok(HistogramSeriesList { list, charged_samples: held })
     }
 }
 
-/// A classic histogram: the buckets that there are at each step.
+/// Classic histogram: the buckets present at each step.
 struct ClassicSeries {
     labels: LabelSet,
     levels: Vec<Vec<CumulativeBucket>>,
@@ -143,7 +143,7 @@ impl ClassicSeries {
     }
 }
 
-/// Neither is answered for where both are. Says whether there was such a step.
+/// Removes both histograms at steps that have both; returns whether there is such a step.
 fn clear_both(points: &mut [Option<StepHistogram>], levels: &mut [Vec<CumulativeBucket>]) -> bool {
     let mut were_both = false;
     for (point, levels) in points.iter_mut().zip(levels) {
@@ -156,15 +156,14 @@ fn clear_both(points: &mut [Option<StepHistogram>], levels: &mut [Vec<Cumulative
     were_both
 }
 
-/// A bucket's upper bound as it is written; a number that doubles do not hold is none.
+/// Parsed upper bound of a bucket; `None` if it is out of the range of doubles.
 fn parse_bound(text: &str) -> Option<f64> {
     let bound: f64 = text.parse().ok()?;
     let is_written_out = text.contains(['n', 'N']);
     (bound.is_finite() || is_written_out).then_some(bound)
 }
 
-/// The metric's name for notes. Where names are dropped at once, notes do not have it, as in
-/// Prometheus.
+/// Metric name for annotations; empty if names are dropped at once, as in Prometheus.
 fn metric_name(evaluation: &Evaluation<'_>, labels: &LabelSet) -> String {
     match evaluation.settings.delayed_name_removal {
         true => labels.name().to_owned(),
@@ -172,7 +171,7 @@ fn metric_name(evaluation: &Evaluation<'_>, labels: &LabelSet) -> String {
     }
 }
 
-/// A message, with the metric's name if it is known.
+/// Message with the metric name if it is known.
 pub(super) fn with_metric_name(message: &str, name: &str) -> String {
     match name {
         "" => message.to_owned(),

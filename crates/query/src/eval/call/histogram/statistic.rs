@@ -1,8 +1,8 @@
 //! Statistics of one histogram.
 //!
-//! Of what was measured whole, [`Value::Distribution`], the bounds are those of its exact counts
-//! and extremes. Prometheus' number is worked out of its buckets alone and may lie outside: there
-//! it is moved to the bound.
+//! For a [`StepValue::Distribution`], the bounds are those of its exact counts, minimum and
+//! maximum. Prometheus' estimate uses only the buckets and may lie outside; it is then clamped to
+//! the bound.
 
 use hist::{Bracket, Histogram, LimitInclusion, Mixture};
 
@@ -13,7 +13,7 @@ use crate::value::StepValue;
 use super::super::bracket_widened;
 use super::histogram_series::StepHistogram;
 
-/// How many values there are.
+/// Number of values.
 pub(super) fn count(value: &StepValue) -> Option<StepValue> {
     Some(StepValue::Number(match value {
         StepValue::Histogram(histogram) => histogram.count,
@@ -68,8 +68,7 @@ fn spread(
     })
 }
 
-/// The quantile, what values that are no numbers did to it, and what had to be done to a classic
-/// histogram.
+/// Quantile, the effect of NaN observations, and the fixes applied to a classic histogram.
 pub(super) fn quantile(
     q: f64,
     shape: &mut StepHistogram,
@@ -97,7 +96,7 @@ pub(super) fn quantile(
     }
 }
 
-/// The share of values that are greater than `lower` and at most `upper`.
+/// Share of values above `lower` and at or below `upper`.
 pub(super) fn fraction(
     lower: f64,
     upper: f64,
@@ -132,7 +131,7 @@ pub(super) fn fraction(
     }
 }
 
-/// How many values are greater than `lower` and at most `upper`.
+/// Number of values above `lower` and at or below `upper`.
 pub(super) fn count_within(lower: f64, upper: f64, shape: &mut StepHistogram) -> StepValue {
     if lower.is_nan() || upper.is_nan() {
         return StepValue::Number(f64::NAN);
@@ -157,14 +156,14 @@ pub(super) fn count_within(lower: f64, upper: f64, shape: &mut StepHistogram) ->
     }
 }
 
-/// A share of so many.
+/// Scales a share by a total.
 pub(super) fn scale(share: StepValue, total: f64) -> StepValue {
     let Some(Bracket { lower, estimate, upper }) = share.bracket() else { return share };
     let (a, b) = (lower * total, upper * total);
     bracket_widened(a.min(b), estimate * total, a.max(b))
 }
 
-/// The greatest value, or the least.
+/// Maximum or minimum.
 pub(super) fn extreme(shape: &mut StepHistogram, is_max: bool) -> StepValue {
     if let StepHistogram::Native(StepValue::Distribution(mixture)) = shape {
         let extreme = if is_max { mixture.max() } else { mixture.min() };
@@ -173,7 +172,7 @@ pub(super) fn extreme(shape: &mut StepHistogram, is_max: bool) -> StepValue {
     quantile(if is_max { 1.0 } else { 0.0 }, shape).0
 }
 
-/// Of one part alone it may be exact.
+/// With a single part, it may be exact.
 fn mean(mixture: &Mixture) -> Option<Bracket> {
     match mixture.parts() {
         [part] => part.mean(),
@@ -185,13 +184,13 @@ fn has_nan(mixture: &Mixture) -> bool {
     mixture.parts().iter().any(|part| part.nan_count() > 0)
 }
 
-/// How many values, those that are not numbers among them.
+/// Number of values, NaN included.
 fn total_count(mixture: &Mixture) -> u64 {
     mixture.parts().iter().map(|part| part.count() + part.nan_count()).sum()
 }
 
-/// How many values are greater than `lower` and at most `upper`, of which it is the lesser. From
-/// minus infinity on are all, wherever they are.
+/// Number of values above `lower` and at or below `upper`, where `lower` ≤ `upper`. From minus
+/// infinity, all values count.
 fn count_in_range(mixture: &Mixture, lower: f64, upper: f64) -> Bracket<u64> {
     let of_part = |part: &Histogram| {
         let n = part.count();
@@ -207,8 +206,8 @@ fn count_in_range(mixture: &Mixture, lower: f64, upper: f64) -> Bracket<u64> {
             upper: most.upper.saturating_sub(rest.lower),
         };
         if lower.is_finite() && upper.is_finite() && sum.lower < sum.upper {
-            // Limits may share a bucket, or lie in neighbours: then what cells know together is
-            // more.
+            // If the limits share a bucket or lie in adjacent ones, the cells together give tighter
+            // bounds.
             let (mut surely, mut possibly) = (0, 0);
             for cell in part.cells() {
                 surely += if lower < cell.lower && cell.upper <= upper { cell.count } else { 0 };
@@ -231,13 +230,12 @@ fn from_estimate(found: QuantileEstimate) -> StepValue {
     bracket_widened(found.lower, found.estimate, found.upper)
 }
 
-/// What `hist` says as it is.
+/// Bracket of `hist` as a value.
 fn from_bracket(bounds: Bracket) -> StepValue {
     bracket_widened(bounds.lower, bounds.estimate, bounds.upper)
 }
 
-/// Prometheus' number, moved to the bound that it lies beyond. Where Prometheus has none, the
-/// likeliest.
+/// Prometheus' estimate, clamped to the bounds. If Prometheus has none, the bracket's estimate.
 fn clamp_into_bracket(estimate: f64, bounds: Bracket) -> StepValue {
     let estimate = if estimate.is_nan() { bounds.estimate } else { estimate };
     bracket_widened(bounds.lower, estimate.max(bounds.lower).min(bounds.upper), bounds.upper)
@@ -252,7 +250,7 @@ mod tests {
     use super::*;
     use crate::promql::quantile::CumulativeBucket;
 
-    /// Latencies of two kinds, recorded with two kinds of buckets.
+    /// Latencies of two kinds, recorded with different bucket schemes.
     fn values() -> Vec<f64> {
         (1..400).map(|k| f64::from(k * k % 997) / 1000.0 + 0.0005).collect()
     }
@@ -267,7 +265,7 @@ mod tests {
             }
             mixture.add(&part).unwrap();
         }
-        // Of one kind: where several are put together, some are moved into the others' buckets.
+        // With a single scheme: merging moves values into the buckets of another scheme.
         let mut alone = Histogram::new(Scheme::exp2(3).unwrap());
         values().into_iter().for_each(|value| alone.record(value));
         let floats = FloatHistogram::from(&alone);
@@ -286,8 +284,8 @@ mod tests {
     #[track_caller]
     fn check(what: &str, found: &StepValue, truth: f64) {
         let found = found.bracket().unwrap();
-        let doubt = truth.abs() * 1e-9;
-        let is_between = found.lower <= truth + doubt && truth - doubt <= found.upper;
+        let tolerance = truth.abs() * 1e-9;
+        let is_between = found.lower <= truth + tolerance && truth - tolerance <= found.upper;
         assert!(is_between && found.contains(found.estimate), "{what}: {found:?} of {truth}");
     }
 

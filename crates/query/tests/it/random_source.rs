@@ -1,5 +1,5 @@
-//! A source in memory with anything in it that a source can say, out of choices: numbers that are
-//! none, marks, counts of all kinds, moments at both ends of time.
+//! Random in-memory source with anything that a source can return: NaN, staleness markers, counters
+//! of all kinds, timestamps at both ends of the time range.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -17,7 +17,7 @@ use store::NumberSummary;
 use super::choice::ByteChoices;
 use super::words::NAMES;
 
-/// Series with readings.
+/// Series with samples.
 pub(crate) struct RandomSource {
     series: Vec<(Series, Vec<SeriesPoint>)>,
 }
@@ -30,7 +30,7 @@ const STEPS: [i64; 8] =
     [15 * SECOND, 15 * SECOND, 15 * SECOND, SECOND, 60 * SECOND, 1, 7_000_001, 3600 * SECOND];
 
 impl RandomSource {
-    /// Around when things are measured.
+    /// Approximate start of the measurements.
     pub(crate) fn begin(choice: &mut ByteChoices<'_>) -> i64 {
         choice.pick_one(&START_TIMES)
     }
@@ -148,7 +148,7 @@ fn record_values(choice: &mut ByteChoices<'_>) -> Histogram {
 fn mixture(choice: &mut ByteChoices<'_>) -> Mixture {
     let mut mixture = Mixture::default();
     for _ in 0..1 + choice.below(3) / 2 {
-        // More than 2^64 values are refused.
+        // More than 2^64 values are rejected.
         let _ = mixture.add(&record_values(choice));
     }
     mixture

@@ -1,10 +1,10 @@
-//! Expressions of PromQL out of choices: well typed, with all functions, operators and modifiers.
+//! Random PromQL expressions: well typed, with all functions, operators and modifiers.
 
 use query::promql::{AggregateOp, BinaryOp, PromqlFunction, ValueType, functions};
 
 use super::choice::ByteChoices;
 
-/// Metrics that there may be something of.
+/// Metrics that may exist.
 pub(crate) const NAMES: [&str; 7] =
     ["latency", "waited", "requests", "bytes_total", "load", "old_bucket", "target_info"];
 const LABELS: [&str; 8] =
@@ -22,7 +22,7 @@ const RANGES: [&str; 18] = [
 const OFFSETS: [&str; 8] = ["1m", "-1m", "7s", "1h", "-1h", "1y", "-200y", "200y"];
 const ATS: [&str; 7] = ["start()", "end()", "0", "100", "-100", "9e9", "-9e9"];
 
-/// An expression that gives a type, not much higher than `depth`.
+/// Expression of a type, not much higher than `depth`.
 pub(crate) fn expression(choice: &mut ByteChoices<'_>, kind: ValueType, depth: u32) -> String {
     match kind {
         ValueType::Scalar => scalar(choice, depth),
@@ -150,7 +150,7 @@ fn function_call(choice: &mut ByteChoices<'_>, returns: ValueType, depth: u32) -
         .map(|at| expression(choice, function.args[at.min(last)], depth.saturating_sub(1)))
         .collect();
     let args = match (function.name, &args[..]) {
-        // The second is a selector without a name.
+        // The second argument is a selector without a name.
         ("info", [of, _]) => format!("{of}, {{zone=~\".*\"}}"),
         _ => args.join(", "),
     };

@@ -1,4 +1,4 @@
-//! Expressions of CAQL out of choices: most fit together, with all functions there are.
+//! Random CAQL expressions: mostly valid, with all functions.
 
 use query::caql::Signature;
 use query::caql::signature::{
@@ -13,7 +13,7 @@ const NUMBERS: [&str; 12] =
     ["1", "0", "2", "0.5", "99", "100", "-1", "3.5", "1e308", "1e-300", "10", "50"];
 const TEXTS: [&str; 7] = ["a", "host", "%n", "%tv{host}", "host:a", "^a", ""];
 
-/// An expression; `depth` bounds how far it nests.
+/// Expression; `depth` bounds its nesting.
 pub(crate) fn expression(choice: &mut ByteChoices<'_>, depth: u32) -> String {
     let directive = match choice.below(12) {
         9 => "#min_period=60s ",

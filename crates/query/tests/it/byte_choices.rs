@@ -1,6 +1,6 @@
-//! Choices out of bytes: what a fuzzer changes, or a seed stands for.
+//! Choices derived from bytes: a fuzzer's input or a seed.
 
-/// Bytes that choices are made of; once they are used up, every choice is the first.
+/// Bytes that determine choices; after the last byte, every choice is the first option.
 pub(crate) struct ByteChoices<'a> {
     bytes: &'a [u8],
 }
@@ -20,7 +20,7 @@ impl<'a> ByteChoices<'a> {
         (0..8).fold(0, |word, _| (word << 8) | u64::from(self.byte()))
     }
 
-    /// A number below `n`.
+    /// Number below `n`.
     pub(crate) fn below(&mut self, n: usize) -> usize {
         match n {
             0..=256 => usize::from(self.byte()) * n / 256,
@@ -28,7 +28,7 @@ impl<'a> ByteChoices<'a> {
         }
     }
 
-    /// Once in so many.
+    /// True once in `n`.
     pub(crate) fn one_in(&mut self, n: usize) -> bool {
         self.below(n) == n - 1
     }
