@@ -91,7 +91,7 @@ inside() {
     mount_caches
     note "uptime: $(cut -d ' ' -f 1 "$root/proc/uptime") s; processors: $(nproc)"
     step "as dev: make run, to the page that answers" run_and_ask dev
-    step "as root: packages that the tests want" as root 'sh xtask/setup.sh test'
+    step "as root: packages that the tests need" as root 'sh xtask/setup.sh test'
     step "as dev: make test" as dev 'make test'
     step "as root: make run, to the page that answers" run_and_ask root
     step "as root: the tests that need rights" as root 'cargo xtask ci build test timing'

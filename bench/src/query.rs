@@ -40,7 +40,7 @@ const METHOD: &str = "Data sets A and B of the section on stores, as loaded ther
                       bucket boundary.";
 
 /// The report section of all query results.
-pub(crate) fn section(work: &StoreWork, asked: &[QueryResults]) -> ReportSection {
+pub(crate) fn section(work: &StoreWork, results: &[QueryResults]) -> ReportSection {
     let mut method = METHOD.to_owned();
     if work.quick {
         let (a, b) = (work.a.scale(), work.b.scale());
@@ -49,7 +49,7 @@ pub(crate) fn section(work: &StoreWork, asked: &[QueryResults]) -> ReportSection
             a.minutes, b.series, b.minutes
         );
     }
-    for one in asked {
+    for one in results {
         if let Some(why) = &one.skipped {
             method += &format!("\n\n{} did not run all queries: {why}.", one.name);
         }
@@ -58,15 +58,21 @@ pub(crate) fn section(work: &StoreWork, asked: &[QueryResults]) -> ReportSection
         name: crate::QUERY,
         title: "Queries in PromQL and CAQL",
         method,
-        tables: vec![costs(asked), accuracies(asked), totals(asked), sweeps(asked), texts(asked)],
-        targets: targets(asked),
-        samples: all_samples(asked),
+        tables: vec![
+            costs(results),
+            accuracies(results),
+            totals(results),
+            sweeps(results),
+            texts(results),
+        ],
+        targets: targets(results),
+        samples: all_samples(results),
     }
 }
 
-fn targets(asked: &[QueryResults]) -> Vec<ReportTarget> {
+fn targets(results: &[QueryResults]) -> Vec<ReportTarget> {
     let mut targets = Vec::new();
-    for own in asked.iter().filter(|one| topdeck::is_topdeck(one)) {
+    for own in results.iter().filter(|one| topdeck::is_topdeck(one)) {
         let name = |what: &str| format!("{what}, {}", own.name);
         let mut cpu = |what: &str, key: &str, limit: f64| {
             targets.push(ReportTarget::at_most(&name(what), limit, "ms of CPU", own.cpu_ms(key)));
@@ -79,7 +85,12 @@ fn targets(asked: &[QueryResults]) -> Vec<ReportTarget> {
         let what = name("B: memory of that");
         targets.push(ReportTarget::at_most(&what, 256.0, "MB", memory));
         let total = own.total.map(|(found, truth)| (found - truth as f64).abs());
-        targets.push(ReportTarget::at_most(&name("A: total of the heatmap"), 0.0, "off", total));
+        targets.push(ReportTarget::at_most(
+            &name("A: total of the heatmap"),
+            0.0,
+            "difference",
+            total,
+        ));
         let worst = |key: &str| own.accuracy(key).map(|accuracy| accuracy.worst * 100.0);
         let what = name("A: count above an edge of a bucket every 4 min, worst error");
         targets.push(ReportTarget::at_most(&what, 0.0, "%", worst("above-edge")));
@@ -94,11 +105,11 @@ fn targets(asked: &[QueryResults]) -> Vec<ReportTarget> {
     targets
 }
 
-fn costs(asked: &[QueryResults]) -> ReportTable {
-    let header = ["question", "asked of", "CPU ms", "wall ms", "memory MB"];
+fn costs(results: &[QueryResults]) -> ReportTable {
+    let header = ["query", "contender", "CPU ms", "wall ms", "memory MB"];
     let mut table = ReportTable::new("Cost of a query: median (least–greatest).", 2, &header);
     for (key, about) in QUERIES {
-        for (one, query) in costs_of_key(asked, key) {
+        for (one, query) in costs_of_key(results, key) {
             table.rows.push(vec![
                 about.to_owned(),
                 one.name.clone(),
@@ -112,16 +123,16 @@ fn costs(asked: &[QueryResults]) -> ReportTable {
 }
 
 fn costs_of_key<'a>(
-    asked: &'a [QueryResults],
+    results: &'a [QueryResults],
     key: &str,
 ) -> impl Iterator<Item = (&'a QueryResults, &'a crate::store::QueryCost)> {
-    asked.iter().filter_map(move |one| Some((one, &one.timed(key)?.query)))
+    results.iter().filter_map(move |one| Some((one, &one.timed(key)?.query)))
 }
 
-fn accuracies(asked: &[QueryResults]) -> ReportTable {
+fn accuracies(results: &[QueryResults]) -> ReportTable {
     let header = [
         "A, every 4 min",
-        "asked of",
+        "contender",
         "median error",
         "worst error",
         "possible",
@@ -130,7 +141,7 @@ fn accuracies(asked: &[QueryResults]) -> ReportTable {
     ];
     let mut table = ReportTable::new("Accuracy of the answers.", 2, &header);
     for (key, about) in ACCURACIES {
-        for one in asked {
+        for one in results {
             let Some(accuracy) = one.accuracy(key) else { continue };
             let Accuracy { windows, missing, possible, bracketed: held, .. } = *accuracy;
             let of_all = |count: usize| format!("{count} of {windows}");
@@ -153,10 +164,10 @@ fn percent(part: f64) -> String {
     format!("{:.4} %", part * 100.0)
 }
 
-fn totals(asked: &[QueryResults]) -> ReportTable {
-    let header = ["asked of", "measurements", "truth", "off"];
+fn totals(results: &[QueryResults]) -> ReportTable {
+    let header = ["contender", "measurements", "exact", "difference"];
     let mut table = ReportTable::new("All columns of A's heatmap together.", 1, &header);
-    for one in asked {
+    for one in results {
         let Some((found, truth)) = one.total else { continue };
         let off = found - truth as f64;
         let off = if off == 0.0 { "0".to_owned() } else { format!("{off:.1}") };
@@ -165,9 +176,9 @@ fn totals(asked: &[QueryResults]) -> ReportTable {
     table
 }
 
-fn sweeps(asked: &[QueryResults]) -> ReportTable {
+fn sweeps(results: &[QueryResults]) -> ReportTable {
     let lanes: Vec<&QueryResults> =
-        asked.iter().filter(|one| !one.sweep_points.is_empty()).collect();
+        results.iter().filter(|one| !one.sweep_points.is_empty()).collect();
     let mut header = vec!["what is varied".to_owned(), "size".to_owned()];
     header.extend(lanes.iter().map(|one| format!("{}, CPU ms", one.name)));
     header.extend(lanes.iter().map(|one| format!("{}, wall ms", one.name)));
@@ -204,10 +215,10 @@ fn sweeps(asked: &[QueryResults]) -> ReportTable {
     table
 }
 
-fn texts(asked: &[QueryResults]) -> ReportTable {
-    let mut table = ReportTable::new("The queries.", 3, &["question", "asked of", "text"]);
+fn texts(results: &[QueryResults]) -> ReportTable {
+    let mut table = ReportTable::new("The queries.", 3, &["query", "contender", "text"]);
     for (key, about) in QUERIES {
-        for one in asked {
+        for one in results {
             let Some(timed) = one.timed(key) else { continue };
             let text = format!("`{}`", timed.text.replace('|', "\\|"));
             table.rows.push(vec![about.to_owned(), one.name.clone(), text]);
@@ -216,17 +227,18 @@ fn texts(asked: &[QueryResults]) -> ReportTable {
     table
 }
 
-fn all_samples(asked: &[QueryResults]) -> Vec<(String, Vec<Samples>)> {
+fn all_samples(results: &[QueryResults]) -> Vec<(String, Vec<Samples>)> {
     let row =
         |one: &QueryResults, values: &[f64]| Samples { name: one.name.clone(), ..samples(values) };
     let mut sets = Vec::new();
     for (key, _) in QUERIES {
-        let cpu = costs_of_key(asked, key).map(|(one, query)| row(one, &query.cpu_ms)).collect();
-        let wall = costs_of_key(asked, key).map(|(one, query)| row(one, &query.wall_ms)).collect();
+        let cpu = costs_of_key(results, key).map(|(one, query)| row(one, &query.cpu_ms)).collect();
+        let wall =
+            costs_of_key(results, key).map(|(one, query)| row(one, &query.wall_ms)).collect();
         sets.push((format!("{key}, CPU ms"), cpu));
         sets.push((format!("{key}, wall ms"), wall));
     }
-    for one in asked {
+    for one in results {
         for swept in &one.sweep_points {
             let what = format!("{}, {}", swept.sweep.description(), swept.sweep.size(swept.size));
             sets.push((format!("{what}, CPU ms"), vec![row(one, &swept.query.cpu_ms)]));

@@ -269,7 +269,7 @@ fn throughput_table(loads: &[ServerResult]) -> ReportTable {
         "server, CPU µs/point",
         "until idle",
         "senders, CPU µs/point",
-        "put off",
+        "deferred",
         "memory MB",
     ];
     let mut table = ReportTable::new("Acknowledged points: median (least–greatest).", 3, &header);
@@ -380,13 +380,8 @@ fn unaccounted(one: &OfferedLoad) -> i64 {
 }
 
 fn idle_table(idles: &[IdleUsage]) -> ReportTable {
-    let header = [
-        "nobody sends",
-        "CPU % of one CPU",
-        "resident MB",
-        "of it file pages",
-        "peak since the start",
-    ];
+    let header =
+        ["idle", "CPU % of one CPU", "resident MB", "of it file pages", "peak since the start"];
     let mut table = ReportTable::new("At rest.", 1, &header);
     for one in idles {
         table.rows.push(vec![

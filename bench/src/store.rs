@@ -134,11 +134,11 @@ impl RandomWalk {
 pub(crate) fn run(effort: &Effort, store: bool, query: bool) -> Vec<ReportSection> {
     let work = StoreWork::new(effort, store, query);
     let own = topdeck::run(&work);
-    let mut asked = Vec::new();
+    let mut results = Vec::new();
     let mut all = Vec::new();
     let own = match own {
         Ok(mut own) => {
-            asked.append(&mut own.query_results);
+            results.append(&mut own.query_results);
             Some(own)
         }
         Err(error) => {
@@ -155,13 +155,13 @@ pub(crate) fn run(effort: &Effort, store: bool, query: bool) -> Vec<ReportSectio
         match figures {
             Ok((figures, of_query)) => {
                 all.push(figures);
-                asked.push(of_query);
+                results.push(of_query);
             }
             Err(error) => {
                 let why = format!("{error:#}").replace(['|', '\n'], " ");
                 eprintln!("        {name}: {why}");
                 all.push(StoreFigures::skipped(&name, &format!("skipped: {why}")));
-                asked.push(QueryResults::skipped(&name, &why));
+                results.push(QueryResults::skipped(&name, &why));
             }
         }
     }
@@ -170,7 +170,7 @@ pub(crate) fn run(effort: &Effort, store: bool, query: bool) -> Vec<ReportSectio
         sections.push(section(&work, own, all));
     }
     if query {
-        sections.push(crate::query::section(&work, &asked));
+        sections.push(crate::query::section(&work, &results));
     }
     sections
 }
@@ -225,7 +225,7 @@ fn targets(own: &topdeck::TopdeckFigures, peers: &[StoreFigures]) -> Vec<ReportT
         load(figures, SETS[2]).map(|(points, cpu, _)| cpu.as_secs_f64() / points as f64)
     };
     let equal = |what: &str, pair: (u64, u64)| {
-        ReportTarget::at_most(what, 0.0, "off", Some(pair.0.abs_diff(pair.1) as f64))
+        ReportTarget::at_most(what, 0.0, "difference", Some(pair.0.abs_diff(pair.1) as f64))
     };
     vec![
         ReportTarget::at_most(
@@ -358,11 +358,8 @@ fn queries_table(all: &[StoreFigures]) -> ReportTable {
 }
 
 fn checked_answers_table(all: &[StoreFigures]) -> ReportTable {
-    let mut table = ReportTable::new(
-        "Correctness of the answers.",
-        3,
-        &["question", "store", "answer", "truth"],
-    );
+    let mut table =
+        ReportTable::new("Correctness of the answers.", 3, &["query", "store", "answer", "exact"]);
     for figures in all {
         for CheckedAnswer { question, answer, expected: truth } in &figures.answers {
             let row = [question, &figures.name, answer, truth];

@@ -78,7 +78,7 @@ pub(crate) fn run(effort: &Effort) -> ReportSection {
         "Error after the first 10 s (quick run: 1 s), in nanoseconds relative to \
          `CLOCK_MONOTONIC`.",
         1,
-        &["", "greatest", "at the end", "comparisons"],
+        &["", "max", "at the end", "comparisons"],
     );
     for one in &truths {
         truth_table.rows.push(vec![

@@ -42,8 +42,7 @@ const UNSAFE_FILES: &[&str] = &[
 
 /// Crates with an import cycle of more than 8 files, and the size of the largest cycle. Entries may
 /// only shrink; new ones are not allowed.
-const IMPORT_CYCLES: &[(&str, usize)] =
-    &[("load", 11), ("query", 21), ("store", 9), ("topdeck", 134)];
+const IMPORT_CYCLES: &[(&str, usize)] = &[("topdeck", 78)];
 
 /// The only places in product code that start threads or tasks: file, number of places, and how a
 /// panic is reported. *Supervised*: the thread is restarted, and `/health`, the status, the log and
@@ -55,10 +54,10 @@ const THREADS: &[(&str, usize, &str)] = &[
     ("crates/api/src/batches.rs", 1, "joined by the request, which is counted"),
     ("crates/api/src/blocking.rs", 1, "counted"),
     ("crates/api/src/server.rs", 2, "supervised"),
-    ("crates/api/src/stream/hub.rs", 1, "counted; clients are told, and listen again"),
+    ("crates/api/src/stream/hub.rs", 1, "counted; clients are notified and reconnect"),
     ("crates/clock/src/global.rs", 1, "supervised through `clock::observe_calibrator`"),
     ("crates/forward/src/forward.rs", 1, "supervised"),
-    ("crates/forward/src/remote_task.rs", 1, "joined by the site's task, which is supervised"),
+    ("crates/forward/src/remote_task.rs", 1, "joined by the remote's task, which is supervised"),
     ("crates/heap/src/lib.rs", 1, "supervised through an argument of `HeapTrimmer::start`"),
     ("crates/host/src/hiccup.rs", 1, "supervised"),
     ("crates/host/src/thread.rs", 1, "supervised"),
@@ -67,14 +66,18 @@ const THREADS: &[(&str, usize, &str)] = &[
     ("crates/journal/src/journal.rs", 1, "supervised"),
     ("crates/journal/src/readiness.rs", 1, "supervised"),
     ("crates/listen/src/listener.rs", 4, "supervised: three callers of its method `spawn`"),
-    ("crates/load/src/report/push_sink.rs", 1, "joined: the report says so"),
+    ("crates/load/src/report/push_sink.rs", 1, "joined: the report shows it"),
     ("crates/load/src/run.rs", 1, "joined"),
     ("crates/load/src/stub_server.rs", 1, "joined"),
-    ("crates/net/src/dial.rs", 2, "a connection's driver: the request in flight fails"),
-    ("crates/net/src/lookup.rs", 1, "joined: an error of the lookup"),
-    ("crates/pull/src/pull.rs", 4, "two supervised, an attempt counted, one joined by its task"),
+    ("crates/net/src/dial.rs", 2, "connection driver: the request in flight fails"),
+    ("crates/net/src/lookup.rs", 1, "joined: the lookup fails"),
+    (
+        "crates/pull/src/pull.rs",
+        4,
+        "two supervised, one counted per attempt, one joined by its task",
+    ),
     ("crates/query/src/eval/series.rs", 1, "joined"),
-    ("crates/role/src/role.rs", 1, "joined by the caller, who gets the panic"),
+    ("crates/role/src/role.rs", 1, "joined by the caller, which gets the panic"),
     ("crates/store/src/store.rs", 1, "supervised"),
     ("crates/topdeck/src/background.rs", 1, "fatal"),
     (
@@ -207,5 +210,5 @@ fn check(rule: impl FnOnce(&RepoFiles) -> RuleFindings) {
     let findings = rule(&RepoFiles::load());
     let problems = findings.problems.join("\n");
     assert!(problems.is_empty(), "\n{problems}\n");
-    assert!(findings.checked > 0, "the rule found nothing to look at: it checks nothing");
+    assert!(findings.checked > 0, "the rule checked nothing");
 }

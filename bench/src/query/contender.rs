@@ -41,10 +41,10 @@ fn run_timed(
     contender: &mut dyn QueryContender,
     key: &'static str,
     question: RangeQuery,
-    asked: &mut QueryResults,
+    results: &mut QueryResults,
 ) -> Result<QueryAnswer> {
     let (query, answer) = contender.measure(key, &question)?;
-    asked.timed.push(TimedQuery { text: question.text, query });
+    results.timed.push(TimedQuery { text: question.text, query });
     Ok(answer)
 }
 
@@ -53,10 +53,10 @@ pub(crate) fn run_heatmap(
     contender: &mut dyn QueryContender,
     key: &'static str,
     work: &StoreWork,
-    asked: &mut QueryResults,
+    results: &mut QueryResults,
 ) -> Result<f64> {
     let question = over_dataset(&work.a, 90, contender.dialect().heatmap());
-    Ok(run_timed(contender, key, question, asked)?.count)
+    Ok(run_timed(contender, key, question, results)?.count)
 }
 
 /// Runs all queries of A; those of varying size only if `sweeps` is set.
@@ -65,24 +65,28 @@ pub(crate) fn run_a(
     work: &StoreWork,
     truth: &ExpectedStats,
     sweeps: bool,
-    asked: &mut QueryResults,
+    results: &mut QueryResults,
 ) -> Result<()> {
     let (dataset, dialect) = (&work.a, contender.dialect());
-    let count = run_heatmap(contender, "heat", work, asked)?;
-    asked.total = Some((count, truth.total().count));
+    let count = run_heatmap(contender, "heat", work, results)?;
+    results.total = Some((count, truth.total().count));
     for (key, q) in [("p99", 0.99), ("p99.9", 0.999)] {
         let answer =
-            run_timed(contender, key, over_dataset(dataset, 4, dialect.quantile(q, 4)), asked)?;
+            run_timed(contender, key, over_dataset(dataset, 4, dialect.quantile(q, 4)), results)?;
         let truths = accuracy::quantiles(truth, q);
         let found = answer.only(dialect.nanoseconds())?;
-        asked.accuracies.push(compare_windows(key, &found, &truths, false));
+        results.accuracies.push(compare_windows(key, &found, &truths, false));
     }
     let answer =
-        run_timed(contender, "below", over_dataset(dataset, 4, dialect.count_below()), asked)?;
+        run_timed(contender, "below", over_dataset(dataset, 4, dialect.count_below()), results)?;
     let found = answer.only(dialect.parts())?;
-    asked.accuracies.push(compare_windows("below", &found, &accuracy::shares(truth), true));
-    let answer =
-        run_timed(contender, "three", over_dataset(dataset, 4, dialect.three_quantiles()), asked)?;
+    results.accuracies.push(compare_windows("below", &found, &accuracy::shares(truth), true));
+    let answer = run_timed(
+        contender,
+        "three",
+        over_dataset(dataset, 4, dialect.three_quantiles()),
+        results,
+    )?;
     ensure!(answer.numbers.len() == 3, "{} streams instead of three", answer.numbers.len());
 
     let limits = [
@@ -92,10 +96,10 @@ pub(crate) fn run_a(
     for (key, truths) in limits {
         let text = dialect.count_above(key == "above-edge");
         let found = contender.measure(key, &over_dataset(dataset, 4, text))?.1.only(1.0)?;
-        asked.accuracies.push(compare_windows(key, &found, &truths, false));
+        results.accuracies.push(compare_windows(key, &found, &truths, false));
     }
     if sweeps {
-        run_sweep(contender, range_query::sweeps_a(work, dialect), asked)?;
+        run_sweep(contender, range_query::sweeps_a(work, dialect), results)?;
     }
     Ok(())
 }
@@ -105,19 +109,19 @@ pub(crate) fn run_b(
     contender: &mut dyn QueryContender,
     work: &StoreWork,
     sweeps: bool,
-    asked: &mut QueryResults,
+    results: &mut QueryResults,
 ) -> Result<()> {
     let dialect = contender.dialect();
     let answer = run_timed(
         contender,
         "b-p99.9",
         over_dataset(&work.b, 5, dialect.counts_of_b(None)),
-        asked,
+        results,
     )?;
     let found = answer.only(1.0)?.into_iter().flatten().count();
     ensure!(found == work.b.scale().minutes / 5, "{found} steps of B have a value");
     if sweeps {
-        run_sweep(contender, range_query::sweeps_b(work, dialect), asked)?;
+        run_sweep(contender, range_query::sweeps_b(work, dialect), results)?;
     }
     Ok(())
 }
@@ -125,11 +129,11 @@ pub(crate) fn run_b(
 fn run_sweep(
     contender: &mut dyn QueryContender,
     sweeps: Vec<(range_query::Sweep, f64, RangeQuery)>,
-    asked: &mut QueryResults,
+    results: &mut QueryResults,
 ) -> Result<()> {
     for (sweep, size, question) in sweeps {
         let (query, _) = contender.measure("sweep", &question)?;
-        asked.sweep_points.push(SweepPoint { sweep, size, query });
+        results.sweep_points.push(SweepPoint { sweep, size, query });
     }
     Ok(())
 }

@@ -26,13 +26,13 @@ pub(super) fn svg(lanes: &[&QueryResults]) -> String {
     let mut out = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" \
          width=\"{WIDTH}\" height=\"{HEIGHT}\" role=\"img\" aria-labelledby=\"title\">\n<title \
-         id=\"title\">Processor time of a question against span, series and \
+         id=\"title\">CPU time of a query by span, series and \
          step</title>\n<style>{STYLE}</style>\n<rect class=\"paper\" width=\"100%\" \
          height=\"100%\" rx=\"6\"/>\n"
     );
     let _ = writeln!(
         out,
-        "<text x=\"{LEFT}\" y=\"24\" class=\"heading\">Processor time of a question</text>"
+        "<text x=\"{LEFT}\" y=\"24\" class=\"heading\">CPU time of a query</text>"
     );
     for (at, lane) in lanes.iter().enumerate() {
         let x = LEFT + PANEL_DISTANCE + 300.0 * at as f64;
@@ -154,17 +154,17 @@ mod tests {
     use crate::store::QueryCost;
 
     fn lane(name: &str, ms: f64) -> QueryResults {
-        let mut asked = QueryResults::new(name);
+        let mut results = QueryResults::new(name);
         for sweep in Sweep::ALL {
             for size in [1.0, 2.0, 4.0] {
                 let cpu_ms = vec![ms * size];
                 let wall_ms = cpu_ms.clone();
                 let query =
                     QueryCost { key: "sweep", cpu_ms, wall_ms, answer_bytes: 0, memory_bytes: 0 };
-                asked.sweep_points.push(SweepPoint { sweep, size, query });
+                results.sweep_points.push(SweepPoint { sweep, size, query });
             }
         }
-        asked
+        results
     }
 
     #[test]

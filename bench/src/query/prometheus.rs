@@ -72,19 +72,19 @@ pub(crate) fn run_a(
     work: &StoreWork,
     over: &'static str,
     truth: &ExpectedStats,
-    asked: &mut QueryResults,
+    results: &mut QueryResults,
 ) -> Result<()> {
     let sweeps = over == INCREASE;
-    contender::run_a(&mut PrometheusContender { server, work, over }, work, truth, sweeps, asked)
+    contender::run_a(&mut PrometheusContender { server, work, over }, work, truth, sweeps, results)
 }
 
 /// Queries of B.
 pub(crate) fn run_b(
     server: &mut PrometheusServer,
     work: &StoreWork,
-    asked: &mut QueryResults,
+    results: &mut QueryResults,
 ) -> Result<()> {
-    contender::run_b(&mut PrometheusContender { server, work, over: INCREASE }, work, true, asked)
+    contender::run_b(&mut PrometheusContender { server, work, over: INCREASE }, work, true, results)
 }
 
 /// The function for the cumulative histograms of Prometheus' clients.

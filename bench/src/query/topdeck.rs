@@ -33,8 +33,8 @@ pub(crate) fn contenders() -> Vec<QueryResults> {
 }
 
 /// Whether the results are those of an element of [`contenders`].
-pub(super) fn is_topdeck(asked: &QueryResults) -> bool {
-    DIALECTS.iter().any(|(_, name)| *name == asked.name)
+pub(super) fn is_topdeck(results: &QueryResults) -> bool {
+    DIALECTS.iter().any(|(_, name)| *name == results.name)
 }
 
 impl QueryContender for TopdeckContender<'_> {
@@ -104,14 +104,15 @@ fn with_each(
     all: &mut [QueryResults],
     mut questions: impl FnMut(&mut TopdeckContender<'_>, bool, &mut QueryResults) -> Result<()>,
 ) -> Result<()> {
-    for ((dialect, _), asked) in DIALECTS.into_iter().zip(all) {
+    for ((dialect, _), results) in DIALECTS.into_iter().zip(all) {
         // Both languages read the same data; one suffices for the growth of the cost.
         let sweeps = dialect == Dialect::PromQl;
         // A failure of one language must not suppress the results of the other.
-        if let Err(error) = questions(&mut TopdeckContender { store, work, dialect }, sweeps, asked)
+        if let Err(error) =
+            questions(&mut TopdeckContender { store, work, dialect }, sweeps, results)
         {
-            eprintln!("        {}: {error:#}", asked.name);
-            asked.skipped.get_or_insert(format!("{error:#}").replace(['|', '\n'], " "));
+            eprintln!("        {}: {error:#}", results.name);
+            results.skipped.get_or_insert(format!("{error:#}").replace(['|', '\n'], " "));
         }
     }
     Ok(())
@@ -124,27 +125,27 @@ pub(crate) fn run_a(
     truth: &ExpectedStats,
     all: &mut [QueryResults],
 ) -> Result<()> {
-    with_each(work, store, all, |own, sweeps, asked| {
-        contender::run_a(own, work, truth, sweeps, asked)
+    with_each(work, store, all, |own, sweeps, results| {
+        contender::run_a(own, work, truth, sweeps, results)
     })
 }
 
 /// Queries of A without rollups.
 pub(crate) fn run_a_base(work: &StoreWork, store: &Store, all: &mut [QueryResults]) -> Result<()> {
-    with_each(work, store, all, |own, _, asked| {
-        contender::run_heatmap(own, "heat-base", work, asked).map(|_| ())
+    with_each(work, store, all, |own, _, results| {
+        contender::run_heatmap(own, "heat-base", work, results).map(|_| ())
     })
 }
 
 /// Queries of B.
 pub(crate) fn run_b(work: &StoreWork, store: &Store, all: &mut [QueryResults]) -> Result<()> {
-    with_each(work, store, all, |own, sweeps, asked| contender::run_b(own, work, sweeps, asked))
+    with_each(work, store, all, |own, sweeps, results| contender::run_b(own, work, sweeps, results))
 }
 
 /// Memory of the query of B, in a separate process that only opens the store and runs the query:
 /// this process has held all requests.
 pub(crate) fn run_b_memory(folder: &Path, all: &mut [QueryResults]) -> Result<()> {
-    for ((dialect, name), asked) in DIALECTS.into_iter().zip(all) {
+    for ((dialect, name), results) in DIALECTS.into_iter().zip(all) {
         let mut command = Command::new(std::env::current_exe()?);
         command.arg("--memory-of").arg(folder);
         if dialect == Dialect::Caql {
@@ -155,7 +156,7 @@ pub(crate) fn run_b_memory(folder: &Path, all: &mut [QueryResults]) -> Result<()
         let bytes = text.trim().parse().with_context(|| {
             format!("{name}, memory: {}", String::from_utf8_lossy(&output.stderr).trim())
         })?;
-        for timed in asked.timed.iter_mut().filter(|timed| timed.query.key == "b-p99.9") {
+        for timed in results.timed.iter_mut().filter(|timed| timed.query.key == "b-p99.9") {
             timed.query.memory_bytes = bytes;
         }
     }

@@ -25,7 +25,7 @@ enum ReadPattern {
 }
 
 const READ_PATTERNS: [(ReadPattern, &str); 3] = [
-    (ReadPattern::Never, "nobody"),
+    (ReadPattern::Never, "none"),
     (ReadPattern::HundredTimes, "100 times per second"),
     (ReadPattern::Always, "all the time"),
 ];
@@ -49,7 +49,7 @@ pub(crate) fn run(effort: &Effort, section: &mut ReportSection, processors: [usi
         "Recording during reads, in nanoseconds from one clock reading to the next, which are \
          included. The maximum includes interruptions by the machine.",
         2,
-        &["", "looks", "p50", "p99", "p99.9", "p99.99", "greatest", "records", "looks, total"],
+        &["", "reads", "p50", "p99", "p99.9", "p99.99", "max", "records", "reads, total"],
     );
     for contender in contenders() {
         for (look, name) in READ_PATTERNS {

@@ -61,13 +61,13 @@ fn version() -> &'static str {
 /// All figures. An error is the reason why there are none.
 pub(crate) fn run(work: &StoreWork) -> Result<(StoreFigures, QueryResults)> {
     let program = build(work)?;
-    let (mut figures, mut asked) = (StoreFigures::new(&name()), QueryResults::new(&name()));
-    run_a(&program, work, HistogramKind::Cumulative, &mut figures, &mut asked)?;
-    run_b(&program, work, &mut figures, &mut asked)?;
+    let (mut figures, mut results) = (StoreFigures::new(&name()), QueryResults::new(&name()));
+    run_a(&program, work, HistogramKind::Cumulative, &mut figures, &mut results)?;
+    run_b(&program, work, &mut figures, &mut results)?;
     if work.store {
         run_gauges(&program, work, &mut figures)?;
     }
-    Ok((figures, asked))
+    Ok((figures, results))
 }
 
 /// Row name of [`run_a_as_gauges`].
@@ -78,10 +78,10 @@ pub(crate) fn name_gauge() -> String {
 /// A alone, sent as gauge histograms: Prometheus' clients do not do that, but counts are then
 /// exact.
 pub(crate) fn run_a_as_gauges(work: &StoreWork) -> Result<(StoreFigures, QueryResults)> {
-    let (mut figures, mut asked) =
+    let (mut figures, mut results) =
         (StoreFigures::new(&name_gauge()), QueryResults::new(&name_gauge()));
-    run_a(&build(work)?, work, HistogramKind::Gauge, &mut figures, &mut asked)?;
-    Ok((figures, asked))
+    run_a(&build(work)?, work, HistogramKind::Gauge, &mut figures, &mut results)?;
+    Ok((figures, results))
 }
 
 /// The program, built unless it exists: that takes minutes, too long for a quick run.
@@ -366,7 +366,7 @@ fn run_a(
     work: &StoreWork,
     kind: HistogramKind,
     figures: &mut StoreFigures,
-    asked: &mut QueryResults,
+    results: &mut QueryResults,
 ) -> Result<()> {
     let dataset = &work.a;
     let mut truth = ExpectedStats::new(dataset);
@@ -379,7 +379,7 @@ fn run_a(
         HistogramKind::Gauge => "sum_over_time",
     };
     if work.query {
-        crate::query::prometheus::run_a(&mut server, work, over, &truth, asked)?;
+        crate::query::prometheus::run_a(&mut server, work, over, &truth, results)?;
     }
     if work.store {
         query_a(&mut server, work, kind, over, &truth, &lanes[0], figures)?;
@@ -495,7 +495,7 @@ fn run_b(
     program: &Path,
     work: &StoreWork,
     figures: &mut StoreFigures,
-    asked: &mut QueryResults,
+    results: &mut QueryResults,
 ) -> Result<()> {
     let dataset = &work.b;
     let scale = dataset.scale();
@@ -506,7 +506,7 @@ fn run_b(
     figures.loads.push(server.load(SETS[1], points, &lanes)?);
     drop(lanes);
     if work.query {
-        crate::query::prometheus::run_b(&mut server, work, asked)?;
+        crate::query::prometheus::run_b(&mut server, work, results)?;
     }
     if work.store {
         query_b(&mut server, work, &truth, figures)?;

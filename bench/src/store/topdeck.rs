@@ -431,8 +431,8 @@ fn run_b(work: &StoreWork, own: &mut TopdeckFigures) -> Result<()> {
     // Frees them, because memory is measured.
     drop(batches);
     query::topdeck::run_b(work, &bench.store, &mut own.query_results)?;
-    let asked = &mut own.query_results;
-    bench.close_and(|folder| query::topdeck::run_b_memory(folder, asked))
+    let results = &mut own.query_results;
+    bench.close_and(|folder| query::topdeck::run_b_memory(folder, results))
 }
 
 fn query_b(

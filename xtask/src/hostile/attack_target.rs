@@ -227,7 +227,7 @@ pub(super) fn ensure_rejected(what: &str, answer: &io::Result<AttackResponse>) -
     match answer {
         Ok(answer) => ensure!(
             matches!(answer.status, 400..500 | 503),
-            "{what} is answered {}: {}",
+            "response to {what}: {}: {}",
             answer.status,
             answer.text()
         ),

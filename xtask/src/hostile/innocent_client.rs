@@ -123,7 +123,7 @@ impl InnocentClient {
                 match count(&answer) {
                     Ok(count) if count <= sent => {}
                     Ok(count) => line.record_error(format!("{count} of {sent} values are stored")),
-                    Err(error) => line.record_error(format!("it is told: {error}")),
+                    Err(error) => line.record_error(format!("cannot query the count: {error}")),
                 }
             }
             sleep(PAUSE);

@@ -36,7 +36,7 @@ pub(super) fn path_traversal(scene: &AttackTarget) -> Result<String> {
         "x%2f..%2f..%2fy",
         "%c0%ae%c0%ae%c0%af",
     ];
-    let mut asked = 0;
+    let mut requests_sent = 0;
     for up in ups {
         let requests = [
             ("GET", format!("/{up}")),
@@ -56,12 +56,12 @@ pub(super) fn path_traversal(scene: &AttackTarget) -> Result<String> {
             let answer = scene.request_as(token, method, &path, &[], board)?;
             let is_refused = (400..500).contains(&answer.status);
             ensure!(is_refused, "{method} {path}: {}: {}", answer.status, answer.text());
-            asked += 1;
+            requests_sent += 1;
         }
     }
     let after = files_outside(scene.folder())?;
     ensure!(after == before, "files changed: {after:?}, expected {before:?}");
-    Ok(format!("{asked} requests"))
+    Ok(format!("{requests_sent} requests"))
 }
 
 pub(super) fn wrong_tokens(scene: &AttackTarget) -> Result<String> {
@@ -92,12 +92,12 @@ pub(super) fn wrong_tokens(scene: &AttackTarget) -> Result<String> {
         ("POST", "/v1/snapshots?name=wrong", "admin"),
         ("DELETE", "/v1/snapshots/wrong", "admin"),
     ];
-    let mut asked = 0;
+    let mut requests_sent = 0;
     for (method, path, scope) in routes {
         for (has, token) in tokens.iter().filter(|(has, _)| *has != scope) {
             let status = scene.request_as(token, method, path, &[], b"")?.status;
             ensure!(status == 403, "{method} {path} with the scope {has}: {status}");
-            asked += 1;
+            requests_sent += 1;
         }
         let secret = tokens.iter().find(|(has, _)| *has == scope).map_or("", |(_, token)| token);
         let long = format!("Bearer {}", "x".repeat(10_000));
@@ -118,8 +118,8 @@ pub(super) fn wrong_tokens(scene: &AttackTarget) -> Result<String> {
             let mut connection = KeepAliveConnection::open(scene.address())?;
             let status = connection.request(method, path, &headers, b"")?.status;
             ensure!(status == 401, "{method} {path} with {header:?}: {status}");
-            asked += 1;
+            requests_sent += 1;
         }
     }
-    Ok(format!("{asked} requests"))
+    Ok(format!("{requests_sent} requests"))
 }

@@ -162,7 +162,7 @@ pub(super) fn duplicate_host(scene: &AttackTarget) -> Result<String> {
         stream.shutdown(Shutdown::Write)?;
         // A connection closed without a response counts as rejected.
         if let Some(status) = status_of(stream) {
-            ensure!(matches!(status, 400 | 403 | 421), "{lines:?} is answered {status}");
+            ensure!(matches!(status, 400 | 403 | 421), "response to {lines:?}: {status}");
         }
     }
     Ok(String::new())
