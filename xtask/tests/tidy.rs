@@ -101,6 +101,8 @@ const PUBLIC_ITEMS: &[&str] = &[
     // In signatures of `role::Roles`.
     "RoleFactory",
     "RunningRole",
+    // Exported as `MANIFEST_PART_FIELDS`.
+    "PART_FIELDS",
     // Named by macros of `shm`.
     "LabelValues",
     "LinkTarget",

@@ -2,9 +2,8 @@
 
 use std::fmt;
 use std::io::{self, BufRead, Read as _};
-use std::ops::ControlFlow;
 
-use crate::decoded_sample::{DecodedSample, SampleSink};
+use crate::decoded_sample::SampleSink;
 use crate::input_error::{InputError, InputPosition, quote};
 use crate::json::{JsonToken, JsonTokenizer};
 use crate::unit::Unit;
@@ -242,32 +241,36 @@ fn contains_circllhist(text: &[u8]) -> bool {
     !typed && quoted.take(DETECTION_LINES).any(circllhist::is_histogram)
 }
 
-/// Runs every decoder on arbitrary bytes, for fuzzing. Any outcome except a panic is valid.
-pub(crate) fn run_all_decoders(bytes: &[u8]) {
-    struct NullSink;
-    impl SampleSink for NullSink {
-        fn number(&mut self, _: f64) {}
-        fn sample(&mut self, _: DecodedSample) {}
-        fn skipped(&mut self, _: &'static str) {}
-        fn error(&mut self, error: InputError) -> ControlFlow<()> {
-            assert!(!error.to_string().contains('\n'), "a message of one line");
-            ControlFlow::Continue(())
-        }
-    }
-    let _ = detect(bytes);
-    for format in InputFormat::ALL {
-        for unit in [None, Some(&Unit::Hours)] {
-            let mut input = bytes;
-            read(format, &mut input, unit, &mut NullSink)
-                .expect("reading from memory does not fail");
-        }
-    }
-    circllhist::read_json(bytes, &mut NullSink);
-}
-
 #[cfg(test)]
 mod tests {
+    use std::ops::ControlFlow;
+
+    use crate::decoded_sample::DecodedSample;
+
     use super::*;
+
+    /// Runs every decoder on arbitrary bytes, for fuzzing. Any outcome except a panic is valid.
+    fn run_all_decoders(bytes: &[u8]) {
+        struct NullSink;
+        impl SampleSink for NullSink {
+            fn number(&mut self, _: f64) {}
+            fn sample(&mut self, _: DecodedSample) {}
+            fn skipped(&mut self, _: &'static str) {}
+            fn error(&mut self, error: InputError) -> ControlFlow<()> {
+                assert!(!error.to_string().contains('\n'), "a message of one line");
+                ControlFlow::Continue(())
+            }
+        }
+        let _ = detect(bytes);
+        for format in InputFormat::ALL {
+            for unit in [None, Some(&Unit::Hours)] {
+                let mut input = bytes;
+                read(format, &mut input, unit, &mut NullSink)
+                    .expect("reading from memory does not fail");
+            }
+        }
+        circllhist::read_json(bytes, &mut NullSink);
+    }
 
     #[track_caller]
     fn check(text: &[u8], expected: Result<InputFormat, &str>) {

@@ -31,7 +31,7 @@ pub mod statsd;
 mod unit;
 
 pub use decoded_sample::{DecodedSample, DecodedValue, SampleSink, SampleTemporality};
-pub use format::{InputFormat, detect, read, run_all_decoders};
+pub use format::{InputFormat, detect, read};
 pub use input_error::{InputError, InputPosition};
 pub use length::{LENGTH_EXPECTED, parse_length};
 pub use row_sink::{RowSink, VecRowSink};

@@ -44,5 +44,4 @@ pub use sample::{Sample, SampleValue};
 pub use selector::{Selector, SelectorError};
 pub use series::{
     CANONICAL_KEY_BYTES_MAX, LABELS_MAX, Labels, NAME_BYTES_MAX, Series, SeriesId, SeriesKind,
-    UNIT_BYTES_MAX,
 };

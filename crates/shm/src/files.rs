@@ -112,7 +112,10 @@ pub fn find_jvm_files(root: &Path) -> io::Result<Vec<JvmFile>> {
 /// Finds MMV files in PCP's folders below a root. `pcp_tmp_dir` is the environment variable of that
 /// name. It has precedence over the root's `/etc/pcp.conf`, which has precedence over the default
 /// locations; all are searched. Fails if the root cannot be opened.
-pub(crate) fn find_mmv_files(root: &Path, pcp_tmp_dir: Option<&OsStr>) -> io::Result<Vec<ForeignFile>> {
+pub(crate) fn find_mmv_files(
+    root: &Path,
+    pcp_tmp_dir: Option<&OsStr>,
+) -> io::Result<Vec<ForeignFile>> {
     let root_folder = open_root(root)?;
     let conf = open_file_below(&root_folder, "etc/pcp.conf".as_ref()).and_then(|file| {
         let mut text = Vec::new();

@@ -44,7 +44,7 @@ pub const VERSION: u32 = 2;
 /// The oldest version read.
 const VERSION_OLDEST: u32 = 1;
 /// Fields of a `part` line.
-pub(crate) const PART_FIELDS: [&str; 9] =
+pub const PART_FIELDS: [&str; 9] =
     ["N", "RESOLUTION", "START", "END", "BYTES", "CHUNKS", "ROWS", "COVERS", "DROPPED"];
 /// From this version on, parts record whether rules dropped rows of some series.
 const VERSION_OF_DROPPED: u32 = 2;
