@@ -1,7 +1,12 @@
 //! Tests of the buffer. The same scenarios run under loom, which tries all interleavings, and on
 //! real threads.
 
+use std::time::Duration;
+
+use super::append_lock::CONTENDED;
 use super::*;
+use crate::level::BatchIdentity;
+use crate::ring::AppendRequest;
 
 #[cfg(loom)]
 use loom::{sync::Arc, thread};

@@ -15,7 +15,7 @@ use crate::sync::Ordering;
 use Ordering::{Acquire, Relaxed, Release};
 
 /// Bit of the lock word: another process waits.
-const CONTENDED: u32 = 1 << 31;
+pub(super) const CONTENDED: u32 = 1 << 31;
 
 /// Result of an append.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

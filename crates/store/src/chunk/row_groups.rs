@@ -6,7 +6,7 @@
 )]
 
 use hist::codec::block;
-use hist::{Accumulator, Buckets, Histogram};
+use hist::{Buckets, Histogram};
 
 use super::histogram_delta::is_delta_codable;
 use super::{ROWS_MAX, TEXT_BYTES_MAX};

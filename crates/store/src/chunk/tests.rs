@@ -1,10 +1,12 @@
 //! Chunks round-trip; damage is detected.
 
-use hist::Scheme;
+use hist::codec::header::Temporality;
+use hist::{Histogram, Scheme};
 use proptest::prelude::*;
 
 use super::*;
 use crate::resolution::MINUTE;
+use crate::row::{NumberSummary, Row};
 
 const SERIES: SeriesId = SeriesId([7; 16]);
 

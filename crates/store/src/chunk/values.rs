@@ -5,9 +5,9 @@
     deny(clippy::unwrap_used, clippy::expect_used, clippy::arithmetic_side_effects)
 )]
 
-use hist::Histogram;
 use hist::codec::block;
 use hist::codec::header::{SeriesMeta, Temporality};
+use hist::{Accumulator, CompensatedSum, Histogram, TrackedValue};
 use model::wire::{WireReader, put_bytes, put_varint, put_zigzag};
 
 use super::histogram_delta::{SummaryValues, apply_delta, delta_between, is_delta_codable};
