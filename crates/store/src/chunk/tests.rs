@@ -1,6 +1,7 @@
 //! Chunks round-trip; damage is detected.
 
-use hist::Scheme;
+use hist::codec::header::Temporality;
+use hist::{Histogram, Scheme};
 use proptest::prelude::*;
 
 use hist::Histogram;
