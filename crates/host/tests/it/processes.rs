@@ -169,7 +169,7 @@ fn table_is_published_while_the_host_is_collected() {
     // Another one says that it does not.
     let second = place.start(settings.clone());
     let notes = second.warnings().join("\n");
-    assert!(notes.contains("another topdeck publishes"), "{notes}");
+    assert!(notes.contains("another topdeck is publishing"), "{notes}");
     second.stop().unwrap();
     wait("it is written again", || read(&path).unwrap().generation >= 2);
     host.stop().unwrap();

@@ -294,7 +294,7 @@ fn names_labels_texts_and_in_flight_are_read() {
     else {
         panic!()
     };
-    let said_s = end.strip_prefix("terminated with 1 operation in flight, for ").expect(end);
+    let said_s = end.strip_prefix("terminated with 1 operation in flight for ").expect(end);
     let said_s: f64 = said_s.strip_suffix(" s").expect(end).parse().unwrap();
     assert!((*ages_s.start()..=age_s() + 0.001).contains(&said_s), "{end} {ages_s:?}");
     // What we are ourselves is not among them, nor what does not record.
