@@ -231,41 +231,41 @@ static void errors(void)
     size_t length;
 
     CHECK(td_error()[0] == 0);
-    REFUSED(td_register_counter(NULL, &counter), "what is NULL");
+    REFUSED(td_register_counter(NULL, &counter), "argument what: NULL");
     CHECK(counter.word == 0);
-    REFUSED(td_register_counter(&what, NULL), "metric is NULL");
+    REFUSED(td_register_counter(&what, NULL), "argument metric: NULL");
     what.name = NULL;
-    REFUSED(td_register_counter(&what, &counter), "name is NULL");
+    REFUSED(td_register_counter(&what, &counter), "argument name: NULL");
     what.name = "";
-    REFUSED(td_register_counter(&what, &counter), "needs a name");
+    REFUSED(td_register_counter(&what, &counter), "name is empty");
     what.name = "\xff";
-    REFUSED(td_register_counter(&what, &counter), "name is not UTF-8");
+    REFUSED(td_register_counter(&what, &counter), "argument name: not UTF-8");
     what = described("errors_total", "\xc3");
-    REFUSED(td_register_counter(&what, &counter), "unit is not UTF-8");
+    REFUSED(td_register_counter(&what, &counter), "argument unit: not UTF-8");
     what = described("errors_total", NULL);
     what.role = 10;
-    REFUSED(td_register_counter(&what, &counter), "role 10");
+    REFUSED(td_register_counter(&what, &counter), "invalid role 10");
     what = described("errors_total", NULL);
     what.labels = twice;
     what.label_count = 2;
-    REFUSED(td_register_counter(&what, &counter), "a label comes twice");
+    REFUSED(td_register_counter(&what, &counter), "duplicate label");
     what.labels = missing;
     what.label_count = 1;
-    REFUSED(td_register_counter(&what, &counter), "the value of a label is NULL");
+    REFUSED(td_register_counter(&what, &counter), "argument label value: NULL");
     what.labels = NULL;
-    REFUSED(td_register_counter(&what, &counter), "labels is NULL");
+    REFUSED(td_register_counter(&what, &counter), "argument labels: NULL");
     what.label_count = SIZE_MAX;
-    REFUSED(td_register_counter(&what, &counter), "labels are too many");
+    REFUSED(td_register_counter(&what, &counter), "too many labels");
     what = described("errors_total", NULL);
-    REFUSED(td_register_in_flight(&what, tags, 2, &in_flight), "the name of a tag is NULL");
-    REFUSED(td_register_in_flight(&what, tags, 5, &in_flight), "tags are too many");
+    REFUSED(td_register_in_flight(&what, tags, 2, &in_flight), "argument tag name: NULL");
+    REFUSED(td_register_in_flight(&what, tags, 5, &in_flight), "too many tags");
     CHECK(in_flight.word == 0);
     CHECK(td_register_counter(&what, &counter) == 0 && counter.word != 0);
     CHECK(td_register_counter(&what, &same) == 0 && same.word == counter.word);
-    REFUSED(td_register_histogram(&what, &histogram), "registered already");
+    REFUSED(td_register_histogram(&what, &histogram), "another kind or unit");
     CHECK(histogram.word == 0);
-    REFUSED(td_tag_intern(NULL, &tag), "text is NULL");
-    REFUSED(td_tag_intern("x", NULL), "tag is NULL");
+    REFUSED(td_tag_intern(NULL, &tag), "argument text: NULL");
+    REFUSED(td_tag_intern("x", NULL), "argument tag: NULL");
 
     /* What is zero, and NULL, do nothing. */
     td_hist_record(histogram, 1);
@@ -281,7 +281,7 @@ static void errors(void)
     }
     what = described("text", NULL);
     CHECK(td_register_text(&what, &text) == 0);
-    REFUSED(td_text_set(text, NULL), "text is NULL");
+    REFUSED(td_text_set(text, NULL), "argument text: NULL");
     memset(longer, 'x', sizeof longer - 1);
     longer[sizeof longer - 1] = 0;
     REFUSED(td_text_set(text, longer), "240 bytes");

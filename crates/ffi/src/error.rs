@@ -8,16 +8,16 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum FfiError {
     /// Error of the caller.
-    #[error("{argument} is NULL or not aligned")]
+    #[error("invalid argument {argument}: NULL or not aligned")]
     InvalidPointer { argument: &'static str },
     /// Error of the caller.
-    #[error("{argument} is not UTF-8: byte {at} begins no character")]
+    #[error("invalid argument {argument}: not UTF-8 at byte {at}")]
     InvalidText { argument: &'static str, at: usize },
     /// Error of the caller.
-    #[error("role {found} is none: there are those up to TD_ROLE_SUBCALLS, {most}")]
+    #[error("invalid role {found}: maximum is TD_ROLE_SUBCALLS ({most})")]
     InvalidRole { found: u32, most: usize },
     /// Error of the caller.
-    #[error("{count} of {argument} are too many: {most} at the most")]
+    #[error("too many {argument}: {count}, limit {most}")]
     TooMany { argument: &'static str, count: usize, most: usize },
     /// Error of the caller.
     #[error("text truncated: longer than {} bytes", shm::layout::TEXT_MAX)]
@@ -26,7 +26,7 @@ pub(crate) enum FfiError {
     #[error(transparent)]
     Shm(#[from] shm::Error),
     /// Bug in topdeck.
-    #[error("BUG: topdeck panicked: see what it wrote to the standard error")]
+    #[error("BUG: topdeck panicked; see its message on standard error")]
     Panic,
 }
 

@@ -1,9 +1,8 @@
-//! What telling about this host costs:
-//! `cargo run --release -p topdeck-host --example bpf_cost [SECONDS]`.
+//! Cost of host metrics: `cargo run --release -p topdeck-host --example bpf_cost [SECONDS]`.
 //!
-//! Runs each part for some seconds with an interval of one second and prints the processor time of
-//! this process, of the threads, and the memory. Programs in the kernel are measured by the kernel
-//! (`sysctl kernel.bpf_stats_enabled=1`) and told in the rows `host_bpf_*`.
+//! Runs each source for some seconds with an interval of one second and prints the CPU time of this
+//! process and its threads, and the memory. The kernel measures BPF programs
+//! (`sysctl kernel.bpf_stats_enabled=1`); their cost is in the rows `host_bpf_*`.
 #![forbid(unsafe_code)]
 
 use std::sync::Arc;
@@ -13,7 +12,7 @@ use host::{HostCollector, Settings};
 use intake::{Intake, WriteTarget};
 use journal::{Journal, Options};
 
-/// Nanoseconds of processor time of this process.
+/// CPU time of this process in nanoseconds.
 fn cpu_time_ns() -> u64 {
     let tasks = std::fs::read_dir("/proc/self/task").expect("threads");
     let of = |task: std::fs::DirEntry| {
@@ -33,7 +32,7 @@ fn memory() -> String {
         .join(", ")
 }
 
-/// No source but those of these keys of `[host]`.
+/// Only the sources with these keys of `[host]`.
 fn only(keys: &str) -> Settings {
     let sources = ["procfs", "block_io", "run_queue", "processes", "hiccup", "shm_metrics"];
     let others = sources.iter().filter(|source| !keys.contains(*source));

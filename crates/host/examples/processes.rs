@@ -1,4 +1,4 @@
-//! What reading all processes costs:
+//! Cost of reading all processes:
 //! `cargo run --release -p topdeck-host --example processes [WAY [READINGS]]`.
 //!
 //! WAY is `bpf`, `procfs` or `both`. Count system calls with `strace -c -f`, once with 1 reading
@@ -11,7 +11,7 @@ use host::ProcessCollector;
 use rustix::time::{ClockId, clock_gettime};
 use shm::process_table::{CollectionInfo, TableWriter, read};
 
-/// Nanoseconds of processor time of this thread.
+/// CPU time of this thread in nanoseconds.
 fn cpu_time_ns() -> u64 {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     (time.tv_sec * 1_000_000_000 + time.tv_nsec) as u64
@@ -46,7 +46,7 @@ fn main() {
     }
 }
 
-/// What publishing these processes costs, and a viewer.
+/// Cost of publishing these processes, and of a viewer.
 fn publish(processes: &ProcessCollector, readings: usize) {
     let folder = std::path::PathBuf::from(format!("/dev/shm/topdeck-cost-{}", std::process::id()));
     std::fs::create_dir(&folder).expect("a folder on a tmpfs");

@@ -153,7 +153,7 @@ mod tests {
         assert!(processes.read().unwrap().iter().any(|row| row.pid == pid));
         assert_eq!(processes.method(), CollectionMethod::Procfs);
         let why = note.get().unwrap();
-        assert!(why.starts_with("the BPF iterator over tasks failed: "), "{why}");
+        assert!(why.starts_with("BPF task iterator failed: "), "{why}");
         assert_eq!(processes.fallback_reason(), Some(why.as_str()));
         assert!(processes.read().unwrap().iter().any(|row| row.pid == pid));
         assert_eq!(note.get(), Some(why), "it is the same as at first");

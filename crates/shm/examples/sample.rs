@@ -48,27 +48,27 @@ shm::metrics! {
     static VERSION: TextMetric = "version";
 }
 
-/// Requests that may wait.
+/// Capacity of the queue.
 const WAITING_MAX: usize = 64;
 const WORKERS: usize = 2;
-/// Devices of the storage, and how many of seven operations each gets.
+/// Storage devices, weighted: one entry for each of seven operations.
 const DEVICES: [&str; 7] = ["nvme0n1", "sda", "nvme0n1", "sdb", "nvme0n1", "sda", "nvme0n1"];
 
-/// What the sample is to do.
+/// Options of the sample.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SampleOptions {
-    /// How long it runs.
+    /// Run time in seconds.
     pub(crate) seconds: u64,
-    /// Requests that it makes, with pauses between them; as many as there is time for, if not said.
+    /// Number of requests, with pauses between them; if not set, as many as there is time for.
     pub(crate) requests: Option<u64>,
-    /// Operations of the storage that never end.
+    /// Number of storage operations that never end.
     pub(crate) stuck: usize,
-    /// Ends by `abort`.
+    /// Ends with `abort`.
     pub(crate) abort: bool,
 }
 
 impl SampleOptions {
-    /// From the words of the command line.
+    /// Parses the command line.
     pub(crate) fn parse(mut words: impl Iterator<Item = String>) -> Result<SampleOptions, String> {
         let mut wanted = SampleOptions { seconds: 60, requests: None, stuck: 0, abort: false };
         while let Some(word) = words.next() {
@@ -93,7 +93,7 @@ impl SampleOptions {
     }
 }
 
-/// A request on its way.
+/// Queued request.
 struct SampleRequest {
     number: u64,
     started: u64,
@@ -110,8 +110,8 @@ fn main() {
     }
 }
 
-/// Runs. On standard output it says where its metrics are, and then, when all that was wanted has
-/// been done, "ready".
+/// Runs the sample. It prints the path of its metrics file, and "ready" when everything requested
+/// is done.
 pub(crate) fn run(wanted: SampleOptions) {
     match shm::status() {
         Ok(path) => println!("{}", path.display()),
@@ -142,7 +142,7 @@ pub(crate) fn run(wanted: SampleOptions) {
             if sender.send(SampleRequest { number, started: clock::now() }).is_err() {
                 break;
             }
-            // They come in heaps.
+            // Requests arrive in bursts.
             if number % 16 == 15 {
                 thread::sleep(Duration::from_millis(10));
             }
@@ -157,7 +157,7 @@ pub(crate) fn run(wanted: SampleOptions) {
     drop(stuck);
 }
 
-/// Answers requests until none come.
+/// Answers requests until the queue is closed.
 fn serve(requests: &Mutex<Receiver<SampleRequest>>, tags: &[[[Tag; 2]; 2]; DEVICES.len()]) {
     loop {
         let next = requests.lock().map(|requests| requests.recv());

@@ -11,7 +11,7 @@ pub enum Error {
     #[error("shared-memory metrics are disabled (TOPDECK_SHM=off)")]
     Disabled,
     /// An earlier attempt to create the file failed; the next attempt follows later.
-    #[error("there is no file of metrics: {reason}")]
+    #[error("cannot create the metrics file: {reason}")]
     Unavailable {
         /// Cause.
         reason: String,
@@ -65,7 +65,7 @@ pub enum Error {
         limit: &'static str,
     },
     /// Invalid name.
-    #[error("metric {name:?}: {reason}")]
+    #[error("invalid metric {name:?}: {reason}")]
     InvalidName {
         /// The metric.
         name: String,
@@ -79,7 +79,7 @@ pub enum Error {
         name: String,
     },
     /// Not a metrics file, or not yet complete: its process may be creating it.
-    #[error("{} is no file of metrics: {reason}", path.display())]
+    #[error("{} is not a metrics file: {reason}", path.display())]
     Damaged {
         /// The file.
         path: PathBuf,
@@ -87,8 +87,8 @@ pub enum Error {
         reason: String,
     },
     /// Created by a newer topdeck.
-    #[error("{} has version {found} of the format with features {features:#x}; this topdeck reads \
-             version {supported} without any: take a later one", path.display())]
+    #[error("cannot read {}: format version {found} with features {features:#x}, supported {supported} \
+             without features; use a newer topdeck", path.display())]
     Version {
         /// The file.
         path: PathBuf,

@@ -49,7 +49,7 @@ pub enum Error {
     #[error("the JVM is not ready; try again")]
     NotReady,
     /// The file is shorter than its header says.
-    #[error("the file has {have} bytes, its {part} would end at {need}: try again")]
+    #[error("file has {have} bytes, {part} would end at {need}; try again")]
     Truncated {
         /// Part that does not fit.
         part: &'static str,
@@ -65,7 +65,7 @@ pub enum Error {
         found: u32,
     },
     /// The entry is not filled in yet, or exceeds its bounds. Entries after it cannot be located.
-    #[error("entry {index} says it has {length} bytes of the {available} that are left: try again")]
+    #[error("entry {index} has length {length}, {available} bytes are left; try again")]
     Entry {
         /// Index of the entry, from 0.
         index: u32,
@@ -75,7 +75,7 @@ pub enum Error {
         available: u64,
     },
     /// The entry has no printable name, or its value lies outside of it.
-    #[error("entry {index} has no {part} inside its bounds that can be shown")]
+    #[error("entry {index} has no valid {part}")]
     Field {
         /// Index of the entry, from 0.
         index: u32,

@@ -155,7 +155,7 @@ pub enum Error {
         tries: u32,
     },
     /// The file is not a process table.
-    #[error("this is no process table: {field} is {found}")]
+    #[error("not a process table: {field} is {found}")]
     Damaged {
         /// Invalid field.
         field: &'static str,

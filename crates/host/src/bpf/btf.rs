@@ -265,9 +265,9 @@ mod tests {
         check("s", "a", Ok(0));
         check("s", "b", Ok(16));
         check("s", "n.y", Ok(36));
-        check("s", "c", Err("the kernel's struct s has no member c"));
-        check("s", "a.x", Err("the kernel's struct s has no member a.x"));
-        check("q", "a", Err("the kernel's BTF has no struct q"));
+        check("s", "c", Err("kernel struct s has no member c"));
+        check("s", "a.x", Err("kernel struct s has no member a.x"));
+        check("q", "a", Err("kernel BTF has no struct q"));
     }
 
     #[test]
@@ -276,9 +276,9 @@ mod tests {
         assert_eq!((btf.tracepoint("p"), btf.variable("v")), (Ok(8), Ok(9)));
         assert_eq!((btf.enumerator("E"), btf.enumerator("F")), (Some(7), None));
         assert_eq!((btf.function("f"), btf.size("s"), btf.size("u")), (Ok(10), Ok(32), Ok(8)));
-        assert_eq!(btf.function("s"), Err("the kernel's BTF has no function s".to_owned()));
-        assert_eq!(btf.size("f"), Err("the kernel's BTF has no struct f".to_owned()));
-        assert_eq!(btf.tracepoint("q"), Err("the kernel has no tracepoint q".to_owned()));
+        assert_eq!(btf.function("s"), Err("kernel BTF has no function s".to_owned()));
+        assert_eq!(btf.size("f"), Err("kernel BTF has no struct f".to_owned()));
+        assert_eq!(btf.tracepoint("q"), Err("kernel has no tracepoint q".to_owned()));
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Block I/O: as many in the distributions as the kernel has in its own books.
+//! Block I/O: distributions have as many values as the kernel's own counters.
 
 use std::collections::HashMap;
 use std::fs::{File, OpenOptions};
@@ -10,13 +10,13 @@ use crate::{HostFixture, bpf_works, only};
 
 const READS: u64 = 200;
 const PAGE: usize = 4096;
-/// Requests that are in the kernel's one book and on their way to the other while a test looks.
+/// Requests that one kernel counter has and the other has not yet.
 const TOLERANCE_REQUESTS: u64 = 16;
-/// Places in `/proc/diskstats` behind the name.
+/// Field indexes in `/proc/diskstats` after the name.
 const FIELD_INDEXES: [(&str, usize); 4] =
     [("read", 0), ("write", 4), ("discard", 11), ("flush", 15)];
 
-/// The whole disk that a file is on.
+/// Whole disk of a file.
 fn disk_of(path: &Path) -> Option<String> {
     let number = std::fs::metadata(path).ok()?.dev();
     let (major, minor) = (libc::major(number), libc::minor(number));
@@ -25,7 +25,7 @@ fn disk_of(path: &Path) -> Option<String> {
     Some(disk.file_name()?.to_str()?.to_owned())
 }
 
-/// What the disk has completed, by operation.
+/// Completed requests of the disk by operation.
 fn completed(disk: &str) -> HashMap<&'static str, u64> {
     let text = std::fs::read_to_string("/proc/diskstats").unwrap();
     let mut lines = text.lines().map(|line| line.split_ascii_whitespace().collect::<Vec<_>>());
@@ -34,7 +34,7 @@ fn completed(disk: &str) -> HashMap<&'static str, u64> {
     FIELD_INDEXES.into_iter().map(|(operation, at)| (operation, number(at))).collect()
 }
 
-/// Reads a page after page past the page cache; an error where the file system will not.
+/// Reads page by page past the page cache (O_DIRECT); an error if the file system refuses.
 fn read_uncached(path: &Path) -> std::io::Result<()> {
     let file = OpenOptions::new().read(true).custom_flags(libc::O_DIRECT).open(path)?;
     let mut buffer = vec![0; 2 * PAGE];
@@ -68,7 +68,7 @@ fn every_request_counts_once() {
     host.stop().unwrap();
     let outer_end = completed(&disk);
     let told = place.contents();
-    // A program does not run where it is running: what the kernel left out is told.
+    // A BPF program does not run while it is running on the CPU: the kernel's misses are reported.
     let missed =
         told.number("host_bpf_recursion_misses_total", &[("program", "block_io")]).unwrap() as u64;
     println!("{missed} left out by the kernel");
@@ -84,7 +84,7 @@ fn every_request_counts_once() {
             "{found}: {least}..={most}"
         );
         assert_eq!(found > 0, sum > 0.0);
-        // The one is read after the other, and a request may end between them.
+        // The two are read one after the other, and a request may complete in between.
         let (device, _) = told.distribution_totals("host_block_io_device_latency", &labels);
         assert!(device <= found + slack, "{device} of {found}");
     }
@@ -103,6 +103,6 @@ fn without_bpf_sums_and_warning_are_reported() {
     let told = place.contents();
     let sums = told.series("host_disk_time_seconds_total", &[]).count();
     let is_noted = told.series("host_collector_warning", &[]).count() == 1;
-    // Distributions or sums with a reason, never neither.
+    // Either distributions, or sums with a reason.
     assert_eq!((works, !works), (sums == 0, is_noted));
 }

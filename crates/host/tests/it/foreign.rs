@@ -1,7 +1,7 @@
-//! What is stored of programs that write PCP's format or the JVM's: the golden file's numbers, as
-//! they are.
+//! Series of programs that write PCP's or the JVM's format: the numbers of the golden file,
+//! unchanged.
 //!
-//! Files stand where programs put them, and are of processes that sleep.
+//! Files are in the folders that programs use, and belong to sleeping processes.
 
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
@@ -16,18 +16,18 @@ use crate::{HostFixture, JournalContents, only, unlimited};
 
 /// Written by PCP's own library: `testdata/mmv/README.md`.
 const MMV: &[u8] = include_bytes!("../../../../testdata/mmv/v1.mmv");
-/// Where it has the number of its process, and what `requests` counts.
+/// Offset of the PID.
 const MMV_PROCESS: usize = 32;
 const REQUESTS: u64 = 12_345_678_901;
 
-/// A process that does nothing, and its file; both are gone at the end.
+/// A sleeping process and its file; both are removed on drop.
 struct ForeignProcess {
     child: Child,
     path: PathBuf,
 }
 
 impl ForeignProcess {
-    /// `file` makes the bytes out of the process's number. `None` where a file cannot be put there.
+    /// `file` builds the bytes from the PID. `None` if the file cannot be created.
     fn start(
         path: impl FnOnce(u32) -> PathBuf,
         file: impl FnOnce(u32) -> Vec<u8>,
@@ -50,7 +50,7 @@ impl ForeignProcess {
         self.child.id().to_string()
     }
 
-    /// Changes a number in place, as who writes such a file does.
+    /// Changes a number in place, as writers of such files do.
     fn set(&self, at: usize, number: u64) {
         let file = std::fs::File::options().write(true).open(&self.path).unwrap();
         file.write_all_at(&number.to_le_bytes(), at as u64).unwrap();
@@ -67,7 +67,7 @@ impl Drop for ForeignProcess {
         let _ = self.child.kill();
         let _ = self.child.wait();
         let _ = std::fs::remove_file(&self.path);
-        // Its folder, if it was the last one in it.
+        // Removes the folder if it is empty.
         let _ = self.path.parent().map(std::fs::remove_dir);
     }
 }
@@ -81,7 +81,7 @@ fn wait(place: &HostFixture, is_so: impl Fn(&JournalContents) -> bool) {
     crate::wait("it is told", || is_so(&place.contents()));
 }
 
-/// The numbers of a series as they were told, one after the other, and the series.
+/// Numbers of a series in the order of the reports, and the series.
 #[track_caller]
 fn numbers(told: &JournalContents, name: &str, labels: &[(&str, &str)]) -> (Series, Vec<f64>) {
     let rows: Vec<_> = told.series(name, labels).collect();
@@ -119,7 +119,7 @@ fn mmv_counters_restart_at_zero_after_process_restart() {
     }
     first.kill();
     wait(&place, |told| told.number("process_up", &of) == Some(0.0));
-    // Started anew, it counts from its own beginning, under a number of its own.
+    // A restarted process counts from its own start, under another PID.
     let second = ForeignProcess::start(path, |pid| {
         let mut bytes = file(pid);
         bytes[at..][..8].copy_from_slice(&5u64.to_le_bytes());
@@ -136,7 +136,7 @@ fn mmv_counters_restart_at_zero_after_process_restart() {
     numbers_told.dedup();
     assert_eq!(numbers_told, written);
     assert_eq!(series.kind(), COUNTER);
-    // Another series: nothing falls, and nothing has a rate below nought.
+    // Another series: no value decreases, and no rate is negative.
     let (other, numbers_told) = numbers(&told, "requests", &anew);
     assert!(
         other != series && numbers_told.iter().all(|number| *number == 5.0),
@@ -163,8 +163,7 @@ fn mmv_counters_restart_at_zero_after_process_restart() {
     assert_eq!(texts("process_exit_info"), [SampleValue::Text("terminated".to_owned())]);
 }
 
-/// A file of a JVM, out of numbers (units, variability) and a command line:
-/// `docs/formats/hsperfdata.md`.
+/// A JVM's file with numbers (units, variability) and a command line: `docs/formats/hsperfdata.md`.
 fn hsperf(numbers: &[(&str, u8, u8, i64)], command: &str) -> (Vec<u8>, Vec<usize>) {
     let (mut file, mut places) = (vec![0; 32], Vec::new());
     let mut entry = |name: &str, kind: u8, unit: u8, variability: u8, vector: i32, data: &[u8]| {
@@ -198,7 +197,7 @@ fn hsperf(numbers: &[(&str, u8, u8, i64)], command: &str) -> (Vec<u8>, Vec<usize
 #[test]
 fn jvm_counters_have_their_units() {
     let folder = Path::new("/tmp").join(format!("hsperfdata_topdeck-it-{}", std::process::id()));
-    // Ticks of a frequency of its own are nanoseconds; events and bytes are what they are.
+    // Ticks become nanoseconds by the file's frequency; events and bytes are unchanged.
     let numbers_of = [
         ("sun.os.hrt.frequency", 6, 1, 1_000_000),
         ("java.cls.loadedClasses", 4, 2, 450),

@@ -1,6 +1,6 @@
-//! What reaches a journal of this very host, held to what the kernel says elsewhere.
+//! Metrics of this host as stored in a journal, compared with other kernel interfaces.
 //!
-//! Programs in the kernel need root: where they cannot be loaded, tests of them say so and pass.
+//! BPF programs need root: where they cannot be loaded, their tests print the reason and pass.
 #![forbid(unsafe_code)]
 
 mod block_io;
@@ -26,7 +26,7 @@ use intake::{Intake, Supervisor, WriteTarget};
 use journal::{Journal, Options, ReadItem, StartPosition};
 use model::{Batch, Gap, Sample, SampleValue, Series, SeriesRef};
 
-/// A journal in a folder of its own, and the way into it.
+/// A journal in its own folder, with its intake.
 struct HostFixture {
     dir: PathBuf,
     journal: Arc<Journal>,
@@ -38,7 +38,7 @@ impl HostFixture {
         HostFixture::supervised(limits, interval, Supervisor::default())
     }
 
-    /// With what runs threads again.
+    /// With a supervisor that restarts threads.
     fn supervised(
         limits: journal::Limits,
         interval: Duration,
@@ -60,7 +60,7 @@ impl HostFixture {
         HostFixture { dir, journal, intake: Arc::new(intake) }
     }
 
-    /// Starts a host with an interval that never ends: there is one reading, the last.
+    /// Starts a host with an interval that never ends: only the final reading happens.
     fn single_reading() -> HostFixture {
         HostFixture::new(unlimited(), Duration::from_secs(365 * 86_400))
     }
@@ -69,14 +69,14 @@ impl HostFixture {
         HostCollector::start(settings, Arc::clone(&self.intake)).unwrap()
     }
 
-    /// All that is in the journal.
+    /// Contents of the journal.
     fn contents(&self) -> JournalContents {
         let mut told = JournalContents::default();
         let mut reader = self.journal.reader(StartPosition::First).unwrap();
         while let Some(item) = reader.next().unwrap() {
             let ReadItem::Batch(batch) = item else { continue };
             for record in batch.records() {
-                // Tests fill journals with other things too.
+                // Tests fill journals with other records too.
                 if record.bytes.first() == Some(&0xd3) {
                     told.add(record.bytes);
                 }
@@ -92,8 +92,8 @@ impl Drop for HostFixture {
     }
 }
 
-/// A new folder: on the disk that cargo builds on, or among temporary files where that disk is
-/// closed to this user.
+/// A new folder: on the disk of the build, or in the temporary folder if that disk is not writable
+/// for this user.
 fn folder() -> PathBuf {
     static NUMBER: AtomicU32 = AtomicU32::new(0);
     let mut places = vec![std::env::temp_dir(), PathBuf::from(env!("CARGO_TARGET_TMPDIR"))];
@@ -103,7 +103,7 @@ fn folder() -> PathBuf {
         let dir = place.join(format!("topdeck-host-{}-{number}", std::process::id()));
         match std::fs::create_dir(&dir) {
             Ok(()) => return dir,
-            // Left by another process of that number.
+            // Left by another process with the same PID.
             Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
             Err(error) if places.len() == 1 => panic!("{}: {error}", dir.display()),
             Err(_) => drop(places.pop()),
@@ -111,7 +111,7 @@ fn folder() -> PathBuf {
     }
 }
 
-/// Waits until it is so. A minute is enough for any machine that works.
+/// Waits for a condition, at most a minute.
 #[track_caller]
 fn wait(what: &str, mut is_so: impl FnMut() -> bool) {
     let began = Instant::now();
@@ -142,7 +142,7 @@ impl JournalContents {
         self.gaps.extend_from_slice(reader.gaps());
     }
 
-    /// Of the series of a name that have these labels.
+    /// Values of the series with that name and these labels.
     fn series(
         &self,
         name: &str,
@@ -154,7 +154,7 @@ impl JournalContents {
         })
     }
 
-    /// How many values distributions have, and their sum.
+    /// Number of values of distributions, and their sum.
     fn distribution_totals(&self, name: &str, labels: &[(&str, &str)]) -> (u64, f64) {
         self.series(name, labels).fold((0, 0.0), |(count, sum), (_, sample)| match &sample.value {
             SampleValue::Histogram(histogram) => {
@@ -164,7 +164,7 @@ impl JournalContents {
         })
     }
 
-    /// The last number.
+    /// Last number.
     fn number(&self, name: &str, labels: &[(&str, &str)]) -> Option<f64> {
         match self.series(name, labels).last()?.1.value {
             SampleValue::Number(number) => Some(number),
@@ -173,12 +173,12 @@ impl JournalContents {
     }
 }
 
-/// The limits that journals have by default.
+/// Default limits of journals.
 fn unlimited() -> journal::Limits {
     journal::Settings::default().limits
 }
 
-/// No source but those of these keys of `[host]`.
+/// Only the sources with these keys of `[host]`.
 fn only(keys: &str) -> Settings {
     let sources = ["procfs", "block_io", "run_queue", "processes", "hiccup", "shm_metrics"];
     let others = sources.iter().filter(|source| !keys.contains(*source));
@@ -186,7 +186,7 @@ fn only(keys: &str) -> Settings {
     Settings::with_keys("box", &format!("{keys}\n{off}")).unwrap()
 }
 
-/// Whether programs are at work; says why not.
+/// Whether BPF programs are attached; prints why not.
 fn bpf_works(host: &HostCollector) -> bool {
     let notes = host.warnings();
     for note in &notes {

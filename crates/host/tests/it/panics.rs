@@ -1,4 +1,5 @@
-//! Panics in the threads that read the host: they are run again, and what adds up is told whole.
+//! After a panic in a thread that reads the host, the thread runs again, and counters stay
+//! complete.
 
 use std::time::Duration;
 

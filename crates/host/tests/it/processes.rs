@@ -1,5 +1,5 @@
-//! Processes, read in both ways there are and published: they agree with each other and with what
-//! is known of a child.
+//! Processes read by both methods and published: the methods agree with each other and with the
+//! known state of a child.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -12,7 +12,7 @@ use shm::process_table::{CollectionMethod, FILE_NAME, ProcessRow, read};
 
 use crate::{HostFixture, only, wait};
 
-/// A child that has used some ticks of a processor and waits for a line that never comes.
+/// A child that has used some CPU ticks and waits for input.
 fn busy_child() -> Child {
     let script = "i=0; while [ $i -lt 400000 ]; do i=$((i+1)); done; echo done; read x";
     let mut command = Command::new("sh");
@@ -29,7 +29,7 @@ fn stop_child(mut child: Child) {
     child.wait().unwrap();
 }
 
-/// By BPF, if that is allowed here; says why if not.
+/// Collector by BPF, if permitted; prints the reason if not.
 fn bpf_collector() -> Option<ProcessCollector> {
     let processes = ProcessCollector::new();
     if let Some(note) = processes.fallback_reason() {
@@ -48,15 +48,14 @@ fn row_of(processes: &mut ProcessCollector, pid: u32) -> ProcessRow {
     *rows.iter().find(|row| row.pid == pid).expect("it is there")
 }
 
-/// A child as it is while it sleeps.
+/// Row of a child while it sleeps.
 fn sleeping_row(processes: &mut ProcessCollector, pid: u32) -> ProcessRow {
     let mut found = None;
     wait("the child sleeps", || found.insert(row_of(processes, pid)).state == b'S');
     found.expect("it was looked at")
 }
 
-/// The field of `/proc/PID/stat` of that number, counted from the state, which is 3; the name has
-/// no spaces.
+/// Field of `/proc/PID/stat` by its number, where the state is 3; the name has no spaces.
 fn stat(pid: u32, field: usize) -> u64 {
     let text = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
     let (_, rest) = text.rsplit_once(')').unwrap();
@@ -79,11 +78,11 @@ fn check_child(row: &ProcessRow) {
     let tick = 1_000_000_000 / u64::from(ProcessCollector::ticks_per_second());
     let ticks = stat(pid, 14) + stat(pid, 15);
     let found = (row.user_ns + row.system_ns) / tick;
-    // Files have ticks that are rounded down, one for each of the two.
+    // Both tick counts in the file are rounded down.
     assert!(ticks > 2 && found >= ticks && found <= ticks + 2, "{found} and {ticks} ticks");
 }
 
-/// How many processors the kernel counts for: `0-3`, or `0,2-3`.
+/// Number of possible CPUs: `0-3`, or `0,2-3`.
 fn cpu_count() -> u64 {
     let text = fs::read_to_string("/sys/devices/system/cpu/possible").unwrap();
     let last = text.trim().rsplit([',', '-']).next().unwrap();
@@ -98,8 +97,8 @@ fn both_methods_read_a_child_correctly() {
     let rows: Vec<ProcessRow> = ways.iter_mut().map(|way| sleeping_row(way, child.id())).collect();
     rows.iter().for_each(check_child);
     if let [file, bpf] = &rows[..] {
-        // What a processor may hold back of each of three counters, by the kernel's rule. Also
-        // those on which this test may not run.
+        // Maximum per-CPU part of each of three counters, by the kernel's rule. Includes CPUs on
+        // which this test may not run.
         let processors = cpu_count();
         let pages = 3 * processors * 32.max(2 * processors);
         let apart = file.rss_bytes.abs_diff(bpf.rss_bytes);
@@ -123,15 +122,15 @@ fn threads_count_for_their_process_also_when_they_have_ended() {
     let pid = std::process::id();
     let tick = 1_000_000_000 / u64::from(ProcessCollector::ticks_per_second());
     let ticks = || stat(pid, 14) + stat(pid, 15);
-    // Until a thread that ends has used some ticks.
+    // Waits until a thread that ends has used some ticks.
     let before = ticks();
     while ticks() < before + 5 {
         std::thread::spawn(|| (0..3_000_000u64).fold(0, |sum, i| std::hint::black_box(sum ^ i)))
             .join()
             .unwrap();
     }
-    // The thread that reads is the one that ran last: all others have ended or sleep. Threads of
-    // other tests may come and go while a reading is under way: then another one has to be right.
+    // The reading thread is the one that ran last: all others have ended or sleep. Threads of other
+    // tests may start or end during a reading: then a later reading must be right.
     let mut found = Vec::new();
     while found.len() < 100 {
         let (before, row, after) = (ticks(), row_of(&mut processes, pid), ticks());
@@ -147,7 +146,7 @@ fn threads_count_for_their_process_also_when_they_have_ended() {
 #[test]
 fn table_is_published_while_the_host_is_collected() {
     let folder = PathBuf::from(format!("/dev/shm/topdeck-host-{}", std::process::id()));
-    // Whatever the mask says: a folder that others may write to is refused.
+    // Independent of the umask: a folder writable by others is refused.
     if let Err(error) = fs::DirBuilder::new().mode(0o755).create(&folder) {
         return println!("skipped: there is no tmpfs at /dev/shm: {error}");
     }
@@ -156,7 +155,7 @@ fn table_is_published_while_the_host_is_collected() {
     settings.folder = Some(folder.clone());
     let host = place.start(settings.clone());
     let path = folder.join(FILE_NAME);
-    // The first is there when the role has begun.
+    // The first table exists when the role has started.
     let first = read(&path).unwrap();
     let own = first.processes.iter().find(|row| row.pid == std::process::id()).unwrap();
     assert_eq!(own.start, stat(own.pid, 22));
@@ -166,10 +165,10 @@ fn table_is_published_while_the_host_is_collected() {
         notes.contains("out of /proc"),
         "{notes}"
     );
-    // Another one says that it does not.
+    // A second publisher reports that it cannot publish.
     let second = place.start(settings.clone());
     let notes = second.warnings().join("\n");
-    assert!(notes.contains("another topdeck publishes"), "{notes}");
+    assert!(notes.contains("another topdeck is publishing"), "{notes}");
     second.stop().unwrap();
     wait("it is written again", || read(&path).unwrap().generation >= 2);
     host.stop().unwrap();

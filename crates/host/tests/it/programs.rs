@@ -1,6 +1,7 @@
-//! What programs record into shared memory: all of it, once, whoever is killed and started anew.
+//! Metrics that programs record into shared memory are complete and counted once, across kills and
+//! restarts.
 //!
-//! Programs are this binary again, told what to do by [`ROLE`].
+//! Programs are this binary again, with its role in [`ROLE`].
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -16,18 +17,18 @@ use model::SampleValue;
 
 use crate::{HostFixture, JournalContents, memory, only, unlimited, wait};
 
-/// What is read in the programs' names: others may run on this host.
+/// Program name: other programs may run on this host.
 const NAME: &str = "host_it_programs";
 const ROLE: &str = "TOPDECK_HOST_IT_ROLE";
-/// A program says it when it records, and then when it began what it never ends.
+/// Printed by a program when it records, followed by the start time of its stuck operation.
 const READY: &str = "ready ";
 
-/// A program that records as much as it is told to.
+/// A program that records on request.
 struct RecordingProgram {
     child: Child,
     commands: ChildStdin,
     responses: BufReader<std::process::ChildStdout>,
-    /// When it began what it never ends, by the clock.
+    /// Start time of its stuck operation.
     stuck_since_ns: u64,
 }
 
@@ -57,20 +58,20 @@ impl RecordingProgram {
         self.child.id().to_string()
     }
 
-    /// Records so often, and has done so on return.
+    /// Records that many values before it returns.
     fn record(&mut self, count: u8) {
         self.commands.write_all(&[count]).unwrap();
         let mut done = [0];
         self.responses.read_exact(&mut done).unwrap();
     }
 
-    /// It has no moment to say anything.
+    /// Kills the program.
     fn kill(mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
     }
 
-    /// It ends as it means to.
+    /// Lets the program exit regularly.
     fn end(self) {
         let RecordingProgram { mut child, commands: orders, .. } = self;
         drop(orders);
@@ -92,14 +93,13 @@ fn program() {
     let work = shm::MetricBuilder::new(format!("{NAME}_work")).in_flight(&["device"]).unwrap();
     let device = shm::Tag::new("sda").unwrap();
     text.set("first");
-    // More than one batch has room for.
+    // More than fits in one batch.
     for number in 0..300 {
         let many =
             shm::MetricBuilder::new(format!("{NAME}_many")).label("number", number.to_string());
         many.label("long", "x".repeat(1_000)).gauge().unwrap().set(number);
     }
-    // Begun long ago, as far as anybody knows, and never ended: no machine has run for less than
-    // half of its uptime.
+    // An operation that never ends, with a start time long ago: at half of the machine's uptime.
     let stuck_since_ns = clock::now() / 2;
     let _stuck = work.begin_at(stuck_since_ns, 1, &[device]);
     println!("\n{READY}{stuck_since_ns}");
@@ -119,8 +119,8 @@ fn frequent_settings() -> Settings {
     only("shm_metrics = true\nshm_scrape_interval = '100ms'")
 }
 
-/// What readings of a series that grows add up to, as the store has it: a reading that says since
-/// when it counts and begins after the one before it counts whole.
+/// Sum of the readings of a counter, as the store computes it: a reading with a start time after
+/// the previous reading counts whole.
 fn counter_totals(
     told: &JournalContents,
     name: &str,
@@ -134,7 +134,7 @@ fn counter_totals(
         let last = before.insert(key.clone(), (sample.end, now));
         let grown = match last {
             Some((end, last)) if sample.start < end => {
-                // The same reading again, by another collector, is the same row.
+                // The same reading by another collector is the same row.
                 assert!(
                     (sample.end > end || now == last) && now >= last,
                     "{key}: {sample:?} after {end} {last}"
@@ -167,12 +167,12 @@ fn check(place: &HostFixture, truth: &[(String, f64)]) {
     }
 }
 
-/// A folder for the files of a test's programs. What others leave in the usual one decides there
-/// how long the file of a program that died is kept.
+/// Folder for the files of a test's programs. In the default folder, files of other programs
+/// influence how long a file is kept.
 struct MemoryFolder(PathBuf);
 
 impl MemoryFolder {
-    /// `None`, having said so, where there is no memory to record into.
+    /// `None`, with a message, if there is no memory to record into.
     fn new() -> Option<MemoryFolder> {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         if !memory::has_space() {
@@ -182,10 +182,10 @@ impl MemoryFolder {
             let number = NUMBER.fetch_add(1, Ordering::Relaxed);
             let name = format!("/dev/shm/topdeck-host-it-{}-{number}", std::process::id());
             let path = PathBuf::from(name);
-            // Whatever the mask says: a folder that others may write to is refused.
+            // Independent of the umask: a folder writable by others is refused.
             match fs::DirBuilder::new().mode(0o755).create(&path) {
                 Ok(()) => return Some(MemoryFolder(path)),
-                // Left by another process of that number.
+                // Left by another process with the same PID.
                 Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
                 Err(error) => {
                     println!("skipped: there is no tmpfs at /dev/shm: {error}");
@@ -207,7 +207,7 @@ fn killed_program_loses_and_repeats_nothing() {
     let Some(memory) = MemoryFolder::new() else { return };
     let place = HostFixture::new(unlimited(), Duration::from_secs(1));
     let mut truth = Vec::new();
-    // It was there before anybody collected.
+    // Started before the collector.
     let mut early = RecordingProgram::start(&memory);
     early.record(200);
     let host = place.start(frequent_settings());
@@ -220,13 +220,13 @@ fn killed_program_loses_and_repeats_nothing() {
     killed.record(31);
     truth.push((killed.pid(), 181.0));
     killed.kill();
-    // Started anew, and over before anybody sees it.
+    // Restarted, and exited before a reading.
     let mut short = RecordingProgram::start(&memory);
     short.record(3);
     truth.push((short.pid(), 3.0));
     short.end();
     host.stop().unwrap();
-    // Nobody collects, and all goes on.
+    // Records while no collector runs.
     early.record(11);
     let mut unseen = RecordingProgram::start(&memory);
     unseen.record(250);
@@ -237,7 +237,7 @@ fn killed_program_loses_and_repeats_nothing() {
     truth.push((early.pid(), 219.0));
     host.stop().unwrap();
     check(&place, &truth);
-    // And once more: what is dead is told again, and counts nothing.
+    // Another collector reports the dead program again, which counts nothing.
     place.start(frequent_settings()).stop().unwrap();
     check(&place, &truth);
     early.end();
@@ -255,7 +255,7 @@ fn names_labels_texts_and_in_flight_are_read() {
     let age_s = || (clock::now() - stuck_since_ns) as f64 / 1e9;
     let least_s = age_s();
     place.start(frequent_settings()).stop().unwrap();
-    // Clocks of two processes are as near to each other as this.
+    // Tolerance between the clocks of two processes.
     let ages_s = least_s - 0.001..=age_s() + 0.001;
     let told = place.contents();
     let (series, sample) = told.series(&format!("{NAME}_total"), &of).next().unwrap();
@@ -269,7 +269,7 @@ fn names_labels_texts_and_in_flight_are_read() {
     let texts: Vec<_> = told.series(&format!("{NAME}_text"), &of).map(|row| &row.1.value).collect();
     assert_eq!(texts, [&SampleValue::Text("first".to_owned())]);
     let work = [of[0], ("operation", &*format!("{NAME}_work")), ("device", "sda")];
-    // In one of the ages, and in none of the others.
+    // In exactly one of the ages.
     let stuck =
         [("below 1s", 0.0), ("1s to 10s", 1.0), ("10s to 60s", 10.0), ("60s and more", 60.0)];
     let stuck = stuck.map(|(age, from_s)| {
@@ -285,7 +285,7 @@ fn names_labels_texts_and_in_flight_are_read() {
     let oldest = told.number("process_in_flight_oldest_seconds", &work[..2]).unwrap();
     assert!(ages_s.contains(&oldest), "{oldest} {ages_s:?}");
     assert_eq!(told.number("process_up", &of), Some(1.0));
-    // How it ended is said when it is over.
+    // The exit is reported.
     program.kill();
     place.start(frequent_settings()).stop().unwrap();
     let told = place.contents();
@@ -294,10 +294,10 @@ fn names_labels_texts_and_in_flight_are_read() {
     else {
         panic!()
     };
-    let said_s = end.strip_prefix("terminated with 1 operation in flight, for ").expect(end);
+    let said_s = end.strip_prefix("terminated with 1 operation in flight for ").expect(end);
     let said_s: f64 = said_s.strip_suffix(" s").expect(end).parse().unwrap();
     assert!((*ages_s.start()..=age_s() + 0.001).contains(&said_s), "{end} {ages_s:?}");
-    // What we are ourselves is not among them, nor what does not record.
+    // This process itself is not reported, nor are processes without metrics.
     let own = std::process::id().to_string();
     assert_eq!(told.series("process_up", &[("pid", &own)]).count(), 0);
     other.record(0);
@@ -315,7 +315,7 @@ fn unchanged_series_are_refreshed() {
     };
     wait("five readings", || readings(&place.contents()) >= 5);
     host.stop().unwrap();
-    // The age of what is stuck changes each time, and a count of nothing does not.
+    // The age of the stuck operation changes each time; a count of 0 does not.
     let told = place.contents();
     assert_eq!(told.series(&format!("{NAME}_total"), &[("pid", &program.pid())]).count(), 1);
     program.end();

@@ -1,4 +1,4 @@
-//! What was not taken for want of room comes again, and what cannot is said.
+//! Readings rejected for lack of space are part of a later one, and lost gauges are reported.
 
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ fn rejected_reading_is_retried() {
     host.stop().unwrap();
     let told = place.contents();
     let first = &told.series("host_hiccup_delay", &[]).next().unwrap().1;
-    // It spans the readings that were not taken, and has their waits.
+    // The row spans the rejected readings and includes their delays.
     let span = (first.end - first.start) as f64 / 1e6;
     assert!(span > 100.0, "{span} ms");
     let model::SampleValue::Histogram(waits) = &first.value else { panic!("{first:?}") };

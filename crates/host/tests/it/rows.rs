@@ -19,7 +19,7 @@ fn a_reading_is_in_the_journal() {
     assert!(cpu.is_some_and(|seconds| seconds > 0.0));
     let total = told.number("host_memory_total_bytes", &[]).unwrap();
     assert!(total >= told.number("host_memory_available_bytes", &[]).unwrap());
-    // Wanted programs work or not, and if not it is said.
+    // Enabled BPF programs are attached, or there is a warning.
     let available = told.number("host_bpf_available", &[("program", "block_io")]).unwrap();
     let noted = told.series("host_collector_warning", &[("collector", "block_io")]).count();
     assert_eq!(available == 1.0, noted == 0);
@@ -38,7 +38,7 @@ fn hiccups_follow_each_other_without_a_hole() {
     }
     let (first, last) = (&rows[0].1, &rows[rows.len() - 1].1);
     let (count, _) = told.distribution_totals("host_hiccup_delay", &[]);
-    // One a millisecond, those of stalls among them; the clock of rows ticks every few
+    // One value per millisecond, including those of stalls; row times have a resolution of some
     // milliseconds.
     let moments = (last.end - first.start) as f64 / 1e6;
     assert!(

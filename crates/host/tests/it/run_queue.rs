@@ -1,4 +1,4 @@
-//! Waits for a processor: no fewer than the kernel has in the books of this process's own threads.
+//! Run queue latency: at least as many waits as the kernel counts for this process's own threads.
 
 use std::fs;
 use std::sync::mpsc;
@@ -7,7 +7,7 @@ use crate::{HostFixture, bpf_works, only};
 
 const TURNS: u64 = 2_000;
 
-/// Nanoseconds waited, and turns, of the calling thread.
+/// Nanoseconds waited and timeslices of the calling thread.
 fn schedstat() -> Option<(f64, u64)> {
     let text = fs::read_to_string("/proc/thread-self/schedstat").ok()?;
     let mut words = text.split_ascii_whitespace().skip(1);
@@ -21,7 +21,7 @@ fn waits_match_schedstat() {
     if !bpf_works(&host) {
         return;
     }
-    // Two threads that wake each other up, turn by turn.
+    // Two threads that wake each other up in turn.
     let (to, from_here) = mpsc::sync_channel::<()>(0);
     let (back, from_there) = mpsc::sync_channel::<()>(0);
     let there = std::thread::spawn(move || {

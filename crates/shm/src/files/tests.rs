@@ -152,7 +152,7 @@ fn large_or_missing_files_are_reported() {
     assert_eq!(bytes, b"0123");
     File::options().write(true).open(&found.path).unwrap().set_len(BYTES_MAX + 1).unwrap();
     let error = opened.read(&mut bytes).unwrap_err();
-    assert!(error.to_string().ends_with("67108865 bytes, at most 67108864 are read"), "{error}");
+    assert!(error.to_string().ends_with("67108865 bytes, limit 67108864"), "{error}");
     fs::remove_file(&found.path).unwrap();
     assert!(matches!(found.open(), Err(Error::Io { .. })));
     assert!(find_jvm_files(&root.0.join("no such root")).is_err());

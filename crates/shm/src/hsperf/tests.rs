@@ -164,46 +164,46 @@ fn errors_name_the_value_found() {
         |bytes| bytes[0] = 0,
         false,
         expect![
-            "begins with [00, fe, c0, c0], not with [ca, fe, c0, c0]: no performance data of a JVM"
+            "not a JVM performance data file: starts with [00, fe, c0, c0], expected [ca, fe, c0, c0]"
         ],
     );
-    check_error(|bytes| bytes[4] = 2, false, expect!["byte order 2, not 0 (big) or 1 (little)"]);
+    check_error(
+        |bytes| bytes[4] = 2,
+        false,
+        expect!["invalid byte order 2: expected 0 (big) or 1 (little)"],
+    );
     check_error(
         |bytes| bytes[5] = 1,
         false,
-        expect!["performance data version 1.0 is not known, 2.0 is"],
+        expect!["unsupported performance data version 1.0: expected 2.0"],
     );
     check_error(
         |bytes| bytes[6] = 1,
         false,
-        expect!["performance data version 2.1 is not known, 2.0 is"],
+        expect!["unsupported performance data version 2.1: expected 2.0"],
     );
     check_error(|bytes| bytes[7] = 0, true, expect!["the JVM is not ready; try again"]);
     check_error(|bytes| bytes.fill(0), true, expect!["the JVM is not ready; try again"]);
     check_error(
         |bytes| bytes.truncate(0),
         true,
-        expect!["the file has 0 bytes, its prologue would end at 32: try again"],
+        expect!["file has 0 bytes, prologue would end at 32; try again"],
     );
     check_error(
         |bytes| bytes.truncate(31),
         true,
-        expect!["the file has 31 bytes, its prologue would end at 32: try again"],
+        expect!["file has 31 bytes, prologue would end at 32; try again"],
     );
     check_error(
         |bytes| bytes.truncate(100),
         true,
-        expect!["the file has 100 bytes, its entries would end at 480: try again"],
+        expect!["file has 100 bytes, entries would end at 480; try again"],
     );
-    check_error(
-        |bytes| bytes[31] = 0x80,
-        false,
-        expect!["2147483656 entries, at most 65536 are read"],
-    );
+    check_error(|bytes| bytes[31] = 0x80, false, expect!["2147483656 entries, limit 65536"]);
     check_error(
         |bytes| bytes[27] = 0x80,
         true,
-        expect!["the file has 580 bytes, its entries would end at 2147483680: try again"],
+        expect!["file has 580 bytes, entries would end at 2147483680; try again"],
     );
 }
 
@@ -233,33 +233,15 @@ fn check_rejected(change: impl FnOnce(&mut Vec<u8>), expected: Expect) {
 
 #[test]
 fn bad_entry_is_skipped() {
-    check_rejected(
-        |entry| entry[4] = 19,
-        expect!["entry 1 has no name inside its bounds that can be shown"],
-    );
-    check_rejected(
-        |entry| entry[4] = 255,
-        expect!["entry 1 has no name inside its bounds that can be shown"],
-    );
-    check_rejected(
-        |entry| entry[20] = 7,
-        expect!["entry 1 has no name inside its bounds that can be shown"],
-    );
-    check_rejected(
-        |entry| entry[8] = 200,
-        expect!["entry 1 has no text inside its bounds that can be shown"],
-    );
-    check_rejected(
-        |entry| entry[11] = 0xff,
-        expect!["entry 1 has no text inside its bounds that can be shown"],
-    );
-    check_rejected(
-        |entry| entry[19] = 0xff,
-        expect!["entry 1 has no text inside its bounds that can be shown"],
-    );
+    check_rejected(|entry| entry[4] = 19, expect!["entry 1 has no valid name"]);
+    check_rejected(|entry| entry[4] = 255, expect!["entry 1 has no valid name"]);
+    check_rejected(|entry| entry[20] = 7, expect!["entry 1 has no valid name"]);
+    check_rejected(|entry| entry[8] = 200, expect!["entry 1 has no valid text"]);
+    check_rejected(|entry| entry[11] = 0xff, expect!["entry 1 has no valid text"]);
+    check_rejected(|entry| entry[19] = 0xff, expect!["entry 1 has no valid text"]);
     check_rejected(
         |entry| entry[20..26].copy_from_slice(b"first\0"),
-        expect!["1 entries have the name of another"],
+        expect!["1 entries with duplicate names"],
     );
     check_second(
         |entry| entry[12] = b'D',

@@ -27,7 +27,7 @@ pub enum Error {
         second: u64,
     },
     /// The file is shorter than its header says.
-    #[error("the file has {have} bytes, its {part} would end at {need}: try again")]
+    #[error("file has {have} bytes, {part} would end at {need}; try again")]
     Truncated {
         /// Part that does not fit.
         part: &'static str,
@@ -37,7 +37,7 @@ pub enum Error {
         need: u64,
     },
     /// The number of entries of a section exceeds the limit.
-    #[error("{found} {part}, at most {COUNT_MAX} are read")]
+    #[error("{found} {part}, limit {COUNT_MAX}")]
     Count {
         /// Kind of entries.
         part: &'static str,
@@ -51,19 +51,19 @@ pub enum Error {
         found: u32,
     },
     /// Duplicate section.
-    #[error("two sections of {part}")]
+    #[error("duplicate section {part}")]
     DuplicateSection {
         /// Kind of section.
         part: &'static str,
     },
     /// A required section is missing.
-    #[error("no section of {part}")]
+    #[error("missing section {part}")]
     MissingSection {
         /// Kind of section.
         part: &'static str,
     },
     /// A reference does not point to an entry.
-    #[error("value {index} refers to byte {offset}, where no {part} begins")]
+    #[error("value {index}: offset {offset} is not a {part}")]
     Reference {
         /// Index of the value, from 0.
         index: u64,
@@ -73,7 +73,7 @@ pub enum Error {
         offset: u64,
     },
     /// A name is missing, empty, not UTF-8, or has control characters.
-    #[error("value {index} has no {part} that can be shown")]
+    #[error("value {index} has no valid {part}")]
     Name {
         /// Index of the value, from 0.
         index: u64,

@@ -262,29 +262,27 @@ fn check_error(change: impl FnOnce(&mut Vec<u8>), expected: Expect) {
 fn errors_name_the_value_found() {
     check_error(
         |bytes| bytes[0] = b'm',
-        expect![[
-            r#"begins with [6d, 4d, 56, 00], not with "MMV\0": no file of Memory Mapped Values"#
-        ]],
+        expect![[r#"not an MMV file: starts with [6d, 4d, 56, 00], expected "MMV\0""#]],
     );
-    check_error(|bytes| bytes[4] = 4, expect!["MMV version 4 is not known, 1 to 3 are"]);
-    check_error(|bytes| bytes[24] = 200, expect!["200 sections, at most 64 are read"]);
-    check_error(|bytes| bytes[24] = 1, expect!["no section of values"]);
+    check_error(|bytes| bytes[4] = 4, expect!["unsupported MMV version 4: expected 1 to 3"]);
+    check_error(|bytes| bytes[24] = 200, expect!["200 sections, limit 64"]);
+    check_error(|bytes| bytes[24] = 1, expect!["missing section values"]);
     check_error(
         |bytes| bytes[24] = 60,
-        expect!["the file has 208 bytes, its sections would end at 216: try again"],
+        expect!["file has 208 bytes, sections would end at 216; try again"],
     );
-    check_error(|bytes| bytes[46] = 2, expect!["131073 metrics, at most 65536 are read"]);
+    check_error(|bytes| bytes[46] = 2, expect!["131073 metrics, limit 65536"]);
     check_error(
         |bytes| bytes[44] = 9,
-        expect!["the file has 208 bytes, its metrics would end at 1008: try again"],
+        expect!["file has 208 bytes, metrics would end at 1008; try again"],
     );
     check_error(
         |bytes| bytes[56] = 3,
-        expect!["the file has 208 bytes, its metrics would end at 280: try again"],
+        expect!["file has 208 bytes, metrics would end at 280; try again"],
     );
     check_error(
         |bytes| bytes[48..56].fill(0xff),
-        expect!["the file has 208 bytes, its metrics would end at 18446744073709551615: try again"],
+        expect!["file has 208 bytes, metrics would end at 18446744073709551615; try again"],
     );
 }
 
@@ -300,22 +298,16 @@ fn check_rejected(change: impl FnOnce(&mut Vec<u8>), expected: Expect) {
 #[test]
 fn bad_value_is_skipped() {
     let value = 72 + 104;
-    check_rejected(|bytes| bytes[72] = 0, expect!["value 0 has no name that can be shown"]);
-    check_rejected(|bytes| bytes[72] = 7, expect!["value 0 has no name that can be shown"]);
-    check_rejected(|bytes| bytes[73] = 0xff, expect!["value 0 has no name that can be shown"]);
-    check_rejected(
-        |bytes| bytes[value + 16] += 1,
-        expect!["value 0 refers to byte 73, where no metric begins"],
-    );
+    check_rejected(|bytes| bytes[72] = 0, expect!["value 0 has no valid name"]);
+    check_rejected(|bytes| bytes[72] = 7, expect!["value 0 has no valid name"]);
+    check_rejected(|bytes| bytes[73] = 0xff, expect!["value 0 has no valid name"]);
+    check_rejected(|bytes| bytes[value + 16] += 1, expect!["value 0: offset 73 is not a metric"]);
     check_rejected(
         |bytes| bytes[value + 16..value + 24].fill(0xff),
-        expect!["value 0 refers to byte 18446744073709551615, where no metric begins"],
+        expect!["value 0: offset 18446744073709551615 is not a metric"],
     );
     // The metric has instances, the value has none.
-    check_rejected(
-        |bytes| bytes[72 + 80] = 7,
-        expect!["value 0 refers to byte 0, where no instance begins"],
-    );
+    check_rejected(|bytes| bytes[72 + 80] = 7, expect!["value 0: offset 0 is not a instance"]);
 }
 
 /// Version 3 with one metric and that many values, labels and strings; all references are equal,

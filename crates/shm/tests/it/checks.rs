@@ -1,27 +1,26 @@
-//! What must hold for any input at all: one check per fuzz target, by its name. `fuzz/` includes
-//! this file by path, and `fuzz_regressions` repeats the checks on inputs that once broke
-//! something.
+//! Invariants for any input: one check per fuzz target, by its name. `fuzz/` includes this file by
+//! path, and `fuzz_regressions` repeats the checks on inputs that once failed.
 
 use std::collections::HashSet;
 
 use shm::snapshot::{MetricValue, ProcessMetric};
 use shm::{hsperf, mmv};
 
-/// Panics where something broke.
+/// Panics if an invariant is violated.
 pub(crate) type Check = fn(&[u8]);
 
-/// Name and check of each target of `fuzz/` for a format in shared memory.
+/// Name and check of each target of `fuzz/` for a shared-memory format.
 pub(crate) const CHECKS: [(&str, Check); 4] =
     [("mmv", mmv), ("hsperf", hsperf), ("shm", topdeck), ("process_table", process_table)];
 
-/// Words of a file of our own: an offset of four bytes and a word of eight each, least significant
-/// byte first.
+/// Words of a file in topdeck's format: an offset of four bytes and a word of eight each,
+/// little-endian.
 fn topdeck(bytes: &[u8]) {
     let folder = std::env::temp_dir();
     let thread = std::thread::current().id();
     let path = folder.join(format!("topdeck-check-{}-{thread:?}.tdk", std::process::id()));
-    // Whole lanes: the end of a file must not lie within one, or reading it could not be told from
-    // a mistake of ours.
+    // Whole lanes: a file that ends inside a lane would make a read beyond its end look like a bug
+    // of the reader.
     sparse(&path, bytes, 2);
     for attach in [shm::MetricsFileReader::attach, shm::MetricsFileReader::attach_copy] {
         let metrics = attach(&path).and_then(|mut reader| {
@@ -39,7 +38,7 @@ fn topdeck(bytes: &[u8]) {
     let _ = std::fs::remove_file(path);
 }
 
-/// A file that has these words, and so many lanes.
+/// A file with these words and that many lanes.
 pub(crate) fn sparse(path: &std::path::Path, words: &[u8], lanes: usize) {
     use std::os::unix::fs::FileExt as _;
     let file = std::fs::File::create(path).expect("a file");
@@ -54,7 +53,7 @@ pub(crate) fn sparse(path: &std::path::Path, words: &[u8], lanes: usize) {
     }
 }
 
-/// Links lead to series that are there.
+/// Links refer to existing series.
 fn check_links_and_identities(metrics: &[ProcessMetric]) {
     for metric in metrics {
         assert!(metric.related_metric.is_none_or(|link| link < metrics.len()));
@@ -64,7 +63,7 @@ fn check_links_and_identities(metrics: &[ProcessMetric]) {
     }
 }
 
-/// A table has no more rows than bytes, and each can be shown.
+/// A table has no more rows than bytes, and each row can be printed.
 fn process_table(bytes: &[u8]) {
     let Ok(table) = shm::process_table::ProcessTable::parse(bytes) else { return };
     assert!(table.processes.len() * shm::process_table::ROW_BYTES <= bytes.len());
@@ -72,9 +71,9 @@ fn process_table(bytes: &[u8]) {
     table.processes.iter().for_each(|process| drop(process.name()));
 }
 
-/// A file is read or refused with a reason, its texts within their limit.
+/// A file is read or rejected with a reason; its texts are within their limit.
 fn mmv(bytes: &[u8]) {
-    // The time of day is of no format: the last bytes say it.
+    // The wall clock is not part of the format: it is taken from the last bytes.
     let wall_us = bytes.last_chunk().map_or(0, |last| i64::from_le_bytes(*last));
     let shown = match mmv::parse(bytes, wall_us) {
         Ok(shown) => shown,
@@ -87,8 +86,8 @@ fn mmv(bytes: &[u8]) {
     check_identities(&shown.metrics);
 }
 
-/// A file is read or refused with a reason, its texts no longer than itself but for lossy
-/// characters.
+/// A file is read or rejected with a reason; its texts are no longer than the file except for
+/// replacement characters.
 fn hsperf(bytes: &[u8]) {
     let shown = match hsperf::parse(bytes) {
         Ok(shown) => shown,
@@ -103,14 +102,14 @@ fn check_one_line(message: &str) {
     assert!(!message.contains('\n'), "a message of one line");
 }
 
-/// Bytes that come from the file.
+/// Bytes of texts from the file.
 fn text_bytes(metric: &ProcessMetric) -> usize {
     let labels = metric.labels.iter().map(|(name, value)| name.len() + value.len()).sum::<usize>();
     let text = if let MetricValue::Text(text) = &metric.value { text.len() } else { 0 };
     metric.name.len() + labels + metric.help.len() + text
 }
 
-/// Names can be shown, labels are sorted and have values, and no two metrics are one.
+/// Names are printable, labels are sorted and have values, and identities are unique.
 fn check_identities(metrics: &[ProcessMetric]) {
     let mut seen = HashSet::new();
     for metric in metrics {

@@ -1,4 +1,4 @@
-//! A folder in memory for a test, removed in the end. Tests of other crates use it too.
+//! A tmpfs folder for a test, removed at the end. Tests of other crates use it too.
 
 use std::fs::{self, DirBuilder};
 use std::io::ErrorKind;
@@ -13,8 +13,8 @@ pub(crate) mod room;
 pub(crate) struct TestFolder(pub(crate) PathBuf);
 
 impl TestFolder {
-    /// `None`, having said so, where there is no tmpfs. What is below `/dev/shm` and begins with
-    /// `topdeck-` is found by whoever looks.
+    /// `None`, with a message, if there is no tmpfs. Scanners find folders below `/dev/shm` with
+    /// the prefix `topdeck-`.
     pub(crate) fn new() -> Option<TestFolder> {
         if !room::has_space() {
             return None;
@@ -24,10 +24,10 @@ impl TestFolder {
             let number = NUMBER.fetch_add(1, Ordering::Relaxed);
             let path =
                 PathBuf::from(format!("/dev/shm/topdeck-it-{}-{number}", std::process::id()));
-            // Whatever the mask says: a folder that others may write to is refused.
+            // Independent of the umask: a folder writable by others is refused.
             match DirBuilder::new().mode(0o755).create(&path) {
                 Ok(()) => return Some(TestFolder(path)),
-                // Left by another process of that number.
+                // Left by another process with the same PID.
                 Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
                 Err(error) => {
                     println!("skipped: there is no tmpfs at /dev/shm: {error}");
@@ -37,7 +37,7 @@ impl TestFolder {
         }
     }
 
-    /// What is in it, by name.
+    /// Files in the folder by name.
     pub(crate) fn files(&self) -> Vec<PathBuf> {
         let entries = fs::read_dir(&self.0).into_iter().flatten().flatten();
         let mut files: Vec<_> = entries.map(|entry| entry.path()).collect();

@@ -1,4 +1,4 @@
-//! Inputs that once broke something, and the seeds that fuzzing begins with.
+//! Inputs that once failed, and the seeds of fuzzing.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -16,7 +16,7 @@ fn files(folder: &Path) -> Vec<PathBuf> {
     paths
 }
 
-/// `testdata/fuzz/<target>/<what went wrong>`: the fuzz targets' checks on each.
+/// `testdata/fuzz/<target>/<failure>`: runs the check of the fuzz target on each.
 #[test]
 fn past_fuzz_failures_pass() {
     for (target, check) in checks::CHECKS {
@@ -27,8 +27,7 @@ fn past_fuzz_failures_pass() {
     }
 }
 
-/// What fuzzing begins with: PCP's own files, performance data with an entry of each kind, a table
-/// of processes.
+/// Seeds of fuzzing: PCP's own files, performance data with an entry of each kind, a process table.
 fn seeds() -> Vec<(&'static str, Vec<u8>)> {
     let mmv = files(&root().join("testdata/mmv"))
         .into_iter()

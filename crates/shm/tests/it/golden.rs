@@ -1,7 +1,7 @@
-//! A file of version 1 is read as it always was, whatever the writer does by now.
+//! A file of version 1 is read the same way for ever, whatever the writer does by now.
 //!
-//! `testdata/shm/version-1.words` has the words of a file that are not zero: an offset of four
-//! bytes and a word of eight each.
+//! `testdata/shm/version-1.words` has the nonzero words of a file: an offset of four bytes and a
+//! word of eight each.
 
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
@@ -95,14 +95,14 @@ fn golden_child() {
     of("alive").heartbeat(1_000_000_000).expect("room").beat();
 }
 
-/// Writes the golden file: only for another version of the format.
+/// Writes the golden file: only for a new version of the format.
 #[test]
 #[ignore = "writes testdata/shm; for another version of the format"]
 fn write_golden() {
     let folder = PathBuf::from(format!("/dev/shm/topdeck-golden-{}", std::process::id()));
     let _ = std::fs::create_dir(&folder);
     let status = std::process::Command::new(std::env::current_exe().expect("this program"))
-        // The command line is in the file, and where this program was built is nobody's business.
+        // The command line is in the file; it must not contain the path of the build.
         .arg0("it")
         .args(["--exact", "golden::golden_child", "--test-threads=1"])
         .env("TOPDECK_SHM_TEST_ROLE", "golden")

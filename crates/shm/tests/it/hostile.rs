@@ -1,5 +1,4 @@
-//! Files that say more of themselves than they have: what they cost their reader is bounded by what
-//! they take.
+//! Hostile files that claim more than they contain: the cost of reading is bounded by their memory.
 
 use std::path::PathBuf;
 
@@ -9,7 +8,7 @@ use shm::snapshot::MetricValue;
 
 use crate::checks::sparse;
 
-/// A file that says what a test makes it say.
+/// A file with contents chosen by a test.
 struct HostileFile {
     words: Vec<u8>,
     entries: usize,
@@ -27,7 +26,7 @@ impl HostileFile {
         self.words.extend(word.to_ne_bytes());
     }
 
-    /// The place of a text.
+    /// Position of a text.
     fn text(&mut self, text: &str) -> u64 {
         let at = self.texts;
         self.set(layout::TEXTS + at, text.len() as u64);
@@ -49,7 +48,7 @@ impl HostileFile {
         self.entries += 1;
     }
 
-    /// What each attachment says to it.
+    /// Result of each way of attaching.
     fn read(mut self, name: &str) -> [shm::Result<Vec<shm::snapshot::ProcessMetric>>; 2] {
         let fields = [
             (header::MAGIC, layout::MAGIC),
@@ -90,7 +89,7 @@ fn sparse_histograms_are_read_once() {
         let (small, large) = (number * 64, layout::SMALL_BYTES + number * layout::BUCKETS_BYTES);
         file.entry(kind::HISTOGRAM, name, (small, large), 0);
         for lane in 0..lanes {
-            // A record was begun and never ended; all buckets have room.
+            // A record was started and never completed; all buckets have space.
             file.set(layout::lane_offset(lane) + small, 1);
             file.set(layout::lane_offset(lane) + small + 48, u64::MAX);
         }

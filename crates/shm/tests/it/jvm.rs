@@ -1,4 +1,4 @@
-//! A running JVM: what is found and read is what the JVM's own tool says.
+//! A running JVM: the values read equal those of the JVM's own tool.
 
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader};
@@ -19,7 +19,7 @@ public class Sleeps {
 }
 "#;
 
-/// A JVM that ends with the test, and its folder.
+/// A JVM that is stopped on drop, and its folder.
 struct TestJvm {
     child: Child,
     folder: PathBuf,
@@ -27,8 +27,7 @@ struct TestJvm {
 
 impl Drop for TestJvm {
     fn drop(&mut self) {
-        // It ends by itself when its input does, and so removes its file; whether it does or not,
-        // it ends here.
+        // The JVM exits when its input is closed, and removes its file; it is killed otherwise.
         drop(self.child.stdin.take());
         let begin = Instant::now();
         while matches!(self.child.try_wait(), Ok(None)) && begin.elapsed().as_secs() < 10 {
@@ -40,7 +39,7 @@ impl Drop for TestJvm {
     }
 }
 
-/// `None`, with the reason printed, where there is no Java or it cannot be started like this.
+/// `None`, with the reason printed, if there is no Java or it cannot be started this way.
 fn start(name: &str, command: impl FnOnce(&Path) -> Command) -> Option<TestJvm> {
     let folder = std::env::temp_dir().join(format!("topdeck-jvm-{name}-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
@@ -70,7 +69,7 @@ fn namespace_pid(pid: u32) -> u32 {
     files::namespace_pid(&status).expect("NSpid is there since Linux 4.1")
 }
 
-/// As whoever reads does it: what is not ready is read again.
+/// Reads and retries while the file is not ready.
 fn read(root: &Path, pid: u32) -> HsperfSnapshot {
     let jvms = files::find_jvm_files(root).unwrap();
     let jvm = jvms.iter().find(|jvm| jvm.pid == pid).expect("a running JVM is found");
@@ -116,7 +115,7 @@ fn jvm_counters_match_jcmd() {
     let pid = jvm.child.id();
     let inside = namespace_pid(pid);
 
-    // By way of its own root, as for a JVM in a container.
+    // Through its own root, as for a JVM in a container.
     let root = PathBuf::from(format!("/proc/{pid}/root"));
     let through_root = read(&root, inside);
     let first = read(Path::new("/"), pid);
@@ -141,7 +140,7 @@ fn jvm_counters_match_jcmd() {
     let MetricValue::Text(command) = &value("sun.rt.javaCommand").value else { panic!("no text") };
     assert!(command.contains("Sleeps.java"), "{command}");
 
-    // A value may change while the tool looks and be as before afterwards: look again.
+    // A value may change during the tool's read and change back: retry.
     let mut differ = Vec::new();
     for _ in 0..5 {
         let Some(same) = compare(pid, &mut differ) else { return };
@@ -154,7 +153,7 @@ fn jvm_counters_match_jcmd() {
     panic!("{differ:#?}");
 }
 
-/// How many values are as the JVM's tool says, and which are not. `None` if there is no tool.
+/// Number of values equal to the tool's, and those that differ. `None` if there is no tool.
 fn compare(pid: u32, differ: &mut Vec<String>) -> Option<usize> {
     let first = read(Path::new("/"), pid);
     let told = jcmd_counters(pid)?;
@@ -163,7 +162,7 @@ fn compare(pid: u32, differ: &mut Vec<String>) -> Option<usize> {
     let mut same = 0;
     for (before, after) in first.metrics.iter().zip(&second.metrics) {
         assert_eq!(before.name, after.name);
-        // What changed while the tool looked cannot be compared.
+        // A value that changed during the tool's read cannot be compared.
         if before.value != after.value {
             continue;
         }
@@ -173,7 +172,7 @@ fn compare(pid: u32, differ: &mut Vec<String>) -> Option<usize> {
             other => panic!("{}: {other:?}", after.name),
         };
         let Some(told) = told.get(&after.name) else { continue };
-        // The tool writes characters of texts in its own way.
+        // The tool escapes characters in its own way.
         if shown.contains(['\\', '\n']) || told.contains('\\') {
             continue;
         }
@@ -186,7 +185,7 @@ fn compare(pid: u32, differ: &mut Vec<String>) -> Option<usize> {
     Some(same)
 }
 
-/// As in a container: a `/tmp` of its own, and numbers of its own.
+/// As in a container: own `/tmp` and own PID namespace.
 #[test]
 fn a_jvm_is_a_process_like_others() {
     let Some(jvm) = start("like-others", |program| {
@@ -219,7 +218,7 @@ fn a_jvm_in_other_namespaces_is_read_through_its_root() {
     }) else {
         return;
     };
-    // `unshare` waits for the JVM, which is its only child.
+    // `unshare` waits for the JVM, its only child.
     let parent = jvm.child.id();
     let children = std::fs::read_to_string(format!("/proc/{parent}/task/{parent}/children"));
     let Some(pid) = children.ok().and_then(|pids| pids.trim().parse().ok()) else {

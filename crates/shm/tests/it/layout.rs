@@ -1,4 +1,4 @@
-//! The tables of `docs/formats/shm.md` are those of `layout.rs`.
+//! The tables of `docs/formats/shm.md` equal `layout.rs`.
 
 use shm::layout::*;
 

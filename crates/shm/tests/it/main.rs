@@ -1,4 +1,4 @@
-//! One binary for all of the crate's integration tests.
+//! Integration tests in one binary.
 
 mod checks;
 mod folder;

@@ -1,5 +1,4 @@
-//! Processes that are forked off, die, or have no room: each in a child process with a folder of
-//! its own.
+//! Processes that fork, die, or run out of space: each in a child process with its own folder.
 
 #![allow(unsafe_code, reason = "nothing safe forks")]
 
@@ -14,7 +13,7 @@ use shm::{MetricBuilder, MetricsFileReader};
 
 use crate::folder::TestFolder;
 
-/// What a child does: the tests below that end in `_child` do nothing unless they are asked to.
+/// Role of a child: tests with the suffix `_child` do nothing without it.
 const ROLE: &str = "TOPDECK_SHM_TEST_ROLE";
 
 fn child(role: &str, folder: &Path) -> Command {
@@ -25,8 +24,8 @@ fn child(role: &str, folder: &Path) -> Command {
     command
 }
 
-/// Runs a child to its end. It says that it passed: a name that no test has would run nothing, and
-/// end well.
+/// Runs a child to its end. It must print that a test passed: an unknown test name would run
+/// nothing and succeed.
 #[track_caller]
 fn run(role: &str, folder: &Path) {
     let child = child(role, folder).stdout(Stdio::piped()).stderr(Stdio::piped()).output();
@@ -55,7 +54,7 @@ fn value(path: &Path, name: &str) -> MetricValue {
     metrics.into_iter().find(|one| one.name == name).unwrap_or_else(|| panic!("no {name}")).value
 }
 
-/// Waits for a file whose counter has come so far.
+/// Waits for a file whose counter has reached a value.
 fn wait_for(folder: &TestFolder, name: &str, least: u64) -> PathBuf {
     for _ in 0..12_000 {
         let found = folder.files().into_iter().find(|path| {
@@ -119,7 +118,7 @@ fn killed_process_leaves_its_counts() {
 #[test]
 fn ended_child() {
     if has_role("ended") {
-        // All are there at once.
+        // All threads exist at once.
         let all = Arc::new(Barrier::new(400));
         let mut threads = Vec::new();
         for _ in 0..400 {
@@ -165,28 +164,28 @@ fn forking_child() {
     let work = MetricBuilder::new("work").in_flight(&["device"]).expect("room");
     done.add(7);
     let held = work.begin(1, &[shm::Tag::new("sda").expect("room")]);
-    // SAFETY: the child allocates and maps, which glibc allows after a fork, and leaves without
+    // SAFETY: the child allocates and maps, which glibc allows after a fork, and exits without
     // running destructors.
     let pid = unsafe { libc::fork() };
     if pid == 0 {
         done.add(100);
-        // It is the parent's, which goes on.
+        // The operation belongs to the parent, where it continues.
         drop(held);
         let more = MetricBuilder::new("more_total").counter().expect("room");
         more.add(3);
         let tag = shm::Tag::new("sda").expect("room");
         let own = work.begin(2, &[tag]);
         std::mem::forget(own);
-        // SAFETY: ends the process, and nothing else.
+        // SAFETY: only ends the process.
         unsafe { libc::_exit(0) };
     }
     let mut status = 0;
-    // SAFETY: waits for the process that was just made, and writes how it ended.
+    // SAFETY: waits for the process just created, and writes its status.
     unsafe { libc::waitpid(pid, &mut status, 0) };
     assert_eq!(status, 0);
     done.add(1);
     std::mem::forget(held);
-    // SAFETY: as above; the end is noted, for `exit` runs what is to be run.
+    // SAFETY: as above; `exit` runs the handlers that record the exit.
     unsafe { libc::exit(0) };
 }
 
@@ -225,8 +224,8 @@ fn early_child() {
     if !has_role("early") {
         return;
     }
-    // Registered before the crate's own, which runs after it then.
-    // SAFETY: what it does is allowed after a fork, as below.
+    // Registered before the crate's own handler, which therefore runs after it. SAFETY: its actions
+    // are allowed after a fork, as below.
     unsafe { libc::pthread_atfork(None, None, Some(early_counter)) };
     let done = MetricBuilder::new("done_total").counter().expect("room");
     done.add(7);
@@ -235,7 +234,7 @@ fn early_child() {
     let pid = unsafe { libc::fork() };
     if pid == 0 {
         done.add(1);
-        // SAFETY: ends the process, and nothing else.
+        // SAFETY: only ends the process.
         unsafe { libc::_exit(0) };
     }
     let mut status = 0;
@@ -251,12 +250,12 @@ fn bare_clone_child() {
         return;
     }
     let done = MetricBuilder::new("done_total").counter().expect("room");
-    // SAFETY: a copy of this process without any handler of forks; this thread has not recorded
-    // yet, and so has no lane.
+    // SAFETY: a copy of this process without fork handlers; this thread has not recorded yet, and
+    // so has no lane.
     let pid = unsafe { libc::syscall(libc::SYS_clone, libc::SIGCHLD, 0, 0, 0, 0) };
     if pid == 0 {
         done.add(101);
-        // SAFETY: ends the process, and nothing else.
+        // SAFETY: only ends the process.
         unsafe { libc::_exit(0) };
     }
     let mut status = 0;
@@ -303,7 +302,7 @@ fn no_file_when_disabled_or_on_disk() {
     let _ = std::fs::remove_dir_all(&on_disk);
 }
 
-/// Whether it is in no memory, and this user may write there.
+/// Whether it is not on tmpfs, and this user may write there.
 fn is_on_disk(place: &Path) -> bool {
     // The type of the field depends on the C library.
     const TMPFS: u32 = 0x0102_1994;
@@ -331,13 +330,13 @@ fn full_child() {
     let folder = PathBuf::from(std::env::var_os(shm::ENV_VARIABLE).expect("a folder"));
     done.add(1);
     took.record(10);
-    // All the rest is taken by somebody else.
+    // Another file takes the rest of the space.
     let other = std::fs::File::create(folder.join("other")).expect("a file");
     let mut taken = 0;
     while rustix::fs::fallocate(&other, rustix::fs::FallocateFlags::empty(), taken, 4096).is_ok() {
         taken += 4096;
     }
-    // It goes on: in the shared lane, or counted as lost; nobody is killed.
+    // Records go to the shared lane, or count as lost; the process is not killed.
     thread::scope(|scope| {
         scope.spawn(|| {
             for n in 0..1_000 {
@@ -358,7 +357,7 @@ fn full_child() {
     std::fs::remove_file(folder.join("other")).expect("it is ours");
 }
 
-/// Unmounted however the test ends.
+/// Unmounts on drop.
 struct MountGuard<'a>(&'a Path);
 
 impl Drop for MountGuard<'_> {
@@ -468,7 +467,7 @@ fn bare_child() {
     let pid = unsafe { libc::fork() };
     if pid == 0 {
         MetricBuilder::new("done_total").counter().expect("room").add(1);
-        // SAFETY: ends the process, and nothing else.
+        // SAFETY: only ends the process.
         unsafe { libc::_exit(0) };
     }
     let mut status = 0;
@@ -495,7 +494,7 @@ fn time_namespace_processes_are_not_terminated() {
     let Some(folder) = TestFolder::new() else { return };
     let inside = child("killed", &folder.0);
     let mut command = Command::new("unshare");
-    // The child of `unshare` is in the namespace; it must not outlive it.
+    // The child of `unshare` is in the namespace and must not outlive the test.
     command.args(["--time", "--boottime", "100000", "--fork", "--kill-child"]);
     command.arg(inside.get_program()).args(inside.get_args());
     command.env(ROLE, "killed").env(shm::ENV_VARIABLE, &folder.0);
@@ -522,7 +521,7 @@ fn time_namespace_processes_are_not_terminated() {
         ),
         0
     );
-    // `unshare` ends with it.
+    // `unshare` exits with it.
     let pid = rustix::process::Pid::from_raw(found.identity.pid.cast_signed()).expect("a pid");
     rustix::process::kill_process(pid, rustix::process::Signal::KILL).expect("it runs");
     child.wait().expect("it is ours");

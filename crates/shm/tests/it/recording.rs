@@ -1,4 +1,4 @@
-//! What is recorded by threads that come and go is what a reader sees.
+//! A reader sees everything that starting and ending threads record.
 
 use std::thread;
 
@@ -11,7 +11,7 @@ fn own() -> MetricsFileReader {
     MetricsFileReader::attach(&shm::status().expect("a file of metrics")).expect("it can be read")
 }
 
-/// The value of a series of this process.
+/// Value of a series of this process.
 #[track_caller]
 pub(crate) fn value(name: &str, labels: &[(&str, &str)]) -> MetricValue {
     let labels: Vec<_> = labels.iter().map(|(a, b)| ((*a).to_owned(), (*b).to_owned())).collect();
@@ -70,7 +70,7 @@ fn threads_that_come_and_go_lose_nothing() {
             (Some(0.0), Some(9_999.0))
         );
     }
-    // The short way tells the same, and nothing of what is no histogram.
+    // The fast path returns the same, and nothing for other kinds.
     let reader = own();
     let counts = |name: &str| {
         let of = (0..reader.len()).filter(|&at| reader.name(at) == name);
@@ -93,7 +93,7 @@ fn running_operations_are_listed() {
     assert_eq!(seen.operations.len(), 5_000);
     let of = |device: &str| seen.operations.iter().filter(|one| one.tags[0].1 == device).count();
     assert_eq!((of("sda"), of("sdb")), (4_000, 1_000));
-    // They end on another thread.
+    // Operations end on another thread.
     thread::scope(|scope| {
         scope.spawn(move || drop(all));
     });

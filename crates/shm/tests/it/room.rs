@@ -1,10 +1,10 @@
-//! Whether memory has room for what tests record. Tests of other crates ask it too.
+//! Whether there is enough tmpfs space for tests. Tests of other crates use it too.
 
-/// What files of metrics of tests may take that run at once. Docker gives 64 MiB to all.
+/// Space for metrics files of concurrent tests. Docker's default for /dev/shm is 64 MiB.
 const SPACE_BYTES: u64 = 32 << 20;
 
-/// Whether there is room for files of metrics; says so where there is not. What finds no room is
-/// counted as lost, and is no fault of who records.
+/// Whether there is space for metrics files; prints a message if not. Without space, records count
+/// as lost, which is not an error of the tested code.
 pub(crate) fn has_space() -> bool {
     let free = rustix::fs::statvfs("/dev/shm").map(|found| found.f_bavail * found.f_frsize);
     match free {

@@ -1,5 +1,5 @@
-//! The process table as a file: what is published is what is read, whoever dies meanwhile, and its
-//! page tells its bytes.
+//! The process table as a file: readers see what was published, also when a writer or reader dies,
+//! and its page lists its bytes.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -18,7 +18,7 @@ use crate::page::check_fields;
 
 const PAGE: &str = include_str!("../../../../docs/formats/process-table.md");
 
-/// The table of a folder.
+/// Table file of a folder.
 fn file(folder: &TestFolder) -> PathBuf {
     folder.0.join(FILE_NAME)
 }
@@ -42,7 +42,7 @@ fn published_table_is_read() {
     let Some(folder) = TestFolder::new() else { return };
     let mut writer = TableWriter::new(&folder.0).unwrap();
     assert!(matches!(read(&file(&folder)), Err(Error::Io { .. })), "there is none yet");
-    // 5,000 need a larger file, which takes the place of the first.
+    // 5,000 rows need a larger file, which replaces the first.
     for (round, count) in [3, 0, 511, 5_000, 2, 6_000].into_iter().enumerate() {
         let published = rows(count, round as u64);
         writer.publish(&collection_info(round as u64), &published).unwrap();
@@ -67,7 +67,7 @@ fn there_is_one_writer() {
     let mode = fs::metadata(folder.0.join(LOCK_NAME)).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o600, "no other user can lock it");
     drop(first);
-    // One that was killed leaves files behind.
+    // Files left by a killed writer.
     fs::write(file(&folder), "old").unwrap();
     fs::write(folder.0.join("processes.tdp.new"), "older").unwrap();
     let mut next = TableWriter::new(&folder.0).unwrap();
@@ -83,7 +83,7 @@ fn concurrent_reader_sees_whole_tables() {
     let is_over = AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            // Without a pause: a reader gets a whole table or is told that there was none.
+            // Without pauses: a reader gets a consistent table or an error.
             for mark in 2..3_000 {
                 writer.publish(&collection_info(mark), &rows(300, mark)).unwrap();
             }
@@ -121,8 +121,7 @@ fn disks_links_and_other_files_are_rejected() {
     assert!(matches!(TableWriter::new(&folder.0), Err(Error::Io { action: "open", .. })));
 }
 
-/// A table of two rows, put together by the tables of the layout: not by the writer, which needs a
-/// tmpfs.
+/// A table of two rows, encoded from the layout tables, not by the writer, which needs a tmpfs.
 pub(crate) fn two_rows() -> Vec<u8> {
     const CAPACITY: usize = 512;
     let mut bytes = vec![0; FIRST_BUFFER as usize + 2 * CAPACITY];
