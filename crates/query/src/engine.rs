@@ -174,8 +174,8 @@ fn steps_for(question: &QueryRequest<'_>, settings: &Settings) -> Result<StepGri
     let max = settings.limits.steps;
     if steps.count as u64 > max {
         let remedy = "increase the step, reduce the range, or raise max_steps".to_owned();
-        let (what, found) = ("steps (max_steps)", steps.count as u64);
-        return Err(Error::Limit { limit: what, found, max, remedy });
+        let (limit, found) = ("steps (max_steps)", steps.count as u64);
+        return Err(Error::Limit { limit, found, max, remedy });
     }
     Ok(steps)
 }

@@ -4,14 +4,15 @@
 //! query     <- directive* pipe
 //! directive <- '#' word ('=' value)?
 //! pipe      <- operation ('|' call)*
-//! operation <- unary (operator unary)*          the operators' order is their precedence, one level each
+//! operation <- unary (operator unary)*          operators in order of precedence
 //! unary     <- ('!' / '-') unary / 'not' operation / primary
 //! primary   <- call / constant / sign? (number / duration) / text / '(' pipe ')'
-//! call      <- name ('(' (argument (',' argument)*)? ')')? ('{' (pipe (',' pipe)*)? '}')?     one of both at least
+//! call      <- name ('(' (argument (',' argument)*)? ')')? ('{' (pipe (',' pipe)*)? '}')?
 //! argument  <- (name '=')? (sign? (number / duration) / text / constant)
 //! ```
-//! A sign directly before a number, where an operand is expected, belongs to the number; elsewhere
-//! it is an operator. `not` applies to everything up to the next pipe, comma or closing bracket.
+//! A call needs parentheses, braces or both. A sign directly before a number, where an operand is
+//! expected, belongs to the number; elsewhere it is an operator. `not` applies to everything up to
+//! the next pipe, comma or closing bracket.
 
 use super::ast::{
     Argument, Body, CallExpr, CaqlExpr, CaqlExprKind, CaqlQuery, Constant, Directives, Literal,
@@ -484,6 +485,6 @@ fn depth_error(found: usize) -> Error {
     limit_error("levels of calls, operators and brackets", found, DEPTH_MAX, "split the query")
 }
 
-fn limit_error(what: &'static str, found: usize, max: usize, remedy: &str) -> Error {
-    Error::Limit { limit: what, found: found as u64, max: max as u64, remedy: remedy.to_owned() }
+fn limit_error(limit: &'static str, found: usize, max: usize, remedy: &str) -> Error {
+    Error::Limit { limit, found: found as u64, max: max as u64, remedy: remedy.to_owned() }
 }

@@ -201,9 +201,9 @@ impl CaqlPlanner {
             }
             BoundKind::Call { function, arguments, sources, name_span: name_place } => {
                 let kernel = functions::kernel(function);
-                if let CaqlKernel::Find(what) = kernel {
+                if let CaqlKernel::Find(statistic) = kernel {
                     return stage(StageKind::Find(self.find(
-                        what,
+                        statistic,
                         function,
                         arguments,
                         *name_place,
@@ -255,12 +255,12 @@ impl CaqlPlanner {
 
     fn find(
         &self,
-        what: MetricStatistic,
+        statistic: MetricStatistic,
         function: &Signature,
         arguments: &Arguments,
         span: SourceSpan,
     ) -> Result<Box<MetricQuery>> {
-        MetricQuery::new(what, function, arguments, self.start, span).map(Box::new)
+        MetricQuery::new(statistic, function, arguments, self.start, span).map(Box::new)
     }
 
     /// Histograms of a selector that are only merged are read merged: the store merges them faster.
@@ -288,8 +288,8 @@ impl CaqlPlanner {
             return Ok(None);
         };
         match functions::kernel(function) {
-            CaqlKernel::Find(what @ MetricStatistic::Histogram) => {
-                let find = self.find(what, function, arguments, *name_place)?;
+            CaqlKernel::Find(statistic @ MetricStatistic::Histogram) => {
+                let find = self.find(statistic, function, arguments, *name_place)?;
                 Ok(Some(StageKind::Merge { find, by }))
             }
             _ => Ok(None),

@@ -10,7 +10,7 @@ use crate::value::{StepValue, is_stale};
 /// Values of slots from samples by time; samples may precede the first slot. For deltas, the change
 /// is the sample itself; for other kinds it is the difference from the previous sample.
 pub(super) fn slots(
-    what: MetricStatistic,
+    statistic: MetricStatistic,
     readings: &[SeriesPoint],
     grid: TimeGrid,
     is_delta: bool,
@@ -44,7 +44,7 @@ pub(super) fn slots(
             slot.push(SampleDelta { number, change });
         }
     }
-    slots.iter().map(|seen| point(statistic_of_slot(what, seen))).collect()
+    slots.iter().map(|seen| point(statistic_of_slot(statistic, seen))).collect()
 }
 
 /// Sample with its change and time since the previous sample.
@@ -54,14 +54,14 @@ struct SampleDelta {
     change: Option<(f64, f64)>,
 }
 
-fn statistic_of_slot(what: MetricStatistic, seen: &[SampleDelta]) -> Option<f64> {
+fn statistic_of_slot(statistic: MetricStatistic, seen: &[SampleDelta]) -> Option<f64> {
     let count = seen.len() as f64;
     let numbers = || seen.iter().map(|seen| seen.number);
-    let is_counter = matches!(what, MetricStatistic::Counter | MetricStatistic::CounterStddev);
+    let is_counter = matches!(statistic, MetricStatistic::Counter | MetricStatistic::CounterStddev);
     let changes = || {
         seen.iter().filter_map(|seen| seen.change).filter(|change| !is_counter || change.0 >= 0.0)
     };
-    match what {
+    match statistic {
         _ if seen.is_empty() => None,
         MetricStatistic::Average => Some(numbers().sum::<f64>() / count),
         MetricStatistic::Count => Some(count),
@@ -100,14 +100,14 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn check(what: MetricStatistic, readings: &[(i64, f64)], expected: [Option<f64>; 2]) {
+    fn check(statistic: MetricStatistic, readings: &[(i64, f64)], expected: [Option<f64>; 2]) {
         let reading = |&(time, number): &(i64, f64)| {
             let time = time * store::SECOND;
             SeriesPoint { start: None, time, value: StepValue::Number(number) }
         };
         let readings: Vec<SeriesPoint> = readings.iter().map(reading).collect();
         let grid = TimeGrid { start: 0, step: store::MINUTE, columns: 2 };
-        let found: Vec<Option<f64>> = slots(what, &readings, grid, false)
+        let found: Vec<Option<f64>> = slots(statistic, &readings, grid, false)
             .iter()
             .map(|point| point.as_ref()?.number())
             .collect();

@@ -90,14 +90,14 @@ fn add_source(
 impl MetricQuery {
     /// Reader of a call; `start` is the start of the first slot.
     pub(super) fn new(
-        what: MetricStatistic,
+        statistic: MetricStatistic,
         function: &Signature,
         arguments: &Arguments,
         start: i64,
         span: SourceSpan,
     ) -> Result<MetricQuery> {
         let mut find = MetricQuery {
-            statistic: what,
+            statistic,
             selector: Selector::All,
             limit: 1,
             delay: 0,
@@ -316,14 +316,14 @@ impl MetricQuery {
                 let number = |summary: Option<store::NumberSummary>| summary.and_then(rate);
                 Ok(summaries.into_iter().map(|value| point(number(value))).collect())
             }
-            what => {
+            statistic => {
                 // The first sample is compared with the one before the first slot.
                 let grid = shift_grid(grid, handle, self);
                 let before = evaluation.settings.lookback.max(grid.step);
                 let range = grid.range();
                 let from = range.start.saturating_sub(before);
                 let readings: Vec<SeriesPoint> = evaluation.readings(handles, from..range.end)?;
-                Ok(rates::slots(what, &readings, grid, counts && !is_total))
+                Ok(rates::slots(statistic, &readings, grid, counts && !is_total))
             }
         }
     }

@@ -46,12 +46,12 @@ fn pack(work: KernelInput<'_>) -> Result<Vec<Stream>> {
     let (is_sloppy, keeps) = (is_on("sloppy"), is_on("meta"));
     let keys = NamedStreams::from_streams(&inputs).labels(std::slice::from_ref(format));
     let mut seen = HashSet::new();
-    if let Some(twice) = keys.iter().find(|key| !seen.insert(key.as_str()))
+    if let Some(duplicate) = keys.iter().find(|key| !seen.insert(key.as_str()))
         && !is_sloppy
     {
         let message = format!(
-            "duplicate vector key {twice:?}; extend the format, as with %cn, or set sloppy=1 to \
-             keep the first stream"
+            "duplicate vector key {duplicate:?}; extend the format, as with %cn, or set sloppy=1 \
+             to keep the first stream"
         );
         return Err(Error::Execution { span, message });
     }

@@ -8,7 +8,11 @@ use super::{BucketGrid, FloatHistogram};
 #[non_exhaustive]
 pub enum InvalidHistogram {
     /// Bounds out of order, NaN, or infinite.
-    #[error("custom buckets: histogram custom bound {} is {}, expected finite rising bounds", position + 1, GoNumber(*found))]
+    #[error(
+        "custom buckets: histogram custom bound {} is {}, expected finite rising bounds",
+        position + 1,
+        GoNumber(*found)
+    )]
     Bound {
         /// Position of the bound.
         position: usize,
@@ -73,14 +77,14 @@ impl FloatHistogram {
                 return Err(InvalidHistogram::Order { index: pair[1].0 });
             }
         }
-        let buckets = |counts: &[(i32, f64)], what| {
-            counts.iter().map(|&(_, count)| (what, count)).collect::<Vec<_>>()
+        let buckets = |counts: &[(i32, f64)], field| {
+            counts.iter().map(|&(_, count)| (field, count)).collect::<Vec<_>>()
         };
         let mut all = buckets(&self.negative, "a negative bucket");
         all.extend([("a zero bucket", self.zero_count), ("a total", self.count)]);
         all.extend(buckets(&self.positive, "a positive bucket"));
         match all.into_iter().find(|&(_, count)| count < 0.0) {
-            Some((what, found)) => Err(InvalidHistogram::NegativeCount { field: what, found }),
+            Some((field, found)) => Err(InvalidHistogram::NegativeCount { field, found }),
             None => Ok(()),
         }
     }
@@ -108,7 +112,7 @@ impl FloatHistogram {
             ("negative buckets", !self.negative.is_empty()),
         ];
         match found.into_iter().find(|&(_, is_there)| is_there) {
-            Some((what, _)) => Err(InvalidHistogram::NotWithCustom { field: what }),
+            Some((field, _)) => Err(InvalidHistogram::NotWithCustom { field }),
             None => Ok(()),
         }
     }

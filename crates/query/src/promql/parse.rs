@@ -70,7 +70,7 @@ pub(super) struct ParsedExpr {
 
 impl<'a> Parser<'a> {
     fn new(text: &'a str, options: &'a Options) -> Result<Parser<'a>> {
-        limit("bytes of text", text.len(), LENGTH_MAX)?;
+        check_limit("bytes of text", text.len(), LENGTH_MAX)?;
         Ok(Parser {
             text,
             options,
@@ -163,7 +163,7 @@ impl<'a> Parser<'a> {
     /// Parses a nested construct within the nesting limit.
     fn nested<T>(&mut self, read: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
         self.nesting += 1;
-        limit("nested expressions", self.nesting, NESTING_MAX)?;
+        check_limit("nested expressions", self.nesting, NESTING_MAX)?;
         let result = read(self);
         self.nesting -= 1;
         result
@@ -344,16 +344,16 @@ impl<'a> Parser<'a> {
 
 fn node(kind: ExprKind, span: SourceSpan, height_within: usize) -> Result<ParsedExpr> {
     let height = height_within + 1;
-    limit("levels of operators", height, HEIGHT_MAX)?;
+    check_limit("levels of operators", height, HEIGHT_MAX)?;
     Ok(ParsedExpr { expr: Expr { kind, span }, height })
 }
 
-fn limit(what: &'static str, found: usize, max: usize) -> Result<()> {
+fn check_limit(limit: &'static str, found: usize, max: usize) -> Result<()> {
     if found <= max {
         return Ok(());
     }
     let remedy = "split the expression, or use a recording rule for a part of it".to_owned();
-    Err(Error::Limit { limit: what, found: found as u64, max: max as u64, remedy })
+    Err(Error::Limit { limit, found: found as u64, max: max as u64, remedy })
 }
 
 /// Keywords that are also functions.

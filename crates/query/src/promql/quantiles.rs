@@ -14,7 +14,7 @@ pub(crate) fn reject_averages(expr: &Expr) -> Result<()> {
         reject_averages(child)?;
     }
     let mut average = expr;
-    let (quantile, what) = match &expr.kind {
+    let (quantile, scope) = match &expr.kind {
         ExprKind::Aggregate { op: AggregateOp::Avg, expr: inner, .. } => {
             (quantile_in(inner), "series")
         }
@@ -51,7 +51,7 @@ pub(crate) fn reject_averages(expr: &Expr) -> Result<()> {
         None => "record a histogram and take its quantile with histogram_quantile".to_owned(),
     };
     let message =
-        format!("cannot average quantiles over {what}: the result is not a quantile; {remedy}");
+        format!("cannot average quantiles over {scope}: the result is not a quantile; {remedy}");
     Err(Error::Parse { span: expr.span, message })
 }
 

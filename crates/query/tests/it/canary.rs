@@ -9,11 +9,11 @@ load 1m
   depth{host="b"} 4 5 6
   latency {{schema:0 sum:1 count:1 buckets:[1]}}x2
 
-# Another number, but for what adding up makes.
+# A different number, beyond rounding.
 eval instant at 2m depth{host="a"}
   depth{host="a"} 3.00001
 
-# One that is missing, one that is too many, and one that is another.
+# A missing series, an additional one, and a different one.
 eval instant at 2m depth
   depth{host="a"} 3
 
@@ -24,19 +24,19 @@ eval instant at 2m depth{host="a"}
 eval instant at 2m depth{host="a"} + 0
   depth{host="a"} 3
 
-# Nothing where something is, and the other way round.
+# An empty result where a value is expected, and the reverse.
 eval instant at 2m depth
 
 eval instant at 2m no_such_metric
   {} 1
 
-# Another order.
+# A different order.
 eval instant at 2m sort(depth)
   expect ordered
   depth{host="b"} 6
   depth{host="a"} 3
 
-# Another kind of answer.
+# A different result type.
 eval instant at 2m vector(1)
   1
 
@@ -46,7 +46,7 @@ eval instant at 2m 1
 eval instant at 2m "text"
   expect string "other"
 
-# Moments: too few, too many, others.
+# Timestamps: too few, too many, different ones.
 eval range from 0 to 2m step 1m depth{host="a"}
   depth{host="a"} 1 2
 
@@ -56,7 +56,7 @@ eval range from 0 to 2m step 1m depth{host="a"} > 1
 eval range from 0 to 2m step 1m depth{host="a"} > 1
   depth{host="a"} 2 3 _
 
-# Histograms: another sum, bucket, schema or hint, or a number.
+# Histograms: a different sum, bucket, schema or hint, or a float.
 eval instant at 2m latency
   latency {{schema:0 sum:2 count:1 buckets:[1]}}
 
@@ -72,7 +72,7 @@ eval instant at 2m latency
 eval instant at 2m latency
   latency 1
 
-# Notes that are there, or not, or say something else.
+# Annotations that are unexpected, missing, or different.
 eval instant at 2m quantile(2, depth)
   expect no_warn
   {} Inf
@@ -91,7 +91,7 @@ eval instant at 2m latency + 1
 eval instant at 2m latency + 1
   expect no_info
 
-# Failures that are there, or not, or say something else.
+# Errors that are unexpected, missing, or different.
 eval instant at 2m depth + on() depth
   {} 1
 
@@ -104,7 +104,7 @@ eval instant at 2m depth + on() depth
 eval instant at 2m depth + on() depth
   expect fail regex: ^something else$
 
-# No question at all.
+# No query.
 eval instant at 2m depth +
   {} 1
 "#;

@@ -96,8 +96,8 @@ fn random(work: KernelInput<'_>, method: &str) -> Result<Vec<Stream>> {
             total = total.saturating_add(count);
             if total > VALUES_MAX {
                 let remedy = "reduce the range or the number of values".to_owned();
-                let what = "values drawn by histogram:random";
-                return Err(Error::Limit { limit: what, found: total, max: VALUES_MAX, remedy });
+                let limit = "values drawn by histogram:random";
+                return Err(Error::Limit { limit, found: total, max: VALUES_MAX, remedy });
             }
             let mut draw =
                 RandomVariates::new(seed.to_bits() ^ (work.steps.time(at) as u64).rotate_left(32));
@@ -168,11 +168,13 @@ enum DistributionSpec {
 impl DistributionSpec {
     fn parse(method: &str, arguments: &Arguments) -> Result<DistributionSpec, String> {
         let any = |name: &str, default: f64| arguments.number(name).unwrap_or(default);
-        let checked = |name: &str, default: f64, what: &str, is_fine: fn(f64) -> bool| {
+        let checked = |name: &str, default: f64, requirement: &str, is_fine: fn(f64) -> bool| {
             let found = any(name, default);
             match is_fine(found) {
                 true => Ok(found),
-                false => Err(format!("invalid {name} of {method}: expected {what}, found {found}")),
+                false => Err(format!(
+                    "invalid {name} of {method}: expected {requirement}, found {found}"
+                )),
             }
         };
         // Above this, doubles do not represent consecutive integers.

@@ -110,7 +110,7 @@ impl Parser<'_> {
         {
             let token = self.next()?;
             self.nesting += 1;
-            super::limit("operators in a duration", self.nesting, NESTING_MAX)?;
+            super::check_limit("operators in a duration", self.nesting, NESTING_MAX)?;
             let right = self.duration(binding + u8::from(op != DurationOp::Power))?;
             left = self.two(op, token, left, right);
         }

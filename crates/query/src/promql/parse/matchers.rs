@@ -56,7 +56,7 @@ impl Parser<'_> {
         let (value, span) = self.label_value(IN_MATCHERS, span)?;
         if matches!(op, MatchOp::Regex | MatchOp::NotRegex) {
             self.regexes += 1;
-            super::limit("regular expressions", self.regexes, REGEXES_MAX)?;
+            super::check_limit("regular expressions", self.regexes, REGEXES_MAX)?;
         }
         let matcher = Matcher::new(name, op, value);
         Ok(matcher.map_err(|message| self.record_error(span, message)).ok())
