@@ -97,7 +97,7 @@ mod tests {
         let data = DataFolder::new();
         data.write("boards/old.json");
         data.write("dashboards/new.json");
-        let line = "cannot rename boards to dashboards: it is not empty; \
+        let line = "cannot rename boards to dashboards: the folder exists and is not empty; \
                     move the files of boards there by hand";
         assert_eq!(data.rename(), [line]);
         assert!(data.has("boards/old.json") && data.has("dashboards/new.json"));

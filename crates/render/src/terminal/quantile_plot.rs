@@ -78,8 +78,8 @@ pub fn qq_plot([a, b]: [&Mixture; 2], show: &ValueFormatter, terminal: &Terminal
     names.push('A');
     lines.extend([axis, names]);
     let about = format!(
-        "  {dot} the same quantile of A and B: above the diagonal B is greater; 5 median, 9 p99, \
-         M maximum"
+        "  {dot} the same quantile of A and B: above the diagonal B is greater; 5=median, 9=p99, \
+         M=maximum"
     );
     for line in wrap_text(&about, terminal.width.saturating_sub(2)) {
         lines.push(terminal.paint(TextStyle::Faint, &format!("  {line}")));

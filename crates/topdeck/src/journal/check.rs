@@ -122,8 +122,8 @@ fn summary(dir: &Path, report: &CheckReport, is: &str, are: &str) -> String {
     let mut text = String::new();
     let verdict = match report.damages.len() {
         0 => "intact".to_owned(),
-        1 => format!("1 place {is} damaged"),
-        n => format!("{} places {are} damaged", value_formatter::count(n as u64)),
+        1 => format!("1 location {is} damaged"),
+        n => format!("{} locations {are} damaged", value_formatter::count(n as u64)),
     };
     let plural = |n: u64, what: &str| {
         format!("{} {what}{}", value_formatter::count(n), if n == 1 { "" } else { "s" })
@@ -253,7 +253,7 @@ mod tests {
         check(
             verify_text(Path::new("j"), &damaged_report()),
             expect![[r#"
-            j: 2 places are damaged
+            j: 2 locations are damaged
               4,000 records in 30 frames in 2 segments, positions 0..4100
               DAMAGED: j/segments/0000000000000000.seg, bytes 4096..8192 (4 KiB): a frame whose checksum is wrong; 100 records cannot be read, positions 1000..1100
               DAMAGED: j/checkpoints/store: one of its two copies is damaged; no record is lost
@@ -272,7 +272,7 @@ mod tests {
         check(
             repair_text(Path::new("j"), &report),
             expect![[r#"
-                j: 2 places were damaged
+                j: 2 locations were damaged
                   4,000 records in 30 frames in 2 segments, positions 0..4100
                   DAMAGED: j/segments/0000000000000000.seg, bytes 4096..8192 (4 KiB): a frame whose checksum is wrong; 100 records cannot be read, positions 1000..1100
                   DAMAGED: j/checkpoints/store: one of its two copies is damaged; no record is lost

@@ -495,8 +495,8 @@ fn two_hosts_are_compared() {
                  1 ms ┤●··
                       └┬──────────────────────┬──────────────────
                      1 ms                   10 ms                 A
-              ● the same share of A and of B: above the diagonal B is slower or greater; 5
-              median, 9 p99, M maximum
+              ● the same quantile of A and B: above the diagonal B is greater; 5=median,
+              9=p99, M=maximum
 
               Wasserstein         3.903 ms  3.656 to 4.173 ms
                 mean distance between the distributions
@@ -553,8 +553,8 @@ fn two_hosts_are_compared() {
                  1 ms ┤●··
                       └┬──────────────────────────────┬──────────
                      1 ms                           10 ms         A
-              ● the same share of A and of B: above the diagonal B is slower or greater; 5
-              median, 9 p99, M maximum
+              ● the same quantile of A and B: above the diagonal B is greater; 5=median,
+              9=p99, M=maximum
 
               Wasserstein         57.07 us  46.61 to 280.9 us
                 mean distance between the distributions

@@ -98,8 +98,8 @@ mod tests {
 
     #[track_caller]
     fn check(times: &[(u64, u64)], read: u64, expected: Expect) {
-        let first = test_run("nothing", &[(24_000, 100_000), (60_000, 150)], None);
-        let last = test_run("nothing", &[(24_000, 100_000), (76_000, 150)], None);
+        let first = test_run("baseline", &[(24_000, 100_000), (60_000, 150)], None);
+        let last = test_run("baseline", &[(24_000, 100_000), (76_000, 150)], None);
         let row = test_run("smaps_rollup", times, Some(read));
         let text = conclusion(&row, &[&first, &last], "map and unmap", "topdeck never reads it");
         expected.assert_eq(&text);
@@ -123,16 +123,16 @@ mod tests {
             &[(24_000, 100_000), (140_000, 150)],
             40,
             expect![
-                "smaps_rollup: not measurable: p99.99 of map and unmap is 140.0 us, and up to \
-                 75.90 us beside nothing"
+                "smaps_rollup: no measurable effect: p99.99 of map and unmap is 140.0 us, \
+                 baseline up to 75.90 us"
             ],
         );
         check(
             &[(24_000, 100_000), (21_600_000, 3)],
             40,
             expect![
-                "smaps_rollup: not measurable: p99.99 of map and unmap is 24.20 us, and up to \
-                 75.90 us beside nothing"
+                "smaps_rollup: no measurable effect: p99.99 of map and unmap is 24.20 us, \
+                 baseline up to 75.90 us"
             ],
         );
     }
@@ -163,8 +163,8 @@ mod tests {
             &[(26_000, 100_000), (60_000, 150)],
             40,
             expect![
-                "smaps_rollup: not measurable: p99.99 of map and unmap is 59.91 us, and up to \
-                 75.90 us beside nothing"
+                "smaps_rollup: no measurable effect: p99.99 of map and unmap is 59.91 us, \
+                 baseline up to 75.90 us"
             ],
         );
     }
