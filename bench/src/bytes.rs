@@ -115,7 +115,7 @@ fn targets(rows: &[FormatSize]) -> Vec<ReportTarget> {
 fn speed_table(rows: &[Samples]) -> ReportTable {
     let caption = format!(
         "CPU time of encoding and decoding, nanoseconds per frame of n = {SIZE}: median \
-         (least–greatest)."
+         (min–max)."
     );
     ReportTable::of_samples(&caption, "unit of work", &[("ns per frame", rows)])
 }

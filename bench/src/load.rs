@@ -146,7 +146,7 @@ fn largest_deviation(truth: &ToolResult, said: &ToolResult) -> (&'static str, f6
 fn rates(effort: &Effort, nginx: &sustained::Nginx, section: &mut ReportSection) {
     let seconds = if effort.quick { 1.0 } else { 3.0 };
     let rounds = if effort.quick { 1 } else { 3 };
-    let header = ["", "requests per second: median (least–greatest)"];
+    let header = ["", "requests per second: median (min–max)"];
     let mut table = ReportTable::new("Highest rate on one CPU.", 1, &header);
     let mut medians = Vec::new();
     let few = (CONNECTIONS, CONNECTIONS);

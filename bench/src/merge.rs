@@ -65,7 +65,7 @@ fn frame(seed: u64, median: f64, sigma: f64) -> Vec<u64> {
 fn table(set: &str, bins: usize, rows: &[Samples]) -> ReportTable {
     let caption = format!(
         "Nanoseconds per histogram, {set} ({bins} bins of circllhist on average): median \
-         (least–greatest); the ratio is to topdeck from bytes."
+         (min–max); the ratio is to topdeck from bytes."
     );
     let mut table = ReportTable::new(&caption, 2, &["", "keeps", "ns", "ratio"]);
     let ours = named_median(rows, topdeck::MERGE_STORED);

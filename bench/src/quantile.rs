@@ -30,7 +30,7 @@ pub(crate) fn run(effort: &Effort) -> ReportSection {
     });
     let columns: Vec<(&str, &[Samples])> =
         sets.iter().map(|(distribution, rows)| (distribution.name(), &rows[..])).collect();
-    let caption = "Nanoseconds per quantile: median (least–greatest).";
+    let caption = "Nanoseconds per quantile: median (min–max).";
     ReportSection {
         name: "quantile",
         title: "Quantile",

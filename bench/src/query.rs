@@ -107,7 +107,7 @@ fn targets(results: &[QueryResults]) -> Vec<ReportTarget> {
 
 fn costs(results: &[QueryResults]) -> ReportTable {
     let header = ["query", "contender", "CPU ms", "wall ms", "memory MB"];
-    let mut table = ReportTable::new("Cost of a query: median (least–greatest).", 2, &header);
+    let mut table = ReportTable::new("Cost of a query: median (min–max).", 2, &header);
     for (key, about) in QUERIES {
         for (one, query) in costs_of_key(results, key) {
             table.rows.push(vec![

@@ -49,11 +49,8 @@ pub(crate) fn run(effort: &Effort) -> ReportSection {
     });
     let columns: Vec<(&str, &[Samples])> =
         sets.iter().map(|(distribution, rows)| (distribution.name(), &rows[..])).collect();
-    let table = ReportTable::of_samples(
-        "Nanoseconds per value: median (least–greatest).",
-        "keeps",
-        &columns,
-    );
+    let table =
+        ReportTable::of_samples("Nanoseconds per value: median (min–max).", "keeps", &columns);
     ReportSection {
         name: "record",
         title: "Record, one thread",

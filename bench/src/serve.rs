@@ -272,7 +272,7 @@ fn throughput_table(loads: &[ServerResult]) -> ReportTable {
         "deferred",
         "memory MB",
     ];
-    let mut table = ReportTable::new("Acknowledged points: median (least–greatest).", 3, &header);
+    let mut table = ReportTable::new("Acknowledged points: median (min–max).", 3, &header);
     for one in loads {
         let per_point = |time: fn(&IngestRun) -> Duration| {
             let us = |taken: &IngestRun| time(taken).as_secs_f64() * 1e6 / taken.points as f64;
@@ -347,7 +347,7 @@ fn datagram_table(streams: &[DatagramRun]) -> ReportTable {
         "server, CPU µs/timing",
         "senders, CPU µs/timing",
     ];
-    let mut table = ReportTable::new("Datagrams: median (least–greatest).", 1, &header);
+    let mut table = ReportTable::new("Datagrams: median (min–max).", 1, &header);
     for stream in streams {
         let cell = |of_one: fn(&OfferedLoad) -> f64| {
             to_samples("", stream.rounds.iter().map(of_one)).cell()

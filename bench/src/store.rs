@@ -333,7 +333,7 @@ fn loads_table(all: &[StoreFigures]) -> ReportTable {
 
 fn queries_table(all: &[StoreFigures]) -> ReportTable {
     let header = ["query", "store", "CPU ms", "wall ms", "answer kB", "memory MB"];
-    let mut table = ReportTable::new("Queries: median (least–greatest).", 2, &header);
+    let mut table = ReportTable::new("Queries: median (min–max).", 2, &header);
     for (key, about) in QUERIES {
         for figures in all {
             let Some(query) = figures.queries.iter().find(|query| query.key == key) else {

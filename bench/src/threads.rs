@@ -90,7 +90,7 @@ pub(crate) struct ThreadFigures {
 
 impl ThreadFigures {
     pub(crate) fn table(&self, what: &str) -> ReportTable {
-        let caption = format!("Nanoseconds per value, {what}: median (least–greatest).");
+        let caption = format!("Nanoseconds per value, {what}: median (min–max).");
         let header =
             ["", "keeps", "1 thread", "2 threads", "× alone", "passed, 2 threads", "discarded"];
         let mut table = ReportTable::new(&caption, 2, &header);

@@ -115,7 +115,7 @@ pub(crate) fn run(effort: &Effort) -> ReportSection {
         method,
         targets,
         tables: vec![
-            costs("Nanoseconds of one reading: median (least–greatest).", &reads),
+            costs("Nanoseconds of one reading: median (min–max).", &reads),
             costs("Nanoseconds of a pair of readings.", &pairs),
             truth_table,
             order_table,

@@ -92,7 +92,7 @@ impl AppendFigures {
     }
 
     fn table(&self, turns: &[ContenderTurns<JournalCost>], counts: &[usize]) -> ReportTable {
-        let caption = "Median (least–greatest).";
+        let caption = "Median (min–max).";
         let header = [
             "",
             "promises",

@@ -108,8 +108,8 @@ impl DurableFigures {
 
     fn table(&self, turns: &[ContenderTurns<AckStats>]) -> ReportTable {
         let caption = match self.producers {
-            1 => "One producer: median (least–greatest).".to_owned(),
-            many => format!("{many} producers: median (least–greatest)."),
+            1 => "One producer: median (min–max).".to_owned(),
+            many => format!("{many} producers: median (min–max)."),
         };
         let header = ["", "promises", "acks/s", "median µs", "p99 µs", "max µs", "device B/B"];
         let mut table = ReportTable::new(&caption, 2, &header);

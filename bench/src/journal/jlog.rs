@@ -106,7 +106,7 @@ pub(crate) fn quoted_reading() -> Option<ReportTable> {
         return None;
     }
     let mut table =
-        ReportTable::new(QUOTED, 1, &["", "CPU ns/message", "1000 messages/s, least–greatest"]);
+        ReportTable::new(QUOTED, 1, &["", "CPU ns/message", "1000 messages/s, min–max"]);
     for (name, cpu_ns, range) in READING {
         let range = range.map(number).join("–");
         table.rows.push(vec![name.to_owned(), number(cpu_ns), range]);

@@ -87,7 +87,7 @@ impl ReadFigures {
 
     fn table(&self, turns: &[ContenderTurns<JournalCost>], counts: &[usize]) -> ReportTable {
         let header = ["", "promises", "messages", "CPU ns/message", "1000 messages/s"];
-        let mut table = ReportTable::new("Median (least–greatest).", 2, &header);
+        let mut table = ReportTable::new("Median (min–max).", 2, &header);
         for (at, turns) in turns.iter().enumerate() {
             table.rows.push(turns.row(header.len(), || {
                 vec![counts[at].to_string(), self.cpu_ns[at].cell(), self.thousands[at].cell()]

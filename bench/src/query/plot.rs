@@ -30,10 +30,8 @@ pub(super) fn svg(lanes: &[&QueryResults]) -> String {
          step</title>\n<style>{STYLE}</style>\n<rect class=\"paper\" width=\"100%\" \
          height=\"100%\" rx=\"6\"/>\n"
     );
-    let _ = writeln!(
-        out,
-        "<text x=\"{LEFT}\" y=\"24\" class=\"heading\">CPU time of a query</text>"
-    );
+    let _ =
+        writeln!(out, "<text x=\"{LEFT}\" y=\"24\" class=\"heading\">CPU time of a query</text>");
     for (at, lane) in lanes.iter().enumerate() {
         let x = LEFT + PANEL_DISTANCE + 300.0 * at as f64;
         marker(&mut out, at, x - 12.0, 20.0);

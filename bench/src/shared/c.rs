@@ -35,7 +35,7 @@ pub(crate) fn abi(effort: &Effort, section: &mut ReportSection) {
         Ok(threads) => {
             let mut table = ReportTable::new(
                 "From C, nanoseconds per operation: median of runs, each the median of batches \
-                 on the slower thread (least–greatest).",
+                 on the slower thread (min–max).",
                 1,
                 &["", "1 thread", "2 threads"],
             );
@@ -93,7 +93,7 @@ pub(crate) fn pcp(effort: &Effort, section: &mut ReportSection) {
                 "Performance Co-Pilot: values in a mapped file, read in the same process by a \
                  local context, without a daemon.",
                 1,
-                &["", "median (least–greatest)"],
+                &["", "median (min–max)"],
             );
             let rows = samples.iter().map(|one| vec![one.name.clone(), one.cell()]);
             table.rows.extend(rows);

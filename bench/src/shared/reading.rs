@@ -15,7 +15,7 @@ pub(super) fn run(effort: &Effort, section: &mut ReportSection) {
     // has had more threads.
     let one = child::CounterProcess::start(1_000).expect("this program starts once more");
     let path = &one.path;
-    let mut table = ReportTable::new("Reading.", 1, &["", "median (least–greatest)"]);
+    let mut table = ReportTable::new("Reading.", 1, &["", "median (min–max)"]);
     let mut note = |name: &str, unit: &str, samples: Samples, section: &mut ReportSection| {
         table.rows.push(vec![format!("{name}, {unit}"), samples.cell()]);
         let median = samples.median();
