@@ -1,6 +1,6 @@
 //! Raw handles for other languages: metrics, operations and lanes as words. 0 is never a valid
 //! metric or operation, so an unregistered handle records nothing.
-#![allow(unsafe_code, reason = "what comes back is what was given, which only the caller knows")]
+#![allow(unsafe_code, reason = "only the caller knows that a handle is one that was returned")]
 
 use std::ffi::c_void;
 use std::mem::ManuallyDrop;
