@@ -1,7 +1,7 @@
 /*
- * topdeck: metrics in shared memory, for C11, C++11 and all that can call C.
+ * topdeck: metrics in shared memory, for C11, C++11 and languages that can call C.
  *
- * Made out of crates/ffi by its tests (`cargo xtask golden` writes it anew): change that, not this.
+ * Generated from crates/ffi by its tests (`cargo xtask golden` rewrites it): do not edit.
  *
  *     static td_counter answered;
  *     static td_histogram took;
@@ -14,30 +14,30 @@
  *     td_hist_record_since(took, since);
  *     td_count(answered, 1);
  *
- * The process has a file in memory (tmpfs), and each thread a lane of it, in which it alone writes:
- * a record is some plain instructions, without a call, a lock or a wait, and `topdeck ls`, `cat`
- * and `top` read it at any moment, also after the process died. TOPDECK_SHM in the environment
- * names another folder than the usual one, or says "off".
+ * The process has a file on tmpfs, and each thread a lane of it, of which it is the only writer: a
+ * record is some plain instructions, without a call, a lock or a wait. `topdeck ls`, `cat` and
+ * `top` read the file at any time, also after the process died. TOPDECK_SHM in the environment sets
+ * another folder, or disables recording with "off".
  *
- * Errors. What may fail returns 0, or -1 and leaves the reason to `td_error`. A metric that could
- * not be registered is zero; what is recorded in a metric that is zero goes nowhere, so that a
- * program need not ask. Pointers may be NULL where it says so; anywhere else NULL is an error, as
- * is text that is not UTF-8. All else about what comes in is the caller's promise: a metric is zero
- * or what was registered as one of its type in this process.
+ * Errors. A function that may fail returns 0, or -1 and keeps the message for `td_error`. A metric
+ * that could not be registered is zero; records in a metric that is zero are dropped, so that a
+ * program need not check. Pointers may be NULL where documented; anywhere else NULL is an error, as
+ * is text that is not UTF-8. The caller must ensure everything else: a metric is zero or was
+ * registered with its type in this process.
  *
- * Threads. Every function may be called on any thread at any time; an object that is written by a
- * call (`*metric`, `*operation`) must not be used by another thread meanwhile. Metrics are copied
- * as one likes. None of the functions is for signal handlers, but for `td_count` and `td_adjust` on
- * x86-64, of a metric that the same thread has counted in the same file of source before.
+ * Threads. Every function may be called on any thread at any time; an object that a call writes
+ * (`*metric`, `*operation`) must not be used by another thread during the call. Metrics may be
+ * copied. No function is async-signal-safe, except `td_count` and `td_adjust` on x86-64, of a
+ * metric that the same thread has counted in the same source file before.
  *
- * Processes. One that is forked off has a file of its own from its first record on, with the same
- * metrics, all at zero. Of `vfork` and a bare `clone` it knows nothing: call `exec` there. `exit`
- * and the end of `main` leave word that the process ended as it meant to; a process that is killed,
- * aborts or calls `_exit` is one that died.
+ * Processes. A forked process has a file of its own from its first record on, with the same
+ * metrics, all at zero. `vfork` and a bare `clone` are not detected: call `exec` there. `exit` and
+ * the return from `main` record a regular exit; a process that is killed, aborts or calls `_exit`
+ * counts as crashed.
  *
  * Libraries. A shared object that uses the functions at the end of this header has a pointer for
  * each of its threads; like libtopdeck.so, it may be opened at any time and closed. libtopdeck.so
- * itself stays until the process ends.
+ * itself stays loaded until the process ends.
  */
 #ifndef TOPDECK_H
 #define TOPDECK_H
@@ -62,134 +62,147 @@ extern "C" {
 
 /* A label: name and value. */
 typedef struct td_label {
-    /* Its name, not empty, each once. */
+    /* Name, not empty, unique in a series. */
     const char *name;
-    /* Its value. */
+    /* Value. */
     const char *value;
 } td_label;
 
-/* What a metric is. All but the name may be zero. Texts are UTF-8, end with a zero byte, and are copied. */
+/*
+ * Description of a metric. All fields except the name may be zero. Texts are UTF-8,
+ * zero-terminated, and copied.
+ */
 typedef struct td_description {
-    /* Its name, 1 to 4,096 bytes. */
+    /* Name, 1 to 4,096 bytes. */
     const char *name;
-    /* What it is measured in, as UCUM writes it: "ns", "By", "1". */
+    /* Unit in UCUM: "ns", "By", "1". */
     const char *unit;
-    /* What it means. */
+    /* Help text. */
     const char *help;
-    /* Its labels. */
+    /* Labels. */
     const td_label *labels;
-    /* How many labels there are. */
+    /* Number of labels. */
     size_t label_count;
-    /* What it is to the program: one of TD_ROLE_OTHER and so on. */
+    /* Role of the metric: one of TD_ROLE_OTHER and so on. */
     uint32_t role;
-    /* Zero. */
+    /* Must be zero. */
     uint32_t reserved;
-    /* What the role refers to: the `word` of another metric, such as the capacity of what is used. */
+    /* Related metric of the role: its `word`, such as of the capacity of a usage. */
     uint64_t link;
 } td_description;
 
-/* Counts what happens: only grows, modulo 2^64. */
+/* Counter: monotonic, modulo 2^64. */
 typedef struct td_counter {
-    /* 0 until it is registered: what is counted then goes nowhere. */
+    /* 0 until registered: records are dropped. */
     uint64_t word;
 } td_counter;
 
-/* How much there is of what comes and goes: all that was added and taken away, on all threads. */
+/* Up-down counter: the sum of additions and subtractions of all threads. */
 typedef struct td_up_down_counter {
-    /* 0 until it is registered. */
+    /* 0 until registered. */
     uint64_t word;
 } td_up_down_counter;
 
-/* How much there is, a whole number: who sets it last counts. */
+/* Integer gauge: the last write wins. */
 typedef struct td_gauge {
-    /* 0 until it is registered. */
+    /* 0 until registered. */
     uint64_t word;
 } td_gauge;
 
-/* How much there is: who sets it last counts. */
+/* Floating-point gauge: the last write wins. */
 typedef struct td_float_gauge {
-    /* 0 until it is registered. */
+    /* 0 until registered. */
     uint64_t word;
 } td_float_gauge;
 
-/* A text of up to 240 bytes: a version, a state, the name of a leader. */
+/* Text of up to 240 bytes: a version, a state, the name of a leader. */
 typedef struct td_text {
-    /* 0 until it is registered. */
+    /* 0 until registered. */
     uint64_t word;
 } td_text;
 
-/* Counts whole numbers by their size, at most 1.08 % off; their count, sum, least and greatest are exact. Times are nanoseconds. */
+/*
+ * Histogram of integers, relative error at most 1.08 %; count, sum, minimum and maximum are exact.
+ * Times are nanoseconds.
+ */
 typedef struct td_histogram {
-    /* 0 until it is registered. */
+    /* 0 until registered. */
     uint64_t word;
 } td_histogram;
 
-/* Operations that have begun and have not ended. */
+/* Table of in-flight operations. */
 typedef struct td_in_flight {
-    /* 0 until it is registered. */
+    /* 0 until registered. */
     uint64_t word;
 } td_in_flight;
 
-/* A sign of life: how often it came, and when it last did. */
+/* Heartbeat: number of beats and time of the last one. */
 typedef struct td_heartbeat {
-    /* 0 until it is registered. */
+    /* 0 until registered. */
     uint64_t word;
 } td_heartbeat;
 
-/* The value of a tag, made beforehand: a number that stands for a text. Zero says nothing. */
+/* Interned tag value: a number that refers to a text. Zero has no text. */
 typedef struct td_tag {
-    /* The number. */
+    /* Number of the text. */
     uint32_t word;
 } td_tag;
 
-/* An operation that has begun; zeros are none. Do not end two copies of one. */
+/* In-flight operation; zeros are none. Do not end two copies of one. */
 typedef struct td_operation {
-    /* The library's own. */
+    /* Private to the library. */
     uint64_t words[4];
 } td_operation;
 
-/* A moment, to tell how long something took. */
+/* Start time of a measured duration. */
 typedef struct td_stopwatch {
-    /* The library's own. */
+    /* Private to the library. */
     uint64_t start;
 } td_stopwatch;
 
-/* Where a thread counts, for the functions of this header; the library fills it in. */
+/* Lane of a thread, for the inline functions of this header; set by the library. */
 typedef struct td_lane {
-    /* Its first byte. */
+    /* First byte of the lane. */
     char *base;
-    /* Cells below this have room; 0 where there is no lane. */
+    /* End of the usable cells; 0 if there is no lane. */
     size_t end;
 } td_lane;
 
 /*
- * Makes this process's file of metrics if there is none yet, as the first registration does by
- * itself. 0; or -1 where there can be none, and `td_error` says why.
+ * Creates the metrics file of this process if there is none; the first registration does so too.
+ * Returns 0, or -1 if it fails (`td_error`).
  */
 int td_open(void);
 
 /*
- * Writes the path of this process's file, cut to `size` bytes with the zero byte at its end. How
- * many bytes the path has without that; 0 where there is no file, and `td_error` says why.
+ * Writes the path of this process's metrics file, truncated to `size` bytes including the
+ * terminating zero. Returns the length of the path without the zero; 0 if there is no file
+ * (`td_error`).
  */
 size_t td_path(char *buffer, size_t size);
 
-/* Why the last call failed that failed on this thread; empty if none did. Valid until the next one fails. */
+/*
+ * Message of the last failed call on this thread; empty if none failed. Valid until the next
+ * failure.
+ */
 const char *td_error(void);
 
-/* The version of the library. */
+/* Version of the library. */
 const char *td_version(void);
 
-/* Registers a counter, or finds the one of the same name, labels and unit. 0; or -1, and `*metric` is zero. */
+/*
+ * Registers a counter, or finds the one with the same name, labels and unit. Returns 0, or -1 and
+ * sets `*metric` to zero.
+ */
 int td_register_counter(const td_description *what, td_counter *metric);
 
-/* Registers an up-down gauge, or finds it. */
+/* Registers an up-down counter, or finds it. */
 int td_register_up_down_counter(const td_description *what, td_up_down_counter *metric);
 
-/* Registers a gauge of whole numbers, or finds it. */
+/* Registers an integer gauge, or finds it. */
 int td_register_gauge(const td_description *what, td_gauge *metric);
 
-/* Registers a gauge of numbers, or finds it. */
+/* Registers a floating-point gauge, or finds it. */
 int td_register_float_gauge(const td_description *what, td_float_gauge *metric);
 
 /* Registers a text, or finds it. */
@@ -198,64 +211,79 @@ int td_register_text(const td_description *what, td_text *metric);
 /* Registers a histogram, or finds it. */
 int td_register_histogram(const td_description *what, td_histogram *metric);
 
-/* Registers a table of operations in flight, or finds it; `tags` are the names of up to four tags that an operation may have. */
+/*
+ * Registers a table of in-flight operations, or finds it; `tags` are the names of up to four tags
+ * of an operation.
+ */
 int td_register_in_flight(const td_description *what, const char *const *tags, size_t tag_count, td_in_flight *metric);
 
-/* Registers a heartbeat that means to come every `every_ns` nanoseconds, 0 if it does not say; or finds it. */
+/*
+ * Registers a heartbeat, or finds it; `every_ns` is its intended period in nanoseconds, 0 if it
+ * has none.
+ */
 int td_register_heartbeat(const td_description *what, uint64_t every_ns, td_heartbeat *metric);
 
-/* Makes the value of a tag. Each different text takes room in the file, for ever: a device, a route, not a request's number. */
+/*
+ * Interns the value of a tag. Each distinct text takes space in the file for good: use it for a
+ * device or a route, not for a request number.
+ */
 int td_tag_intern(const char *text, td_tag *tag);
 
-/* Counts `n` more: `td_count`, for languages that cannot use the header. */
+/* Adds `n`: `td_count`, for languages that cannot use the header. */
 void td_counter_add(td_counter counter, uint64_t n);
 
-/* So much more, or less: `td_adjust`, for languages that cannot use the header. */
+/* Adds `n`, which may be negative: `td_adjust`, for languages that cannot use the header. */
 void td_up_down_counter_add(td_up_down_counter up_down, int64_t n);
 
-/* Counts a value: `td_hist_record`, for languages that cannot use the header. */
+/* Records a value: `td_hist_record`, for languages that cannot use the header. */
 void td_histogram_record(td_histogram histogram, uint64_t value);
 
-/* So much there is. */
+/* Sets an integer gauge. */
 void td_gauge_set(td_gauge gauge, int64_t value);
 
-/* So much there is. */
+/* Sets a floating-point gauge. */
 void td_float_gauge_set(td_float_gauge gauge, double value);
 
-/* Says this from now on. 0; or -1 where it is no text, or was cut to 240 bytes. */
+/* Sets a text. Returns 0; or -1 if it is invalid or was truncated to 240 bytes. */
 int td_text_set(td_text metric, const char *text);
 
-/* Still here. */
+/* Records a beat. */
 void td_heartbeat_beat(td_heartbeat heartbeat);
 
 /*
- * An operation begins, now; `number` is the program's own (a request's, a block's), and `tags` are
- * values in the order of the names that were registered; those that are missing, or that cannot be
- * read, are not shown. It must be ended, on any thread.
+ * Starts an operation now; `number` is chosen by the program (of a request, of a block), and
+ * `tags` are values in the order of the registered names; missing or unreadable ones are not
+ * shown. The operation must be ended, on any thread.
  */
 td_operation td_operation_begin(td_in_flight in_flight, uint64_t number, const td_tag *tags, size_t tag_count);
 
-/* The operation ends, and `*operation` becomes zeros, which end nothing. NULL ends nothing either. */
+/* Ends the operation and sets `*operation` to zeros. Zeros and NULL end nothing. */
 void td_operation_end(td_operation *operation);
 
-/* Now: nanoseconds of CLOCK_MONOTONIC. Who sees what a thread did after a reading reads no lesser time. */
+/*
+ * Current time: nanoseconds of CLOCK_MONOTONIC. A thread that sees what another thread did after a
+ * reading reads no earlier time.
+ */
 uint64_t td_now(void);
 
-/* A moment, for `td_stopwatch_elapsed_ns` on the same thread. */
+/* Starts a stopwatch, for `td_stopwatch_elapsed_ns` on the same thread. */
 td_stopwatch td_stopwatch_start(void);
 
-/* Nanoseconds since then, never less than 0. */
+/* Nanoseconds since the start, at least 0. */
 uint64_t td_stopwatch_elapsed_ns(td_stopwatch since);
 
-/* Of `td_count` and `td_adjust`: counts where the lane has no room yet, and has `*here` point at it from now on. */
+/*
+ * Slow path of `td_count` and `td_adjust`: records when the lane has no space yet, and sets
+ * `*here` to the lane.
+ */
 void td_counter_add_slow_(const td_lane **here, uint32_t layout, td_counter counter, uint64_t n);
 
-/* Of `td_hist_record`: the same. */
+/* Slow path of `td_hist_record`. */
 void td_histogram_record_slow_(const td_lane **here, uint32_t layout, td_histogram histogram, uint64_t value);
 
 /*
- * The fast way: what stands here is compiled into the program. It writes as crates/shm/src/cells.rs
- * does, at the same places; a library with other places gives it no lane, and then each record is a
+ * Fast path: inline functions compiled into the program. They write as crates/shm/src/cells.rs
+ * does, at the same offsets; a library with another layout gives them no lane, and each record is a
  * call.
  */
 #define TD_LAYOUT 1
@@ -264,10 +292,10 @@ void td_histogram_record_slow_(const td_lane **here, uint32_t layout, td_histogr
 
 static const td_lane td_nowhere_ = {0, 0};
 
-/* This thread's lane, as this file of source knows it. */
+/* This thread's lane, as known to this source file. */
 static __thread const td_lane *td_here_ = &td_nowhere_;
 
-/* Buckets of an octave: `(bucket + 1) * 2^52 - edge` for each 64th of it, so that adding a mantissa carries into the bucket. */
+/* Buckets of an octave: `(bucket + 1) * 2^52 - edge` for each 64th of it; adding a mantissa carries into the bucket. */
 static const uint64_t td_edges_[64] = {
     0x0000000000000000, 0x000fa64f2cea7a8c, 0x001f4aa7930676f1, 0x0020000000000000,
     0x002eecfe2feda4b0, 0x003e8d47c382ae86, 0x0040000000000000, 0x004e2b78ce974656,
@@ -297,7 +325,7 @@ static inline void td_store_(char *cell, uint64_t value)
     __atomic_store_n((uint64_t *)(void *)cell, value, __ATOMIC_RELAXED);
 }
 
-/* Nobody else writes to the cell, so that no lock is needed; one instruction, so that a signal cannot come between. */
+/* The cell has one writer, so no lock is needed; one instruction, so that a signal cannot interrupt it. */
 static inline void td_add_(char *cell, uint64_t n)
 {
 #if defined(__x86_64__)
@@ -307,19 +335,19 @@ static inline void td_add_(char *cell, uint64_t n)
 #endif
 }
 
-/* The bucket of a value from 1 to 2^63 - 1. */
+/* Bucket of a value from 1 to 2^63 - 1. */
 static inline size_t td_place_(uint64_t value)
 {
     double number = (double)(int64_t)value;
     uint64_t bits, mantissa;
     __builtin_memcpy(&bits, &number, sizeof bits);
-    /* The double just below: a bucket has its upper edge, not its lower one. */
+    /* The next smaller double: a bucket includes its upper edge, not its lower one. */
     bits -= 1;
     mantissa = bits & ((1ull << 52) - 1);
     return (size_t)(((bits >> 52) << 5) + ((mantissa + td_edges_[mantissa >> 46]) >> 52) - 32735);
 }
 
-/* Counts `n` more. */
+/* Adds `n`. */
 static inline void td_count(td_counter counter, uint64_t n)
 {
     const td_lane *lane = td_here_;
@@ -331,7 +359,7 @@ static inline void td_count(td_counter counter, uint64_t n)
     }
 }
 
-/* So much more, or less. */
+/* Adds `n`, which may be negative. */
 static inline void td_adjust(td_up_down_counter up_down, int64_t n)
 {
     td_counter same;
@@ -339,7 +367,7 @@ static inline void td_adjust(td_up_down_counter up_down, int64_t n)
     td_count(same, (uint64_t)n);
 }
 
-/* Counts a value. */
+/* Records a value. */
 static inline void td_hist_record(td_histogram histogram, uint64_t value)
 {
     const td_lane *lane = td_here_;
@@ -349,11 +377,11 @@ static inline void td_hist_record(td_histogram histogram, uint64_t value)
         char *base = lane->base;
         char *own = base + small;
         size_t place = td_place_(value);
-        /* Whether the bucket has room; the last bucket goes with the first group. */
+        /* Whether the bucket has space; the last bucket belongs to the first group. */
         if (__builtin_expect((td_load_(own + 48) >> ((place >> 5) & 63)) & 1, 1)) {
             uint64_t low;
             td_add_(own + 0, 1);
-            /* Who sees a store below sees this one. */
+            /* A reader that sees a store below sees this one. */
             __atomic_thread_fence(__ATOMIC_RELEASE);
             low = td_load_(own + 16);
             td_store_(own + 16, low + value);
@@ -366,7 +394,7 @@ static inline void td_hist_record(td_histogram histogram, uint64_t value)
             if (~value > td_load_(own + 32)) {
                 td_store_(own + 32, ~value);
             }
-            /* Who counts the value sees what stands above. */
+            /* A reader that sees the count sees the stores above. */
             __atomic_thread_fence(__ATOMIC_RELEASE);
             td_add_(base + (cells >> 32) + place * 8, 1);
             return;
@@ -377,19 +405,19 @@ static inline void td_hist_record(td_histogram histogram, uint64_t value)
 
 #else
 
-/* Counts `n` more. */
+/* Adds `n`. */
 static inline void td_count(td_counter counter, uint64_t n)
 {
     td_counter_add(counter, n);
 }
 
-/* So much more, or less. */
+/* Adds `n`, which may be negative. */
 static inline void td_adjust(td_up_down_counter up_down, int64_t n)
 {
     td_up_down_counter_add(up_down, n);
 }
 
-/* Counts a value. */
+/* Records a value. */
 static inline void td_hist_record(td_histogram histogram, uint64_t value)
 {
     td_histogram_record(histogram, value);
@@ -397,7 +425,7 @@ static inline void td_hist_record(td_histogram histogram, uint64_t value)
 
 #endif
 
-/* Counts the nanoseconds since then. */
+/* Records the nanoseconds since the start of the stopwatch. */
 static inline void td_hist_record_since(td_histogram histogram, td_stopwatch since)
 {
     td_hist_record(histogram, td_stopwatch_elapsed_ns(since));

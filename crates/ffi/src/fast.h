@@ -1,6 +1,6 @@
 /*
- * The fast way: what stands here is compiled into the program. It writes as crates/shm/src/cells.rs
- * does, at the same places; a library with other places gives it no lane, and then each record is a
+ * Fast path: inline functions compiled into the program. They write as crates/shm/src/cells.rs
+ * does, at the same offsets; a library with another layout gives them no lane, and each record is a
  * call.
  */
 #define TD_LAYOUT @LAYOUT@
@@ -9,10 +9,10 @@
 
 static const td_lane td_nowhere_ = {0, 0};
 
-/* This thread's lane, as this file of source knows it. */
+/* This thread's lane, as known to this source file. */
 static __thread const td_lane *td_here_ = &td_nowhere_;
 
-/* Buckets of an octave: `(bucket + 1) * 2^52 - edge` for each 64th of it, so that adding a mantissa carries into the bucket. */
+/* Buckets of an octave: `(bucket + 1) * 2^52 - edge` for each 64th of it; adding a mantissa carries into the bucket. */
 static const uint64_t td_edges_[64] = {
 @EDGES@};
 
@@ -26,7 +26,7 @@ static inline void td_store_(char *cell, uint64_t value)
     __atomic_store_n((uint64_t *)(void *)cell, value, __ATOMIC_RELAXED);
 }
 
-/* Nobody else writes to the cell, so that no lock is needed; one instruction, so that a signal cannot come between. */
+/* The cell has one writer, so no lock is needed; one instruction, so that a signal cannot interrupt it. */
 static inline void td_add_(char *cell, uint64_t n)
 {
 #if defined(__x86_64__)
@@ -36,19 +36,19 @@ static inline void td_add_(char *cell, uint64_t n)
 #endif
 }
 
-/* The bucket of a value from 1 to 2^63 - 1. */
+/* Bucket of a value from 1 to 2^63 - 1. */
 static inline size_t td_place_(uint64_t value)
 {
     double number = (double)(int64_t)value;
     uint64_t bits, mantissa;
     __builtin_memcpy(&bits, &number, sizeof bits);
-    /* The double just below: a bucket has its upper edge, not its lower one. */
+    /* The next smaller double: a bucket includes its upper edge, not its lower one. */
     bits -= 1;
     mantissa = bits & ((1ull << 52) - 1);
     return (size_t)(((bits >> 52) << @SCALE@) + ((mantissa + td_edges_[mantissa >> 46]) >> 52) - @BIAS@);
 }
 
-/* Counts `n` more. */
+/* Adds `n`. */
 static inline void td_count(td_counter counter, uint64_t n)
 {
     const td_lane *lane = td_here_;
@@ -60,7 +60,7 @@ static inline void td_count(td_counter counter, uint64_t n)
     }
 }
 
-/* So much more, or less. */
+/* Adds `n`, which may be negative. */
 static inline void td_adjust(td_up_down_counter up_down, int64_t n)
 {
     td_counter same;
@@ -68,7 +68,7 @@ static inline void td_adjust(td_up_down_counter up_down, int64_t n)
     td_count(same, (uint64_t)n);
 }
 
-/* Counts a value. */
+/* Records a value. */
 static inline void td_hist_record(td_histogram histogram, uint64_t value)
 {
     const td_lane *lane = td_here_;
@@ -78,11 +78,11 @@ static inline void td_hist_record(td_histogram histogram, uint64_t value)
         char *base = lane->base;
         char *own = base + small;
         size_t place = td_place_(value);
-        /* Whether the bucket has room; the last bucket goes with the first group. */
+        /* Whether the bucket has space; the last bucket belongs to the first group. */
         if (__builtin_expect((td_load_(own + @touched@) >> ((place >> @SCALE@) & 63)) & 1, 1)) {
             uint64_t low;
             td_add_(own + @begun@, 1);
-            /* Who sees a store below sees this one. */
+            /* A reader that sees a store below sees this one. */
             __atomic_thread_fence(__ATOMIC_RELEASE);
             low = td_load_(own + @sum_low@);
             td_store_(own + @sum_low@, low + value);
@@ -95,7 +95,7 @@ static inline void td_hist_record(td_histogram histogram, uint64_t value)
             if (~value > td_load_(own + @not_min@)) {
                 td_store_(own + @not_min@, ~value);
             }
-            /* Who counts the value sees what stands above. */
+            /* A reader that sees the count sees the stores above. */
             __atomic_thread_fence(__ATOMIC_RELEASE);
             td_add_(base + (cells >> 32) + place * 8, 1);
             return;
@@ -106,19 +106,19 @@ static inline void td_hist_record(td_histogram histogram, uint64_t value)
 
 #else
 
-/* Counts `n` more. */
+/* Adds `n`. */
 static inline void td_count(td_counter counter, uint64_t n)
 {
     td_counter_add(counter, n);
 }
 
-/* So much more, or less. */
+/* Adds `n`, which may be negative. */
 static inline void td_adjust(td_up_down_counter up_down, int64_t n)
 {
     td_up_down_counter_add(up_down, n);
 }
 
-/* Counts a value. */
+/* Records a value. */
 static inline void td_hist_record(td_histogram histogram, uint64_t value)
 {
     td_histogram_record(histogram, value);
@@ -126,7 +126,7 @@ static inline void td_hist_record(td_histogram histogram, uint64_t value)
 
 #endif
 
-/* Counts the nanoseconds since then. */
+/* Records the nanoseconds since the start of the stopwatch. */
 static inline void td_hist_record_since(td_histogram histogram, td_stopwatch since)
 {
     td_hist_record(histogram, td_stopwatch_elapsed_ns(since));

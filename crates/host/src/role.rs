@@ -71,9 +71,9 @@ impl Role for HostRole {
         lines.push(match started.transpose() {
             Ok(running) => {
                 self.running = running;
-                "what this host tells is as the settings say".to_owned()
+                "host metrics: settings applied".to_owned()
             }
-            Err(error) => format!("this host tells nothing: {error}"),
+            Err(error) => format!("host metrics are not collected: {error}"),
         });
         self.publish();
         Ok(lines)

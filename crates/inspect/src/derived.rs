@@ -55,7 +55,7 @@ fn hit_ratio(metrics: &[ProcessMetric], of: &ProcessMetric) -> String {
             let (part, what) =
                 if of.role == MetricRole::Hit { (hits, "hits") } else { (misses, "misses") };
             let all = hits + misses;
-            format!("{what} are {} of {} looks", share(part, all), count(all))
+            format!("{what} are {} of {} lookups", share(part, all), count(all))
         }
         _ => String::new(),
     }
@@ -124,8 +124,8 @@ mod tests {
             "",
             "25.00 % of 64",
             "",
-            "hits are 90.00 % of 1,000 looks",
-            "misses are 10.00 % of 1,000 looks",
+            "hits are 90.00 % of 1,000 lookups",
+            "misses are 10.00 % of 1,000 lookups",
             "",
             "2.50 per requests",
             "1.00 % of requests",

@@ -12,7 +12,7 @@ pub enum InspectError {
     #[error("{0}")]
     NoProcess(String),
     /// The path of a metrics file cannot be read.
-    #[error("cannot look at {}", path.display())]
+    #[error("cannot inspect {}", path.display())]
     Path {
         /// The given path.
         path: PathBuf,

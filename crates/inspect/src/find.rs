@@ -99,7 +99,7 @@ pub fn find_one(text: &str, prefer: MatchPreference) -> Result<(MatchedProcess, 
         ProcessChoice::Latest { at, of } => {
             let path = processes[at].attached.metrics_file().path.display();
             remark =
-                Some(format!("{of} that are gone are called {text:?}; this is the latest, {path}"));
+                Some(format!("{of} exited processes match {text:?}; this is the latest: {path}"));
             at
         }
         ProcessChoice::Ambiguous(many) => {
@@ -210,8 +210,7 @@ fn no_match_message(
     prefer: MatchPreference,
     problems: &[String],
 ) -> String {
-    let who =
-        if prefer == MatchPreference::Exited { "that is gone" } else { "that shows metrics here" };
+    let who = if prefer == MatchPreference::Exited { "that has exited" } else { "with metrics" };
     let mut message = format!("no process {who} is called {text:?} or has it as its pid");
     let is_wanted =
         |it: &&MatchedProcess| it.running_pid().is_none() == (prefer == MatchPreference::Exited);
@@ -233,12 +232,12 @@ fn no_match_message(
 pub fn no_metrics_advice() -> String {
     let folder = match std::env::var(shm::ENV_VARIABLE) {
         Ok(folder) if !folder.is_empty() && folder != "off" => {
-            format!(" ({folder} was looked at, too)")
+            format!(" ({folder} was searched too)")
         }
         _ => String::new(),
     };
     format!(
-        "a program shows metrics once it has used one; if it runs with another {0} than this, set \
+        "a program has metrics once it has used one; if it runs with another {0} than this, set \
          {0} to the same folder{folder}, or name its file",
         shm::ENV_VARIABLE
     )

@@ -63,13 +63,13 @@ pub(crate) fn heading_lines(process: &MatchedProcess) -> Vec<String> {
         precise_time_text(of.created_unix_ns / 1_000_000 * 1_000_000)
     ));
     let missing = [
-        (of.lost_records, "records found no room and are missing"),
+        (of.lost_records, "records lost for lack of space"),
         (
             of.rejected_series,
-            "times a series found no room: it is missing, or counted in overflow=\"true\" of its \
+            "series rejected for lack of space: missing, or counted in overflow=\"true\" of their \
              name",
         ),
-        (of.shared_lane_threads, "threads found no lane of their own, and record more slowly"),
+        (of.shared_lane_threads, "threads share a lane and record more slowly"),
     ];
     for (n, what) in missing.into_iter().filter(|(n, _)| *n > 0) {
         lines.push(format!("  note     {} {what}", count(n)));

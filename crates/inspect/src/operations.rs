@@ -160,7 +160,7 @@ impl Operations {
             (self.too_young, "younger ones are left out"),
             (
                 self.unlisted,
-                "more began while their table was full: their age and tags are unknown",
+                "more started while their table was full: their age and tags are unknown",
             ),
         ];
         let parts = parts.into_iter().filter(|(n, _)| *n > 0);

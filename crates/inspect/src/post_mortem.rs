@@ -16,8 +16,8 @@ use crate::{InspectError, Result, listing, report};
 pub fn latest_dead(mut processes: Vec<MatchedProcess>) -> Result<(String, Vec<shm::Error>)> {
     processes.retain(|process| process.attached.metrics_file().state == ProcessState::Terminated);
     if processes.is_empty() {
-        let message = "no process that showed metrics died here and has its file kept; `topdeck \
-                       ls --all` lists all there are";
+        let message =
+            "no metrics file of a crashed process found; `topdeck ls --all` lists all processes";
         return Err(InspectError::NoProcess(message.to_owned()));
     }
     let mut errors = Vec::new();
@@ -76,7 +76,7 @@ pub fn to_text(mut process: MatchedProcess, by: Option<&str>) -> Result<String> 
     }
     text.push('\n');
     text.push_str(&match (operations.tables, operations.count()) {
-        (0, _) => "It did not show what it had in flight.\n".to_owned(),
+        (0, _) => "It had no table of in-flight operations.\n".to_owned(),
         (_, 0) => "Nothing was in flight.\n".to_owned(),
         (_, 1) => "1 operation was in flight:\n".to_owned(),
         (_, n) => format!("{} operations were in flight:\n", count(n)),

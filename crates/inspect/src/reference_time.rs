@@ -106,7 +106,7 @@ fn last_activity(metrics: &[ProcessMetric], of: &shm::ProcessInfo) -> (u64, Stri
 pub(crate) fn exit_text(of: &shm::ProcessInfo) -> String {
     match (of.has_exited, of.ended_ns) {
         (true, 0) => "it said goodbye, at an unknown time".to_owned(),
-        (_, 0) => "nobody saw when it died".to_owned(),
+        (_, 0) => "time of death unknown".to_owned(),
         (true, ns) => format!("it said goodbye at {}", time_text(of, ns)),
         (false, ns) => format!("it died before {}, when it was found dead", time_text(of, ns)),
     }

@@ -147,7 +147,7 @@ pub(crate) fn read_distribution<E>(
         let not_min = cell(offset_of!(HistogramCells, not_min))?;
         let max = cell(offset_of!(HistogramCells, max))?;
         // A writer whose values were read incremented `begun` before: pairs with the fence in
-        // `Distribution::record`.
+        // `HistogramCells::record`.
         fence(Ordering::Acquire);
         let is_exact = cell(offset_of!(HistogramCells, begun))? == counted.wrapping_add(zero);
         if is_exact || attempt == ATTEMPTS {
@@ -180,7 +180,7 @@ impl OperationSlot {
     /// Fills a claimed slot.
     pub(crate) fn fill(&self, start_ns: u64, number: u64, tags: [u64; 2]) {
         // A reader that sees one of these stores sees that the slot was being filled: pairs with
-        // `Reader::operations`, which loads twice.
+        // `MetricsFileReader::operations`, which loads twice.
         fence(Ordering::Release);
         self.number.store(number, Ordering::Relaxed);
         self.tags[0].store(tags[0], Ordering::Relaxed);

@@ -1,6 +1,6 @@
 //! Raw handles for other languages: metrics, operations and lanes as words. 0 is never a valid
 //! metric or operation, so an unregistered handle records nothing.
-#![allow(unsafe_code, reason = "what comes back is what was given, which only the caller knows")]
+#![allow(unsafe_code, reason = "only the caller knows that a handle is one that was returned")]
 
 use std::ffi::c_void;
 use std::mem::ManuallyDrop;
@@ -69,8 +69,8 @@ pub fn operation_to_raw(operation: Operation) -> [u64; 4] {
 /// The operation of words; `None` if they are 0.
 ///
 /// # Safety
-/// They must be 0, or what [`words_of`] gave in this process or one that it was forked off, and
-/// must be handed back once.
+/// They must be 0, or what [`operation_to_raw`] returned in this process or one that it was forked
+/// from, and must be converted back once.
 #[inline]
 pub unsafe fn operation_from_raw(words: [u64; 4]) -> Option<Operation> {
     let [table, slot, small_and_at, process] = words;

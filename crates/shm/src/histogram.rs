@@ -82,7 +82,7 @@ fn reserve_group(lane: Lane, cells: &HistogramCells, large: usize, bit: u64) -> 
 
 /// Timer of one thread.
 #[derive(Debug)]
-#[must_use = "the time is taken until this is dropped"]
+#[must_use = "the timer records when it is dropped"]
 pub struct Timer {
     histogram: Histogram,
     since: Stopwatch,

@@ -245,12 +245,12 @@ pub(crate) fn row_status(process: &ProcessHistory) -> Option<String> {
         let (lost, refused) =
             (value_formatter::count(process.dropped), value_formatter::count(process.rejected));
         return Some(format!(
-            "{lost} records found no room and are missing; {refused} times a series found none: \
-             it is missing, or in overflow=\"true\""
+            "{lost} records lost and {refused} series rejected for lack of space; rejected series are \
+             missing, or in overflow=\"true\""
         ));
     }
     if let Some(gone) = exit_word(process) {
-        return Some(format!("{gone}: the numbers are the last it showed"));
+        return Some(format!("{gone}: last values before the exit"));
     }
     if let Some(why) = process.busiest().and_then(SeriesHistory::unknown_reason) {
         return Some(format!("? {why}"));

@@ -49,7 +49,7 @@ pub(crate) fn page_lines(
             Err(error) => lines.push(format!("  no heatmap: {error}")),
         }
     } else {
-        lines.push("  The heatmap begins with the next look.".to_owned());
+        lines.push("  The heatmap starts with the next sample.".to_owned());
     }
     let shown = windows.into_iter().find(|(window, ..)| *window == board.window);
     let Some((window, whole, _)) = shown else { return lines };

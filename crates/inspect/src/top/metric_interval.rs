@@ -39,12 +39,11 @@ pub(crate) struct IntervalStats {
 }
 
 const NS_PER_S: f64 = 1e9;
-pub(crate) const COUNTER_RESET: &str = "it is less than before: it began anew";
-pub(crate) const ONE_SAMPLE: &str =
-    "one look so far: it takes two to tell what happened between them";
+pub(crate) const COUNTER_RESET: &str = "counter reset";
+pub(crate) const ONE_SAMPLE: &str = "first sample: changes need two";
 /// Limit of records in progress, one per thread of a process.
 const IN_FLIGHT_MAX: u64 = 64;
-const EMPTY_INTERVAL: &str = "two looks at the same moment";
+const EMPTY_INTERVAL: &str = "two samples at the same time";
 
 impl MetricInterval {
     /// Change between two samples. For a histogram whose buckets were not read in both, the number

@@ -144,7 +144,7 @@ fn series_lines(
     colours: ColourDepth,
 ) -> Vec<Line<'static>> {
     let Some(process) = board.selected_process() else {
-        return vec![Line::raw("The process is gone; q goes back.")];
+        return vec![Line::raw("The process has exited; q goes back.")];
     };
     let rows = board.visible_series();
     let at = board.selected();
@@ -188,7 +188,7 @@ fn histogram_lines(
     colours: ColourDepth,
 ) -> Vec<Line<'static>> {
     let (Some(process), Some(series)) = (board.selected_process(), board.selected_series()) else {
-        return vec![Line::raw("It is gone; q goes back.")];
+        return vec![Line::raw("The metric is gone; q goes back.")];
     };
     let name = format!("{} {}", process.program, process.pid);
     let title = title_line(board, &name, &[process.format.to_owned()], room, colours);
@@ -219,11 +219,11 @@ fn help_lines() -> Vec<Line<'static>> {
         "A row is a process with its busiest timing histogram, all series of that name together."
             .to_owned(),
         "rate, p50, p99 and max are of the last interval; percentiles are within 1.1 %.".to_owned(),
-        "in flight: what has begun and not ended, and the age of the oldest.".to_owned(),
+        "in flight: number of in-flight operations, and the age of the oldest.".to_owned(),
         "The bars are p99 on a logarithmic scale of their own, from least to most or ten times."
             .to_owned(),
         String::new(),
-        "Any key goes on.".to_owned(),
+        "Press any key to continue.".to_owned(),
     ]);
     text.map(Line::raw).collect()
 }
@@ -254,7 +254,7 @@ fn title_line(
     }
     if let Some(moment) = board.last_sample {
         match moment.interval_ns {
-            None => all.push(("first look".into(), Some(TextStyle::Max))),
+            None => all.push(("first sample".into(), Some(TextStyle::Max))),
             Some(length) => {
                 let length = format!("{:.2} s", length as f64 / 1e9);
                 all.push(match (moment.is_late, moment.is_after_pause) {

@@ -16,7 +16,7 @@ pub(crate) const POINTS_NS: u64 = 60_000_000_000;
 /// Limit of kept intervals: a minute of the shortest.
 const POINTS_MAX: usize = 620;
 /// Why there are no percentiles.
-const BUCKETS_NOT_READ: &str = "its buckets were not read at the look before: the next one tells";
+const BUCKETS_NOT_READ: &str = "buckets were not read in the previous sample; known after the next";
 /// Weight of the latest interval in the score (exponential moving average).
 const SCORE_WEIGHT: f64 = 0.3;
 

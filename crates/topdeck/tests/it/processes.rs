@@ -224,8 +224,8 @@ fn a_process_is_listed_and_shown() {
         answer_duration{route="search"} 100 values, p50 TIME, p99 TIME, max TIME
         answered_total{route="home"} 300
         answered_total{route="search"} 100
-        cache_hits_total 360 (hits are 90.00 % of 400 looks)
-        cache_misses_total 40 (misses are 10.00 % of 400 looks)
+        cache_hits_total 360 (hits are 90.00 % of 400 lookups)
+        cache_misses_total 40 (misses are 10.00 % of 400 lookups)
         cache_size 163.84 kB
         client_heartbeat 400 beats, the last TIME before; one is due every TIME
         failed_total 4 (1.00 % of request_duration)
@@ -249,7 +249,7 @@ fn a_process_is_listed_and_shown() {
         as of DATE, now
 
         answered_total{route="search"} 100
-        cache_hits_total 360 (hits are 90.00 % of 400 looks)
+        cache_hits_total 360 (hits are 90.00 % of 400 lookups)
         --- exit status 0
     "#]],
     );
@@ -393,7 +393,7 @@ fn post_mortem_groups_operations_by_device() {
         command PROGRAMS/sample-killed --exact processes::a_sample_program --nocapture
         file FILE
         since DATE
-        end nobody saw when it died
+        end time of death unknown
         ages as of DATE, its latest sign of life, a beat of client_heartbeat
 
         4,798 operations were in flight:
@@ -407,8 +407,8 @@ fn post_mortem_groups_operations_by_device() {
         answer_duration{route="search"} 25 values, p50 TIME, p99 TIME, max TIME
         answered_total{route="home"} 75
         answered_total{route="search"} 25
-        cache_hits_total 90 (hits are 90.00 % of 100 looks)
-        cache_misses_total 10 (misses are 10.00 % of 100 looks)
+        cache_hits_total 90 (hits are 90.00 % of 100 lookups)
+        cache_misses_total 10 (misses are 10.00 % of 100 lookups)
         cache_size 40.96 kB
         client_heartbeat 100 beats, the last TIME before; one is due every TIME
         failed_total 1 (1.00 % of request_duration)
@@ -535,7 +535,7 @@ fn unknown_argument_is_neither_file_nor_process() {
         let run = crate::topdeck(&["hist", name, "x"], b"");
         assert_eq!(run.status, 1, "{}", run.all());
         let said = format!(
-            "topdeck: no file \"{name}\" found, and no process that shows metrics here is \
+            "topdeck: no file \"{name}\" found, and no process with metrics is \
              called \"{name}\""
         );
         assert!(run.stderr.starts_with(&said), "{}", run.stderr);

@@ -138,12 +138,12 @@ fn one_sample_shows_no_rates() {
         80,
         7,
         expect![[r#"
-        topdeck top   first look   2 processes   by rate   2026-11-14 22:40:01Z
+        topdeck top   first sample   2 processes   by rate   2026-11-14 22:40:01Z
         pid program metric             rate▼ p50 p99 max in flight errors p99, last 60 s
         812 shop    answer_duration{r…     ?   ?   ?   ?    2, 1 s      ?
          77 worker  job_duration           ?   ?   ?   ?         -      -
 
-        ? one look so far: it takes two to tell what happened between them
+        ? first sample: changes need two
         q quit  ? help  Enter open  s sort  / filter  space pause  r reverse
     "#]],
     );
@@ -168,7 +168,7 @@ fn exited_process_is_marked_for_ten_seconds() {
             812  shop     terminated, 2 in flight   8 /s  1.902 ms  48.15 ms  ~48.15 ms  2, 2.50 s    3 /s
              77  worker   job_duration              0 /s         -         -          -          -       -
 
-            terminated: the numbers are the last it showed
+            terminated: last values before the exit
             q quit  ? help  Enter open  s sort  / filter  space pause  r reverse  + - interval
         "#]],
     );
@@ -411,7 +411,7 @@ fn names_are_escaped_on_the_screen() {
             pid  program                   metric        rate▼  p50  p99  max  p99, last 60 s
               1  evil\u{1b}]0;x\u{7}\u{9…  a\u{1b}[2J\n      ?    ?    ?    ?
 
-            ? it is less than before: it began anew
+            ? counter reset
             q quit  ? help  Enter open  s sort  / filter  space pause  r reverse  + - interval
         "#]],
     );
@@ -427,7 +427,7 @@ fn empty_list_says_so() {
         90,
         9,
         expect![[r#"
-        topdeck top   first look   0 processes   by rate   2026-11-14 22:40:00Z
+        topdeck top   first sample   0 processes   by rate   2026-11-14 22:40:00Z
         pid program metric rate▼ p50 p99 max p99, last 60 s
 
           No process of this host shows metrics in shared memory that may be read.
