@@ -262,7 +262,7 @@ async fn invalid_queries_name_the_error() {
     )
     .await;
     check("/v1/histogram?selector=latency&from=now&to=-1h", expect![[r#"
-        400 Bad Request {"error":"parameters from and to: from 2020-09-13T13:30:00Z to 2020-09-13T12:30:00Z there is no time; to is excluded, and the first or last row counts where one is not said"}
+        400 Bad Request {"error":"parameters from and to: empty range from 2020-09-13T13:30:00Z to 2020-09-13T12:30:00Z; the end is exclusive; default: the range of the data"}
     "#]]).await;
     check("/v1/heatmap?selector=latency&columns=0", expect![[r#"
         400 Bad Request {"error":"parameter columns: found \"0\", expected a whole number from 1 to 10000"}
