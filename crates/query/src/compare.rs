@@ -234,7 +234,7 @@ pub(crate) fn select_histograms(
     budget.check_series(handles.len())?;
     if handles.is_empty() {
         let message = match picked {
-            0 => format!("no series match {selector}"),
+            0 => format!("{selector} matches no series"),
             _ => format!("{selector} matches no histograms, but {picked} series of other kinds"),
         };
         return Err(Error::Execution { span: SourceSpan::default(), message });

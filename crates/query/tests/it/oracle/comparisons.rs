@@ -296,7 +296,7 @@ fn incomparable_selections_are_rejected() {
             assert!(message.contains(expected), "{message:?}");
         }
     };
-    refused(&selection("no_such", all.clone()), "no series match");
+    refused(&selection("no_such", all.clone()), "matches no series");
     refused(&selection("load", all.clone()), "matches no histograms, but");
     refused(&selection("latency", 0..MINUTE), "has no values in the range");
     refused(&selection("latency", BEGIN..BEGIN), "has no values in the range");
@@ -338,7 +338,7 @@ fn invalid_selection_is_rejected() {
     refused("latency", all.clone(), f64::NAN, 1.0, "lower value is not below");
     refused("latency", all.clone(), 0.0, f64::NAN, "lower value is not below");
     refused("latency", all.clone(), 1e9, infinity, "contains no values");
-    refused("no_such", all.clone(), 0.0, 1.0, "no series match");
+    refused("no_such", all.clone(), 0.0, 1.0, "matches no series");
     refused("bytes_total", all, 0.0, 1.0, "matches no histograms");
     // The ends of the time range are valid timestamps.
     let ever = i64::MIN..i64::MAX;

@@ -146,8 +146,16 @@ fn each_limit_is_named() {
     check_limit("load", Limits { samples: 2019, ..limits }, "(max_samples)");
     check_limit("load", Limits { samples: 2019, ..limits }, "raise max_samples");
     check_limit("load", Limits { bytes: 2019 * 16, ..limits }, "(max_bytes)");
-    check_limit("load", Limits { series: 19, ..limits }, "(max_series) than 19 (20)");
-    check_limit("load", Limits { steps: 100, ..limits }, "(max_steps) than 100 (101)");
+    check_limit(
+        "load",
+        Limits { series: 19, ..limits },
+        "limit of 19 series (max_series) exceeded (20)",
+    );
+    check_limit(
+        "load",
+        Limits { steps: 100, ..limits },
+        "limit of 100 steps (max_steps) exceeded (101)",
+    );
     check_limit("sum(load)", Limits { samples: 2000, ..limits }, "(max_samples)");
     check_limit("exact_increase(latency[10s])", Limits { samples: 5000, ..limits }, "max_samples");
     check_limit("rate(latency[10s])", Limits { samples: 5000, ..limits }, "max_samples");
