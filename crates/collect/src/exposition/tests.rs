@@ -132,7 +132,7 @@ fn damaged_lines_are_named_and_the_rest_is_read() {
         ("a_bucket{le=\"1} 1\n", "line 1: expected a closing quote, found \"\"1} 1\""),
         ("a_bucket{le=1} 1\n", "line 1: expected a label value in quotes, found \"1} 1\""),
         ("a_bucket\n", "line 1: expected a number after the name, found \"a_bucket\""),
-        ("a 1 x\n", "line 1: expected a time stamp, found \"x\""),
+        ("a 1 x\n", "line 1: expected a timestamp, found \"x\""),
         ("a b\n", "line 1: expected a number, found \"b\""),
         ("!\n", "line 1: expected a metric name, labels and a number, found \"!\""),
         (

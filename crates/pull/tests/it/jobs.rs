@@ -30,11 +30,14 @@ fn invalid_settings_are_rejected_at_start() {
         check_settings(checks(CheckJobSettings { labels: with(own), ..tcp() }), own);
     }
     let twice = [with("a"), with("a")].concat();
-    check_settings(checks(CheckJobSettings { labels: twice.clone(), ..tcp() }), "twice");
-    check_settings(settings_with(ScrapeJobSettings { labels: twice, ..sound() }), "twice");
+    check_settings(checks(CheckJobSettings { labels: twice.clone(), ..tcp() }), "duplicate label");
+    check_settings(
+        settings_with(ScrapeJobSettings { labels: twice, ..sound() }),
+        "duplicate label",
+    );
     check_settings(
         settings_with(ScrapeJobSettings { labels: with("__name__"), ..sound() }),
-        "other uses",
+        "reserved",
     );
     check_settings(
         settings_with(ScrapeJobSettings { interval: Duration::ZERO, ..sound() }),
