@@ -12,7 +12,10 @@ static const td_lane td_nowhere_ = {0, 0};
 /* This thread's lane, as known to this source file. */
 static __thread const td_lane *td_here_ = &td_nowhere_;
 
-/* Buckets of an octave: `(bucket + 1) * 2^52 - edge` for each 64th of it; adding a mantissa carries into the bucket. */
+/*
+ * Buckets of an octave: `(bucket + 1) * 2^52 - edge` for each 64th of it; adding a mantissa carries
+ * into the bucket.
+ */
 static const uint64_t td_edges_[64] = {
 @EDGES@};
 
@@ -26,7 +29,7 @@ static inline void td_store_(char *cell, uint64_t value)
     __atomic_store_n((uint64_t *)(void *)cell, value, __ATOMIC_RELAXED);
 }
 
-/* The cell has one writer, so no lock is needed; one instruction, so that a signal cannot interrupt it. */
+/* One writer, so no lock is needed; one instruction, so that a signal cannot interrupt it. */
 static inline void td_add_(char *cell, uint64_t n)
 {
 #if defined(__x86_64__)

@@ -47,7 +47,10 @@ pub enum Error {
         uid: u32,
     },
     /// The file system is full.
-    #[error("cannot reserve {bytes} bytes in {}: {cause}; free space or enlarge the file system", path.display())]
+    #[error(
+        "cannot reserve {bytes} bytes in {}: {cause}; free space or enlarge the file system",
+        path.display()
+    )]
     NoSpace {
         /// The file.
         path: PathBuf,
@@ -87,8 +90,8 @@ pub enum Error {
         reason: String,
     },
     /// Created by a newer topdeck.
-    #[error("cannot read {}: format version {found} with features {features:#x}, supported {supported} \
-             without features; use a newer topdeck", path.display())]
+    #[error("cannot read {}: format version {found} with features {features:#x}, supported \
+             {supported} without features; use a newer topdeck", path.display())]
     Version {
         /// The file.
         path: PathBuf,

@@ -26,7 +26,7 @@ const FREQUENCY: &str = "sun.os.hrt.frequency";
 #[non_exhaustive]
 pub enum Error {
     /// Another file format.
-    #[error("not a JVM performance data file: starts with {found:02x?}, expected {MAGIC:02x?}")]
+    #[error("not a JVM performance file: starts with {found:02x?}, expected {MAGIC:02x?}")]
     Magic {
         /// First bytes.
         found: Vec<u8>,

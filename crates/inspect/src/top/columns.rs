@@ -245,8 +245,8 @@ pub(crate) fn row_status(process: &ProcessHistory) -> Option<String> {
         let (lost, refused) =
             (value_formatter::count(process.dropped), value_formatter::count(process.rejected));
         return Some(format!(
-            "{lost} records lost and {refused} series rejected for lack of space; rejected series are \
-             missing, or in overflow=\"true\""
+            "{lost} records lost and {refused} series rejected for lack of space; rejected series \
+             are missing, or in overflow=\"true\""
         ));
     }
     if let Some(gone) = exit_word(process) {

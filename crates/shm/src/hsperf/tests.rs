@@ -164,7 +164,7 @@ fn errors_name_the_value_found() {
         |bytes| bytes[0] = 0,
         false,
         expect![
-            "not a JVM performance data file: starts with [00, fe, c0, c0], expected [ca, fe, c0, c0]"
+            "not a JVM performance file: starts with [00, fe, c0, c0], expected [ca, fe, c0, c0]"
         ],
     );
     check_error(
