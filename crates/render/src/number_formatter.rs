@@ -163,7 +163,7 @@ mod tests {
         doubt.add(Bracket::exact(5.0));
         assert_eq!(doubt.text("--json"), None);
         doubt.add(Bracket { lower: 99.0, estimate: 100.0, upper: 101.5 });
-        assert!(doubt.text("--json").unwrap().contains("within 1.5 % of it, and --json has"));
+        assert!(doubt.text("--json").unwrap().contains("an estimate within 1.5 %; --json has"));
         doubt.add(Bracket { lower: 1.0, estimate: 1.0, upper: f64::INFINITY });
         assert!(!doubt.text("--json").unwrap().contains('%'));
     }

@@ -126,16 +126,16 @@ fn unusual_numbers_are_counted() {
         expect![[r#"
             standard input
 
-              count                 3
-              NaN          1
-              zero                  1
+              count           3
+              NaN             1
+              zero            1
 
-              min                  -5
-              mean          0.6666667
-              stddev            4.889    4.855 to 4.922
+              min            -5
+              mean    0.6666667
+              stddev      4.889    4.855 to 4.922
 
-              p50                   0
-              max                   7
+              p50             0
+              max             7
 
               value   count    share
                 < 0       1  33.33 %  ████████████████████████

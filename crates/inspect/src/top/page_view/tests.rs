@@ -328,7 +328,7 @@ fn a_histogram_in_full() {
                       └────────┬───────────────┬───────────────┬───────────────┬───────────────┬──────────────┬
                            22:40:02        22:40:04        22:40:06        22:40:08        22:40:10    22:40:12
               values per cell  · 1  █ 2+    ▁ maximum
-              2026-11-14 22:40:01Z to 2026-11-14 22:40:12Z; a column is 1 s
+              2026-11-14 22:40:01Z to 2026-11-14 22:40:12Z; column width 1 s
 
               Distribution, last minute (share of the values by column; w: another window)
                  20 % ┤█      ▄         ▄   █                                                                  █
