@@ -4,9 +4,6 @@ use hist::codec::header::Temporality;
 use hist::{Histogram, Scheme};
 use proptest::prelude::*;
 
-use hist::Histogram;
-use hist::codec::header::Temporality;
-
 use super::*;
 use crate::resolution::MINUTE;
 use crate::row::{NumberSummary, Row};
