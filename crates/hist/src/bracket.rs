@@ -1,5 +1,10 @@
 //! Bracket: a statistic with lower and upper bound.
 
+#![cfg_attr(
+    not(test),
+    deny(clippy::unwrap_used, clippy::expect_used, clippy::arithmetic_side_effects)
+)]
+
 use crate::scheme::times_power_of_two;
 
 /// Statistic with bounds: the true value lies in `lower..=upper`.
@@ -49,7 +54,11 @@ impl Bracket<u64> {
 
     /// How many of `n` the others are. No count is above `n`.
     pub fn complement(self, n: u64) -> Bracket<u64> {
-        Bracket { lower: n - self.upper, estimate: n - self.estimate, upper: n - self.lower }
+        Bracket {
+            lower: n.saturating_sub(self.upper),
+            estimate: n.saturating_sub(self.estimate),
+            upper: n.saturating_sub(self.lower),
+        }
     }
 }
 

@@ -4,6 +4,13 @@
 //! zero, positive buckets, past the grid above. Bounds are closed and cut to the exact minimum and
 //! maximum.
 
+#![cfg_attr(
+    not(test),
+    deny(clippy::unwrap_used, clippy::expect_used, clippy::arithmetic_side_effects)
+)]
+// `wrapping_` methods: the total of a histogram, NaN included, fits 64 bits, and so does any sum of
+// its counts.
+
 use crate::bracket::Bracket;
 use crate::histogram::Histogram;
 
@@ -101,7 +108,19 @@ pub(crate) fn interpolate(lower: f64, upper: f64, part: f64) -> f64 {
     }
 }
 
+/// Bounds of a value of which nothing is known.
+const UNKNOWN_SPAN: (f64, f64) = (f64::NEG_INFINITY, f64::INFINITY);
+
 impl Histogram {
+    /// Bounds of a bucket that holds values. [`HistogramParts`] accepts only buckets of the grid.
+    ///
+    /// [`HistogramParts`]: crate::HistogramParts
+    pub(crate) fn bucket_span(&self, index: i32) -> (f64, f64) {
+        let span = self.scheme().span(index);
+        debug_assert!(span.is_some(), "BUG: bucket {index} is outside the grid");
+        span.unwrap_or(UNKNOWN_SPAN)
+    }
+
     /// What is known of the values, in ascending order.
     pub fn cells(&self) -> impl DoubleEndedIterator<Item = Cell> + Clone + '_ {
         let (least, greatest) = self.limits();
@@ -146,7 +165,7 @@ impl Histogram {
         if !(x.is_finite() && x > self.zero_end()) {
             return None;
         }
-        let span = |index: i32| self.scheme().span(index).expect("BUG: a held bucket has a span");
+        let span = |index: i32| self.bucket_span(index);
         let around_zero = self.zero_cell();
         let (indexes, counts) = (
             &self.positive().indexes()[around_zero.positive..],
@@ -154,8 +173,8 @@ impl Histogram {
         );
         let first = indexes.partition_point(|&index| span(index).1 < x);
         let negative = &self.negative().counts()[around_zero.negative..];
-        let below = self.underflow() + around_zero.count + negative.iter().sum::<u64>();
-        let below = below + counts[..first].iter().sum::<u64>();
+        let below = [self.underflow(), around_zero.count];
+        let below = below.iter().chain(negative).chain(&counts[..first]).sum::<u64>();
         let past_grid = self.scheme().end();
         let above = (self.overflow() > 0).then(|| ((past_grid, f64::INFINITY), self.overflow()));
         let (least, greatest) = self.limits();
@@ -172,7 +191,7 @@ impl Histogram {
 
     /// What the buckets alone say, not cut to the exact minimum and maximum.
     pub(crate) fn uncut_cells(&self) -> impl DoubleEndedIterator<Item = Cell> + Clone + '_ {
-        let span = |index| self.scheme().span(index).expect("BUG: a held bucket has a span");
+        let span = |index| self.bucket_span(index);
         let past_grid = self.scheme().end();
         let below = Some(((f64::NEG_INFINITY, -past_grid), self.underflow()));
         let around_zero = self.zero_cell();
@@ -223,8 +242,9 @@ impl Histogram {
         let within = |index: i32| self.scheme().span(index).is_some_and(|(_, upper)| upper <= end);
         around.positive = self.positive().indexes().partition_point(|&index| within(index));
         around.negative = self.negative().indexes().partition_point(|&index| within(index));
-        around.count += self.positive().counts()[..around.positive].iter().sum::<u64>()
-            + self.negative().counts()[..around.negative].iter().sum::<u64>();
+        let positive = &self.positive().counts()[..around.positive];
+        let negative = &self.negative().counts()[..around.negative];
+        around.count = [around.count].iter().chain(positive).chain(negative).sum();
         around
     }
 
@@ -252,12 +272,13 @@ impl Histogram {
                 .or_else(|| positive.first().map(|&i| RankPosition::Positive(i)))
                 .or(overflow)
         };
-        self.position_span(found.expect("BUG: asked for an extreme of an empty histogram"))
+        debug_assert!(found.is_some(), "BUG: extreme of an empty histogram");
+        found.map_or(UNKNOWN_SPAN, |position| self.position_span(position))
     }
 
     /// The least and greatest value that can be counted at a place, both closed.
     fn position_span(&self, place: RankPosition) -> (f64, f64) {
-        let span = |index| self.scheme().span(index).expect("BUG: a held bucket has a span");
+        let span = |index| self.bucket_span(index);
         match place {
             RankPosition::Underflow => (f64::NEG_INFINITY, -self.scheme().end()),
             RankPosition::Negative(index) => {
@@ -288,34 +309,34 @@ impl Histogram {
         }
         let around_zero = self.zero_cell();
         for (index, count) in self.negative().iter().skip(around_zero.negative).rev() {
-            if rank <= before + count {
+            if rank <= before.wrapping_add(count) {
                 return (RankPosition::Negative(index), count, before);
             }
-            before += count;
+            before = before.wrapping_add(count);
         }
-        if rank <= before + around_zero.count {
+        if rank <= before.wrapping_add(around_zero.count) {
             return (RankPosition::Zero, around_zero.count, before);
         }
-        before += around_zero.count;
+        before = before.wrapping_add(around_zero.count);
 
-        let end = self.count() - self.overflow();
+        let end = self.count().wrapping_sub(self.overflow());
         if rank > end {
             return (RankPosition::Overflow, self.overflow(), end);
         }
         let indexes = &self.positive().indexes()[around_zero.positive..];
         let counts = &self.positive().counts()[around_zero.positive..];
         // From whichever end is nearer: the interesting quantiles lie near the upper one.
-        if rank - before <= end - rank {
+        if rank.wrapping_sub(before) <= end.wrapping_sub(rank) {
             for (&index, &count) in indexes.iter().zip(counts) {
-                if rank <= before + count {
+                if rank <= before.wrapping_add(count) {
                     return (RankPosition::Positive(index), count, before);
                 }
-                before += count;
+                before = before.wrapping_add(count);
             }
         } else {
             let mut before = end;
             for (&index, &count) in indexes.iter().zip(counts).rev() {
-                before -= count;
+                before = before.wrapping_sub(count);
                 if rank > before {
                     return (RankPosition::Positive(index), count, before);
                 }
@@ -353,10 +374,10 @@ pub(crate) fn count_matching(
     let (mut lower, mut upper, mut estimate) = (0u64, 0u64, 0.0);
     for cell in cells {
         if surely(&cell) {
-            lower += cell.count;
-            upper += cell.count;
+            lower = lower.wrapping_add(cell.count);
+            upper = upper.wrapping_add(cell.count);
         } else if possibly(&cell) {
-            upper += cell.count;
+            upper = upper.wrapping_add(cell.count);
             estimate += cell.count as f64 * share(&cell);
         }
     }

@@ -1,5 +1,10 @@
 //! Conversion to a grid that does not nest, with the added error.
 
+#![cfg_attr(
+    not(test),
+    deny(clippy::unwrap_used, clippy::expect_used, clippy::arithmetic_side_effects)
+)]
+
 use crate::error::MergeError;
 use crate::histogram::{Histogram, HistogramParts};
 use crate::scheme::{BucketPosition, Scheme};
@@ -19,6 +24,7 @@ pub struct Conversion {
 impl Histogram {
     /// The same counts on another grid: each bucket goes whole to the one that holds its middle.
     /// Minimum and maximum that contradict the new buckets become estimates, and so does the sum.
+    #[expect(clippy::expect_used, reason = "the counts have the total of this histogram")]
     pub fn convert(&self, scheme: &Scheme) -> Result<Conversion, MergeError> {
         if self.scheme().common(scheme).as_ref() == Some(scheme) {
             let mut histogram = Histogram::new(scheme.clone());

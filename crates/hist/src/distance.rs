@@ -3,6 +3,13 @@
 //! Both distances compare cumulative shares, so histograms of different sizes and schemes compare.
 //! Each bracket comes from the bounds that the buckets put on the two cumulative functions.
 
+#![cfg_attr(
+    not(test),
+    deny(clippy::unwrap_used, clippy::expect_used, clippy::arithmetic_side_effects)
+)]
+// `wrapping_` methods: the total of a side fits 64 bits, so the product of two counts
+// fits 128 bits.
+
 use crate::bracket::Bracket;
 use crate::cells::Cell;
 use crate::histogram::Histogram;
@@ -115,16 +122,17 @@ impl CdfSteps {
             parts.map(|cells| CdfWalker::new(cells, self.counts[side])).collect::<Vec<_>>()
         });
         for (i, &from) in self.ends.iter().enumerate() {
-            let to = self.ends.get(i + 1).copied().unwrap_or(from);
+            let to = self.ends.get(i.wrapping_add(1)).copied().unwrap_or(from);
             let [a, b] = &mut sides;
             let (fa, fb) = (step_all(a, from, to), step_all(b, from, to));
             // a/n − b/m in whole numbers: shares that differ by less than a rounding still differ.
             let [n, m] = self.counts.map(u128::from);
+            let product = |count: u64, total: u128| u128::from(count).wrapping_mul(total);
             let beyond = |a: u64, b: u64| {
-                (u128::from(a) * m).saturating_sub(u128::from(b) * n) as f64 / (n as f64 * m as f64)
+                product(a, m).saturating_sub(product(b, n)) as f64 / (n as f64 * m as f64)
             };
             let below = |a: u64, b: u64| {
-                (u128::from(b) * n).saturating_sub(u128::from(a) * m) as f64 / (n as f64 * m as f64)
+                product(b, n).saturating_sub(product(a, m)) as f64 / (n as f64 * m as f64)
             };
             let difference = Bracket {
                 lower: beyond(fa.lower, fb.upper).max(below(fa.upper, fb.lower)),
@@ -140,8 +148,8 @@ impl CdfSteps {
 fn step_all(parts: &mut [CdfWalker<'_>], from: f64, to: f64) -> CdfStep {
     let nothing = CdfStep { lower: 0, upper: 0, start: 0.0, end: 0.0 };
     parts.iter_mut().map(|part| part.step(from, to)).fold(nothing, |sum, part| CdfStep {
-        lower: sum.lower + part.lower,
-        upper: sum.upper + part.upper,
+        lower: sum.lower.wrapping_add(part.lower),
+        upper: sum.upper.wrapping_add(part.upper),
         start: sum.start + part.start,
         end: sum.end + part.end,
     })
@@ -173,14 +181,14 @@ impl<'a> CdfWalker<'a> {
     /// What is known of `from..to`.
     fn step(&mut self, from: f64, to: f64) -> CdfStep {
         while let Some(cell) = self.cells.get(self.next_open).filter(|cell| cell.upper <= from) {
-            self.ended += cell.count;
-            self.next_open += 1;
+            self.ended = self.ended.wrapping_add(cell.count);
+            self.next_open = self.next_open.wrapping_add(1);
         }
         let (mut upper, mut start, mut end) = (self.ended, self.ended as f64, self.ended as f64);
         // Widened logarithmic cells overlap their neighbours: two may be open at once.
         for cell in self.cells[self.next_open..].iter().take_while(|cell| cell.lower <= from) {
             let n = cell.count as f64;
-            upper += cell.count;
+            upper = upper.wrapping_add(cell.count);
             // Between the ends of cells the estimate is a straight line.
             start += n * cell.share_below(from, cell.finite());
             end += n * cell.share_below(to, cell.finite());

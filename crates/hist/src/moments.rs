@@ -1,5 +1,12 @@
 //! Power sums and variance over cells, with rounding included in the bounds.
 
+#![cfg_attr(
+    not(test),
+    deny(clippy::unwrap_used, clippy::expect_used, clippy::arithmetic_side_effects)
+)]
+// `wrapping_` methods: the exponent of a double has 11 bits, so its product with a `u32`
+// fits 64 bits.
+
 use crate::bracket::Bracket;
 use crate::cells::Cell;
 use crate::scheme::times_power_of_two;
@@ -11,8 +18,8 @@ pub(crate) fn power_sum(
     divisor: f64,
 ) -> Bracket {
     // Beyond, even the greatest of the scaled powers may vanish.
-    let exponent = if k <= 512 { exponent_of_greatest(cells.clone()) } else { 0 };
-    let unit = times_power_of_two(1.0, -exponent);
+    let exponent: i32 = if k <= 512 { exponent_of_greatest(cells.clone()) } else { 0 };
+    let unit = times_power_of_two(1.0, exponent.wrapping_neg());
     // Multiplied out, small powers of whole numbers are exact.
     let power = |x: f64| match k {
         0..=16 => x.powi(k as i32),
@@ -35,7 +42,7 @@ pub(crate) fn power_sum(
             if k <= 512 { (low, high) } else { (low.min(f64::MAX), high.max(f64::MIN)) };
         total.add(weight * low, weight * power(cell.middle() * unit), weight * high);
     }
-    total.bracket(k.min(16).into()).scale_by_pow2(i64::from(exponent) * i64::from(k))
+    total.bracket(k.min(16).into()).scale_by_pow2(i64::from(exponent).wrapping_mul(k.into()))
 }
 
 /// The mean squared distance from the mean, which lies in `mean`, over `2^(2 * exponent)`, and that
@@ -49,7 +56,7 @@ pub(crate) fn variance(
     // An open cell has no end to be seen, but a sum may say that its values lie far out.
     let of_mean = Cell { lower: mean.lower, upper: mean.upper, count: 0 };
     let exponent = exponent_of_greatest(cells.clone().chain([of_mean]));
-    let unit = times_power_of_two(1.0, -exponent);
+    let unit = times_power_of_two(1.0, exponent.wrapping_neg());
     let mean = mean.widen().map(|mean| mean * unit);
     let centre = if mean.estimate.is_finite() { mean.estimate } else { 0.0 };
     let n = count as f64;
@@ -77,7 +84,7 @@ fn exponent_of_greatest(cells: impl Iterator<Item = Cell>) -> i32 {
     let finite = |x: f64| if x.is_finite() { x.abs() } else { 0.0 };
     let greatest =
         cells.fold(0.0, |greatest: f64, c| greatest.max(finite(c.lower)).max(finite(c.upper)));
-    (((greatest.to_bits() >> 52) as i32) - 1022).max(-1021)
+    ((greatest.to_bits() >> 52) as i32).wrapping_sub(1022).max(-1021)
 }
 
 /// Sum of bounds with rounding error tracking.
@@ -100,7 +107,7 @@ impl BoundedSum {
         self.upper += upper;
         self.magnitude_lower += lower.abs();
         self.magnitude_upper += upper.abs();
-        self.terms += 1;
+        self.terms = self.terms.saturating_add(1);
     }
 
     /// The sums, widened by one rounding for each addition and `roundings` for each term.

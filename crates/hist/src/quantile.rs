@@ -8,6 +8,13 @@
 //! taken for that number, so the 0.07-quantile of 100 values is the 7th, not the 8th. Ranks are
 //! whole-number arithmetic and hold for any count.
 
+#![cfg_attr(
+    not(test),
+    deny(clippy::unwrap_used, clippy::expect_used, clippy::arithmetic_side_effects)
+)]
+// `wrapping_` methods: ranks lie in `1..=count`, quantiles in `0..=1`, and the total of a
+// histogram, NaN included, fits 64 bits.
+
 use crate::bracket::Bracket;
 use crate::cells::{EvenSpread, RankPosition, interpolate};
 use crate::histogram::Histogram;
@@ -57,7 +64,7 @@ impl Histogram {
             QuantileMethod::Linear => self.linear(q),
             QuantileMethod::Circllhist1 => self.circllhist(q * self.count() as f64, rank),
             QuantileMethod::Circllhist7 => {
-                let rank = split_product(q, self.count() - 1).0 + 1;
+                let rank = split_product(q, self.count().wrapping_sub(1)).0.wrapping_add(1);
                 self.circllhist(rank as f64, rank)
             }
             QuantileMethod::HdrUpper => self.hdr_upper(q, rank),
@@ -81,18 +88,18 @@ impl Histogram {
             return Bracket::exact(max);
         }
         let (cell, before) = self.cell_of_rank(rank);
-        self.spread_evenly(&cell).order_statistic(rank - before)
+        self.spread_evenly(&cell).order_statistic(rank.wrapping_sub(before))
     }
 
     fn linear(&self, q: f64) -> Bracket {
-        let n = self.count() - 1;
+        let n = self.count().wrapping_sub(1);
         let (whole, part) = split_product(q, n);
-        let rank = whole + 1;
+        let rank = whole.wrapping_add(1);
         let below = self.order_statistic(rank);
         if part == 0.0 || rank == self.count() {
             return below;
         }
-        let above = self.order_statistic(rank + 1);
+        let above = self.order_statistic(rank.wrapping_add(1));
         // The last place of `q`, a rounded decimal, is worth this much of the way.
         let doubt = n as f64 * (q - q.next_down());
         let (low, high) = ((part - doubt).max(0.0), (part + doubt).min(1.0));
@@ -135,17 +142,20 @@ impl Histogram {
     /// count, in no bucket, and are passed by walking from below.
     fn prometheus_exponential(&self, q: f64) -> Option<Bracket> {
         let n = self.count();
-        let all = (n + self.nan_count()) as f64;
+        let all = n.wrapping_add(self.nan_count()) as f64;
         let upwards = q < 0.5 || self.nan_count() > 0;
         let reach = if upwards { q * all } else { (1.0 - q) * all };
         if upwards && reach > n as f64 {
             return None;
         }
         let nth = (reach.ceil() as u64).clamp(1, n);
-        let rank = if upwards { nth } else { n - (nth - 1) };
+        let rank = if upwards { nth } else { n.wrapping_sub(nth).wrapping_add(1) };
         let (place, count, before) = self.position_of_rank(rank);
         let (mut left, mut right) = self.position_edges(place);
-        let inside = if upwards { reach - before as f64 } else { (n - before) as f64 - reach };
+        let inside = match upwards {
+            true => reach - before as f64,
+            false => n.wrapping_sub(before) as f64 - reach,
+        };
         let share = (inside / count as f64).clamp(0.0, 1.0);
         if place == RankPosition::Zero {
             // Only one sign was ever seen: zero is the natural end of the zero bucket.
@@ -194,7 +204,7 @@ impl Histogram {
     }
 
     fn position_edges(&self, place: RankPosition) -> (f64, f64) {
-        let edges = |index| self.scheme().edges(index).expect("BUG: a held bucket has edges");
+        let edges = |index| self.scheme().edges(index).unwrap_or_else(|| self.bucket_span(index));
         match place {
             RankPosition::Underflow => (f64::NEG_INFINITY, -self.scheme().end()),
             RankPosition::Negative(index) => {
@@ -217,7 +227,7 @@ pub(crate) fn nearest_rank(q: f64, n: u64) -> u64 {
     let whole = product as i64;
     let (part, doubt) = (product - whole as f64, product * 2f64.powi(-50));
     if part > doubt && part < 1.0 - doubt {
-        return whole as u64 + 1;
+        return (whole as u64).wrapping_add(1);
     }
     exact_nearest_rank(q, n)
 }
@@ -237,16 +247,17 @@ fn split_product(q: f64, n: u64) -> (u64, f64) {
     let fraction = q.to_bits() & ((1 << 52) - 1);
     let mantissa = if q < f64::MIN_POSITIVE { fraction } else { fraction | 1 << 52 };
     // q = mantissa / 2^shift, so the product has at most 53 + 64 bits.
-    let shift = 1075 - exponent;
+    let shift = 1075u32.wrapping_sub(exponent);
     if shift > 120 {
         return (0, q * n as f64);
     }
-    let product = u128::from(mantissa) * u128::from(n);
-    let nearest = (product + (1 << (shift - 1))) >> shift;
+    let product = u128::from(mantissa).wrapping_mul(n.into());
+    let half = (1u128 << shift) >> 1;
+    let nearest = product.wrapping_add(half) >> shift;
     if product.abs_diff(nearest << shift) <= u128::from(n) {
         return (nearest as u64, 0.0);
     }
-    let part = product & ((1 << shift) - 1);
+    let part = product & (1u128 << shift).wrapping_sub(1);
     ((product >> shift) as u64, part as f64 / (1u128 << shift) as f64)
 }
 
@@ -265,7 +276,13 @@ impl CumulativeHistogram {
     pub fn new(histogram: &Histogram) -> CumulativeHistogram {
         let mut total = 0;
         CumulativeHistogram {
-            up_to: histogram.cells().map(|cell| (total += cell.count, total).1).collect(),
+            up_to: histogram
+                .cells()
+                .map(|cell| {
+                    total = u64::wrapping_add(total, cell.count);
+                    total
+                })
+                .collect(),
             cells: histogram.cells().map(|cell| histogram.spread_evenly(&cell)).collect(),
             exact_min: histogram.tracked_min().exact(),
             exact_max: histogram.tracked_max().exact(),
@@ -286,8 +303,8 @@ impl CumulativeHistogram {
             return Some(Bracket::exact(max));
         }
         let at = self.up_to.partition_point(|&up_to| up_to < rank);
-        let before = if at == 0 { 0 } else { self.up_to[at - 1] };
-        Some(self.cells[at].order_statistic(rank - before))
+        let before = at.checked_sub(1).map_or(0, |last| self.up_to[last]);
+        Some(self.cells[at].order_statistic(rank.wrapping_sub(before)))
     }
 
     /// How many values there are.

@@ -5,6 +5,13 @@
 //! depends on the value but for new extremes. The counts take (64 · 2^SCALE + 1) · 8 bytes, 16 KiB
 //! at scale 5, of which only the touched pages become memory.
 
+#![cfg_attr(
+    not(test),
+    deny(clippy::unwrap_used, clippy::expect_used, clippy::arithmetic_side_effects)
+)]
+// `wrapping_` methods: fewer than 2^64 values are recorded (`BULK_MAX`), each below 2^64, so counts
+// fit 64 bits and the sum fits 128 bits. They are the instructions of `+` in a release build.
+
 use crate::error::MergeError;
 use crate::histogram::{Histogram, HistogramParts, Threshold};
 use crate::scheme::{Integers, Scheme};
@@ -71,6 +78,7 @@ impl<const SCALE: u32> Recorder<SCALE> {
     ///
     /// Panics when more than 2^63 values would have been counted by the handful.
     #[inline]
+    #[expect(clippy::expect_used, reason = "documented: more than 2^63 values")]
     pub fn record_n(&mut self, value: u64, n: u64) {
         self.bulk_count = self.bulk_with(n).expect("BUG: more than 2^63 values");
         if n > 0 {
@@ -82,11 +90,12 @@ impl<const SCALE: u32> Recorder<SCALE> {
     #[inline]
     fn count(&mut self, value: u64, n: u64) {
         if value == 0 {
-            self.zero += n;
+            self.zero = self.zero.wrapping_add(n);
         } else {
-            self.counts[Integers::<SCALE>::position(value)] += n;
+            let count = &mut self.counts[Integers::<SCALE>::position(value)];
+            *count = count.wrapping_add(n);
         }
-        self.sum += u128::from(value) * u128::from(n);
+        self.sum = self.sum.wrapping_add(u128::from(value).wrapping_mul(n.into()));
         if value < self.min {
             self.min = value;
         }
@@ -94,7 +103,7 @@ impl<const SCALE: u32> Recorder<SCALE> {
             self.max = value;
         }
         for (limit, above) in &mut self.thresholds {
-            *above += if value > *limit { n } else { 0 };
+            *above = above.wrapping_add(if value > *limit { n } else { 0 });
         }
     }
 
@@ -123,12 +132,12 @@ impl<const SCALE: u32> Recorder<SCALE> {
     /// Counts `value - k * interval` for k from 1 to `last`, all of them at least `interval`. They
     /// descend, so each bucket holds those of one run of k, whose end is searched for.
     fn count_descending(&mut self, value: u64, interval: u64, last: u64) {
-        let missing = |k: u64| value - k * interval;
+        let missing = |k: u64| value.wrapping_sub(k.wrapping_mul(interval));
         // The last k from `from` on that `holds`, which is true up to some k.
         let run_end = |from: u64, holds: &dyn Fn(u64) -> bool| {
-            let (mut inside, mut outside) = (from, last + 1);
-            while outside - inside > 1 {
-                let middle = inside + (outside - inside) / 2;
+            let (mut inside, mut outside) = (from, last.wrapping_add(1));
+            while outside.wrapping_sub(inside) > 1 {
+                let middle = u64::midpoint(inside, outside);
                 if holds(missing(middle)) { inside = middle } else { outside = middle }
             }
             inside
@@ -137,21 +146,29 @@ impl<const SCALE: u32> Recorder<SCALE> {
         while k <= last {
             let place = Integers::<SCALE>::position(missing(k));
             let end = run_end(k, &|value| Integers::<SCALE>::position(value) == place);
-            self.counts[place] += end - k + 1;
-            k = end + 1;
+            let next = end.wrapping_add(1);
+            self.counts[place] = self.counts[place].wrapping_add(next.wrapping_sub(k));
+            k = next;
         }
         let [value_wide, interval_wide, last_wide] = [value, interval, last].map(u128::from);
         // The series of k is last (last + 1) / 2, and interval * last is less than the value.
-        self.sum += value_wide * last_wide - interval_wide * last_wide * (last_wide + 1) / 2;
+        let values = value_wide.wrapping_mul(last_wide);
+        let waits =
+            interval_wide.wrapping_mul(last_wide).wrapping_mul(last_wide.wrapping_add(1)) / 2;
+        self.sum = self.sum.wrapping_add(values).wrapping_sub(waits);
         self.min = self.min.min(missing(last));
         for (limit, above) in &mut self.thresholds {
             if missing(1) > *limit {
-                *above += run_end(1, &|value| value > *limit);
+                *above = above.wrapping_add(run_end(1, &|value| value > *limit));
             }
         }
     }
 
     /// What was recorded so far.
+    #[expect(
+        clippy::expect_used,
+        reason = "the counts of a recorder lie on its grid and add up to less than 2^64"
+    )]
     pub fn snapshot(&self) -> Histogram {
         let places = self.counts.iter().enumerate();
         let mut parts = HistogramParts::new(Scheme::Exp2(Integers::<SCALE>::grid()));

@@ -5,6 +5,14 @@
 //! above this file has to know `(lo, hi]` from `[lo, hi)`. Grids of magnitudes have a mirror image
 //! for negative values.
 
+#![cfg_attr(
+    not(test),
+    deny(clippy::unwrap_used, clippy::expect_used, clippy::arithmetic_side_effects)
+)]
+// `wrapping_` methods, here and in the modules below: an index is an `i32` and is computed in 64
+// bits, the exponent of a double has 11 bits, and the parameters of a grid are bounded by its
+// constructor. They are the instructions of `+` and `-` in a release build.
+
 mod bounds;
 mod exp2;
 mod explicit;
@@ -222,11 +230,15 @@ impl Scheme {
     /// this one.
     pub(crate) fn fold(&self, index: i32, coarser: &Scheme) -> i32 {
         match (self, coarser) {
-            (Scheme::Exp2(from), Scheme::Exp2(to)) => index >> (from.scale() - to.scale()),
+            (Scheme::Exp2(from), Scheme::Exp2(to)) => {
+                index >> from.scale().wrapping_sub(to.scale())
+            }
             _ => {
-                let (first, last) = self.span(index).expect("BUG: a held bucket has a span");
-                match coarser.position(if first.is_finite() { first } else { last }, -1.0) {
-                    BucketPosition::Positive(index) => index,
+                let position = self.span(index).map(|(first, last)| {
+                    coarser.position(if first.is_finite() { first } else { last }, -1.0)
+                });
+                match position {
+                    Some(BucketPosition::Positive(index)) => index,
                     place => {
                         panic!("BUG: bucket {index} of {self:?} folds to {place:?} of {coarser:?}")
                     }

@@ -12,6 +12,11 @@
 //! bounded number of tries, a copy whose counts are right and whose sum and extremes are marked as
 //! estimated.
 
+#![cfg_attr(
+    not(test),
+    deny(clippy::unwrap_used, clippy::expect_used, clippy::arithmetic_side_effects)
+)]
+
 #[path = "shared_recorder/shard.rs"] // also where `loom/` has taken this file in by its path
 mod shard;
 
@@ -160,7 +165,7 @@ impl<const SCALE: u32> SharedRecorder<SCALE> {
             let copied = shard.snapshot();
             shard.end_interval();
             if starts.len() <= number {
-                starts.resize_with(number + 1, || None);
+                starts.resize_with(number.saturating_add(1), || None);
             }
             let histogram = match &starts[number] {
                 Some(start) => copied.since::<SCALE>(start, limits),
@@ -172,6 +177,10 @@ impl<const SCALE: u32> SharedRecorder<SCALE> {
         self.merge_shards(since)
     }
 
+    #[expect(
+        clippy::expect_used,
+        reason = "limits ascend; shards have one scheme and fewer than 2^64 values"
+    )]
     fn merge_shards(&self, shards: impl Iterator<Item = Histogram>) -> Histogram {
         let limits: Vec<f64> = self.shared.limits.iter().map(|&limit| limit as f64).collect();
         let mut merged = Histogram::new(Scheme::Exp2(Integers::<SCALE>::grid()))
@@ -220,9 +229,9 @@ impl RecorderState {
 
 /// Segment and offset in it of the shard with this number.
 fn segment_and_offset(number: usize) -> (usize, usize) {
-    let from_start = number + SEGMENT_FIRST;
-    let segment = from_start.ilog2() - SEGMENT_FIRST.ilog2();
-    (segment as usize, from_start - (SEGMENT_FIRST << segment))
+    let from_start = number.saturating_add(SEGMENT_FIRST);
+    let segment = from_start.ilog2().wrapping_sub(SEGMENT_FIRST.ilog2());
+    (segment as usize, from_start.wrapping_sub(SEGMENT_FIRST << segment))
 }
 
 thread_local! {
@@ -237,7 +246,7 @@ struct ThreadClaim {
 
 fn store_claim(claims: &mut Vec<Option<ThreadClaim>>, slot: &RecorderSlot, claim: ShardLease) {
     if claims.len() <= slot.index {
-        claims.resize_with(slot.index + 1, || None);
+        claims.resize_with(slot.index.saturating_add(1), || None);
     }
     claims[slot.index] = Some(ThreadClaim { serial: slot.serial, lease: claim });
 }
@@ -257,8 +266,9 @@ impl RecorderSlot {
     fn allocate() -> RecorderSlot {
         let mut places = FREE_SLOTS.lock().unwrap_or_else(PoisonError::into_inner);
         let place = places.0.pop().unwrap_or_else(|| {
-            places.1 += 1;
-            places.1 - 1
+            let place = places.1;
+            places.1 = place.saturating_add(1);
+            place
         });
         RecorderSlot {
             index: place,

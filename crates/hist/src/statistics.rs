@@ -4,6 +4,13 @@
 //! leave open. `None` means that there are no values to speak of. Variance and moments are those of
 //! the recorded values themselves (divided by n, not n − 1).
 
+#![cfg_attr(
+    not(test),
+    deny(clippy::unwrap_used, clippy::expect_used, clippy::arithmetic_side_effects)
+)]
+// `wrapping_` methods: the total of a histogram, NaN included, fits 64 bits, and so does any sum of
+// its counts.
+
 use crate::bracket::Bracket;
 use crate::cells::{Cell, count_matching};
 use crate::histogram::Histogram;
@@ -123,7 +130,7 @@ impl Histogram {
     /// Mean squared distance from the mean, of the values themselves (population variance).
     pub fn variance(&self) -> Option<Bracket> {
         let (variance, exponent) = moments::variance(self.cells(), self.count(), self.mean()?);
-        Some(variance.scale_by_pow2(2 * exponent))
+        Some(variance.scale_by_pow2(exponent.wrapping_mul(2)))
     }
 
     /// Square root of [`Self::variance`].
@@ -145,7 +152,7 @@ impl Histogram {
     /// How many values are less than `x` (or at most `x`, if inclusive).
     pub fn count_below(&self, x: f64, bound: LimitInclusion) -> Bracket<u64> {
         if let (LimitInclusion::Inclusive, Some(above)) = (bound, self.threshold_count(x)) {
-            return Bracket::exact(self.count() - above);
+            return Bracket::exact(self.count().saturating_sub(above));
         }
         let surely = |cell: &Cell| match bound {
             LimitInclusion::Inclusive => cell.upper <= x,
@@ -159,9 +166,9 @@ impl Histogram {
             Some((below, near)) => {
                 let near = count_matching(near, surely, possibly, |cell| self.share_below(cell, x));
                 Bracket {
-                    lower: below + near.lower,
-                    estimate: below + near.estimate,
-                    upper: below + near.upper,
+                    lower: below.wrapping_add(near.lower),
+                    estimate: below.wrapping_add(near.estimate),
+                    upper: below.wrapping_add(near.upper),
                 }
             }
             None => {

@@ -31,6 +31,12 @@ impl Exp2 {
     /// What topdeck records with: 32 buckets an octave, at most 1.08 % off.
     pub const DEFAULT: Exp2 = Exp2 { scale: 5 };
 
+    /// A grid of a scale that the compiler has checked.
+    pub(super) const fn with_checked_scale(scale: i8) -> Exp2 {
+        assert!(Self::SCALE_MIN <= scale && scale <= Self::SCALE_MAX);
+        Exp2 { scale }
+    }
+
     /// A grid of the scale, which must lie within [`Self::SCALE_MIN`]..=[`Self::SCALE_MAX`].
     pub fn new(scale: i32) -> Result<Exp2, SchemeError> {
         match i8::try_from(scale) {
@@ -49,8 +55,9 @@ impl Exp2 {
     pub(crate) fn index(self, value: f64) -> i32 {
         debug_assert!(value > 0.0 && value.is_finite());
         let (octave, mantissa) = octave_and_mantissa_below(value);
-        (((octave << SCALE_FINEST) + bucket_in_octave::<9>(&CELLS_FINEST, mantissa))
-            >> (SCALE_FINEST - self.scale)) as i32
+        let finest =
+            (octave << SCALE_FINEST).wrapping_add(bucket_in_octave::<9>(&CELLS_FINEST, mantissa));
+        (finest >> SCALE_FINEST.wrapping_sub(self.scale)) as i32
     }
 
     /// The edges of bucket `index` rounded down to doubles: it holds `(lower, upper]`. `None` where
@@ -58,21 +65,22 @@ impl Exp2 {
     #[inline]
     pub(crate) fn edges(self, index: i32) -> Option<(f64, f64)> {
         let lower = self.floor_of_edge(index.into())?;
-        let upper = self.floor_of_edge(i64::from(index) + 1)?;
+        let upper = self.floor_of_edge(i64::from(index).wrapping_add(1))?;
         (lower < upper).then_some((lower, upper))
     }
 
     /// The greatest double that is not above `base^index`; `None` past the largest.
     fn floor_of_edge(self, index: i64) -> Option<f64> {
-        let steps = index << (SCALE_FINEST - self.scale);
+        let steps = index << SCALE_FINEST.wrapping_sub(self.scale);
         let (octave, place) = (steps >> SCALE_FINEST, (steps & 255) as usize);
         let significand = BOUNDS[place] >> (63 - MANTISSA_BITS);
         match octave {
             1024.. => (octave == 1024 && place == 0).then_some(f64::MAX),
             -1022..=1023 => Some(f64::from_bits(
-                (((octave + EXPONENT_BIAS) as u64) << MANTISSA_BITS) | (significand & MANTISSA),
+                ((octave.wrapping_add(EXPONENT_BIAS) as u64) << MANTISSA_BITS)
+                    | (significand & MANTISSA),
             )),
-            -1075..=-1023 => Some(f64::from_bits(significand >> (-1022 - octave))),
+            -1075..=-1023 => Some(f64::from_bits(significand >> (-1022i64).wrapping_sub(octave))),
             _ => Some(0.0),
         }
     }
@@ -87,12 +95,12 @@ impl Exp2 {
 /// Octave and mantissa of the double just below `value`, which turns `(lo, hi]` into `[lo, hi)`.
 #[inline]
 fn octave_and_mantissa_below(value: f64) -> (i64, u64) {
-    let bits = value.to_bits() - 1;
+    let bits = value.to_bits().wrapping_sub(1);
     let exponent = (bits >> MANTISSA_BITS) as i64;
     if exponent == 0 {
         return subnormal_octave_and_mantissa_below(value);
     }
-    (exponent - EXPONENT_BIAS, bits & MANTISSA)
+    (exponent.wrapping_sub(EXPONENT_BIAS), bits & MANTISSA)
 }
 
 /// The same for a value that is subnormal or the least normal one. Doubles lie sparser there than
@@ -100,11 +108,11 @@ fn octave_and_mantissa_below(value: f64) -> (i64, u64) {
 #[cold]
 fn subnormal_octave_and_mantissa_below(value: f64) -> (i64, u64) {
     let bits = value.to_bits();
-    let shift = bits.leading_zeros() - (63 - MANTISSA_BITS);
-    let octave = -1022 - i64::from(shift);
+    let shift = bits.leading_zeros().wrapping_sub(63 - MANTISSA_BITS);
+    let octave = (-1022i64).wrapping_sub(shift.into());
     match (bits << shift) & MANTISSA {
-        0 => (octave - 1, MANTISSA),
-        mantissa => (octave, mantissa - 1),
+        0 => (octave.wrapping_sub(1), MANTISSA),
+        mantissa => (octave, mantissa.wrapping_sub(1)),
     }
 }
 
@@ -116,10 +124,14 @@ fn subnormal_octave_and_mantissa_below(value: f64) -> (i64, u64) {
 /// add, one shift.
 #[inline]
 fn bucket_in_octave<const CELL_BITS: u32>(cells: &[u64], mantissa: u64) -> i64 {
-    let cell = (mantissa >> (MANTISSA_BITS - CELL_BITS)) as usize;
-    ((mantissa + cells[cell]) >> MANTISSA_BITS) as i64
+    let cell = (mantissa >> const { MANTISSA_BITS - CELL_BITS }) as usize;
+    (mantissa.wrapping_add(cells[cell]) >> MANTISSA_BITS) as i64
 }
 
+#[expect(
+    clippy::arithmetic_side_effects,
+    reason = "evaluated at compile time, where an overflow is an error"
+)]
 const fn cells<const N: usize>() -> [u64; N] {
     let cell_bits = N.trailing_zeros();
     let step = 512 / N;
@@ -151,13 +163,13 @@ static CELLS_DEFAULT: [u64; 64] = cells();
 pub(crate) fn default_position(value: u64) -> usize {
     // What lies just below the value is in the octave of the number before it, and has the bits of
     // the value less the least one.
-    let zeros = (value - 1).leading_zeros();
+    let zeros = value.wrapping_sub(1).leading_zeros();
     let below = (value << zeros).wrapping_sub(1);
     let mantissa = (below << 1) >> (64 - MANTISSA_BITS);
-    let octave = u64::from(63 - zeros);
+    let octave = u64::from(63u32.wrapping_sub(zeros));
     let cell = (mantissa >> (MANTISSA_BITS - 6)) as usize;
-    let place = (mantissa + CELLS_DEFAULT[cell]) >> MANTISSA_BITS;
-    ((octave << Exp2::DEFAULT.scale) + place + 1) as usize
+    let place = mantissa.wrapping_add(CELLS_DEFAULT[cell]) >> MANTISSA_BITS;
+    (octave << Exp2::DEFAULT.scale).wrapping_add(place).wrapping_add(1) as usize
 }
 
 #[cfg(test)]

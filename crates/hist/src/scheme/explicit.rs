@@ -25,7 +25,8 @@ impl Explicit {
             return Err(SchemeError::TooManyBounds { found: bounds.len() });
         }
         for (position, &bound) in bounds.iter().enumerate() {
-            if !bound.is_finite() || position > 0 && bounds[position - 1] >= bound {
+            let previous = position.checked_sub(1).map(|previous| bounds[previous]);
+            if !bound.is_finite() || previous.is_some_and(|previous| previous >= bound) {
                 return Err(SchemeError::Bound { position, found: bound });
             }
         }
@@ -47,7 +48,7 @@ impl Explicit {
     /// bucket.
     pub(crate) fn edges(&self, index: i32) -> Option<(f64, f64)> {
         let index = usize::try_from(index).ok().filter(|&i| i <= self.bounds.len())?;
-        let lower = if index == 0 { f64::NEG_INFINITY } else { self.bounds[index - 1] };
+        let lower = index.checked_sub(1).map_or(f64::NEG_INFINITY, |below| self.bounds[below]);
         let upper = self.bounds.get(index).copied().unwrap_or(f64::INFINITY);
         Some((lower, upper))
     }

@@ -15,7 +15,7 @@ impl<const SCALE: u32> Integers<SCALE> {
     /// The grid itself.
     pub fn grid() -> Exp2 {
         const { assert!(SCALE <= Exp2::SCALE_MAX as u32, "recorders have scales 0 to 8") };
-        Exp2::new(SCALE as i32).expect("BUG: checked when compiled")
+        const { Exp2::with_checked_scale(SCALE as i8) }
     }
 
     /// Where a value above zero is counted: below [`Self::PLACES`].
@@ -25,8 +25,8 @@ impl<const SCALE: u32> Integers<SCALE> {
         if SCALE != Exp2::DEFAULT.scale() as u32 {
             return match value as i64 {
                 // Conversion from a signed number is one instruction, from an unsigned one six.
-                value @ 1.. => (Self::grid().index(value as f64) + 1) as usize,
-                _ => (Self::index_of_large(value) + 1) as usize,
+                value @ 1.. => Self::grid().index(value as f64).wrapping_add(1) as usize,
+                _ => Self::index_of_large(value).wrapping_add(1) as usize,
             };
         }
         // One has no octave below it, and above 2^53 the nearest double counts, not the number.
@@ -38,7 +38,7 @@ impl<const SCALE: u32> Integers<SCALE> {
 
     #[cold]
     fn position_of_odd(value: u64) -> usize {
-        (Self::index_of_large(value) + 1) as usize
+        Self::index_of_large(value).wrapping_add(1) as usize
     }
 
     #[cold]
@@ -48,7 +48,7 @@ impl<const SCALE: u32> Integers<SCALE> {
 
     /// The grid's bucket index of a place.
     pub fn index(place: usize) -> i32 {
-        place as i32 - 1
+        (place as i32).wrapping_sub(1)
     }
 }
 

@@ -28,12 +28,12 @@ pub(crate) const END: f64 = 1e128;
 
 /// The bucket with these two digits and exponent, as circllhist stores them.
 pub(crate) fn index_of(digits: i32, exponent: i32) -> i32 {
-    exponent * PER_DECADE + digits - DIGITS_MIN
+    exponent.wrapping_mul(PER_DECADE).wrapping_add(digits).wrapping_sub(DIGITS_MIN)
 }
 
 /// Digits (10..=99) and exponent of a bucket.
 pub(crate) fn digits_and_exponent(index: i32) -> (i32, i32) {
-    (index.rem_euclid(PER_DECADE) + DIGITS_MIN, index.div_euclid(PER_DECADE))
+    (index.rem_euclid(PER_DECADE).wrapping_add(DIGITS_MIN), index.div_euclid(PER_DECADE))
 }
 
 /// The bucket of a value in `LEAST..END`.
@@ -44,10 +44,10 @@ pub(crate) fn index(value: f64) -> i32 {
     let mut index = index_of(digits, exponent).clamp(INDEX_MIN, INDEX_MAX);
     // The logarithm and the quotient are rounded: they may be one bucket off, never more.
     while value < edge(index) {
-        index -= 1;
+        index = index.wrapping_sub(1);
     }
-    while value >= edge(index + 1) {
-        index += 1;
+    while value >= edge(index.wrapping_add(1)) {
+        index = index.wrapping_add(1);
     }
     index
 }
@@ -55,17 +55,18 @@ pub(crate) fn index(value: f64) -> i32 {
 /// Where bucket `index` begins, as the double nearest to the decimal.
 pub(crate) fn edge(index: i32) -> f64 {
     let (digits, exponent) = digits_and_exponent(index);
-    let (digits_f, power) = (f64::from(digits), exponent - 1);
+    let (digits_f, power) = (f64::from(digits), exponent.wrapping_sub(1));
     match power {
         0..=22 => digits_f * POWERS_OF_TEN_EXACT[power as usize],
-        -22..=-1 => digits_f / POWERS_OF_TEN_EXACT[-power as usize],
-        _ => format!("{digits}e{power}").parse().expect("BUG: digits and exponent make a number"),
+        -22..=-1 => digits_f / POWERS_OF_TEN_EXACT[power.unsigned_abs() as usize],
+        // Digits and exponent are always a number.
+        _ => format!("{digits}e{power}").parse().unwrap_or(f64::NAN),
     }
 }
 
 /// The edges of bucket `index`, which holds `[lower, upper)`; `None` outside the grid.
 pub(crate) fn edges(index: i32) -> Option<(f64, f64)> {
-    (INDEX_MIN..=INDEX_MAX).contains(&index).then(|| (edge(index), edge(index + 1)))
+    (INDEX_MIN..=INDEX_MAX).contains(&index).then(|| (edge(index), edge(index.wrapping_add(1))))
 }
 
 #[cfg(test)]

@@ -64,25 +64,32 @@ impl LogLinear2 {
         self.floor
     }
 
+    /// log2 of the width of the buckets below `2^floor`.
+    fn log2_width(self) -> i32 {
+        i32::from(self.floor).wrapping_sub(self.bits.into())
+    }
+
     /// The bucket of a finite `value` at or above zero.
     #[inline]
     pub(crate) fn index(self, value: f64) -> i32 {
         debug_assert!(value >= 0.0 && value.is_finite());
         let bits = value.to_bits();
-        let octave = (bits >> MANTISSA_BITS) as i64 - 1023;
+        let octave = (bits >> MANTISSA_BITS) as i64;
+        let octave = octave.wrapping_sub(1023);
         if octave < i64::from(self.floor) {
             // Scaling by a power of two is exact, and a result below 2^bits is at least 2^-1074.
-            return times_power_of_two(value, i32::from(self.bits) - i32::from(self.floor)) as i32;
+            return times_power_of_two(value, self.log2_width().wrapping_neg()) as i32;
         }
-        let place = (bits & MANTISSA) >> (MANTISSA_BITS - u32::from(self.bits));
-        (((octave - i64::from(self.floor) + 1) << self.bits) + place as i64) as i32
+        let place = (bits & MANTISSA) >> MANTISSA_BITS.wrapping_sub(self.bits.into());
+        let octave = octave.wrapping_sub(self.floor.into()).wrapping_add(1);
+        (octave << self.bits).wrapping_add(place as i64) as i32
     }
 
     /// The edges of bucket `index`, which holds `[lower, upper)`; infinity above the last. `None`
     /// where no double lies in it.
     pub(crate) fn edges(self, index: i32) -> Option<(f64, f64)> {
         let lower = self.edge(index.into())?;
-        let upper = self.edge(i64::from(index) + 1).unwrap_or(f64::INFINITY);
+        let upper = self.edge(i64::from(index).wrapping_add(1)).unwrap_or(f64::INFINITY);
         (lower < upper).then_some((lower, upper))
     }
 
@@ -92,11 +99,12 @@ impl LogLinear2 {
         if index < 0 {
             return None;
         }
-        let (significand, exponent) = match index / per_octave {
-            0 => (index, i64::from(self.floor) - i64::from(self.bits)),
+        let log2_width = i64::from(self.log2_width());
+        let (significand, exponent) = match index >> self.bits {
+            0 => (index, log2_width),
             octave => (
-                per_octave + index % per_octave,
-                i64::from(self.floor) + octave - 1 - i64::from(self.bits),
+                per_octave | index & per_octave.wrapping_sub(1),
+                log2_width.wrapping_add(octave).wrapping_sub(1),
             ),
         };
         let edge = times_power_of_two(significand as f64, exponent.clamp(-5000, 5000) as i32);
@@ -106,15 +114,13 @@ impl LogLinear2 {
     /// The finest grid in which the buckets of both nest. Merging into it is exact.
     pub(crate) fn common(self, other: LogLinear2) -> Option<LogLinear2> {
         let bits = self.bits.min(other.bits);
-        let width = (i32::from(self.floor) - i32::from(self.bits))
-            .max(i32::from(other.floor) - i32::from(other.bits));
-        LogLinear2::with_floor(bits.into(), (width + i32::from(bits)).max(Self::FLOOR_MIN.into()))
-            .ok()
+        let floor = self.log2_width().max(other.log2_width()).wrapping_add(bits.into());
+        LogLinear2::with_floor(bits.into(), floor.max(Self::FLOOR_MIN.into())).ok()
     }
 
     /// The greatest relative error of a bucket's middle, above the floor.
     pub fn relative_error(self) -> f64 {
-        1.0 / (2 * (1u64 << self.bits) + 1) as f64
+        1.0 / (2u64 << self.bits | 1) as f64
     }
 }
 
@@ -122,8 +128,8 @@ impl LogLinear2 {
 pub(crate) fn times_power_of_two(mut value: f64, mut exponent: i32) -> f64 {
     while exponent != 0 {
         let step = exponent.clamp(-1000, 1000);
-        value *= f64::from_bits(((step + 1023) as u64) << MANTISSA_BITS);
-        exponent -= step;
+        value *= f64::from_bits((step.wrapping_add(1023) as u64) << MANTISSA_BITS);
+        exponent = exponent.wrapping_sub(step);
     }
     value
 }

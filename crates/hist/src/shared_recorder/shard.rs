@@ -107,7 +107,8 @@ impl Shard {
     #[inline]
     pub(super) fn record<const SCALE: u32>(&self, known: &KnownPages, limits: &[u64], value: u64) {
         let ticket = self.started.load(Ordering::Relaxed);
-        self.started.store(ticket + 1, Ordering::Relaxed);
+        let next_ticket = ticket.wrapping_add(1);
+        self.started.store(next_ticket, Ordering::Relaxed);
         // Pairs with the acquire fence in `copy`: whoever sees a store below sees `begun` raised.
         fence(Ordering::Release);
         let extremes = &self.extremes;
@@ -130,7 +131,7 @@ impl Shard {
             self.count_above(limits, value);
         }
         add(self.counter_for::<SCALE>(known, value), 1);
-        self.finished.store(ticket + 1, Ordering::Release);
+        self.finished.store(next_ticket, Ordering::Release);
     }
 
     fn count_above(&self, limits: &[u64], value: u64) {
@@ -207,7 +208,9 @@ impl Shard {
             for (place, count) in page.0.iter().enumerate() {
                 let count = get(count);
                 if count > 0 {
-                    copied.counts.push((number * PAGE_BUCKETS + place, count));
+                    copied
+                        .counts
+                        .push((number.wrapping_mul(PAGE_BUCKETS).wrapping_add(place), count));
                 }
             }
         }
@@ -297,17 +300,18 @@ impl ShardSnapshot {
         let mut earlier = start.counts.iter().peekable();
         for (index, count) in &mut parts.positive {
             let same = |&&(place, _): &&(usize, u64)| Integers::<SCALE>::index(place) == *index;
-            *count -= earlier.next_if(same).map_or(0, |&(_, count)| count);
+            let before = earlier.next_if(same).map_or(0, |&(_, count)| count);
+            *count = count.saturating_sub(before);
         }
         parts.positive.retain(|&(_, count)| count > 0);
-        parts.zero -= start.zero;
+        parts.zero = parts.zero.saturating_sub(start.zero);
         // A torn copy may hold one word of the sum from before a carry and one from after.
         let sum = self.sum.checked_sub(start.sum);
         parts.sum = sum.map_or(TrackedValue::Absent, |sum| {
             TrackedValue::Exact(CompensatedSum::from_integer(sum))
         });
         for (threshold, before) in parts.thresholds.iter_mut().zip(&start.above) {
-            threshold.above -= before;
+            threshold.above = threshold.above.saturating_sub(*before);
         }
         let consistent = self.is_consistent && start.is_consistent;
         (parts.min, parts.max) = self.extremes_since::<SCALE>(start, &parts);
@@ -408,6 +412,7 @@ impl IntervalExtreme {
 
 /// A histogram of `parts`; side values of an inconsistent copy are not exact, and its thresholds,
 /// which are nothing if not exact, are left out.
+#[expect(clippy::expect_used, reason = "the counts of a shard lie on its grid and fit 64 bits")]
 fn finish(mut parts: HistogramParts, consistent: bool) -> Histogram {
     if !consistent {
         parts.sum = parts.sum.downgrade();
