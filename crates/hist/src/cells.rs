@@ -1,8 +1,7 @@
-//! Cells: value ranges of buckets and how many values each holds.
+//! Cells: value ranges of buckets with their counts.
 //!
-//! Statistics read a histogram as cells in ascending order: past the grid below, negative buckets,
-//! zero, positive buckets, past the grid above. Bounds are closed and cut to the exact minimum and
-//! maximum.
+//! Statistics read a histogram as cells in ascending order: underflow, negative buckets, zero,
+//! positive buckets, overflow. Bounds are closed and clipped to the exact minimum and maximum.
 
 #![cfg_attr(
     not(test),
@@ -17,23 +16,23 @@ use crate::histogram::Histogram;
 /// `count` values between `lower` and `upper`, both included.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Cell {
-    /// The least a value can be.
+    /// Smallest possible value.
     pub lower: f64,
-    /// The greatest a value can be.
+    /// Largest possible value.
     pub upper: f64,
-    /// How many values there are.
+    /// Number of values.
     pub count: u64,
 }
 
 impl Cell {
-    /// The likeliest place of one value: the middle, or the finite end of an open cell. A cell that
-    /// is open below and ends above zero is taken to begin at zero, as Prometheus does.
+    /// Best estimate of one value: the middle, or the finite end of an open cell. A cell that is
+    /// open below and ends above zero is assumed to start at zero, as in Prometheus.
     pub(crate) fn middle(&self) -> f64 {
         let (lower, upper) = self.finite();
         f64::midpoint(lower, upper)
     }
 
-    /// Whether it reaches from below zero to above it.
+    /// Whether the cell extends from below zero to above zero.
     fn is_around_zero(&self) -> bool {
         self.lower < 0.0 && self.upper > 0.0
     }
@@ -49,29 +48,28 @@ impl Cell {
         }
     }
 
-    /// The cell's values as if they were spread evenly between `ends`: the `k`-th lies `k / (count
-    /// + 1)` of the way.
+    /// The values of the cell, assumed evenly spread between the ends: the `k`-th value is at
+    /// `k / (count + 1)` of the way.
     fn spread_evenly(&self, (first, last): (f64, f64)) -> EvenSpread {
-        // Halves: the width of a cell may exceed the doubles.
+        // Halved first: the width of a cell may exceed the range of doubles.
         let step = (last * 0.5 - first * 0.5) / (self.count as f64 + 1.0) * 2.0;
         EvenSpread { lower: self.lower, first, step, upper: self.upper }
     }
 
-    /// Which share of the cell's values lies at or below `x` if they are spread evenly between
-    /// `ends`.
+    /// Share of the cell's values at or below `x`, if they are evenly spread between the ends.
     pub(crate) fn share_below(&self, x: f64, (lower, upper): (f64, f64)) -> f64 {
         if x >= self.upper {
             1.0
         } else if x < self.lower {
             0.0
         } else {
-            // Halves: the width of a cell may exceed the doubles.
+            // Halved first: the width of a cell may exceed the range of doubles.
             let (above, width) = (x * 0.5 - lower * 0.5, upper * 0.5 - lower * 0.5);
             if width > 0.0 { (above / width).clamp(0.0, 1.0) } else { 0.5 }
         }
     }
 
-    /// The least distance of a value in the cell from a point in `between`.
+    /// Smallest distance of a value in the cell from a point in `between`.
     pub(crate) fn distance_from(&self, between: (f64, f64)) -> f64 {
         (self.lower - between.1).max(between.0 - self.upper).max(0.0)
     }
@@ -94,7 +92,7 @@ impl EvenSpread {
     }
 }
 
-/// `part` of the way from `lower` to `upper`.
+/// Linear interpolation: `part` of the way from `lower` to `upper`.
 pub(crate) fn interpolate(lower: f64, upper: f64, part: f64) -> f64 {
     let width = upper - lower;
     if lower == upper || part == 0.0 {
@@ -121,7 +119,7 @@ impl Histogram {
         span.unwrap_or(UNKNOWN_SPAN)
     }
 
-    /// What is known of the values, in ascending order.
+    /// Value ranges with counts, in ascending order.
     pub fn cells(&self) -> impl DoubleEndedIterator<Item = Cell> + Clone + '_ {
         let (least, greatest) = self.limits();
         self.uncut_cells().map(move |cell| Cell {
@@ -131,9 +129,9 @@ impl Histogram {
         })
     }
 
-    /// Between which ends the values of a cell are taken to lie, for estimates. Of values of one
-    /// sign zero is the natural end of the cell around it, as in Prometheus; its bounds stay those
-    /// of the bucket.
+    /// Ends between which the values of a cell are assumed to lie, for estimates. If all values
+    /// have one sign, the cell around zero ends at zero, as in Prometheus; its bounds stay those of
+    /// the bucket.
     pub(crate) fn estimate_ends(&self, cell: &Cell) -> (f64, f64) {
         let (lower, upper) = cell.finite();
         if !(self.scheme().is_mirrored() && cell.is_around_zero()) {
@@ -148,19 +146,19 @@ impl Histogram {
         }
     }
 
-    /// The values of a cell as if they were spread evenly.
+    /// The values of a cell, assumed evenly spread.
     pub(crate) fn spread_evenly(&self, cell: &Cell) -> EvenSpread {
         cell.spread_evenly(self.estimate_ends(cell))
     }
 
-    /// Which share of a cell's values lies at or below `x` if they are spread evenly.
+    /// Share of a cell's values at or below `x`, if they are evenly spread.
     pub(crate) fn share_below(&self, cell: &Cell, x: f64) -> f64 {
         cell.share_below(x, self.estimate_ends(cell))
     }
 
-    /// How many values are surely below a limit above zero, and the cells that may reach up to it:
-    /// the same as walking through all cells, but found by bisection. `None` of a limit that is not
-    /// above zero.
+    /// Number of values certainly below a positive limit `x`, and the cells that may extend to it.
+    /// The result equals a walk over all cells, but is found by bisection. `None` if `x` is not a
+    /// positive finite number.
     pub(crate) fn cells_up_to(&self, x: f64) -> Option<(u64, impl Iterator<Item = Cell> + '_)> {
         if !(x.is_finite() && x > self.zero_end()) {
             return None;
@@ -189,7 +187,7 @@ impl Histogram {
         Some((below, near.map(cut)))
     }
 
-    /// What the buckets alone say, not cut to the exact minimum and maximum.
+    /// The cells of the buckets alone, not clipped to the exact minimum and maximum.
     pub(crate) fn uncut_cells(&self) -> impl DoubleEndedIterator<Item = Cell> + Clone + '_ {
         let span = |index| self.bucket_span(index);
         let past_grid = self.scheme().end();
@@ -217,7 +215,7 @@ impl Histogram {
             .map(|((lower, upper), count)| Cell { lower, upper, count })
     }
 
-    /// The exact extremes where they are known.
+    /// Exact minimum and maximum, where known.
     fn limits(&self) -> (f64, f64) {
         (
             self.tracked_min().exact().unwrap_or(f64::NEG_INFINITY),
@@ -225,14 +223,14 @@ impl Histogram {
         )
     }
 
-    /// The greatest magnitude that is counted as zero.
+    /// Largest magnitude that is counted as zero.
     pub(crate) fn zero_end(&self) -> f64 {
         self.scheme().zero_end(self.zero_threshold())
     }
 
-    /// What counts as one cell around zero. Ranks follow from cells only while both their ends
-    /// ascend, so buckets that lie within the zero threshold, as Prometheus allows, are taken with
-    /// it.
+    /// Counts merged into one cell around zero. Ranks follow from cells only if both of their ends
+    /// ascend, so buckets within the zero threshold, which Prometheus allows, are merged into the
+    /// zero cell.
     fn zero_cell(&self) -> ZeroCell {
         let mut around = ZeroCell { count: self.zero_count(), positive: 0, negative: 0 };
         if around.count == 0 || self.zero_threshold() == 0.0 || !self.scheme().is_mirrored() {
@@ -248,10 +246,11 @@ impl Histogram {
         around
     }
 
-    /// Bounds of the greatest (or least) value from its bucket alone. The histogram is not empty.
+    /// Bounds of the largest (or smallest) value from its bucket alone. The histogram must not be
+    /// empty.
     ///
-    /// Every decoded histogram asks for both: the ends of [`Self::whole_cells`] say the same at
-    /// twice the cost.
+    /// Every decoded histogram needs both: the ends of [`Self::uncut_cells`] give the same result
+    /// at twice the cost.
     pub(crate) fn extreme_bounds(&self, greatest: bool) -> (f64, f64) {
         let around_zero = self.zero_cell();
         let positive = &self.positive().indexes()[around_zero.positive..];
@@ -276,10 +275,10 @@ impl Histogram {
         found.map_or(UNKNOWN_SPAN, |position| self.position_span(position))
     }
 
-    /// The least and greatest value that can be counted at a place, both closed.
-    fn position_span(&self, place: RankPosition) -> (f64, f64) {
+    /// Smallest and largest value that can be counted at a position, both closed.
+    fn position_span(&self, position: RankPosition) -> (f64, f64) {
         let span = |index| self.bucket_span(index);
-        match place {
+        match position {
             RankPosition::Underflow => (f64::NEG_INFINITY, -self.scheme().end()),
             RankPosition::Negative(index) => {
                 let (lower, upper) = span(index);
@@ -291,17 +290,17 @@ impl Histogram {
         }
     }
 
-    /// The cell that holds the value of this rank (1-based, ascending), and how many values lie
-    /// before the cell. Only the one bucket found is mapped to values: the scan reads counts.
+    /// The cell with the value of this rank (1-based, ascending), and the number of values before
+    /// the cell. Only that bucket is converted to values: the scan reads counts.
     pub(crate) fn cell_of_rank(&self, rank: u64) -> (Cell, u64) {
         debug_assert!((1..=self.count()).contains(&rank));
-        let (place, count, before) = self.position_of_rank(rank);
-        let (lower, upper) = self.position_span(place);
+        let (position, count, before) = self.position_of_rank(rank);
+        let (lower, upper) = self.position_span(position);
         let (least, greatest) = self.limits();
         (Cell { lower: lower.max(least), upper: upper.min(greatest), count }, before)
     }
 
-    /// The bucket that holds a rank, its count, and the count before it.
+    /// The bucket of a rank, its count, and the count before it.
     pub(crate) fn position_of_rank(&self, rank: u64) -> (RankPosition, u64, u64) {
         let mut before = self.underflow();
         if rank <= before {
@@ -325,7 +324,7 @@ impl Histogram {
         }
         let indexes = &self.positive().indexes()[around_zero.positive..];
         let counts = &self.positive().counts()[around_zero.positive..];
-        // From whichever end is nearer: the interesting quantiles lie near the upper one.
+        // From the nearer end: most queried quantiles are near the upper end.
         if rank.wrapping_sub(before) <= end.wrapping_sub(rank) {
             for (&index, &count) in indexes.iter().zip(counts) {
                 if rank <= before.wrapping_add(count) {
@@ -364,19 +363,19 @@ pub(crate) enum RankPosition {
     Overflow,
 }
 
-/// How many values satisfy a comparison, from how many surely do and how many surely do not.
+/// Number of values that satisfy a comparison, given which cells certainly and which possibly do.
 pub(crate) fn count_matching(
     cells: impl Iterator<Item = Cell>,
-    surely: impl Fn(&Cell) -> bool,
-    possibly: impl Fn(&Cell) -> bool,
+    certain: impl Fn(&Cell) -> bool,
+    possible: impl Fn(&Cell) -> bool,
     share: impl Fn(&Cell) -> f64,
 ) -> Bracket<u64> {
     let (mut lower, mut upper, mut estimate) = (0u64, 0u64, 0.0);
     for cell in cells {
-        if surely(&cell) {
+        if certain(&cell) {
             lower = lower.wrapping_add(cell.count);
             upper = upper.wrapping_add(cell.count);
-        } else if possibly(&cell) {
+        } else if possible(&cell) {
             upper = upper.wrapping_add(cell.count);
             estimate += cell.count as f64 * share(&cell);
         }
