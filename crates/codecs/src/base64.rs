@@ -1,4 +1,5 @@
-//! Base64 of the standard alphabet: written with padding, read with or without, as writers differ.
+//! Base64 with the standard alphabet: written with padding, read with or without it, because
+//! writers differ.
 
 use base64::DecodeError::{InvalidByte, InvalidLastSymbol, InvalidLength, InvalidPadding};
 use base64::Engine;
@@ -12,7 +13,7 @@ pub(crate) fn encode(bytes: &[u8]) -> String {
     BASE64.encode(bytes)
 }
 
-/// The bytes that `text` stands for, or the letter that is none.
+/// Decodes `text`, or returns the first invalid character.
 pub(crate) fn decode(text: &[u8]) -> Result<Vec<u8>, DecodeError> {
     BASE64.decode(text).map_err(|error| {
         let (offset, found) = match error {

@@ -1,22 +1,24 @@
 //! circllhist (OpenHistogram, Circonus): binary, base64 and text.
 //!
-//! Binary, all of it:
-//!
-//! offset   size  field
-//!      0      2  bin_count  bins that follow, big-endian
-//!
+//! ```text
+//! offset  size  field
+//!      0     2  bin_count  number of bins that follow, big-endian
 //! and for each bin
+//!      0     1  val        first two digits of the values, signed: ±10..=±99; 0 zero;
+//!                          -1 not a number
+//!      1     1  exp        power of ten of the first digit, signed
+//!      2     1  len        bytes of the count minus one, 0..=7
+//!      3 len+1  count      number of values, little-endian
+//! ```
 //!
-//! offset size field 0 1 val the first two digits of the values, signed: ±10..=±99; 0 zero; -1 not
-//! a number 1 1 exp the power of ten of the first digit, signed 2 1 len bytes of the count less
-//! one, 0..=7 3 len+1 count how many values, little-endian
+//! The base64 form is the binary form in the standard alphabet, padded. The text form has one entry
+//! per bin: `H[1.2e-01]=2`.
 //!
-//! Base64 is this in the standard alphabet, padded. Text names each bin: `H[1.2e-01]=2`.
-//!
-//! Not-a-number first, then ascending, as libcircllhist writes; read in any order, and bins named
-//! twice add up. Every count of 64 bits travels: libcircllhist 3f40320 itself writes counts of
-//! 2^32..2^36 in four bytes and of 2^48..2^52 in six. The format holds counts alone: sum, minimum,
-//! maximum and declared thresholds are not written and come back absent.
+//! Bins are written like in libcircllhist: not-a-number first, then ascending. They are read in any
+//! order, and repeated bins are added. All 64 bits of a count are written: libcircllhist 3f40320
+//! itself writes counts of 2^32..2^36 in four bytes and of 2^48..2^52 in six. The format has only
+//! counts: sum, minimum, maximum and declared thresholds are not written and are absent after
+//! decoding.
 //!
 //! Sources: libcircllhist `src/circllhist.c` (`bv_read`, `bv_write`, `hist_bucket_cmp`,
 //! `double_to_hist_bucket`), circonusllhist `DecStrings` for the text, the base64 of both.
@@ -30,7 +32,7 @@ use crate::base64;
 
 const FORMAT: &str = "circllhist";
 
-/// The limits of the format by name; `docs/formats/circllhist.md` shows the same table.
+/// Limits of the format by name; `docs/formats/circllhist.md` has the same table.
 pub const LIMITS: [(&str, i64); 7] = [
     ("val_min", DIGITS_MIN as i64),
     ("val_max", DIGITS_MAX as i64),
@@ -59,23 +61,22 @@ pub fn decode(bytes: &[u8]) -> Result<Histogram, DecodeError> {
     bins.into_histogram()
 }
 
-/// Writes the binary form. Refuses values at and beyond ±1e128, for which the format has no bin:
-/// [`encode_folded`] does with them what libcircllhist does.
+/// Writes the binary form. Rejects values at and beyond ±1e128, for which the format has no bin;
+/// [`encode_folded`] handles them like libcircllhist.
 pub fn encode(histogram: &Histogram) -> Result<Vec<u8>, EncodeError> {
     check_no_overflow(histogram)?;
     Ok(write_bins(&bins_in_order(histogram)?))
 }
 
-/// Writes the binary form with the values at and beyond ±1e128, infinities among them, in the
-/// not-a-number bin, where libcircllhist counts them. Second is how many they were.
+/// Writes the binary form with the values at and beyond ±1e128, infinities included, in the
+/// not-a-number bin, where libcircllhist counts them. Also returns their number.
 pub fn encode_folded(histogram: &Histogram) -> Result<(Vec<u8>, u64), EncodeError> {
     let bytes = write_bins(&bins_in_order(histogram)?);
     Ok((bytes, histogram.overflow().wrapping_add(histogram.underflow())))
 }
 
 /// Reads base64 of the binary form, padded or not: libcircllhist and circonusllhist pad,
-/// openhistogram-rs does not. Offsets in errors past base64 itself are those of the bytes it stands
-/// for.
+/// openhistogram-rs does not. Offsets in errors of the binary form refer to the decoded bytes.
 pub fn decode_base64(text: &str) -> Result<Histogram, DecodeError> {
     decode(&base64::decode(text.as_bytes())?)
 }
@@ -85,8 +86,8 @@ pub fn encode_base64(histogram: &Histogram) -> Result<String, EncodeError> {
     Ok(base64::encode(&encode(histogram)?))
 }
 
-/// Reads entries `H[value]=count` separated by commas or white space. Any decimal number names its
-/// bin: `H[0.1]=3`, `H[11]=7`, `H[-1.2e-01]=2`; `H[NaN]=1` is not a number.
+/// Reads entries `H[value]=count` separated by commas or white space. Any decimal number selects
+/// its bin: `H[0.1]=3`, `H[11]=7`, `H[-1.2e-01]=2`; `H[NaN]=1` is not a number.
 pub fn decode_text(text: &str) -> Result<Histogram, DecodeError> {
     let mut bins = CircllBins::default();
     let mut offset = 0;
@@ -100,7 +101,7 @@ pub fn decode_text(text: &str) -> Result<Histogram, DecodeError> {
     bins.into_histogram()
 }
 
-/// Writes one entry `H[1.2e-01]=2` for each bin. Refuses what [`encode`] refuses.
+/// Writes one entry `H[1.2e-01]=2` per bin. Rejects what [`encode`] rejects.
 pub fn encode_text(histogram: &Histogram) -> Result<Vec<String>, EncodeError> {
     check_no_overflow(histogram)?;
     let entry = |(bin, count): (CircllBin, u64)| format!("H[{bin}]={count}");
@@ -147,7 +148,7 @@ impl CircllBins {
     }
 }
 
-/// Sorted by index, one count for each.
+/// Sorted by index, one entry per index.
 fn sort_and_merge(mut bins: Vec<(i32, u64)>) -> Result<Vec<(i32, u64)>, PartsError> {
     bins.sort_unstable_by_key(|&(index, _)| index);
     let mut merged: Vec<(i32, u64)> = Vec::with_capacity(bins.len());
@@ -186,7 +187,7 @@ fn read_bin(reader: &mut ByteReader) -> Result<(CircllBin, u64), DecodeError> {
 fn bin_from_val_exp(val: i8, exp: i8) -> Option<CircllBin> {
     match (val, exp) {
         (VAL_NAN, 0) => Some(CircllBin::Nan),
-        // libcircllhist takes zero with any exponent for a valid bin that holds zeros.
+        // libcircllhist accepts zero with any exponent as a valid bin of zeros.
         (0, _) => Some(CircllBin::Zero),
         (DIGITS_MIN..=DIGITS_MAX, _) => {
             Some(CircllBin::Positive(Scheme::index_of_digits(val.into(), exp.into())))
@@ -199,8 +200,8 @@ fn bin_from_val_exp(val: i8, exp: i8) -> Option<CircllBin> {
     }
 }
 
-/// The bins that hold anything, in the order of libcircllhist; what lies beyond the grid is not a
-/// number to it.
+/// All bins with values, in the order of libcircllhist, which treats values outside the grid as not
+/// a number.
 fn bins_in_order(histogram: &Histogram) -> Result<Vec<(CircllBin, u64)>, EncodeError> {
     if *histogram.scheme() != Scheme::LogLinear10 {
         return Err(EncodeError::scheme(FORMAT, histogram.scheme()));
@@ -237,7 +238,7 @@ fn check_no_overflow(histogram: &Histogram) -> Result<(), EncodeError> {
 
 #[expect(clippy::expect_used, reason = "the grid has fewer than 2^16 bins")]
 fn write_bins(bins: &[(CircllBin, u64)]) -> Vec<u8> {
-    // There are 2 + 2 * 90 * 256 = 46,082 bins in all.
+    // There are 2 + 2 * 90 * 256 = 46,082 bins in total.
     let bin_count = u16::try_from(bins.len()).expect("BUG: more bins than the grid has");
     let mut out = bin_count.to_be_bytes().to_vec();
     for &(bin, count) in bins {
@@ -267,7 +268,7 @@ impl CircllBin {
     }
 }
 
-/// The value that names the bin in text: its edge nearer to zero, as C's `%.1e` prints it.
+/// The value that identifies the bin in text: its edge nearer to zero, as printed by C's `%.1e`.
 impl std::fmt::Display for CircllBin {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         if let CircllBin::Nan = self {
@@ -306,7 +307,7 @@ fn bin_from_number(text: &str) -> Option<CircllBin> {
         BucketPosition::Zero => Some(CircllBin::Zero),
         BucketPosition::Positive(index) => Some(CircllBin::Positive(index)),
         BucketPosition::Negative(index) => Some(CircllBin::Negative(index)),
-        // No writer prints these: what it cannot place it prints as NaN.
+        // No writer prints these values: it prints NaN for values outside the grid.
         BucketPosition::Overflow | BucketPosition::Underflow => None,
     }
 }

@@ -1,13 +1,13 @@
 //! DDSketch: the binary form of DataDog's Java and Go libraries, and their protobuf form.
 //!
-//! Both say how values map to bins ([`LogarithmicScheme`]) and hold counts of positive, negative
-//! and zero values. Counts are doubles there; whole ones up to [`COUNT_MAX`] come in as they are,
-//! others are refused unless rounding is asked for by name. The count of zeros takes in small
-//! values as far as its writer chose, which no form says: it is read as zeros, and a histogram with
-//! a zero threshold is not written.
+//! Both contain the mapping from values to bins ([`LogarithmicScheme`]) and the counts of positive,
+//! negative and zero values. Counts are doubles. Whole counts up to [`COUNT_MAX`] are read
+//! unchanged; other counts are rejected unless the caller requests rounding. The zero count
+//! includes small values up to a threshold that neither form contains: they are read as zeros, and
+//! a histogram with a zero threshold cannot be written.
 //!
-//! The binary form carries exact count, sum, minimum and maximum when its writer kept them; the sum
-//! is rounded to a double. The protobuf form has no place for them and leaves them out.
+//! The binary form contains exact count, sum, minimum and maximum if its writer tracked them; the
+//! sum is rounded to a double. The protobuf form has no fields for them and omits them.
 //!
 //! Sources: sketches-java `ddsketch.encoding` and `DDSketch.proto`, sketches-go 1.4.8
 //! `ddsketch/encoding`.
@@ -28,11 +28,11 @@ use crate::base64;
 
 const FORMAT: &str = "ddsketch";
 
-/// Reads either form. Refuses counts that are not whole.
+/// Reads either form. Rejects counts that are not whole.
 pub fn decode_any(bytes: &[u8]) -> Result<Histogram, DecodeError> {
-    // A protobuf message begins with the mapping, as its writers have it, or with a field that is
-    // no flag. The other form is tried too, because a mapping of the binary form has the same first
-    // byte.
+    // A protobuf message starts with the mapping, as its writers do, or with a field that is not a
+    // valid flag. The other form is tried too, because a mapping of the binary form has the same
+    // first byte.
     let (likely, other): (Decode, Decode) = match bytes {
         [0x0a | 0x1a | 0x21, ..] => (decode_protobuf, decode),
         _ => (decode, decode_protobuf),
@@ -42,22 +42,22 @@ pub fn decode_any(bytes: &[u8]) -> Result<Histogram, DecodeError> {
 
 type Decode = fn(&[u8]) -> Result<Histogram, DecodeError>;
 
-/// Reads either form in base64, padded or not. Offsets in errors past base64 itself are those of
-/// the bytes it stands for.
+/// Reads either form in base64, padded or not. Offsets in errors of the sketch refer to the decoded
+/// bytes.
 pub fn decode_base64(text: &[u8]) -> Result<Histogram, DecodeError> {
     decode_any(&base64::decode(text)?)
 }
 
-/// The largest count that travels: doubles beyond 2^53 − 1 skip whole numbers, and the binary form
-/// adds 1 to a count before it is written.
+/// Largest count that can be encoded: doubles skip whole numbers beyond 2^53 − 1, and the binary
+/// form adds 1 to a count before it is written.
 pub const COUNT_MAX: u64 = (1 << 53) - 1;
 
 /// Effect of rounding fractional counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Rounding {
-    /// Counts that were not there: the sum of all that was rounded up.
+    /// Sum of all amounts added by rounding up.
     pub added: f64,
-    /// Counts that are missing: the sum of all that was rounded down.
+    /// Sum of all amounts removed by rounding down.
     pub removed: f64,
 }
 
@@ -105,7 +105,7 @@ impl Sketch {
         }
     }
 
-    /// A count read at `offset`, if it is one that may be held.
+    /// A count read at `offset`, if it is valid.
     fn check_count(
         &self,
         count: f64,
@@ -149,7 +149,7 @@ impl Sketch {
         Ok(())
     }
 
-    /// The whole sketch, of which `end` bytes were read.
+    /// The complete sketch, of which `end` bytes were read.
     fn finish(mut self, end: usize) -> Result<(Histogram, Rounding), DecodeError> {
         let grid = self.grid.ok_or_else(|| {
             ByteReader::invalid_error(end, "index mapping", "absent", "gamma and index offset")
@@ -166,13 +166,13 @@ impl Sketch {
             self.check_total(&parts, end)?;
             (parts.sum, parts.min, parts.max) = (sum, min, max);
         } else {
-            // They were exact for the counts before rounding.
+            // The side values were exact for the counts before rounding.
             (parts.sum, parts.min, parts.max) = (sum.downgrade(), min.downgrade(), max.downgrade());
         }
         Ok((Histogram::from_parts(parts)?, rounding))
     }
 
-    /// Side values as the binary form gives them: a sum of zero is left out beside a count.
+    /// Side values as in the binary form, which omits a sum of zero beside a count.
     fn summary_values(
         &self,
     ) -> (TrackedValue<CompensatedSum>, TrackedValue<f64>, TrackedValue<f64>) {
@@ -195,7 +195,7 @@ impl Sketch {
         }
     }
 
-    /// Ascending bins with one whole count each.
+    /// Ascending bins with one whole count per index.
     fn integer_bins(
         &mut self,
         store: SketchStore,
@@ -205,7 +205,7 @@ impl Sketch {
         bins.sort_by_key(|bin| bin.index);
         let mut whole = Vec::with_capacity(bins.len());
         for same in bins.chunk_by(|a, b| a.index == b.index) {
-            // Whole doubles add up exactly as far as the check lets them.
+            // The sum of whole doubles is exact up to the checked limit.
             let mut total = 0.0;
             for bin in same {
                 total = self.check_count(total + bin.count, bin.offset, "bin count")?;
@@ -222,7 +222,7 @@ impl Sketch {
         }
     }
 
-    /// Notes a bin. Empty ones are passed over.
+    /// Adds a bin. Empty bins are ignored.
     fn add(
         &mut self,
         store: SketchStore,
@@ -248,7 +248,7 @@ enum SketchStore {
     Negative,
 }
 
-/// The nearest whole number, half upwards; what that changes is noted.
+/// Nearest whole number, half upwards; the difference is recorded.
 fn round_count(count: f64, rounding: &mut Rounding) -> u64 {
     let whole = count.round();
     rounding.added += (whole - count).max(0.0);
@@ -264,7 +264,7 @@ fn grid_of(histogram: &Histogram) -> Result<LogarithmicScheme, EncodeError> {
         return Err(EncodeError::scheme(FORMAT, histogram.scheme()));
     };
     if histogram.nan_count() > 0 {
-        return no_place(format!("{} values that are not numbers", histogram.nan_count()));
+        return no_place(format!("{} NaN values", histogram.nan_count()));
     }
     match histogram.overflow().saturating_add(histogram.underflow()) {
         0 => {}
@@ -279,7 +279,7 @@ fn grid_of(histogram: &Histogram) -> Result<LogarithmicScheme, EncodeError> {
     Ok(*grid)
 }
 
-/// The number of a mapping's stand-in for the logarithm, the same in both forms.
+/// Number of the approximation of the logarithm, the same in both forms.
 fn interpolation_number(interpolation: Interpolation) -> u8 {
     match interpolation {
         Interpolation::None => 0,

@@ -1,5 +1,5 @@
-//! Exponential grids of foreign scales: the scheme of each, and the fold of scales that no scheme
-//! has.
+//! Exponential grids of other formats: the scheme of each scale, and the fold of unsupported
+//! scales.
 
 use std::ops::RangeInclusive;
 
@@ -12,13 +12,13 @@ use crate::message::field_error;
 pub struct FoldResult<T = Histogram> {
     /// The values, on a grid no finer than [`Exp2::SCALE_MAX`].
     pub value: T,
-    /// How much the fold added at most to the relative error of a value read back from its bucket;
-    /// 0 where nothing had to be folded.
+    /// Maximum increase of the relative error of a value read back from its bucket; 0 if nothing
+    /// was folded.
     pub error_added: f64,
 }
 
-/// The exponential grid of a foreign scale within `scales`, and by how many bits indexes are to be
-/// shifted: 0 unless `fold` allows scales that no grid has.
+/// The exponential grid of a scale within `scales`, and the number of bits by which indexes must be
+/// shifted: 0 unless `fold` allows unsupported scales.
 pub(crate) fn exponential_scheme(
     field: &'static str,
     scale: i32,
@@ -42,12 +42,12 @@ pub(crate) fn exponential_scheme(
     Ok((grid, u32::try_from(scale.wrapping_sub(finest)).unwrap_or(0)))
 }
 
-/// What a fold by `shift` bits to `grid` adds to the relative error.
+/// Increase of the relative error by a fold by `shift` bits to `grid`.
 pub(crate) fn error_added(grid: Exp2, shift: u32) -> f64 {
     if shift == 0 { 0.0 } else { grid.relative_error() }
 }
 
-/// Ascending buckets under indexes shifted right, equal ones added up.
+/// Buckets with indexes shifted right; counts of equal indexes are added.
 pub(crate) fn shift_buckets<N: Copy>(
     buckets: Vec<(i32, N)>,
     shift: u32,
@@ -58,7 +58,7 @@ pub(crate) fn shift_buckets<N: Copy>(
     }
     let mut shifted: Vec<(i32, N)> = Vec::new();
     for (index, count) in buckets {
-        // All bits of an index are gone after 31.
+        // A shift by 31 removes all bits of an index.
         let index = index >> shift.min(31);
         match shifted.last_mut() {
             Some((last, held)) if *last == index => {
@@ -70,7 +70,7 @@ pub(crate) fn shift_buckets<N: Copy>(
     Ok(shifted)
 }
 
-/// The index where a grid's buckets end: what lies in that bucket is past the greatest double.
+/// The first index beyond the largest double: values in that bucket are overflow.
 pub(crate) fn end_index(grid: Exp2) -> i32 {
     match grid.scale() {
         scale @ 0.. => 1024 << scale,
@@ -78,7 +78,7 @@ pub(crate) fn end_index(grid: Exp2) -> i32 {
     }
 }
 
-/// The scheme an exponential format needs.
+/// The scheme of an exponential format; other schemes are rejected.
 pub(crate) fn exponential_grid(scheme: &Scheme, format: &'static str) -> Result<Exp2, EncodeError> {
     match scheme {
         Scheme::Exp2(grid) => Ok(*grid),

@@ -1,4 +1,4 @@
-//! Frames in base64, for carriers of text: JSON and cells of tables.
+//! Frames in base64, for text formats: JSON and table cells.
 
 use hist::codec::frame::{self, SeriesMeta};
 use hist::{DecodeError, Histogram};
@@ -12,8 +12,8 @@ pub fn encode(histogram: &Histogram, meaning: SeriesMeta) -> String {
     base64::encode(&bytes)
 }
 
-/// Reads a frame in base64, padded or not. Offsets in errors past base64 itself are those of the
-/// bytes it stands for.
+/// Reads a frame in base64, padded or not. Offsets in errors of the frame refer to the decoded
+/// bytes.
 pub fn decode(text: &str) -> Result<(Histogram, SeriesMeta), DecodeError> {
     frame::decode(&base64::decode(text.as_bytes())?)
 }

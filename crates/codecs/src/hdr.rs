@@ -1,14 +1,15 @@
 //! HdrHistogram's encodings: V0, V1 and V2, plain or compressed, of whole numbers or of doubles.
 //!
-//! Reading keeps every bucket where it was: the place in HdrHistogram's counts array is the index
-//! on the histogram's grid (see [`Header`]). HdrHistogram keeps no sum and no extremes, so these
-//! are absent, and on writing they are left out, as are declared thresholds; anything else that has
-//! no place is refused. Base64 is of any of these bytes. Offsets in errors count bytes after base64
-//! and after inflating.
+//! The decoder keeps every bucket: the position in HdrHistogram's counts array is the index on the
+//! histogram's grid (see [`Header`]). HdrHistogram stores no sum and no extremes: they are absent
+//! after decoding and omitted when encoding, as are declared thresholds; anything else that the
+//! format cannot represent is rejected. Base64 applies to any of these encodings. Offsets in errors
+//! refer to the bytes after base64 decoding and decompression.
 //!
-//! Limits: no input makes more than [`BUCKETS_MAX`] buckets, nor is more inflated than the longest
-//! counts array needs; memory is at most 44 bytes a bucket and a window of 16 KiB beside the input.
-//! Layout: `docs/formats/hdr.md`. Source: HdrHistogram 2.2.2 (Gil Tene), whose V2 bytes ours equal.
+//! Limits: no input produces more than [`BUCKETS_MAX`] buckets, and no more bytes are inflated than
+//! the longest counts array needs. Memory is at most 44 bytes per bucket and a window of 16 KiB
+//! beside the input. Layout: `docs/formats/hdr.md`. Source: HdrHistogram 2.2.2 (Gil Tene); the
+//! encoded V2 bytes are identical.
 
 mod header;
 pub mod layout;
@@ -26,16 +27,16 @@ use stream::{HdrStream, put_leb};
 
 use crate::base64;
 
-/// What errors call the format.
+/// Name of the format in errors.
 const FORMAT: &str = "HdrHistogram";
 
-/// Buckets that hold anything, in one histogram. Five digits over 1 ns to 1 h have 3.4 million
-/// buckets in all; a million of them in use is more than any histogram seen, and keeps decoding
-/// under 64 MiB.
+/// Maximum number of non-empty buckets in one histogram. Five digits over 1 ns to 1 h have 3.4
+/// million buckets in total; a million of them in use is more than in any known histogram, and
+/// keeps decoding under 64 MiB.
 pub const BUCKETS_MAX: usize = 1 << 20;
 
-/// A decoder holds `(i32, u64)` pairs, doubled as they grow, and then indexes and counts beside
-/// them.
+/// A decoder holds `(i32, u64)` pairs in a doubling vector, and then indexes and counts in
+/// addition.
 const _: () = assert!(BUCKETS_MAX * (2 * size_of::<(i32, u64)>() + 12) <= 48 << 20);
 
 /// HdrHistogram with the header parameters of its encoding.
@@ -47,25 +48,25 @@ pub struct HdrHistogramData {
     pub header: HdrHeader,
 }
 
-/// A version of the encoding. Java and C read all three.
+/// Version of the encoding. Java and C read all three.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HdrVersion {
     /// 2012 to 2014: words of 8 bytes; no doubles.
     V0,
     /// 2014 to 2015: words of 8 bytes.
     V1,
-    /// Since 2015: numbers of 1 to 9 bytes, runs of zeros in one.
+    /// Since 2015: numbers of 1 to 9 bytes, runs of zeros as one number.
     V2,
 }
 
 impl HdrHistogramData {
-    /// No values yet.
+    /// An empty histogram.
     pub fn new(header: HdrHeader) -> HdrHistogramData {
         HdrHistogramData { histogram: Histogram::new(header.scheme()), header }
     }
 
-    /// HdrHistogram's maximum: the greatest whole number, or the greatest double, of the last
-    /// bucket in use; 0 when empty.
+    /// HdrHistogram's maximum: the largest whole number, or the largest double, of the last bucket
+    /// in use; 0 if empty.
     pub fn hdr_max(&self) -> f64 {
         let last = self.histogram.positive().indexes().last();
         let end =
@@ -77,7 +78,7 @@ impl HdrHistogramData {
         }
     }
 
-    /// The bytes without compression.
+    /// Encodes without compression.
     pub fn encode(&self, version: HdrVersion) -> Result<Vec<u8>, EncodeError> {
         let mut out = Vec::new();
         self.put_double_fields(layout::DOUBLE, &mut out);
@@ -85,7 +86,7 @@ impl HdrHistogramData {
         Ok(out)
     }
 
-    /// The bytes with zlib compression.
+    /// Encodes with zlib compression.
     #[expect(clippy::expect_used, reason = "writing to memory does not fail")]
     pub fn encode_compressed(&self, version: HdrVersion) -> Result<Vec<u8>, EncodeError> {
         let mut plain = Vec::new();
@@ -108,7 +109,7 @@ impl HdrHistogramData {
         Ok(out)
     }
 
-    /// The compressed bytes in base64 with padding, as they stand in logs.
+    /// Encodes with compression in padded base64, as in logs.
     pub fn encode_base64(&self, version: HdrVersion) -> Result<String, EncodeError> {
         self.encode_compressed(version).map(|bytes| base64::encode(&bytes))
     }
@@ -155,7 +156,7 @@ impl HdrHistogramData {
         Ok(())
     }
 
-    /// Counts up to the last that is not zero; where there is none, the first.
+    /// Counts up to the last that is not zero; if all are zero, the first.
     fn put_numbers(&self, out: &mut Vec<u8>) {
         let mut next = 0;
         for (index, count) in self.histogram.positive().iter() {
@@ -187,7 +188,7 @@ impl HdrHistogramData {
         }
     }
 
-    /// Refuses what would be lost.
+    /// Rejects values that the format would lose.
     fn check_lossless(&self, version: HdrVersion) -> Result<(), EncodeError> {
         let (histogram, header) = (&self.histogram, &self.header);
         if *histogram.scheme() != header.scheme() {
@@ -224,24 +225,24 @@ impl HdrHistogramData {
     }
 }
 
-/// Peers count in signed 64-bit words.
+/// Other implementations count in signed 64-bit words.
 const COUNT_MAX: u64 = i64::MAX as u64;
-/// The size of the words we write in V0 and V1, and its place in the cookie.
+/// Size of the words written in V0 and V1, and its bits in the cookie.
 const WORD_BYTES: usize = 8;
 const WORD_COOKIE: u32 = (WORD_BYTES as u32) << 4;
 
-/// Reads any of the encodings, by its cookie.
+/// Decodes any of the encodings, selected by the cookie.
 pub fn decode(bytes: &[u8]) -> Result<HdrHistogramData, DecodeError> {
     let (parts, header) = decode_parts(bytes)?;
     Ok(HdrHistogramData { histogram: Histogram::from_parts(parts)?, header })
 }
 
-/// Reads any of the encodings in base64, with padding or without.
+/// Decodes any of the encodings in base64, with or without padding.
 pub fn decode_base64(text: impl AsRef<[u8]>) -> Result<HdrHistogramData, DecodeError> {
     decode(&base64::decode(text.as_ref())?)
 }
 
-/// What [`decode_base64`] reads, before it is made a histogram.
+/// Decodes base64 to bytes, without parsing the histogram.
 pub(crate) fn decode_base64_parts(text: &[u8]) -> Result<(HistogramParts, HdrHeader), DecodeError> {
     decode_parts(&base64::decode(text)?)
 }
@@ -263,7 +264,7 @@ fn decode_parts(bytes: &[u8]) -> Result<(HistogramParts, HdrHeader), DecodeError
     decode_integers(integers, Some((digits, range))).map_err(|error| shift_offset(error, start))
 }
 
-/// An error found in a part of the bytes that begins at `start`.
+/// Adds `start` to the offset of an error in a part of the bytes.
 fn shift_offset(mut error: DecodeError, start: usize) -> DecodeError {
     if let DecodeError::Truncated { offset, .. }
     | DecodeError::Invalid { offset, .. }
@@ -274,7 +275,8 @@ fn shift_offset(mut error: DecodeError, start: usize) -> DecodeError {
     error
 }
 
-/// Reads a histogram of whole numbers, compressed or not; `double` holds what its wrapper says.
+/// Reads a histogram of whole numbers, compressed or not; `double` has the parameters of its
+/// wrapper.
 fn decode_integers(
     bytes: &[u8],
     double: Option<(u32, i64)>,
@@ -293,11 +295,11 @@ fn decode_integers(
 /// Encoding of the counts.
 #[derive(Clone, Copy)]
 enum CountEncoding {
-    /// V0: to the end of the bytes, and their sum.
+    /// V0: up to the end of the bytes, and the sum of the counts.
     ToEnd { size: usize, total: u64 },
-    /// V1: as many bytes.
+    /// V1: this number of bytes.
     Fixed { size: usize, len: usize },
-    /// V2: as many bytes.
+    /// V2: this number of bytes.
     Leb128 { len: usize },
 }
 
@@ -318,7 +320,7 @@ fn decode_plain(
             expected,
         ));
     }
-    // The lowest bit of the word size says LEB128 and is no part of it.
+    // The lowest bit of the word size is the LEB128 mark, not part of the size.
     let size = size & 0xe;
     let (header, words) = match base {
         layout::V0 => read_v0_fields(&mut stream, size, double)?,
@@ -373,7 +375,8 @@ fn read_v0_fields(
     ))
 }
 
-/// The header, which must have the digits its wrapper names; or where the wrong field stands.
+/// Parses the header, whose digits must equal those of its wrapper; on failure returns the offset
+/// of the invalid field.
 fn locate_header_error(
     header: Result<HdrHeader, HeaderError>,
     fields: &[layout::Field],
@@ -408,7 +411,7 @@ impl BucketBuilder {
         BucketBuilder { buckets: Vec::new(), next: 0, len: header.counts_len(), total: 0 }
     }
 
-    /// Takes the count of the next bucket, which was read at `offset`.
+    /// Adds the count of the next bucket, which was read at `offset`.
     #[inline]
     fn push(&mut self, count: i64, offset: usize) -> Result<(), DecodeError> {
         let Ok(count) = u64::try_from(count) else {
@@ -433,7 +436,7 @@ impl BucketBuilder {
         Ok(())
     }
 
-    /// Passes over `zeros` buckets, at least one.
+    /// Skips `zeros` buckets, at least one.
     fn skip(&mut self, zeros: u64, offset: usize) -> Result<(), DecodeError> {
         if zeros > u64::from(self.len.wrapping_sub(self.next)) {
             return Err(DecodeError::Limit {
@@ -462,7 +465,7 @@ fn read_words_to_end(
             None => break,
         }
     }
-    // V0 does not say how long it is: without this a cut would go unseen.
+    // V0 has no length field: without this check a truncation would not be detected.
     if counts.total != total {
         let (_, offset, _) = layout::V0_FIELDS[4];
         return Err(ByteReader::invalid_error(

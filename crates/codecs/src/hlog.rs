@@ -1,12 +1,12 @@
-//! Interval logs of HdrHistogram (`.hlog`): read in versions 1.0 to 1.3, written in 1.3.
+//! Interval logs of HdrHistogram (`.hlog`): reads versions 1.0 to 1.3, writes 1.3.
 //!
-//! A log is lines of text: comments (`#`), two of which set the times, a legend, and one line an
-//! interval: `[Tag=name,]start,length,max,base64`, times in seconds. [`Reader`] streams them; a bad
-//! line is an error with its place, and the next line can still be read. Comments may be of any
-//! encoding.
+//! A log consists of text lines: comments (`#`), two of which set the times, a legend, and one line
+//! per interval: `[Tag=name,]start,length,max,base64`, times in seconds. [`Reader`] streams them.
+//! An invalid line is an error with its offset, and the next line can still be read. Comments may
+//! have any encoding.
 //!
-//! `max` is rounded to three decimals and divided by a unit ratio, 10^6 unless said otherwise
-//! (nanoseconds to milliseconds); it becomes the histogram's estimated maximum. Lines are at most
+//! `max` is rounded to three decimals and divided by a unit ratio, 10^6 by default (nanoseconds to
+//! milliseconds); it becomes the histogram's estimated maximum. Lines are at most
 //! [`LINE_BYTES_MAX`]. Grammar: `docs/formats/hdr.md`. Source: HdrHistogram 2.2.2,
 //! `HistogramLogReader` and `-Writer`.
 
@@ -17,16 +17,17 @@ use hist::{DecodeError, EncodeError, Histogram, TrackedValue};
 use crate::hdr::{BUCKETS_MAX, HdrHistogramData, HdrVersion, decode_base64_parts};
 use crate::leb9::LEB9_BYTES_MAX;
 
-/// What the `max` column is divided by, unless said otherwise: nanoseconds in a millisecond.
+/// Default divisor of the `max` column: nanoseconds per millisecond.
 pub const MAX_UNIT_RATIO: f64 = 1e6;
 
-/// The longest line.
+/// Maximum length of a line.
 pub const LINE_BYTES_MAX: usize = 24 << 20;
 
-/// It holds the most buckets we read, each the longest count after a run of zeros, in base64.
+/// Enough for the maximum number of buckets, each with the longest count after a run of zeros, in
+/// base64.
 const _: () = assert!(LINE_BYTES_MAX > BUCKETS_MAX * (LEB9_BYTES_MAX + 4) * 4 / 3);
 
-/// Timestamps this far below the start time count from it, as HdrHistogram has it: a year, in
+/// Timestamps this far below the start time are relative to it, as in HdrHistogram: one year, in
 /// seconds.
 const RELATIVE_BEFORE_START_S: f64 = 365.0 * 24.0 * 3600.0;
 
@@ -39,17 +40,18 @@ const LEGEND: &str =
 /// Interval of a histogram log.
 #[derive(Clone, Debug, PartialEq)]
 pub struct HlogInterval {
-    /// The name of a series, where several share a log.
+    /// Name of the series, if several share a log.
     pub tag: Option<String>,
-    /// When the interval began, in seconds since the epoch where the log says so. Not written.
+    /// Start of the interval, in seconds since the epoch if the log contains absolute times. Not
+    /// written.
     pub start_s: f64,
-    /// The same as it stands in the log: from the epoch, or from the log's base or start time.
+    /// Start as logged: relative to the epoch, or to the log's base or start time.
     pub logged_start_s: f64,
-    /// How long it lasted, in seconds.
+    /// Length of the interval, in seconds.
     pub length_s: f64,
-    /// The greatest value as it stands in the log, divided by the unit ratio.
+    /// Maximum as logged, divided by the unit ratio.
     pub logged_max: f64,
-    /// What was recorded.
+    /// The recorded values.
     pub recording: HdrHistogramData,
 }
 
@@ -59,9 +61,9 @@ pub struct HlogInterval {
 pub struct HlogError {
     /// Line, from 1.
     pub line: u64,
-    /// Where the field, or else the line, begins in the log.
+    /// Offset in the log of the field, or of the line.
     pub offset: u64,
-    /// What is wrong.
+    /// Cause of the error.
     pub cause: HlogFault,
 }
 
@@ -69,28 +71,28 @@ pub struct HlogError {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum HlogFault {
-    /// Not what should stand there.
+    /// Unexpected content.
     #[error("{field} is {found:?}, expected {expected}")]
     Field {
-        /// What was being read.
+        /// Field that was read.
         field: &'static str,
-        /// What stands there, cut after 40 characters.
+        /// Content found, truncated to 40 characters.
         found: String,
-        /// What may stand there.
+        /// Content expected.
         expected: &'static str,
     },
-    /// The histogram is not one.
+    /// The histogram is invalid.
     #[error("histogram: {0}")]
     Histogram(#[from] DecodeError),
-    /// The line is passed over.
-    #[error("the line is longer than {LINE_BYTES_MAX} bytes")]
+    /// The line exceeds the limit and is skipped.
+    #[error("the line exceeds the limit of {LINE_BYTES_MAX} bytes")]
     LineTooLong,
-    /// The log cannot be read. Nothing more comes.
+    /// The log cannot be read. The reader returns nothing more.
     #[error("cannot read the log: {0}")]
     Io(#[from] io::Error),
 }
 
-/// Reads a log, line by line.
+/// Reads a log line by line.
 #[derive(Debug)]
 pub struct HlogReader<R> {
     source: R,
@@ -98,18 +100,18 @@ pub struct HlogReader<R> {
     start_time_s: Option<f64>,
     base_time_s: Option<f64>,
     line: u64,
-    /// Where the next line begins.
+    /// Offset of the next line.
     offset: u64,
     failed: bool,
 }
 
 impl<R: BufRead> HlogReader<R> {
-    /// A reader whose `max` column is in milliseconds of nanoseconds.
+    /// A reader of a log with values in nanoseconds and a `max` column in milliseconds.
     pub fn new(source: R) -> HlogReader<R> {
         HlogReader::with_max_unit_ratio(source, MAX_UNIT_RATIO)
     }
 
-    /// A reader whose `max` column was divided by `ratio`.
+    /// A reader of a log whose `max` column was divided by `ratio`.
     pub fn with_max_unit_ratio(source: R, ratio: f64) -> HlogReader<R> {
         HlogReader {
             source,
@@ -122,17 +124,17 @@ impl<R: BufRead> HlogReader<R> {
         }
     }
 
-    /// The last start time read, or the first timestamp where none stood before it.
+    /// The last start time read, or the first timestamp if there was none before it.
     pub fn start_time_s(&self) -> Option<f64> {
         self.start_time_s
     }
 
-    /// What is added to timestamps: given by the log, or made out at its first interval.
+    /// Offset added to timestamps: given by the log, or determined at its first interval.
     pub fn base_time_s(&self) -> Option<f64> {
         self.base_time_s
     }
 
-    /// The next line and where it begins; `None` after the last.
+    /// The next line and its offset; `None` after the last.
     fn next_line(&mut self) -> Result<Option<(Vec<u8>, u64)>, HlogError> {
         let start = self.offset;
         self.line = self.line.wrapping_add(1);
@@ -165,7 +167,7 @@ impl<R: BufRead> HlogReader<R> {
         Ok(Some((bytes, start)))
     }
 
-    /// Takes a version or a time from a comment.
+    /// Reads a version or a time from a comment.
     fn read_comment(&mut self, line: &HlogField<'_>) -> Result<(), HlogError> {
         if let Some(version) = line.after(VERSION_PREFIX) {
             return version.check_version();
@@ -209,7 +211,8 @@ impl<R: BufRead> HlogReader<R> {
         Ok(HlogInterval { tag, start_s, logged_start_s, length_s, logged_max, recording })
     }
 
-    /// The first timestamp decides whether timestamps count from the epoch or from the start time.
+    /// The first timestamp decides whether timestamps are relative to the epoch or to the start
+    /// time.
     fn absolute_time(&mut self, logged_s: f64) -> f64 {
         let start = *self.start_time_s.get_or_insert(logged_s);
         let is_relative = logged_s < start - RELATIVE_BEFORE_START_S;
@@ -261,7 +264,7 @@ impl<'a> HlogField<'a> {
         self.bytes.iter().all(u8::is_ascii_whitespace)
     }
 
-    /// With quotes or without.
+    /// With or without quotes.
     fn is_legend(&self) -> bool {
         let text = self.bytes.strip_prefix(b"\"").unwrap_or(self.bytes);
         text.starts_with(b"StartTimestamp") || text.starts_with(b"Timestamp")
@@ -280,7 +283,7 @@ impl<'a> HlogField<'a> {
         found.then(|| self.slice(prefix.len(), self.bytes.len()))
     }
 
-    /// What stands between commas or spaces.
+    /// The field up to the next comma or space.
     fn fields(self) -> impl Iterator<Item = HlogField<'a>> {
         let mut at = 0usize;
         std::iter::from_fn(move || {
@@ -302,14 +305,14 @@ impl<'a> HlogField<'a> {
         number.ok_or_else(|| self.expected_error(field, "a decimal number"))
     }
 
-    /// The number a comment begins with: `1441812279.474 (seconds since epoch), …`.
+    /// The number at the start of a comment: `1441812279.474 (seconds since epoch), …`.
     fn comment_number(&self, field: &'static str) -> Result<f64, HlogError> {
         let first = self.fields().next().unwrap_or(*self);
         let len = first.bytes.strip_suffix(b"]").unwrap_or(first.bytes).len();
         first.slice(0, len).number(field)
     }
 
-    /// What follows the words of a version comment: `1.3]`. jHiccup 2.0.1 wrote 1.01.
+    /// The rest of a version comment: `1.3]`. jHiccup 2.0.1 wrote 1.01.
     fn check_version(&self) -> Result<(), HlogError> {
         let known = || {
             let version = self.text("log format version").ok()?.strip_suffix(']')?;
@@ -332,45 +335,45 @@ impl<'a> HlogField<'a> {
     }
 }
 
-/// What stands before the intervals of a log.
+/// Header of a log.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct HlogPreamble {
-    /// Lines for people, without the `#`.
+    /// Comment lines, without the `#`.
     pub comments: Vec<String>,
-    /// When the log began, in seconds since the epoch.
+    /// Start of the log, in seconds since the epoch.
     pub start_time_s: Option<f64>,
-    /// What is to be added to timestamps, in seconds since the epoch.
+    /// Base time of the timestamps, in seconds since the epoch.
     pub base_time_s: Option<f64>,
 }
 
-/// Error writing an interval. Nothing of it was, unless `Io`.
+/// Error writing an interval. Except for `Io`, no part of the interval was written.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum HlogWriteError {
-    /// The tag would end early.
-    #[error("tag {found:?} has a comma, a space or a line break")]
+    /// The tag contains a character that ends it.
+    #[error("invalid tag {found:?}: contains a comma, a space or a line break")]
     Tag {
         /// The tag.
         found: String,
     },
-    /// A comment of more than one line.
-    #[error("comment {found:?} has a line break")]
+    /// The comment has more than one line.
+    #[error("invalid comment {found:?}: contains a line break")]
     Comment {
         /// The comment.
         found: String,
     },
-    /// No finite number.
+    /// The number is not finite.
     #[error("{field} is {found}, expected a finite number")]
     Number {
-        /// Which number.
+        /// Name of the field.
         field: &'static str,
-        /// What it is.
+        /// Value found.
         found: f64,
     },
-    /// HdrHistogram has no place for it.
+    /// The histogram cannot be encoded as an HdrHistogram.
     #[error(transparent)]
     Encode(#[from] EncodeError),
-    /// The log cannot be written.
+    /// Writing to the sink failed.
     #[error("cannot write the log: {0}")]
     Io(#[from] io::Error),
 }
@@ -382,7 +385,7 @@ pub struct HlogWriter<W> {
 }
 
 impl<W: Write> HlogWriter<W> {
-    /// Writes what stands before the intervals.
+    /// Writes the header.
     pub fn new(mut out: W, preamble: &HlogPreamble) -> Result<HlogWriter<W>, HlogWriteError> {
         for comment in &preamble.comments {
             if comment.contains(['\r', '\n']) {
@@ -402,7 +405,7 @@ impl<W: Write> HlogWriter<W> {
         Ok(HlogWriter { out })
     }
 
-    /// Writes one interval: [`Interval::logged_start_s`] is its time, `start_s` is not written.
+    /// Writes one interval. Its time is [`Interval::logged_start_s`]; `start_s` is not written.
     pub fn write(&mut self, interval: &HlogInterval) -> Result<(), HlogWriteError> {
         let mut line = String::new();
         if let Some(tag) = &interval.tag {
@@ -424,15 +427,15 @@ impl<W: Write> HlogWriter<W> {
         Ok(self.out.write_all(line.as_bytes())?)
     }
 
-    /// The sink, with everything written.
+    /// Returns the sink after a flush.
     pub fn into_inner(self) -> W {
         self.out
     }
 }
 
 impl HlogInterval {
-    /// An interval of a log whose timestamps count from the epoch. Its maximum is HdrHistogram's:
-    /// the greatest value of the last bucket in use, in the unit [`MAX_UNIT_RATIO`] leads to.
+    /// An interval of a log with timestamps since the epoch. Its maximum is HdrHistogram's: the
+    /// largest value of the last bucket in use, in the unit of [`MAX_UNIT_RATIO`].
     pub fn new(
         tag: Option<String>,
         start_s: f64,
@@ -444,7 +447,7 @@ impl HlogInterval {
     }
 }
 
-/// Three decimals as other writers have it, or as many as it takes to read the same number again.
+/// Three decimals like other writers, or as many as needed to read the same number again.
 fn decimal(field: &'static str, number: f64) -> Result<String, HlogWriteError> {
     if !number.is_finite() {
         return Err(HlogWriteError::Number { field, found: number });

@@ -1,10 +1,10 @@
-//! LEB128-64b9B numbers, as HdrHistogram and DDSketch have them: eight bytes of seven bits and a
-//! ninth of eight, so that any nine bytes are a number.
+//! LEB128-64b9B numbers of HdrHistogram and DDSketch: eight bytes of seven bits and a ninth of
+//! eight, so that any nine bytes are a number.
 
-/// Bytes of a number at the most.
+/// Maximum number of bytes.
 pub(crate) const LEB9_BYTES_MAX: usize = 9;
 
-/// Takes a LEB128-64b9B number from where `next` gives its bytes.
+/// Reads a LEB128-64b9B number from the bytes that `next` returns.
 #[inline]
 pub(crate) fn leb9<E>(mut next: impl FnMut() -> Result<u8, E>) -> Result<u64, E> {
     let mut value = 0;

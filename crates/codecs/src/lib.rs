@@ -1,16 +1,17 @@
-//! Codecs of foreign histogram formats, one file each: what other systems write becomes a
-//! [`hist::Histogram`] that keeps the source's buckets, and the other way round.
+//! Codecs of other histogram formats, one file each: conversion to and from a [`hist::Histogram`]
+//! that keeps the source's buckets.
 //!
-//! A decoder takes bytes of any origin and returns either a histogram or an error with the offset;
-//! it allocates in proportion to its input, never to what the input claims. An encoder refuses what
-//! its format cannot hold. Conversion is a separate, named step ([`hist::Histogram::convert`]).
+//! A decoder accepts any bytes and returns a histogram or an error with the offset. Its allocations
+//! are proportional to its input, never to sizes that the input claims. An encoder rejects what its
+//! format cannot represent. Conversion to another scheme is a separate, explicit step
+//! ([`hist::Histogram::convert`]).
 //!
-//! topdeck's own formats, frame and block, are in [`hist::codec`], for programs that need nothing
-//! else.
+//! topdeck's own formats, frame and block, are in [`hist::codec`], for programs that need only
+//! those.
 //!
-//! Here and in all files below, `checked_` and `saturating_` methods add up what bytes claim. Where
-//! a check or the size of memory bounds a result already, `wrapping_` methods cannot panic, and are
-//! the same instructions as `+` in a release.
+//! Here and in all files below, `checked_` and `saturating_` methods add sizes and counts from the
+//! input. If a check or the size of memory bounds a result already, `wrapping_` methods cannot
+//! panic and compile to the same instructions as `+` in a release build.
 #![forbid(unsafe_code)]
 #![cfg_attr(
     not(test),

@@ -1,15 +1,15 @@
-//! Protobuf messages of the codecs: decoded with the offset of an error, fields checked, counts
-//! added up.
+//! Protobuf messages of the codecs: decoding with error offsets, field validation, and count
+//! totals.
 //!
-//! Decoding allocates in proportion to the input: the worst is an empty opaque field, two bytes
-//! that become a `Vec` of 24. What a message *claims* (span lengths, offsets) allocates nothing.
+//! Allocations are proportional to the input: the worst case is an empty opaque field, two bytes
+//! that become a `Vec` of 24. *Claims* of a message (span lengths, offsets) allocate nothing.
 
 use hist::DecodeError;
 use hist::codec::bytes::ByteReader;
 
 use crate::protobuf::{MessageFields, MessageReader};
 
-/// A message of type `M`, or the offset of what does not belong to one.
+/// A message of type `M`, or the offset of the first invalid byte.
 pub(crate) fn decode<M: MessageFields>(
     bytes: &[u8],
     message: &'static str,
@@ -44,7 +44,7 @@ fn skip_field(reader: &mut ByteReader, message: &'static str) -> Result<(), Deco
     reader.read_bytes(len, message).map(|_| ())
 }
 
-/// A field of a decoded message holds what it may not.
+/// Error for a field of a decoded message with an invalid value.
 pub(crate) fn field_error(
     field: &'static str,
     found: impl ToString,
@@ -53,7 +53,7 @@ pub(crate) fn field_error(
     DecodeError::Field { field, found: found.to_string(), expected: expected.to_string() }
 }
 
-/// The sum of counts, which cannot overflow.
+/// The sum of counts, which is checked for overflow.
 pub(crate) fn total(counts: impl Iterator<Item = u64>) -> u128 {
     counts.map(u128::from).sum()
 }
@@ -97,8 +97,8 @@ mod tests {
         let read: TestMessage = decode(&bytes, "pair").unwrap();
         assert_eq!((read.number, read.double, read.next.is_some()), (300, -1.5, true));
         assert!(TestMessage { double: -0.0, ..TestMessage::default() }.to_message().is_empty());
-        // The last of a field counts; a message that stands twice is put together; what is not
-        // known is passed by.
+        // The last value of a repeated scalar field wins; a repeated message is merged; unknown
+        // fields are skipped.
         let bytes = [0x08, 1, 0x08, 2, 0x1a, 2, 0x08, 5, 0x1a, 0, 0x25, 1, 2, 3, 4];
         let read: TestMessage = decode(&bytes, "pair").unwrap();
         assert_eq!((read.number, read.next.unwrap().number), (2, 5));

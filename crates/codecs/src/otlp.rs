@@ -1,10 +1,10 @@
 //! OTLP histogram data points, exponential and explicit: docs/formats/otlp.md.
 //!
-//! A point is read into a struct of all its fields, from there into a [`Histogram`] with the same
-//! buckets. OTLP's bucket index is the index of [`Exp2`] and its bounds are those of [`Explicit`],
-//! so nothing is converted. Scales -10..=8 are kept; finer ones (SDKs begin at 20) fold to 8 by
-//! `to_histogram_folded`, which says what that costs. Attributes belong to the series and exemplars
-//! to traces: both are carried as the bytes they came in.
+//! A point is decoded into a struct of all its fields, which converts to a [`Histogram`] with the
+//! same buckets. OTLP's bucket index is the index of [`Exp2`] and its bounds are those of
+//! [`Explicit`], so no conversion is needed. Scales -10..=8 are kept; finer ones (SDKs start at 20)
+//! are folded to 8 by `to_histogram_folded`, which returns the added error. Attributes belong to
+//! the series and exemplars to traces: both are kept as undecoded bytes.
 //!
 //! Source: opentelemetry-proto, `metrics/v1/metrics.proto`; OpenTelemetry specification, metrics
 //! data model.
@@ -19,65 +19,65 @@ use crate::message::{self, field_error};
 use crate::protobuf::{Error, FieldValue, MessageFields, MessageWriter};
 
 const FORMAT: &str = "OTLP";
-/// Bit of `flags`: the series exists, but there is no value now.
+/// Bit of `flags`: the series exists, but has no value at this time.
 const NO_RECORDED_VALUE: u32 = 1;
 
-/// One exponential histogram at one time.
+/// Exponential histogram data point.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ExponentialHistogramDataPoint {
     /// `KeyValue` messages, not decoded.
     pub attributes: Vec<Vec<u8>>,
-    /// Begin of the interval, nanoseconds since 1970; 0 is unknown.
+    /// Start of the interval, nanoseconds since 1970; 0 if unknown.
     pub start_time_unix_nano: u64,
     /// End of the interval, nanoseconds since 1970.
     pub time_unix_nano: u64,
-    /// All values: the counts of both signs and of zero.
+    /// Number of values: the counts of both signs and of zero.
     pub count: u64,
     /// Sum of all values.
     pub sum: Option<f64>,
-    /// log2 of the number of buckets in an octave.
+    /// log2 of the number of buckets per octave.
     pub scale: i32,
-    /// Values within ±`zero_threshold`.
+    /// Number of values within ±`zero_threshold`.
     pub zero_count: u64,
-    /// Values above zero.
+    /// Buckets of values above zero.
     pub positive: Option<OtlpBuckets>,
-    /// Values below zero, by magnitude.
+    /// Buckets of values below zero, by magnitude.
     pub negative: Option<OtlpBuckets>,
     /// Bit 0: no recorded value.
     pub flags: u32,
     /// `Exemplar` messages, not decoded.
     pub exemplars: Vec<Vec<u8>>,
-    /// Least value.
+    /// Smallest value.
     pub min: Option<f64>,
-    /// Greatest value.
+    /// Largest value.
     pub max: Option<f64>,
-    /// Magnitudes up to here count as zero.
+    /// Magnitudes up to this threshold count as zero.
     pub zero_threshold: f64,
 }
 
-/// Counts of neighbouring buckets.
+/// Counts of consecutive buckets.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct OtlpBuckets {
     /// Index of the first bucket.
     pub offset: i32,
-    /// Counts from there on, zeros included.
+    /// Counts from the first bucket on, including zeros.
     pub bucket_counts: Vec<u64>,
 }
 
-/// One histogram with explicit bounds at one time.
+/// Histogram data point with explicit bounds.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct HistogramDataPoint {
-    /// Begin of the interval, nanoseconds since 1970; 0 is unknown.
+    /// Start of the interval, nanoseconds since 1970; 0 if unknown.
     pub start_time_unix_nano: u64,
     /// End of the interval, nanoseconds since 1970.
     pub time_unix_nano: u64,
-    /// All values.
+    /// Number of values.
     pub count: u64,
     /// Sum of all values.
     pub sum: Option<f64>,
-    /// One more than there are bounds, or none.
+    /// Bucket counts, one more than bounds; or none.
     pub bucket_counts: Vec<u64>,
-    /// Upper bounds of all buckets but the last.
+    /// Upper bounds of all buckets except the last.
     pub explicit_bounds: Vec<f64>,
     /// `Exemplar` messages, not decoded.
     pub exemplars: Vec<Vec<u8>>,
@@ -85,9 +85,9 @@ pub struct HistogramDataPoint {
     pub attributes: Vec<Vec<u8>>,
     /// Bit 0: no recorded value.
     pub flags: u32,
-    /// Least value.
+    /// Smallest value.
     pub min: Option<f64>,
-    /// Greatest value.
+    /// Largest value.
     pub max: Option<f64>,
 }
 
@@ -182,23 +182,23 @@ impl MessageFields for HistogramDataPoint {
 }
 
 impl ExponentialHistogramDataPoint {
-    /// A point from its message.
+    /// Decodes a point.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, DecodeError> {
         message::decode(bytes, "ExponentialHistogramDataPoint")
     }
 
-    /// The message.
+    /// Encodes the point.
     pub fn to_bytes(&self) -> Vec<u8> {
         self.to_message()
     }
 
-    /// The distribution, bucket for bucket; `None` if the point says that it has no recorded value.
-    /// Refuses scales above 8, which [`Self::to_histogram_folded`] takes.
+    /// The distribution with the same buckets; `None` if the point is flagged as having no recorded
+    /// value. Rejects scales above 8, which [`Self::to_histogram_folded`] accepts.
     pub fn to_histogram(&self) -> Result<Option<Histogram>, DecodeError> {
         Ok(self.read(false)?.map(|folded| folded.value))
     }
 
-    /// As [`Self::to_histogram`]; a scale above 8 is folded to 8, which adds at most 0.135 % to the
+    /// As [`Self::to_histogram`], but folds a scale above 8 to 8, which adds at most 0.135 % to the
     /// error of a value.
     pub fn to_histogram_folded(&self) -> Result<Option<FoldResult>, DecodeError> {
         self.read(true)
@@ -235,11 +235,11 @@ impl ExponentialHistogramDataPoint {
         }))
     }
 
-    /// A point with the buckets and side values of `histogram`. Times and attributes are the
-    /// caller's.
+    /// A point with the buckets and side values of `histogram`. The caller sets times and
+    /// attributes.
     ///
-    /// Refuses what has no place: NaN and infinities. Left out: declared thresholds, and min and
-    /// max where they are estimates.
+    /// Rejects NaN and infinities, which the format cannot represent. Omitted: declared thresholds,
+    /// and min and max if they are estimates.
     pub fn from_histogram(histogram: &Histogram) -> Result<Self, EncodeError> {
         let grid =
             exponential::exponential_grid(histogram.scheme(), "an OTLP exponential histogram")?;
@@ -261,7 +261,7 @@ impl ExponentialHistogramDataPoint {
 }
 
 impl OtlpBuckets {
-    /// Index and count of each bucket that holds anything.
+    /// Index and count of each non-empty bucket.
     fn to_indexed(&self) -> Result<Vec<(i32, u64)>, DecodeError> {
         let last =
             i64::from(self.offset).wrapping_add(self.bucket_counts.len() as i64).wrapping_sub(1);
@@ -269,14 +269,13 @@ impl OtlpBuckets {
             let found = format_args!("{} with {} counts", self.offset, self.bucket_counts.len());
             return Err(field_error("offset", found, "a last index below 2^31"));
         }
-        // In 64 bits: a range that has given its last number has already worked out the one after
-        // it.
+        // In 64 bits: the range computes one number beyond its last one.
         let indexed = (i64::from(self.offset)..).zip(self.bucket_counts.iter().copied());
         let held = indexed.filter(|&(_, count)| count > 0);
         Ok(held.map(|(index, count)| (index as i32, count)).collect())
     }
 
-    /// All buckets from the first to the last that hold anything. At most 537 088, scale 8 over all
+    /// All buckets from the first to the last non-empty one. At most 537,088: scale 8 over all
     /// doubles.
     fn from_buckets(buckets: &hist::Buckets) -> Option<OtlpBuckets> {
         let (&first, &last) = buckets.indexes().first().zip(buckets.indexes().last())?;
@@ -289,18 +288,18 @@ impl OtlpBuckets {
 }
 
 impl HistogramDataPoint {
-    /// A point from its message.
+    /// Decodes a point.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, DecodeError> {
         message::decode(bytes, "HistogramDataPoint")
     }
 
-    /// The message.
+    /// Encodes the point.
     pub fn to_bytes(&self) -> Vec<u8> {
         self.to_message()
     }
 
-    /// The distribution, bucket for bucket; `None` if the point says that it has no recorded value.
-    /// Without buckets all values lie in one, `(-inf, +inf]`.
+    /// The distribution with the same buckets; `None` if the point is flagged as having no recorded
+    /// value. Without buckets all values are in one bucket, `(-inf, +inf]`.
     pub fn to_histogram(&self) -> Result<Option<Histogram>, DecodeError> {
         if self.flags & NO_RECORDED_VALUE != 0 {
             return Ok(None);
@@ -323,11 +322,11 @@ impl HistogramDataPoint {
         Ok(Some(histogram))
     }
 
-    /// A point with the buckets and side values of `histogram`. Times and attributes are the
-    /// caller's.
+    /// A point with the buckets and side values of `histogram`. The caller sets times and
+    /// attributes.
     ///
-    /// Refuses NaN, which has no place. Left out: declared thresholds, and min and max where they
-    /// are estimates.
+    /// Rejects NaN, which the format cannot represent. Omitted: declared thresholds, and min and
+    /// max if they are estimates.
     pub fn from_histogram(histogram: &Histogram) -> Result<Self, EncodeError> {
         let bounds = explicit_bounds(histogram)?;
         let (sum, min, max) = summary_fields(histogram);
@@ -347,7 +346,7 @@ impl HistogramDataPoint {
     }
 }
 
-/// The bounds of an explicit histogram that holds nothing beside its buckets.
+/// Bounds of an explicit histogram whose values are all in buckets.
 fn explicit_bounds(histogram: &Histogram) -> Result<&[f64], EncodeError> {
     let Scheme::Explicit(grid) = histogram.scheme() else {
         return Err(EncodeError::scheme("an OTLP explicit histogram", histogram.scheme()));
@@ -367,7 +366,7 @@ fn check_count(count: u64, held: u128) -> Result<(), DecodeError> {
     Err(field_error("count", count, format_args!("{held}, the sum of the bucket counts")))
 }
 
-/// Parts without buckets. A point that has a side value has it exactly.
+/// Parts without buckets. Side values that the point contains are exact.
 fn summary_parts(
     scheme: Scheme,
     sum: Option<f64>,
@@ -383,8 +382,8 @@ fn summary_parts(
     }
 }
 
-/// Sum, and min and max where they are exact. The format has no mark for an estimate: a reader
-/// would cut buckets to a min or max that is none, while a doubtful sum is still the best there is.
+/// Sum, and min and max if they are exact. The format cannot mark estimates: a reader would clip
+/// buckets to an estimated min or max, while an estimated sum is the best one available.
 fn summary_fields(histogram: &Histogram) -> (Option<f64>, Option<f64>, Option<f64>) {
     let sum = histogram.tracked_sum().value().map(CompensatedSum::value);
     (sum, histogram.tracked_min().exact(), histogram.tracked_max().exact())
@@ -393,8 +392,8 @@ fn summary_fields(histogram: &Histogram) -> (Option<f64>, Option<f64>, Option<f6
 fn check_representable(histogram: &Histogram) -> Result<(), EncodeError> {
     let counts = [
         (histogram.nan_count(), "NaN values"),
-        (histogram.overflow(), "values above the greatest bucket"),
-        (histogram.underflow(), "values below the least bucket"),
+        (histogram.overflow(), "values above the largest bucket"),
+        (histogram.underflow(), "values below the smallest bucket"),
     ];
     match counts.iter().find(|(count, _)| *count > 0) {
         Some((count, what)) => {

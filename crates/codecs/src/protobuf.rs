@@ -1,25 +1,25 @@
-//! Protocol buffers as bytes: fields, one after another, borrowed from the message.
+//! Protocol buffers at the byte level: consecutive fields, borrowed from the message.
 //!
-//! Wire format: <https://protobuf.dev/programming-guides/encoding/>. A field that is not known is
-//! passed by; of a field that may stand once, the last counts, which is the caller's to do. Groups,
-//! which nobody writes since 2008, are refused.
+//! Wire format: <https://protobuf.dev/programming-guides/encoding/>. Unknown fields are skipped. If
+//! a field of which only one is allowed is repeated, the last one wins; the caller implements that.
+//! Groups, which have been deprecated since 2008, are rejected.
 //!
 //! Decoders of whole messages read fields with [`MessageReader`] and keep what they need: nothing
-//! is allocated here. The messages of the codecs, which are written too, are structs with
+//! is allocated here. The messages of the codecs, which are also written, are structs with
 //! [`MessageFields`].
 
 use std::fmt;
 
 use hist::codec::bytes::{put_varint, unzigzag, zigzag};
 
-/// Malformed protobuf input. The writer of the bytes is to blame.
+/// Malformed protobuf input. The writer of the bytes is at fault.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Error {
-    /// From the beginning of the whole input.
+    /// Offset in the whole input.
     pub offset: u64,
-    /// What may stand there.
+    /// Content expected.
     pub expected: &'static str,
-    /// What stands there.
+    /// Content found.
     pub found: String,
 }
 
@@ -42,35 +42,35 @@ impl Error {
 #[derive(Clone, Debug)]
 pub struct MessageReader<'a> {
     remaining: &'a [u8],
-    /// Of `rest`, from the beginning of the whole input.
+    /// Offset of `rest` in the whole input.
     offset: u64,
 }
 
 /// Value of a protobuf field.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum FieldValue<'a> {
-    /// A number of variable length.
+    /// Varint.
     Varint(u64),
     /// Eight bytes.
     Fixed64(u64),
     /// Four bytes.
     Fixed32(u32),
-    /// Bytes with a length, and where they begin in the whole input.
+    /// Bytes with a length, and their offset in the whole input.
     Bytes(&'a [u8], u64),
 }
 
 impl<'a> MessageReader<'a> {
-    /// A whole input.
+    /// A reader of a whole input.
     pub fn new(bytes: &'a [u8]) -> MessageReader<'a> {
         MessageReader { remaining: bytes, offset: 0 }
     }
 
-    /// Where it is read, from the beginning of the whole input.
+    /// Current offset in the whole input.
     pub fn offset(&self) -> u64 {
         self.offset
     }
 
-    /// The next of messages that stand one after another, each after its length.
+    /// The next of several messages that follow one another, each after its length.
     pub fn delimited(&mut self) -> Result<Option<MessageReader<'a>>, Error> {
         if self.remaining.is_empty() {
             return Ok(None);
@@ -85,7 +85,7 @@ impl<'a> MessageReader<'a> {
         }
     }
 
-    /// What has not been read yet.
+    /// The unread bytes.
     pub fn remaining(&self) -> &'a [u8] {
         self.remaining
     }
@@ -122,7 +122,7 @@ impl<'a> MessageReader<'a> {
         Err(self.error("a number of 64 bits", "a longer one"))
     }
 
-    /// The next field: its number and what it holds.
+    /// The next field: its number and value.
     #[inline]
     pub fn field(&mut self) -> Result<Option<(u32, FieldValue<'a>)>, Error> {
         if self.remaining.is_empty() {
@@ -168,7 +168,7 @@ impl<'a> FieldValue<'a> {
         Error::new(place, expected, found)
     }
 
-    /// A message in a message.
+    /// A nested message.
     pub fn message(self) -> Result<MessageReader<'a>, Error> {
         match self {
             FieldValue::Bytes(rest, offset) => Ok(MessageReader { remaining: rest, offset }),
@@ -197,7 +197,7 @@ impl<'a> FieldValue<'a> {
         }
     }
 
-    /// `uint32`, `uint64`, `bool`, an enumeration; as two's complement also `int32` and `int64`.
+    /// `uint32`, `uint64`, `bool`, an enumeration; also `int32` and `int64` as two's complement.
     #[inline]
     pub fn varint(self) -> Result<u64, Error> {
         match self {
@@ -212,7 +212,7 @@ impl<'a> FieldValue<'a> {
         self.varint().map(unzigzag)
     }
 
-    /// `fixed64`; as two's complement also `sfixed64`.
+    /// `fixed64`; also `sfixed64` as two's complement.
     #[inline]
     pub fn fixed64(self) -> Result<u64, Error> {
         match self {
@@ -227,19 +227,19 @@ impl<'a> FieldValue<'a> {
         self.fixed64().map(f64::from_bits)
     }
 
-    /// `sint32`: bits above the 32 are not looked at.
+    /// `sint32`: bits above the 32 are ignored.
     #[inline]
     pub fn zigzag32(self) -> Result<i32, Error> {
         self.varint().map(|value| unzigzag(value & u64::from(u32::MAX)) as i32)
     }
 
-    /// Numbers of variable length in a repeated field, packed or not.
+    /// Varints in a repeated field, packed or not.
     pub fn varints(self, each: &mut dyn FnMut(u64)) -> Result<(), Error> {
         match self {
             FieldValue::Varint(value) => each(value),
             FieldValue::Bytes(rest, offset) => {
                 let mut message = MessageReader { remaining: rest, offset };
-                // Most are small.
+                // Most numbers are small.
                 while let Some((&byte, rest)) = message.remaining.split_first() {
                     if byte < 0x80 {
                         message.remaining = rest;
@@ -282,7 +282,7 @@ impl<'a> FieldValue<'a> {
     }
 }
 
-/// Adds a message to those of a repeated field.
+/// Appends a message to a repeated field.
 pub(crate) fn push_message<M: MessageFields>(
     list: &mut Vec<M>,
     field: FieldValue<'_>,
@@ -293,16 +293,16 @@ pub(crate) fn push_message<M: MessageFields>(
     Ok(())
 }
 
-/// Protobuf message as a struct. Its default is the message of no bytes.
+/// Protobuf message as a struct. Its default is the empty message.
 pub(crate) trait MessageFields: Default {
-    /// Takes in a field; one that is not known is passed by.
+    /// Reads a field; unknown fields are skipped.
     fn set(&mut self, number: u32, field: FieldValue<'_>) -> Result<(), Error>;
 
     /// Writes all fields in the order of their numbers.
     fn put(&self, out: &mut MessageWriter);
 
-    /// Takes in all fields of a message. What stood once before and stands again is replaced, and
-    /// what may stand often is added to.
+    /// Reads all fields of a message. A field that is already set is replaced, or appended to if it
+    /// is repeated.
     fn merge(&mut self, mut message: MessageReader<'_>) -> Result<(), Error> {
         while let Some((number, field)) = message.field()? {
             self.set(number, field)?;
@@ -321,8 +321,8 @@ const VARINT: u64 = 0;
 const FIXED64: u64 = 1;
 const BYTES: u64 = 2;
 
-/// Writer of a protobuf message. Methods named for a type leave a zero out, as proto3 does where a
-/// field is not `optional`.
+/// Writer of a protobuf message. Methods named for a type omit a zero, as proto3 does if a field is
+/// not `optional`.
 #[derive(Debug, Default)]
 pub(crate) struct MessageWriter(Vec<u8>);
 
@@ -358,7 +358,7 @@ impl MessageWriter {
         }
     }
 
-    /// Leaves -0 out as well.
+    /// Omits -0 as well.
     pub(crate) fn double(&mut self, number: u32, value: f64) {
         self.double_optional(number, Some(value).filter(|&value| value != 0.0));
     }

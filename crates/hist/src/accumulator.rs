@@ -1,8 +1,8 @@
 //! Histogram accumulator, the inner loop of every query.
 //!
-//! Counts lie in a dense window of the grid, so that adding a bucket is one addition. Frames are
-//! added straight from their bytes. A window that would span more than [`WINDOW_MAX`] buckets is
-//! not made: what lies outside goes to an ordinary histogram, slower but bounded.
+//! Counts are in a dense window of the grid, so that adding a bucket is one addition. Frames are
+//! added directly from their bytes. A window never spans more than [`WINDOW_MAX`] buckets: counts
+//! outside it go to an ordinary histogram, which is slower but bounded.
 
 #![cfg_attr(
     not(test),
@@ -19,24 +19,24 @@ use crate::histogram::{Histogram, HistogramParts};
 use crate::scheme::{BucketPosition, Scheme};
 use crate::tracked_value::{CompensatedSum, TrackedValue};
 
-/// Buckets that a dense window spans at the most: 8 MiB.
+/// Maximum number of buckets of a dense window: 8 MiB.
 const WINDOW_MAX: i64 = 1 << 20;
-/// Buckets that a window grows by beyond what is needed.
+/// Extra buckets allocated when a window grows.
 const WINDOW_MARGIN: i64 = PackedBytes8::SPAN as i64;
 
-/// A sum of histograms of one series or of many, of schemes that nest.
+/// Sum of histograms of one or many series, whose schemes nest.
 #[derive(Clone, Debug)]
 pub struct Accumulator {
-    /// Everything but the dense counts of positive buckets.
+    /// Everything except the dense counts of positive buckets.
     sparse: Histogram,
-    /// The window's first index.
+    /// First index of the window.
     base: i64,
     counts: Vec<u64>,
-    /// Values in `counts`.
+    /// Number of values in `counts`.
     dense_count: u64,
     zero: u64,
     summary: SummaryValues,
-    /// How a frame begins that can be added straight from its bytes.
+    /// Header of frames that can be added directly from their bytes.
     header: Vec<u8>,
 }
 
@@ -46,9 +46,10 @@ struct SummaryValues {
     sum: CompensatedSum,
     min: f64,
     max: f64,
-    /// Whether min and max are known at all: all histograms say, or none does.
+    /// Whether all histograms have minimum and maximum (true) or none has them (false); `None`
+    /// before the first histogram.
     extremes: Option<bool>,
-    /// The same for the sum.
+    /// Whether all histograms have a sum (true) or none has one (false); `None` before the first.
     has_sum: Option<bool>,
 }
 
@@ -61,7 +62,7 @@ impl SummaryValues {
         has_sum: None,
     };
 
-    /// These and others together, or `None` where it takes the buckets to tell.
+    /// Merges two summaries. `None` if the buckets are needed to decide.
     #[inline]
     fn with(
         self,
@@ -101,15 +102,15 @@ impl SummaryValues {
 pub(crate) struct PendingAdds<'a> {
     pub(crate) scheme: &'a Scheme,
     pub(crate) zero_threshold: f64,
-    /// The outermost buckets.
+    /// First and last index of all rows.
     pub(crate) index_range: Option<(i32, i32)>,
     pub(crate) values: u64,
-    /// What the rows' sums add up to, signs left out.
+    /// Sum of the absolute sums of the rows.
     pub(crate) sum: f64,
 }
 
 impl Accumulator {
-    /// Nothing yet, on a grid that coarsens when coarser histograms arrive.
+    /// Empty accumulator. Its grid becomes coarser when coarser histograms are added.
     pub fn new(scheme: Scheme) -> Accumulator {
         let mut header = Vec::new();
         put_header(&mut header, FRAME_MAGIC, SeriesMeta::default(), &scheme);
@@ -124,38 +125,38 @@ impl Accumulator {
         }
     }
 
-    /// How many values were added, NaN left out.
+    /// Number of values added, without NaN.
     pub fn count(&self) -> u64 {
         self.sparse.count().wrapping_add(self.dense_count).wrapping_add(self.zero)
     }
 
-    /// The grid that histograms are added on.
+    /// Grid of the accumulator.
     pub(crate) fn scheme(&self) -> &Scheme {
         self.sparse.scheme()
     }
 
-    /// Whether `more` values beside those counted, NaN among them, still fit 64 bits.
+    /// Whether `more` further values, NaN included, fit the 64-bit total.
     pub(crate) fn can_hold(&self, more: u64) -> bool {
         let held = self.sparse.nan_count().checked_add(self.count());
         held.is_some_and(|held| held.checked_add(more).is_some())
     }
 
-    /// Whether all that is coming can be added to the dense counts, which reach as far then.
+    /// Whether `coming` can be added to the dense counts. If so, the window is grown for it.
     pub(crate) fn reserve(&mut self, coming: &PendingAdds<'_>) -> bool {
         self.sparse.scheme() == coming.scheme
             && self.sparse.zero_threshold() == coming.zero_threshold
-            // The greatest number stands for all that are too large.
+            // `u64::MAX` stands for a total that overflows.
             && coming.values < u64::MAX
             && self.can_hold(coming.values)
             && self.summary.extremes != Some(false)
             && self.summary.has_sum != Some(false)
-            // With room for what is rounded on the way.
+            // With margin for intermediate rounding.
             && self.summary.sum.value().abs() + coming.sum < f64::MAX / 2.0
             && coming.index_range.is_none_or(|(first, last)| self.grow(first, last))
     }
 
-    /// Adds a run of rows that room was made for. `add` adds its counts from the first of the
-    /// outermost buckets on, and says how many values they are.
+    /// Adds a run of rows after [`Self::reserve`] returned true. `add` receives the counts from the
+    /// first outermost bucket on, adds to them, and returns the number of values.
     #[expect(
         clippy::expect_used,
         reason = "makes_room saw that there is a sum, extremes, and room for them"
@@ -173,8 +174,7 @@ impl Accumulator {
         self.summary = self.summary.with(sum, min, max).expect("BUG: room was made");
     }
 
-    /// Adds all values of `histogram`. Refused, and nothing changed, where [`Histogram::merge`]
-    /// refuses.
+    /// Adds all values of `histogram`. Fails without any change where [`Histogram::merge`] fails.
     pub fn add(&mut self, histogram: &Histogram) -> Result<(), MergeError> {
         let plain = histogram.count()
             == histogram.positive().total().wrapping_add(histogram.zero_count())
@@ -212,8 +212,8 @@ impl Accumulator {
         Ok(())
     }
 
-    /// Adds a frame of [`frame::encode`], mostly without decoding it first. Unit and temporality
-    /// are the caller's to compare. A damaged frame is refused and nothing is changed.
+    /// Adds a frame of [`frame::encode`], usually without decoding it first. The caller must check
+    /// unit and temporality. A damaged frame is rejected without any change.
     pub fn add_frame(&mut self, bytes: &[u8]) -> Result<(), DecodeError> {
         match self.try_add_frame(bytes) {
             Some(()) => Ok(()),
@@ -224,11 +224,12 @@ impl Accumulator {
         }
     }
 
-    /// Adds a plain frame of the same scheme; `None`, and nothing changed, where there is more to
-    /// it.
+    /// Adds a plain frame of the same scheme. Returns `None` without any change if the frame has
+    /// other fields.
     fn try_add_frame(&mut self, bytes: &[u8]) -> Option<()> {
         let (head, body) = bytes.split_at_checked(self.header.len())?;
-        // Kind and scheme alike; the unit, at 3, and the bit for cumulative are the caller's.
+        // Kind and scheme must be equal. The caller checks the unit (byte 3) and the cumulative
+        // bit.
         let same = head[..2] == self.header[..2]
             && head[2] & !CUMULATIVE == self.header[2]
             && usize::from(head[3]) < Unit::ALL.len()
@@ -272,7 +273,7 @@ impl Accumulator {
         Some(())
     }
 
-    /// Whether extremes, where they are given, lie in the outermost of the buckets.
+    /// Whether the extremes, where given, lie in the outermost buckets.
     #[inline]
     fn are_plausible_extremes(
         &self,
@@ -283,7 +284,7 @@ impl Accumulator {
     ) -> bool {
         let (Some(min), Some(max)) = (min.exact(), max.exact()) else { return true };
         let place_of = |value| self.sparse.scheme().position(value, self.sparse.zero_threshold());
-        // Whatever was counted lies in the window, and so within 32 bits.
+        // All counted indexes lie in the window, and therefore fit 32 bits.
         let (lowest, highest) = match ends {
             None => (BucketPosition::Zero, BucketPosition::Zero),
             Some((_, last)) if zero => {
@@ -296,8 +297,8 @@ impl Accumulator {
         place_of(min) == lowest && place_of(max) == highest && min <= max
     }
 
-    /// Undoes the additions of a frame that proved not to be plain, and tries again with a wider
-    /// window if that was what it lacked.
+    /// Undoes the additions of a frame that turned out not to be plain, and retries with a wider
+    /// window if the window was the reason.
     #[cold]
     fn undo_frame(&mut self, mut buckets: ByteReader<'_>, body: &[u8]) -> Option<()> {
         let base = self.base;
@@ -326,7 +327,7 @@ impl Accumulator {
         Ok(())
     }
 
-    /// The sum of all that was added.
+    /// The sum of all histograms added.
     #[expect(
         clippy::expect_used,
         reason = "the window lies in the grid (grow), and no more was added than there is room for"
@@ -335,7 +336,7 @@ impl Accumulator {
         let mut parts = HistogramParts::new(self.sparse.scheme().clone());
         parts.zero_threshold = self.sparse.zero_threshold();
         parts.zero = self.zero;
-        // Whether a bucket is in use is a matter of chance: to write it anyway costs less than a
+        // Whether a bucket is in use is unpredictable: an unconditional store costs less than a
         // branch.
         let mut used = 0usize;
         parts.positive = vec![(0, 0); self.counts.len()];
@@ -365,7 +366,8 @@ impl Accumulator {
         (0..self.counts.len() as i64).contains(&i64::from(index).wrapping_sub(self.base))
     }
 
-    /// Makes the window reach two indexes, if the grid does and the window stays within its limit.
+    /// Grows the window to contain two indexes, if they are in the grid and the window stays within
+    /// its limit.
     fn grow(&mut self, first: i32, last: i32) -> bool {
         if self.window_contains(first) && self.window_contains(last) {
             return true;
@@ -401,7 +403,7 @@ impl Accumulator {
 struct WindowAdd<'a> {
     counts: &'a mut [u64],
     base: i64,
-    /// Values so far; at the limit, perhaps more.
+    /// Number of values so far; a lower bound if it is `u64::MAX`.
     total: u64,
     is_in_window: bool,
 }

@@ -30,17 +30,17 @@ impl Buckets {
         self.indexes.iter().copied().zip(self.counts.iter().copied())
     }
 
-    /// How many buckets hold anything.
+    /// Number of buckets.
     pub fn len(&self) -> usize {
         self.indexes.len()
     }
 
-    /// Whether nothing is counted here.
+    /// Whether there are no buckets.
     pub fn is_empty(&self) -> bool {
         self.indexes.is_empty()
     }
 
-    /// How many values bucket `index` holds.
+    /// Number of values in bucket `index`.
     pub fn get(&self, index: i32) -> u64 {
         self.indexes.binary_search(&index).map_or(0, |at| self.counts[at])
     }
@@ -49,7 +49,7 @@ impl Buckets {
         Buckets { indexes: Vec::with_capacity(buckets), counts: Vec::with_capacity(buckets) }
     }
 
-    /// Adds a bucket above all others. A zero count is passed over.
+    /// Appends a bucket above all others. A zero count is ignored.
     pub(crate) fn push(&mut self, index: i32, count: u64) {
         debug_assert!(self.indexes.last().is_none_or(|&last| last < index));
         if count > 0 {
@@ -58,7 +58,8 @@ impl Buckets {
         }
     }
 
-    /// Counts `count` more in bucket `index`. The caller knows that the sum of all counts fits.
+    /// Adds `count` to bucket `index`. The caller guarantees that the sum of all counts fits 64
+    /// bits.
     pub(crate) fn add(&mut self, index: i32, count: u64) {
         match self.indexes.binary_search(&index) {
             Ok(at) => self.counts[at] = self.counts[at].wrapping_add(count),
@@ -70,7 +71,7 @@ impl Buckets {
         }
     }
 
-    /// Adds every count of `other`. The caller knows that the sum of all counts fits.
+    /// Adds every count of `other`. The caller guarantees that the sum of all counts fits 64 bits.
     pub(crate) fn merge(&mut self, other: &Buckets) {
         if other.indexes == self.indexes {
             self.counts
@@ -99,8 +100,7 @@ impl Buckets {
         *self = merged;
     }
 
-    /// The same counts under other indexes, by a function that never falls. Equal indexes are added
-    /// up.
+    /// Maps the indexes by a non-decreasing function. Counts of equal indexes are added.
     pub(crate) fn map_indexes(&self, f: impl Fn(i32) -> i32) -> Buckets {
         let mut mapped = Buckets::with_capacity(self.len());
         for (index, count) in self.iter() {
@@ -113,15 +113,15 @@ impl Buckets {
         mapped
     }
 
-    /// Takes the buckets below `index` away and returns how many values they held.
+    /// Removes the buckets below `index` and returns their number of values.
     pub(crate) fn drain_below(&mut self, index: i32) -> u64 {
         let end = self.indexes.partition_point(|&i| i < index);
         self.indexes.drain(..end);
         self.counts.drain(..end).sum()
     }
 
-    /// Takes `other` away, or names the first bucket (index, held, subtracted) that does not hold
-    /// enough.
+    /// Subtracts `other`. If a bucket holds too few values, returns the first such bucket (index,
+    /// held, subtracted).
     pub(crate) fn subtract(&mut self, other: &Buckets) -> Result<(), (i32, u64, u64)> {
         for (index, count) in other.iter() {
             let held = self.get(index);
@@ -139,7 +139,7 @@ impl Buckets {
         Ok(())
     }
 
-    /// How many values all buckets hold.
+    /// Number of values in all buckets.
     pub fn total(&self) -> u64 {
         self.counts.iter().sum()
     }

@@ -1,8 +1,14 @@
-//! Cells: value ranges of buckets and how many values each holds.
+//! Cells: value ranges of buckets with their counts.
 //!
-//! Statistics read a histogram as cells in ascending order: past the grid below, negative buckets,
-//! zero, positive buckets, past the grid above. Bounds are closed and cut to the exact minimum and
-//! maximum.
+//! Statistics read a histogram as cells in ascending order: underflow, negative buckets, zero,
+//! positive buckets, overflow. Bounds are closed and clipped to the exact minimum and maximum.
+
+#![cfg_attr(
+    not(test),
+    deny(clippy::unwrap_used, clippy::expect_used, clippy::arithmetic_side_effects)
+)]
+// `wrapping_` methods: the total of a histogram, NaN included, fits 64 bits, and so does any sum of
+// its counts.
 
 use crate::bracket::Bracket;
 use crate::histogram::Histogram;
@@ -10,23 +16,23 @@ use crate::histogram::Histogram;
 /// `count` values between `lower` and `upper`, both included.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Cell {
-    /// The least a value can be.
+    /// Smallest possible value.
     pub lower: f64,
-    /// The greatest a value can be.
+    /// Largest possible value.
     pub upper: f64,
-    /// How many values there are.
+    /// Number of values.
     pub count: u64,
 }
 
 impl Cell {
-    /// The likeliest place of one value: the middle, or the finite end of an open cell. A cell that
-    /// is open below and ends above zero is taken to begin at zero, as Prometheus does.
+    /// Best estimate of one value: the middle, or the finite end of an open cell. A cell that is
+    /// open below and ends above zero is assumed to start at zero, as in Prometheus.
     pub(crate) fn middle(&self) -> f64 {
         let (lower, upper) = self.finite();
         f64::midpoint(lower, upper)
     }
 
-    /// Whether it reaches from below zero to above it.
+    /// Whether the cell extends from below zero to above zero.
     fn is_around_zero(&self) -> bool {
         self.lower < 0.0 && self.upper > 0.0
     }
@@ -42,29 +48,28 @@ impl Cell {
         }
     }
 
-    /// The cell's values as if they were spread evenly between `ends`: the `k`-th lies `k / (count
-    /// + 1)` of the way.
+    /// The values of the cell, assumed evenly spread between the ends: the `k`-th value is at
+    /// `k / (count + 1)` of the way.
     fn spread_evenly(&self, (first, last): (f64, f64)) -> EvenSpread {
-        // Halves: the width of a cell may exceed the doubles.
+        // Halved first: the width of a cell may exceed the range of doubles.
         let step = (last * 0.5 - first * 0.5) / (self.count as f64 + 1.0) * 2.0;
         EvenSpread { lower: self.lower, first, step, upper: self.upper }
     }
 
-    /// Which share of the cell's values lies at or below `x` if they are spread evenly between
-    /// `ends`.
+    /// Share of the cell's values at or below `x`, if they are evenly spread between the ends.
     pub(crate) fn share_below(&self, x: f64, (lower, upper): (f64, f64)) -> f64 {
         if x >= self.upper {
             1.0
         } else if x < self.lower {
             0.0
         } else {
-            // Halves: the width of a cell may exceed the doubles.
+            // Halved first: the width of a cell may exceed the range of doubles.
             let (above, width) = (x * 0.5 - lower * 0.5, upper * 0.5 - lower * 0.5);
             if width > 0.0 { (above / width).clamp(0.0, 1.0) } else { 0.5 }
         }
     }
 
-    /// The least distance of a value in the cell from a point in `between`.
+    /// Smallest distance of a value in the cell from a point in `between`.
     pub(crate) fn distance_from(&self, between: (f64, f64)) -> f64 {
         (self.lower - between.1).max(between.0 - self.upper).max(0.0)
     }
@@ -87,7 +92,7 @@ impl EvenSpread {
     }
 }
 
-/// `part` of the way from `lower` to `upper`.
+/// Linear interpolation: `part` of the way from `lower` to `upper`.
 pub(crate) fn interpolate(lower: f64, upper: f64, part: f64) -> f64 {
     let width = upper - lower;
     if lower == upper || part == 0.0 {
@@ -101,8 +106,20 @@ pub(crate) fn interpolate(lower: f64, upper: f64, part: f64) -> f64 {
     }
 }
 
+/// Bounds of a value of which nothing is known.
+const UNKNOWN_SPAN: (f64, f64) = (f64::NEG_INFINITY, f64::INFINITY);
+
 impl Histogram {
-    /// What is known of the values, in ascending order.
+    /// Bounds of a bucket that holds values. [`HistogramParts`] accepts only buckets of the grid.
+    ///
+    /// [`HistogramParts`]: crate::HistogramParts
+    pub(crate) fn bucket_span(&self, index: i32) -> (f64, f64) {
+        let span = self.scheme().span(index);
+        debug_assert!(span.is_some(), "BUG: bucket {index} is outside the grid");
+        span.unwrap_or(UNKNOWN_SPAN)
+    }
+
+    /// Value ranges with counts, in ascending order.
     pub fn cells(&self) -> impl DoubleEndedIterator<Item = Cell> + Clone + '_ {
         let (least, greatest) = self.limits();
         self.uncut_cells().map(move |cell| Cell {
@@ -112,9 +129,9 @@ impl Histogram {
         })
     }
 
-    /// Between which ends the values of a cell are taken to lie, for estimates. Of values of one
-    /// sign zero is the natural end of the cell around it, as in Prometheus; its bounds stay those
-    /// of the bucket.
+    /// Ends between which the values of a cell are assumed to lie, for estimates. If all values
+    /// have one sign, the cell around zero ends at zero, as in Prometheus; its bounds stay those of
+    /// the bucket.
     pub(crate) fn estimate_ends(&self, cell: &Cell) -> (f64, f64) {
         let (lower, upper) = cell.finite();
         if !(self.scheme().is_mirrored() && cell.is_around_zero()) {
@@ -129,24 +146,24 @@ impl Histogram {
         }
     }
 
-    /// The values of a cell as if they were spread evenly.
+    /// The values of a cell, assumed evenly spread.
     pub(crate) fn spread_evenly(&self, cell: &Cell) -> EvenSpread {
         cell.spread_evenly(self.estimate_ends(cell))
     }
 
-    /// Which share of a cell's values lies at or below `x` if they are spread evenly.
+    /// Share of a cell's values at or below `x`, if they are evenly spread.
     pub(crate) fn share_below(&self, cell: &Cell, x: f64) -> f64 {
         cell.share_below(x, self.estimate_ends(cell))
     }
 
-    /// How many values are surely below a limit above zero, and the cells that may reach up to it:
-    /// the same as walking through all cells, but found by bisection. `None` of a limit that is not
-    /// above zero.
+    /// Number of values certainly below a positive limit `x`, and the cells that may extend to it.
+    /// The result equals a walk over all cells, but is found by bisection. `None` if `x` is not a
+    /// positive finite number.
     pub(crate) fn cells_up_to(&self, x: f64) -> Option<(u64, impl Iterator<Item = Cell> + '_)> {
         if !(x.is_finite() && x > self.zero_end()) {
             return None;
         }
-        let span = |index: i32| self.scheme().span(index).expect("BUG: a held bucket has a span");
+        let span = |index: i32| self.bucket_span(index);
         let around_zero = self.zero_cell();
         let (indexes, counts) = (
             &self.positive().indexes()[around_zero.positive..],
@@ -154,8 +171,8 @@ impl Histogram {
         );
         let first = indexes.partition_point(|&index| span(index).1 < x);
         let negative = &self.negative().counts()[around_zero.negative..];
-        let below = self.underflow() + around_zero.count + negative.iter().sum::<u64>();
-        let below = below + counts[..first].iter().sum::<u64>();
+        let below = [self.underflow(), around_zero.count];
+        let below = below.iter().chain(negative).chain(&counts[..first]).sum::<u64>();
         let past_grid = self.scheme().end();
         let above = (self.overflow() > 0).then(|| ((past_grid, f64::INFINITY), self.overflow()));
         let (least, greatest) = self.limits();
@@ -170,9 +187,9 @@ impl Histogram {
         Some((below, near.map(cut)))
     }
 
-    /// What the buckets alone say, not cut to the exact minimum and maximum.
+    /// The cells of the buckets alone, not clipped to the exact minimum and maximum.
     pub(crate) fn uncut_cells(&self) -> impl DoubleEndedIterator<Item = Cell> + Clone + '_ {
-        let span = |index| self.scheme().span(index).expect("BUG: a held bucket has a span");
+        let span = |index| self.bucket_span(index);
         let past_grid = self.scheme().end();
         let below = Some(((f64::NEG_INFINITY, -past_grid), self.underflow()));
         let around_zero = self.zero_cell();
@@ -198,7 +215,7 @@ impl Histogram {
             .map(|((lower, upper), count)| Cell { lower, upper, count })
     }
 
-    /// The exact extremes where they are known.
+    /// Exact minimum and maximum, where known.
     fn limits(&self) -> (f64, f64) {
         (
             self.tracked_min().exact().unwrap_or(f64::NEG_INFINITY),
@@ -206,14 +223,14 @@ impl Histogram {
         )
     }
 
-    /// The greatest magnitude that is counted as zero.
+    /// Largest magnitude that is counted as zero.
     pub(crate) fn zero_end(&self) -> f64 {
         self.scheme().zero_end(self.zero_threshold())
     }
 
-    /// What counts as one cell around zero. Ranks follow from cells only while both their ends
-    /// ascend, so buckets that lie within the zero threshold, as Prometheus allows, are taken with
-    /// it.
+    /// Counts merged into one cell around zero. Ranks follow from cells only if both of their ends
+    /// ascend, so buckets within the zero threshold, which Prometheus allows, are merged into the
+    /// zero cell.
     fn zero_cell(&self) -> ZeroCell {
         let mut around = ZeroCell { count: self.zero_count(), positive: 0, negative: 0 };
         if around.count == 0 || self.zero_threshold() == 0.0 || !self.scheme().is_mirrored() {
@@ -223,15 +240,17 @@ impl Histogram {
         let within = |index: i32| self.scheme().span(index).is_some_and(|(_, upper)| upper <= end);
         around.positive = self.positive().indexes().partition_point(|&index| within(index));
         around.negative = self.negative().indexes().partition_point(|&index| within(index));
-        around.count += self.positive().counts()[..around.positive].iter().sum::<u64>()
-            + self.negative().counts()[..around.negative].iter().sum::<u64>();
+        let positive = &self.positive().counts()[..around.positive];
+        let negative = &self.negative().counts()[..around.negative];
+        around.count = [around.count].iter().chain(positive).chain(negative).sum();
         around
     }
 
-    /// Bounds of the greatest (or least) value from its bucket alone. The histogram is not empty.
+    /// Bounds of the largest (or smallest) value from its bucket alone. The histogram must not be
+    /// empty.
     ///
-    /// Every decoded histogram asks for both: the ends of [`Self::whole_cells`] say the same at
-    /// twice the cost.
+    /// Every decoded histogram needs both: the ends of [`Self::uncut_cells`] give the same result
+    /// at twice the cost.
     pub(crate) fn extreme_bounds(&self, greatest: bool) -> (f64, f64) {
         let around_zero = self.zero_cell();
         let positive = &self.positive().indexes()[around_zero.positive..];
@@ -252,13 +271,14 @@ impl Histogram {
                 .or_else(|| positive.first().map(|&i| RankPosition::Positive(i)))
                 .or(overflow)
         };
-        self.position_span(found.expect("BUG: asked for an extreme of an empty histogram"))
+        debug_assert!(found.is_some(), "BUG: extreme of an empty histogram");
+        found.map_or(UNKNOWN_SPAN, |position| self.position_span(position))
     }
 
-    /// The least and greatest value that can be counted at a place, both closed.
-    fn position_span(&self, place: RankPosition) -> (f64, f64) {
-        let span = |index| self.scheme().span(index).expect("BUG: a held bucket has a span");
-        match place {
+    /// Smallest and largest value that can be counted at a position, both closed.
+    fn position_span(&self, position: RankPosition) -> (f64, f64) {
+        let span = |index| self.bucket_span(index);
+        match position {
             RankPosition::Underflow => (f64::NEG_INFINITY, -self.scheme().end()),
             RankPosition::Negative(index) => {
                 let (lower, upper) = span(index);
@@ -270,17 +290,17 @@ impl Histogram {
         }
     }
 
-    /// The cell that holds the value of this rank (1-based, ascending), and how many values lie
-    /// before the cell. Only the one bucket found is mapped to values: the scan reads counts.
+    /// The cell with the value of this rank (1-based, ascending), and the number of values before
+    /// the cell. Only that bucket is converted to values: the scan reads counts.
     pub(crate) fn cell_of_rank(&self, rank: u64) -> (Cell, u64) {
         debug_assert!((1..=self.count()).contains(&rank));
-        let (place, count, before) = self.position_of_rank(rank);
-        let (lower, upper) = self.position_span(place);
+        let (position, count, before) = self.position_of_rank(rank);
+        let (lower, upper) = self.position_span(position);
         let (least, greatest) = self.limits();
         (Cell { lower: lower.max(least), upper: upper.min(greatest), count }, before)
     }
 
-    /// The bucket that holds a rank, its count, and the count before it.
+    /// The bucket of a rank, its count, and the count before it.
     pub(crate) fn position_of_rank(&self, rank: u64) -> (RankPosition, u64, u64) {
         let mut before = self.underflow();
         if rank <= before {
@@ -288,34 +308,34 @@ impl Histogram {
         }
         let around_zero = self.zero_cell();
         for (index, count) in self.negative().iter().skip(around_zero.negative).rev() {
-            if rank <= before + count {
+            if rank <= before.wrapping_add(count) {
                 return (RankPosition::Negative(index), count, before);
             }
-            before += count;
+            before = before.wrapping_add(count);
         }
-        if rank <= before + around_zero.count {
+        if rank <= before.wrapping_add(around_zero.count) {
             return (RankPosition::Zero, around_zero.count, before);
         }
-        before += around_zero.count;
+        before = before.wrapping_add(around_zero.count);
 
-        let end = self.count() - self.overflow();
+        let end = self.count().wrapping_sub(self.overflow());
         if rank > end {
             return (RankPosition::Overflow, self.overflow(), end);
         }
         let indexes = &self.positive().indexes()[around_zero.positive..];
         let counts = &self.positive().counts()[around_zero.positive..];
-        // From whichever end is nearer: the interesting quantiles lie near the upper one.
-        if rank - before <= end - rank {
+        // From the nearer end: most queried quantiles are near the upper end.
+        if rank.wrapping_sub(before) <= end.wrapping_sub(rank) {
             for (&index, &count) in indexes.iter().zip(counts) {
-                if rank <= before + count {
+                if rank <= before.wrapping_add(count) {
                     return (RankPosition::Positive(index), count, before);
                 }
-                before += count;
+                before = before.wrapping_add(count);
             }
         } else {
             let mut before = end;
             for (&index, &count) in indexes.iter().zip(counts).rev() {
-                before -= count;
+                before = before.wrapping_sub(count);
                 if rank > before {
                     return (RankPosition::Positive(index), count, before);
                 }
@@ -343,20 +363,20 @@ pub(crate) enum RankPosition {
     Overflow,
 }
 
-/// How many values satisfy a comparison, from how many surely do and how many surely do not.
+/// Number of values that satisfy a comparison, given which cells certainly and which possibly do.
 pub(crate) fn count_matching(
     cells: impl Iterator<Item = Cell>,
-    surely: impl Fn(&Cell) -> bool,
-    possibly: impl Fn(&Cell) -> bool,
+    certain: impl Fn(&Cell) -> bool,
+    possible: impl Fn(&Cell) -> bool,
     share: impl Fn(&Cell) -> f64,
 ) -> Bracket<u64> {
     let (mut lower, mut upper, mut estimate) = (0u64, 0u64, 0.0);
     for cell in cells {
-        if surely(&cell) {
-            lower += cell.count;
-            upper += cell.count;
-        } else if possibly(&cell) {
-            upper += cell.count;
+        if certain(&cell) {
+            lower = lower.wrapping_add(cell.count);
+            upper = upper.wrapping_add(cell.count);
+        } else if possible(&cell) {
+            upper = upper.wrapping_add(cell.count);
             estimate += cell.count as f64 * share(&cell);
         }
     }

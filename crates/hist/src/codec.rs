@@ -1,12 +1,12 @@
 //! topdeck's own histogram formats: a frame holds one histogram, a block many of one series.
 //!
-//! A decoder takes bytes of any origin and returns either histograms or an error with the offset;
-//! it allocates in proportion to its input, never to what the input claims. Formats of other
-//! systems are in the crate `codecs`.
+//! A decoder accepts any bytes and returns either histograms or an error with the offset. Its
+//! allocations are proportional to its input, never to sizes that the input claims. Formats of
+//! other systems are in the crate `codecs`.
 //!
-//! Here and in all files below, `checked_` and `saturating_` methods add up what bytes claim. Where
-//! a check or the size of memory bounds a result already, `wrapping_` methods cannot panic, and are
-//! the same instructions as `+` in a release.
+//! Here and in all files below, `checked_` and `saturating_` methods add sizes and counts from the
+//! input. If a check or the size of memory bounds a result already, `wrapping_` methods cannot
+//! panic and compile to the same instructions as `+` in a release build.
 
 #![cfg_attr(
     not(test),

@@ -1,5 +1,10 @@
 //! Conversion to a grid that does not nest, with the added error.
 
+#![cfg_attr(
+    not(test),
+    deny(clippy::unwrap_used, clippy::expect_used, clippy::arithmetic_side_effects)
+)]
+
 use crate::error::MergeError;
 use crate::histogram::{Histogram, HistogramParts};
 use crate::scheme::{BucketPosition, Scheme};
@@ -7,18 +12,20 @@ use crate::scheme::{BucketPosition, Scheme};
 /// Converted histogram with the added error.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Conversion {
-    /// Counts on the new grid, each bucket of the source moved whole. Its brackets speak of the
-    /// values as moved to the middles of their buckets: the recorded ones lie as far from those as
-    /// the source's grid left open.
+    /// Counts on the new grid. Each source bucket is moved as a whole. The brackets refer to the
+    /// moved values at the middles of the source buckets; a recorded value may differ from that
+    /// middle by the width that the source grid leaves open.
     pub histogram: Histogram,
-    /// Greatest relative distance between the middle of a source bucket and the far end of the
-    /// bucket it was moved to.
+    /// Largest relative distance between the middle of a source bucket and the far end of its
+    /// target bucket.
     pub error_added: f64,
 }
 
 impl Histogram {
-    /// The same counts on another grid: each bucket goes whole to the one that holds its middle.
-    /// Minimum and maximum that contradict the new buckets become estimates, and so does the sum.
+    /// Converts the counts to another grid: each bucket is moved as a whole to the bucket that
+    /// contains its middle. Minimum, maximum and sum become estimates if they contradict the new
+    /// buckets.
+    #[expect(clippy::expect_used, reason = "the counts have the total of this histogram")]
     pub fn convert(&self, scheme: &Scheme) -> Result<Conversion, MergeError> {
         if self.scheme().common(scheme).as_ref() == Some(scheme) {
             let mut histogram = Histogram::new(scheme.clone());
@@ -27,7 +34,7 @@ impl Histogram {
         }
         let mut counts = Histogram::new(scheme.clone());
         let mut error_added: f64 = 0.0;
-        // Whole buckets: two whose exact extremes touch would meet in one.
+        // Uncut cells: two cells whose exact extremes touch would get the same middle.
         for cell in self.uncut_cells() {
             let middle = cell.middle();
             counts.record_n(middle, cell.count);
@@ -45,7 +52,7 @@ impl Histogram {
         }
         let counts = counts.into_parts();
         let parts = HistogramParts {
-            // What counted as zero may have been as large as this.
+            // Upper bound of the values counted as zero.
             zero_threshold: if self.zero_count() > 0 { self.zero_end() } else { 0.0 },
             nan: self.nan_count(),
             sum: self.tracked_sum(),

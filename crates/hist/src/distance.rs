@@ -1,32 +1,41 @@
 //! Distances between distributions (Wasserstein, Kolmogorov–Smirnov).
 //!
-//! Both distances compare cumulative shares, so histograms of different sizes and schemes compare.
-//! Each bracket comes from the bounds that the buckets put on the two cumulative functions.
+//! Both distances compare cumulative shares, so histograms of different sizes and schemes are
+//! comparable. The brackets follow from the bounds that the buckets give for the two cumulative
+//! functions.
+
+#![cfg_attr(
+    not(test),
+    deny(clippy::unwrap_used, clippy::expect_used, clippy::arithmetic_side_effects)
+)]
+// `wrapping_` methods: the total of a side fits 64 bits, so the product of two counts
+// fits 128 bits.
 
 use crate::bracket::Bracket;
 use crate::cells::Cell;
 use crate::histogram::Histogram;
 use crate::mixture::Mixture;
 
-/// The mean distance a value has to be moved to turn one distribution into the other
-/// (Wasserstein-1, earth mover's distance), in the unit of the values. `None` if either is empty.
+/// Wasserstein-1 distance (earth mover's distance): the mean distance by which a value must be
+/// moved to turn one distribution into the other, in the unit of the values. `None` if either is
+/// empty.
 pub fn wasserstein(a: &Histogram, b: &Histogram) -> Option<Bracket> {
     distance(&[a], &[b])
 }
 
-/// The greatest difference between the two cumulative shares (Kolmogorov–Smirnov), 0 to 1. `None`
-/// if either is empty.
+/// Kolmogorov–Smirnov distance: the largest difference between the two cumulative shares, 0 to 1.
+/// `None` if either is empty.
 pub fn kolmogorov_smirnov(a: &Histogram, b: &Histogram) -> Option<Bracket> {
     ks_distance(&[a], &[b])
 }
 
 impl Mixture {
-    /// As [`wasserstein`]; no part is converted.
+    /// As [`wasserstein`], without conversion of any part.
     pub fn wasserstein(&self, other: &Mixture) -> Option<Bracket> {
         distance(&nonempty_parts(self), &nonempty_parts(other))
     }
 
-    /// As [`kolmogorov_smirnov`]; no part is converted.
+    /// As [`kolmogorov_smirnov`], without conversion of any part.
     pub fn kolmogorov_smirnov(&self, other: &Mixture) -> Option<Bracket> {
         ks_distance(&nonempty_parts(self), &nonempty_parts(other))
     }
@@ -43,8 +52,8 @@ fn distance(a: &[&Histogram], b: &[&Histogram]) -> Option<Bracket> {
     steps.for_each(|from, to, difference, (start, end)| {
         let width = to - from;
         let area = |height: f64| match height {
-            // An unbounded stretch over which nothing differs adds nothing; zero times infinity is
-            // not zero.
+            // An unbounded step without a difference contributes nothing; zero times infinity would
+            // be NaN.
             0.0 => 0.0,
             _ if width.is_infinite() => to * height - from * height,
             _ => width * height,
@@ -56,9 +65,9 @@ fn distance(a: &[&Histogram], b: &[&Histogram]) -> Option<Bracket> {
         }
         stretches += 1.0;
     });
-    // All areas are positive: each addition is off by a rounding of the total at most.
-    let doubt = (stretches + 8.0) * f64::EPSILON;
-    let (lower, upper) = (total.lower * (1.0 - doubt), total.upper * (1.0 + doubt));
+    // All areas are positive, so each addition is off by at most one rounding of the total.
+    let uncertainty = (stretches + 8.0) * f64::EPSILON;
+    let (lower, upper) = (total.lower * (1.0 - uncertainty), total.upper * (1.0 + uncertainty));
     Some(Bracket::new(lower.max(0.0), total.estimate, upper).widen())
 }
 
@@ -86,7 +95,7 @@ fn mean_magnitude(start: f64, end: f64) -> f64 {
 /// Merged steps of the CDFs of two samples.
 struct CdfSteps {
     ends: Vec<f64>,
-    /// Those of each part of each side, in ascending order.
+    /// Cells of each part of each side, in ascending order.
     cells: [Vec<Vec<Cell>>; 2],
     counts: [u64; 2],
 }
@@ -107,24 +116,25 @@ impl CdfSteps {
         Some(CdfSteps { ends, cells, counts })
     }
 
-    /// Calls `f` with each stretch: its ends, the bounds of |F − G| on it, and the estimated F − G
-    /// at its two ends.
+    /// Calls `f` for each step with its ends, the bounds of |F − G| on it, and the estimated F − G
+    /// at both ends.
     fn for_each(&self, mut f: impl FnMut(f64, f64, Bracket, (f64, f64))) {
         let mut sides = [0, 1].map(|side| {
             let parts = self.cells[side].iter();
             parts.map(|cells| CdfWalker::new(cells, self.counts[side])).collect::<Vec<_>>()
         });
         for (i, &from) in self.ends.iter().enumerate() {
-            let to = self.ends.get(i + 1).copied().unwrap_or(from);
+            let to = self.ends.get(i.wrapping_add(1)).copied().unwrap_or(from);
             let [a, b] = &mut sides;
             let (fa, fb) = (step_all(a, from, to), step_all(b, from, to));
-            // a/n − b/m in whole numbers: shares that differ by less than a rounding still differ.
+            // a/n − b/m in integers, so that differences smaller than a rounding are not lost.
             let [n, m] = self.counts.map(u128::from);
+            let product = |count: u64, total: u128| u128::from(count).wrapping_mul(total);
             let beyond = |a: u64, b: u64| {
-                (u128::from(a) * m).saturating_sub(u128::from(b) * n) as f64 / (n as f64 * m as f64)
+                product(a, m).saturating_sub(product(b, n)) as f64 / (n as f64 * m as f64)
             };
             let below = |a: u64, b: u64| {
-                (u128::from(b) * n).saturating_sub(u128::from(a) * m) as f64 / (n as f64 * m as f64)
+                product(b, n).saturating_sub(product(a, m)) as f64 / (n as f64 * m as f64)
             };
             let difference = Bracket {
                 lower: beyond(fa.lower, fb.upper).max(below(fa.upper, fb.lower)),
@@ -136,12 +146,12 @@ impl CdfSteps {
     }
 }
 
-/// What all parts of a side know together.
+/// Sum of the steps of all parts of a side.
 fn step_all(parts: &mut [CdfWalker<'_>], from: f64, to: f64) -> CdfStep {
     let nothing = CdfStep { lower: 0, upper: 0, start: 0.0, end: 0.0 };
     parts.iter_mut().map(|part| part.step(from, to)).fold(nothing, |sum, part| CdfStep {
-        lower: sum.lower + part.lower,
-        upper: sum.upper + part.upper,
+        lower: sum.lower.wrapping_add(part.lower),
+        upper: sum.upper.wrapping_add(part.upper),
         start: sum.start + part.start,
         end: sum.end + part.end,
     })
@@ -150,10 +160,10 @@ fn step_all(parts: &mut [CdfWalker<'_>], from: f64, to: f64) -> CdfStep {
 /// Walks the CDF of one part.
 struct CdfWalker<'a> {
     cells: &'a [Cell],
-    /// The first cell that does not yet end at or below the walk.
+    /// The first cell that does not end at or below the current position.
     next_open: usize,
     ended: u64,
-    /// Of the whole side.
+    /// Number of values of the whole side.
     count: u64,
 }
 
@@ -170,18 +180,18 @@ impl<'a> CdfWalker<'a> {
         CdfWalker { cells, next_open: 0, ended: 0, count }
     }
 
-    /// What is known of `from..to`.
+    /// Bounds of the CDF on `from..to`.
     fn step(&mut self, from: f64, to: f64) -> CdfStep {
         while let Some(cell) = self.cells.get(self.next_open).filter(|cell| cell.upper <= from) {
-            self.ended += cell.count;
-            self.next_open += 1;
+            self.ended = self.ended.wrapping_add(cell.count);
+            self.next_open = self.next_open.wrapping_add(1);
         }
         let (mut upper, mut start, mut end) = (self.ended, self.ended as f64, self.ended as f64);
         // Widened logarithmic cells overlap their neighbours: two may be open at once.
         for cell in self.cells[self.next_open..].iter().take_while(|cell| cell.lower <= from) {
             let n = cell.count as f64;
-            upper += cell.count;
-            // Between the ends of cells the estimate is a straight line.
+            upper = upper.wrapping_add(cell.count);
+            // Between the ends of cells the estimate is linear.
             start += n * cell.share_below(from, cell.finite());
             end += n * cell.share_below(to, cell.finite());
         }

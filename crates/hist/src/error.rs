@@ -3,64 +3,66 @@
 use crate::histogram::PartsError;
 use crate::scheme::{Exp2, Explicit, LogLinear2, LogarithmicScheme, Scheme};
 
-/// A scheme's parameter is out of range: the caller, or the bytes it came from, is wrong.
+/// A scheme parameter is out of range: the caller, or the source of the bytes, is at fault.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SchemeError {
-    /// No exponential grid has this scale.
+    /// The scale of the exponential grid is out of range.
     #[error("exponential scale {found} is outside {}..={}", Exp2::SCALE_MIN, Exp2::SCALE_MAX)]
     Scale {
-        /// The scale asked for.
+        /// Requested scale.
         found: i32,
     },
-    /// Folding makes buckets coarser, never finer, and only exponential ones have a scale.
+    /// Folding makes buckets coarser, never finer, and only exponential grids have a scale.
     #[error("cannot fold {scheme} to scale {found}: it is finer, or the grid has no scale")]
     NotCoarser {
-        /// The scale asked for.
+        /// Requested scale.
         found: i32,
-        /// The grid to be folded.
+        /// Grid to fold.
         scheme: Box<Scheme>,
     },
-    /// No log-linear grid has this many sub-bits.
+    /// The number of sub-bits of the log-linear grid is out of range.
     #[error("{found} sub-bits are outside 0..={}", LogLinear2::BITS_MAX)]
     Bits {
-        /// The sub-bits asked for.
+        /// Requested number of sub-bits.
         found: u32,
     },
-    /// The linear part of a log-linear grid cannot end there.
+    /// The end of the linear part of the log-linear grid is out of range.
     #[error(
         "log-linear floor 2^{found} is outside 2^{}..=2^{}",
         LogLinear2::FLOOR_MIN,
         LogLinear2::FLOOR_MAX
     )]
     Floor {
-        /// The exponent asked for.
+        /// Requested exponent.
         found: i32,
     },
-    /// Not the ratio of two bucket edges.
+    /// Gamma is not a valid ratio of two bucket edges.
     #[error("gamma {found} is outside 1.000001..=1000000")]
     Gamma {
-        /// The gamma asked for.
+        /// Requested gamma.
         found: f64,
     },
-    /// An index offset that leaves no distinct indexes.
+    /// The index offset is so large that indexes are no longer distinct.
     #[error("index offset {found} is outside ±{:e}", LogarithmicScheme::OFFSET_MAX)]
     Offset {
-        /// The offset asked for.
+        /// Requested offset.
         found: f64,
     },
-    /// A bound that is not finite or not above the one before it.
-    #[error("bound {found} at position {position} is not finite or not above the bound before it")]
+    /// A bound is not finite or not above the previous bound.
+    #[error(
+        "invalid bound {found} at position {position}: not finite or not above the previous bound"
+    )]
     Bound {
-        /// Place in the list, from 0.
+        /// Index of the bound, from 0.
         position: usize,
-        /// The offending bound.
+        /// The invalid bound.
         found: f64,
     },
-    /// More bounds than a histogram may have.
-    #[error("{found} bounds are more than {}", Explicit::BOUNDS_MAX)]
+    /// The number of bounds exceeds the limit of a histogram.
+    #[error("{found} bounds exceed the limit of {}", Explicit::BOUNDS_MAX)]
     TooManyBounds {
-        /// How many there are.
+        /// Number of bounds.
         found: usize,
     },
 }
@@ -69,40 +71,40 @@ pub enum SchemeError {
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum MergeError {
-    /// Their grids do not nest. A [`crate::Mixture`] keeps both.
-    #[error("cannot fold {other} into {target}: their buckets do not nest; keep a mixture instead")]
+    /// The grids do not nest. A [`crate::Mixture`] keeps both.
+    #[error("cannot fold {other} into {target}: the buckets do not nest; use a mixture")]
     SchemesDiffer {
-        /// The scheme merged into.
+        /// Scheme of the target.
         target: Box<Scheme>,
-        /// The scheme that does not fit.
+        /// Scheme that does not nest.
         other: Box<Scheme>,
     },
-    /// What is taken away has coarser buckets or a wider zero than what it is taken from.
+    /// The subtrahend has coarser buckets or a wider zero bucket than the minuend.
     #[error(
         "cannot subtract {other} (zero within ±{other_zero}) from {target} (zero within \
-         ±{target_zero}): what is taken away must be as fine; fold the other first"
+         ±{target_zero}): the subtracted histogram is coarser; fold the other one first"
     )]
     TooCoarse {
-        /// The scheme subtracted from.
+        /// Scheme of the minuend.
         target: Box<Scheme>,
-        /// Its zero threshold.
+        /// Zero threshold of the minuend.
         target_zero: f64,
-        /// The scheme subtracted.
+        /// Scheme of the subtrahend.
         other: Box<Scheme>,
-        /// Its zero threshold.
+        /// Zero threshold of the subtrahend.
         other_zero: f64,
     },
-    /// The total no longer fits 64 bits.
+    /// The total exceeds 64 bits.
     #[error("the merged count exceeds 2^64 - 1")]
     CountOverflow,
-    /// What is taken away was never there.
-    #[error("cannot subtract {subtracted} from {held} in the bucket that holds {value:e}")]
+    /// A bucket has fewer values than are subtracted.
+    #[error("cannot subtract {subtracted} from {held} in the bucket of {value:e}")]
     NotContained {
         /// A value of the bucket.
         value: f64,
-        /// How many the bucket holds.
+        /// Count of the bucket.
         held: u64,
-        /// How many were to be taken.
+        /// Count to subtract.
         subtracted: u64,
     },
 }
@@ -111,63 +113,63 @@ pub enum MergeError {
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum DecodeError {
-    /// The bytes end too early. More may be on the way.
+    /// The bytes end too early; more may follow.
     #[error("at byte {offset}: the input ends inside {field}")]
     Truncated {
-        /// Where the field begins.
+        /// Offset of the field.
         offset: usize,
-        /// What was being read.
+        /// Field that was read.
         field: &'static str,
     },
-    /// A field has a value its format does not allow.
+    /// A field has a value that its format does not allow.
     #[error("at byte {offset}: {field} is {found}, expected {expected}")]
     Invalid {
-        /// Where the field begins.
+        /// Offset of the field.
         offset: usize,
-        /// What was being read.
+        /// Field that was read.
         field: &'static str,
-        /// What stands there.
+        /// Value found.
         found: String,
-        /// What may stand there.
+        /// Values allowed.
         expected: &'static str,
     },
-    /// More than a named limit allows.
+    /// A value exceeds a named limit.
     #[error("at byte {offset}: {field} is {found}, the limit is {limit}")]
     Limit {
-        /// Where the field begins.
+        /// Offset of the field.
         offset: usize,
-        /// What was being read.
+        /// Field that was read.
         field: &'static str,
-        /// How much there is.
+        /// Value found.
         found: u64,
-        /// How much may be.
+        /// The limit.
         limit: u64,
     },
-    /// A field of a decoded message contradicts its format or the other fields.
+    /// A field of a decoded message contradicts its format or another field.
     #[error("{field} is {found}, expected {expected}")]
     Field {
-        /// The field, as its message names it.
+        /// Name of the field in its format.
         field: &'static str,
-        /// What it holds.
+        /// Value found.
         found: String,
-        /// What it may hold.
+        /// Value expected.
         expected: String,
     },
-    /// The bytes were changed since they were written.
-    #[error("checksum is {found:08x}, the bytes say {expected:08x}: damaged")]
+    /// The bytes were changed after they were written.
+    #[error("checksum mismatch: computed {found:08x}, stored {expected:08x}")]
     Checksum {
-        /// Computed over the bytes.
+        /// Checksum computed over the bytes.
         found: u32,
-        /// Written in the bytes.
+        /// Checksum stored in the bytes.
         expected: u32,
     },
-    /// The scheme's parameters are impossible.
+    /// The scheme's parameters are invalid.
     #[error(transparent)]
     Scheme(#[from] SchemeError),
-    /// Each field is possible, together they make no histogram.
+    /// Each field is valid, but together they do not form a histogram.
     #[error(transparent)]
     Parts(#[from] PartsError),
-    /// The counts do not fit together.
+    /// The counts cannot be merged.
     #[error(transparent)]
     Merge(#[from] MergeError),
 }
@@ -176,21 +178,21 @@ pub enum DecodeError {
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum EncodeError {
-    /// The format has buckets of another kind: [`crate::Histogram::convert`] says what moving them
-    /// costs.
-    #[error("{format} cannot hold {scheme} buckets: convert the histogram first")]
+    /// The format has another kind of buckets. [`crate::Histogram::convert`] returns the error of a
+    /// conversion.
+    #[error("{format} cannot represent {scheme} buckets; convert the histogram first")]
     Scheme {
-        /// The format.
+        /// Name of the format.
         format: &'static str,
-        /// What the histogram has.
+        /// Scheme of the histogram.
         scheme: Box<Scheme>,
     },
-    /// The format has no place for something the histogram holds.
-    #[error("{format} has no place for {detail}")]
+    /// The format cannot represent a part of the histogram.
+    #[error("{format} cannot represent {detail}")]
     Unrepresentable {
-        /// The format.
+        /// Name of the format.
         format: &'static str,
-        /// What would be lost.
+        /// The part that would be lost.
         detail: String,
     },
 }
@@ -203,7 +205,7 @@ impl MergeError {
 }
 
 impl EncodeError {
-    /// A format cannot hold the buckets of a scheme.
+    /// Error for a format that cannot represent the buckets of a scheme.
     pub fn scheme(format: &'static str, scheme: &Scheme) -> EncodeError {
         EncodeError::Scheme { format, scheme: Box::new(scheme.clone()) }
     }

@@ -1,10 +1,10 @@
 //! The histogram type.
 //!
-//! Bucket counts on a [`Scheme`]'s grid, with the values that no grid holds counted beside them
-//! (zero, NaN, past the grid) and exact side values (sum, min, max, declared thresholds), so that
-//! nothing that was recorded is missing from the total. Counts are `u64`; values are doubles in the
-//! unit of the user. A recorded value costs a binary search here: [`crate::Recorder`] is the fast
-//! way in.
+//! A histogram has bucket counts on a [`Scheme`]'s grid, counts of the values outside the grid
+//! (zero, NaN, overflow, underflow), and exact side values (sum, min, max, declared thresholds), so
+//! that no recorded value is missing from the total. Counts are `u64`; values are doubles in the
+//! unit of the user. Recording a value here costs a binary search: [`crate::Recorder`] is the fast
+//! way to record.
 
 #![cfg_attr(
     not(test),
@@ -34,9 +34,9 @@ pub struct Histogram {
     overflow: u64,
     underflow: u64,
     nan: u64,
-    /// All values but NaN: kept equal to the sum of the fields above it.
+    /// Number of values except NaN: the sum of the fields above.
     count: u64,
-    /// Meaningless while `count` is 0, as are `min` and `max`.
+    /// Undefined while `count` is 0, as are `min` and `max`.
     sum: TrackedValue<CompensatedSum>,
     min: TrackedValue<f64>,
     max: TrackedValue<f64>,
@@ -46,9 +46,9 @@ pub struct Histogram {
 /// Declared threshold (for instance of an SLO) with the exact count of values above it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Threshold {
-    /// The limit, in the unit of the values.
+    /// Threshold, in the unit of the values.
     pub value: f64,
-    /// Values strictly above it.
+    /// Number of values strictly above the threshold.
     pub above: u64,
 }
 
@@ -59,10 +59,10 @@ impl Default for Histogram {
 }
 
 impl Histogram {
-    /// As many thresholds as one histogram may declare: each costs a comparison with every value.
+    /// Maximum number of thresholds of one histogram: each costs a comparison per value.
     pub const THRESHOLDS_MAX: usize = 64;
 
-    /// No values yet.
+    /// An empty histogram.
     pub fn new(scheme: Scheme) -> Histogram {
         Histogram {
             scheme,
@@ -81,7 +81,7 @@ impl Histogram {
         }
     }
 
-    /// Counts values within ±`threshold` as zero. Call before recording.
+    /// Counts values within ±`threshold` as zero. Call it before recording.
     pub fn with_zero_threshold(mut self, threshold: f64) -> Result<Histogram, PartsError> {
         if !(threshold.is_finite() && threshold >= 0.0) {
             return Err(PartsError::ZeroThreshold { found: threshold });
@@ -90,7 +90,7 @@ impl Histogram {
         Ok(self)
     }
 
-    /// Counts exactly how many values lie above each of `values`. Call before recording.
+    /// Counts the values above each of `values` exactly. Call it before recording.
     pub fn with_thresholds(mut self, values: &[f64]) -> Result<Histogram, PartsError> {
         assert!(self.count == 0, "thresholds are declared before the first value");
         self.thresholds = values.iter().map(|&value| Threshold { value, above: 0 }).collect();
@@ -98,22 +98,22 @@ impl Histogram {
         Ok(self)
     }
 
-    /// Counts one value.
+    /// Records one value.
     pub fn record(&mut self, value: f64) {
         self.record_n(value, 1);
     }
 
-    /// Counts a value `n` times.
+    /// Records a value `n` times.
     ///
-    /// Panics when the total would exceed 2^64 − 1, which at a billion values a second takes 584
-    /// years.
+    /// Panics if the total would exceed 2^64 − 1, which takes 584 years at a billion values per
+    /// second.
     #[expect(clippy::expect_used, reason = "documented: more than 2^64 - 1 recorded values")]
     pub fn record_n(&mut self, value: f64, n: u64) {
         if n == 0 {
             return;
         }
-        let place = self.scheme.position(value, self.zero_threshold);
-        if place == BucketPosition::Nan {
+        let position = self.scheme.position(value, self.zero_threshold);
+        if position == BucketPosition::Nan {
             let nan = self.nan.checked_add(n);
             self.nan = nan
                 .filter(|nan| nan.checked_add(self.count).is_some())
@@ -125,7 +125,7 @@ impl Histogram {
             .checked_add(n)
             .filter(|count| count.checked_add(self.nan).is_some())
             .expect("BUG: more than 2^64 values");
-        self.count_at(place, n);
+        self.count_at(position, n);
         let sum = CompensatedSum::product(value, n);
         if before == 0 {
             (self.sum, self.min, self.max) =
@@ -149,9 +149,9 @@ impl Histogram {
         }
     }
 
-    /// `n` more at one place. The total was checked to fit.
-    fn count_at(&mut self, place: BucketPosition, n: u64) {
-        match place {
+    /// Adds `n` at one position. The caller has checked that the total fits.
+    fn count_at(&mut self, position: BucketPosition, n: u64) {
+        match position {
             BucketPosition::Positive(index) => self.positive.add(index, n),
             BucketPosition::Negative(index) => self.negative.add(index, n),
             BucketPosition::Zero => self.zero = self.zero.wrapping_add(n),
@@ -161,15 +161,15 @@ impl Histogram {
         }
     }
 
-    /// Counts a value measured by a caller who waited for it, and what the wait kept them from
-    /// measuring.
+    /// Records a value measured by a caller that waited for it, and the values that the caller
+    /// could not measure during the wait.
     ///
-    /// When work is meant to start every `expected_interval` and one piece takes longer, the pieces
-    /// that should have started meanwhile were not measured. Each would have waited one interval
-    /// less than the one before: `value - expected_interval`, `value - 2 * expected_interval`, …
-    /// down to one interval (coordinated omission; the correction is HdrHistogram's). Takes a step
-    /// for each bucket between, not for each value. Refused, and nothing changed, where the total
-    /// would exceed 2^64 − 1.
+    /// If operations should start every `expected_interval` and one of them takes longer, the
+    /// operations that should have started during it were not measured. Each would have taken one
+    /// interval less than the one before: `value - expected_interval`,
+    /// `value - 2 * expected_interval`, … down to one interval (coordinated omission; the
+    /// correction is HdrHistogram's). The cost is one step per bucket in between, not per value.
+    /// Fails without any change if the total would exceed 2^64 − 1.
     pub fn record_corrected(
         &mut self,
         value: f64,
@@ -178,7 +178,7 @@ impl Histogram {
         let mut corrected = self.empty_copy();
         corrected.record(value);
         if expected_interval > 0.0 && value.is_finite() {
-            // Rounded as doubles are: a wait of 1.0 every 0.1 is a wait of ten intervals.
+            // Rounded like doubles: a wait of 1.0 with an interval of 0.1 is ten intervals.
             let intervals = (value / expected_interval).floor();
             if intervals >= u64::MAX as f64 {
                 return Err(MergeError::CountOverflow);
@@ -192,8 +192,8 @@ impl Histogram {
         self.merge(&corrected)
     }
 
-    /// Records `value - k * interval` for k from 1 to `last`, all of them above zero. They descend,
-    /// so each bucket holds those of one run of k, whose end is searched for.
+    /// Records `value - k * interval` for k from 1 to `last`, all of them above zero. The values
+    /// descend, so each bucket holds one run of k; the end of the run is found by bisection.
     fn record_descending(&mut self, value: f64, interval: f64, last: u64) {
         if last == 0 {
             return;
@@ -216,24 +216,24 @@ impl Histogram {
             }
             inside
         };
-        let (mut places, mut k) = (Vec::new(), 1);
+        let (mut positions, mut k) = (Vec::new(), 1);
         while k <= last {
-            let place = self.scheme.position(missing(k), self.zero_threshold);
-            let end = run_end(k, &|v| self.scheme.position(v, self.zero_threshold) == place);
-            places.push((place, end.wrapping_sub(k).wrapping_add(1)));
+            let position = self.scheme.position(missing(k), self.zero_threshold);
+            let end = run_end(k, &|v| self.scheme.position(v, self.zero_threshold) == position);
+            positions.push((position, end.wrapping_sub(k).wrapping_add(1)));
             k = end.wrapping_add(1);
         }
-        // Ascending, so that no bucket is inserted before others.
-        let mut positive = Buckets::with_capacity(places.len());
-        for &(place, n) in places.iter().rev() {
-            match place {
+        // Ascending, so that every bucket is appended.
+        let mut positive = Buckets::with_capacity(positions.len());
+        for &(position, n) in positions.iter().rev() {
+            match position {
                 BucketPosition::Positive(index) => positive.push(index, n),
-                _ => self.count_at(place, n),
+                _ => self.count_at(position, n),
             }
         }
         self.positive.merge(&positive);
         self.count = self.count.wrapping_add(last);
-        // The mean of an arithmetic series is that of its ends.
+        // The mean of an arithmetic series is the mean of its ends.
         let mean = CompensatedSum::new(value)
             .minus(CompensatedSum::product(interval * 0.5, last.wrapping_add(1)));
         self.sum = self.sum.combine(TrackedValue::Exact(mean.times(last)), CompensatedSum::plus);
@@ -246,8 +246,8 @@ impl Histogram {
         }
     }
 
-    /// Whether all values but 0 are so far from it that a sum of whole numbers is one of whole
-    /// numbers: what is tiny, be it counted as zero, would be lost in a great sum without a trace.
+    /// Whether all values except 0 are large enough that an integral sum implies integral values: a
+    /// tiny value, even one counted as zero, would vanish in a large sum.
     pub(crate) fn may_be_integers(&self) -> bool {
         let zeros_are_0 = self.zero == 0 || self.zero_end() == 0.0;
         let all = [&self.positive, &self.negative];
@@ -258,7 +258,7 @@ impl Histogram {
             })
     }
 
-    /// Exact side values that cannot be true become estimates; NaN becomes absent.
+    /// Downgrades exact side values that cannot be true to estimates; NaN becomes absent.
     fn normalize_summary(&mut self) {
         if self.count == 0 {
             self.sum = TrackedValue::Exact(CompensatedSum::default());
@@ -284,12 +284,12 @@ impl Histogram {
         self.sum = drop_undefined_sum(self.sum);
     }
 
-    /// The grid.
+    /// Bucket scheme.
     pub fn scheme(&self) -> &Scheme {
         &self.scheme
     }
 
-    /// Buckets of values above zero; of all values, on explicit bounds.
+    /// Buckets of values above zero; with explicit bounds, of all values.
     pub fn positive(&self) -> &Buckets {
         &self.positive
     }
@@ -299,57 +299,57 @@ impl Histogram {
         &self.negative
     }
 
-    /// Values within ± this are counted as zero.
+    /// Values within ± this threshold are counted as zero.
     pub fn zero_threshold(&self) -> f64 {
         self.zero_threshold
     }
 
-    /// How many values were zero.
+    /// Number of values counted as zero.
     pub fn zero_count(&self) -> u64 {
         self.zero
     }
 
-    /// How many values lay above the grid, +inf among them.
+    /// Number of values above the grid, including +inf.
     pub fn overflow(&self) -> u64 {
         self.overflow
     }
 
-    /// How many values lay below the grid, -inf among them.
+    /// Number of values below the grid, including -inf.
     pub fn underflow(&self) -> u64 {
         self.underflow
     }
 
-    /// How many recorded values were not a number. They are in no other count.
+    /// Number of NaN values. No other count includes them.
     pub fn nan_count(&self) -> u64 {
         self.nan
     }
 
-    /// How many values were recorded, NaN left out.
+    /// Number of values, without NaN.
     pub fn count(&self) -> u64 {
         self.count
     }
 
-    /// Whether nothing but NaN was recorded.
+    /// Whether the histogram has no value except NaN.
     pub fn is_empty(&self) -> bool {
         self.count == 0
     }
 
-    /// Whether no value is surely below zero, on a grid that tells.
+    /// Whether no value is certainly negative, on a grid that distinguishes signs.
     pub(crate) fn has_no_negatives(&self) -> bool {
         self.negative.is_empty() && self.underflow == 0
     }
 
-    /// The sum as it is kept beside the buckets.
+    /// Sum as stored beside the buckets.
     pub fn tracked_sum(&self) -> TrackedValue<CompensatedSum> {
         self.sum
     }
 
-    /// The least value as it is kept beside the buckets; absent when empty.
+    /// Smallest value as stored beside the buckets; absent if the histogram is empty.
     pub fn tracked_min(&self) -> TrackedValue<f64> {
         if self.count == 0 { TrackedValue::Absent } else { self.min }
     }
 
-    /// The greatest value as it is kept beside the buckets; absent when empty.
+    /// Largest value as stored beside the buckets; absent if the histogram is empty.
     pub fn tracked_max(&self) -> TrackedValue<f64> {
         if self.count == 0 { TrackedValue::Absent } else { self.max }
     }
@@ -360,7 +360,7 @@ impl Histogram {
     }
 }
 
-/// A sum of infinities of both signs is none.
+/// A sum of infinities of both signs is undefined.
 fn drop_undefined_sum(sum: TrackedValue<CompensatedSum>) -> TrackedValue<CompensatedSum> {
     if sum.value().is_some_and(|sum| sum.value().is_nan()) { TrackedValue::Absent } else { sum }
 }

@@ -1,12 +1,11 @@
 //! Latency histograms: nanosecond recording, exact merge, statistics with bounds.
 //!
-//! The way through the crate, from the outside in: a [`Histogram`] holds bucket counts on the grid
-//! of a [`Scheme`] with exact side values; statistics ([`Histogram::quantile`] and its neighbours)
-//! read it as cells and answer with a [`Bracket`]; a [`Mixture`] keeps families apart that do not
-//! nest. [`codec`] has topdeck's own formats. Those of other systems are in the crate `codecs`,
-//! which needs this one.
+//! Overview: a [`Histogram`] has bucket counts on the grid of a [`Scheme`], with exact side values.
+//! Statistics ([`Histogram::quantile`] and others) read it as cells and return a [`Bracket`]. A
+//! [`Mixture`] holds histograms of families that do not nest. [`codec`] has topdeck's own formats.
+//! The formats of other systems are in the crate `codecs`, which depends on this one.
 //!
-//! # Recording and asking
+//! # Recording and statistics
 //!
 //! ```
 //! use hist::{LimitInclusion, Histogram};
@@ -18,7 +17,7 @@
 //! }
 //! latencies.record_n(14.0, 95);
 //!
-//! // Every answer says how far it can be off. Count, sum, least and greatest value are exact.
+//! // Every result has bounds. Count, sum, minimum and maximum are exact.
 //! assert_eq!(latencies.count(), 100);
 //! assert_eq!(latencies.max().unwrap().estimate, 480.0);
 //! let p99 = latencies.quantile(0.99).unwrap();
@@ -30,7 +29,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! # Putting together and taking apart
+//! # Merging and subtracting
 //!
 //! ```
 //! use hist::{Histogram, Mixture, Scheme, kolmogorov_smirnov, wasserstein};
@@ -39,11 +38,11 @@
 //! monday.record_n(1.0, 100);
 //! tuesday.record_n(3.0, 100);
 //!
-//! // How far the days lie apart: no share in common, and each value 2 away.
+//! // Distances between the days: no overlap, and each value differs by 2.
 //! assert!(kolmogorov_smirnov(&monday, &tuesday).unwrap().contains(1.0));
 //! assert!(wasserstein(&monday, &tuesday).unwrap().contains(2.0));
 //!
-//! // Merging is as if all had been recorded into one; subtracting takes it back.
+//! // Merging equals recording all values into one histogram; subtracting reverts it.
 //! let mut both = monday.clone();
 //! both.merge(&tuesday)?;
 //! assert_eq!(both.mean().unwrap().estimate, 2.0);
@@ -51,7 +50,7 @@
 //! both.subtract(&monday)?;
 //! assert_eq!(both.positive(), tuesday.positive());
 //!
-//! // Another family's buckets do not fit into these: a mixture keeps both.
+//! // The buckets of another family do not nest in these: a mixture keeps both.
 //! let mut foreign = Histogram::new(Scheme::LogLinear10);
 //! foreign.record(2.0);
 //! assert!(both.merge(&foreign).is_err());
@@ -62,12 +61,12 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! # Waiting callers
+//! # Coordinated omission
 //!
 //! ```
 //! use hist::Histogram;
 //!
-//! // Work was meant to start every 10 ms, but one piece took 100 ms and kept nine from being measured.
+//! // Operations should start every 10 ms, but one took 100 ms, so nine were not measured.
 //! let mut latencies = Histogram::default();
 //! latencies.record_corrected(100.0, 10.0)?;
 //! assert_eq!(latencies.count(), 10);
@@ -115,7 +114,7 @@ pub use shared_recorder::{SharedRecorder, ThreadRecorder};
 pub use statistics::LimitInclusion;
 pub use tracked_value::{CompensatedSum, TrackedValue};
 
-/// What the repository's first page shows of this crate compiles and runs.
+/// Compiles and runs the examples of the repository's README that use this crate.
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]
 mod page {}

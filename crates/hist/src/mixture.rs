@@ -1,8 +1,8 @@
 //! Mixture: histograms of several grid families, kept without conversion.
 //!
-//! Histograms whose grids nest are merged; one of another family is kept beside them. Shares and
-//! counts of the parts add up, so every statistic of the whole is bracketed as tightly as the parts
-//! allow.
+//! Histograms whose grids nest are merged; a histogram of another family is kept beside them.
+//! Shares and counts of the parts add up, so the bracket of a statistic of the whole is as tight as
+//! the parts allow.
 
 #![cfg_attr(
     not(test),
@@ -20,7 +20,7 @@ use crate::scheme::{LogLinear2, Scheme};
 use crate::statistics::LimitInclusion;
 use crate::tracked_value::CompensatedSum;
 
-/// One histogram per family that was added.
+/// One histogram per family.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Mixture {
     parts: Vec<Histogram>,
@@ -60,12 +60,12 @@ impl Mixture {
         self.parts.iter().flat_map(Histogram::cells)
     }
 
-    /// How many values were recorded, NaN left out.
+    /// Number of values, without NaN.
     pub fn count(&self) -> u64 {
         self.parts.iter().map(Histogram::count).sum()
     }
 
-    /// The histograms themselves, one for each family.
+    /// The histograms, one per family.
     pub fn into_parts(self) -> Vec<Histogram> {
         self.parts
     }
@@ -85,8 +85,8 @@ impl Mixture {
             }
         }
         let [lower, estimate, upper] = total.map(CompensatedSum::value);
-        // Parts whose sums lie near the ends of what doubles hold may leave it on the way and come
-        // back.
+        // Sums of parts near the limits of doubles may overflow in between although the total does
+        // not.
         let left = !exact && (lower == f64::INFINITY || upper == f64::NEG_INFINITY);
         if left || lower.is_nan() || upper.is_nan() || estimate.is_infinite() && lower < upper {
             return Bracket::new(f64::NEG_INFINITY, estimate, f64::INFINITY);
@@ -95,7 +95,7 @@ impl Mixture {
         if exact { sum } else { sum.widen() }
     }
 
-    /// Least value.
+    /// Smallest value.
     pub fn min(&self) -> Option<Bracket> {
         self.parts.iter().filter_map(Histogram::min).reduce(|a, b| Bracket {
             lower: a.lower.min(b.lower),
@@ -104,7 +104,7 @@ impl Mixture {
         })
     }
 
-    /// Greatest value.
+    /// Largest value.
     pub fn max(&self) -> Option<Bracket> {
         self.parts.iter().filter_map(Histogram::max).reduce(|a, b| Bracket {
             lower: a.lower.max(b.lower),
@@ -138,7 +138,7 @@ impl Mixture {
         Some(variance.map(f64::sqrt).widen().scale_by_pow2(exponent))
     }
 
-    /// How many values are greater than `x` (or at least `x`, if inclusive).
+    /// Number of values greater than `x` (or at least `x`, if inclusive).
     pub fn count_above(&self, x: f64, bound: LimitInclusion) -> Bracket<u64> {
         sum(self.parts.iter().map(|part| part.count_above(x, bound)))
     }
@@ -147,17 +147,18 @@ impl Mixture {
     pub fn cdf(&self, x: f64) -> Option<Bracket> {
         let n = self.count();
         (n > 0).then(|| {
-            let (surely, possibly) = (|cell: &Cell| cell.upper <= x, |cell: &Cell| cell.lower <= x);
+            let (certain, possible) =
+                (|cell: &Cell| cell.upper <= x, |cell: &Cell| cell.lower <= x);
             let of_part = |part: &Histogram| {
-                count_matching(part.cells(), surely, possibly, |cell| part.share_below(cell, x))
+                count_matching(part.cells(), certain, possible, |cell| part.share_below(cell, x))
             };
             sum(self.parts.iter().map(of_part)).fraction_of(n)
         })
     }
 
-    /// The value of rank ⌈qn⌉: not below the cell whose lower end has that rank among all lower
-    /// ends, nor above the one whose upper end has it among all upper ends. Of one part it is that
-    /// part's own.
+    /// The value of rank ⌈qn⌉. The lower bound is the lower end that has this rank among all lower
+    /// ends of cells, the upper bound is the upper end that has it among all upper ends. With one
+    /// part, the quantile of that part.
     #[expect(clippy::expect_used, reason = "the rank is among the values")]
     pub fn quantile(&self, q: f64) -> Option<Bracket> {
         if let [part] = self.parts.as_slice() {
@@ -189,7 +190,8 @@ impl Mixture {
         };
         let (lower, upper) = (of_rank(|cell| cell.lower), of_rank(|cell| cell.upper));
         let (mut low, mut high) = (lower.max(f64::MIN), upper.min(f64::MAX));
-        // The estimated distribution function rises: halve the bracket until it meets the rank.
+        // The estimated distribution function is monotonic: bisect the bracket until it meets the
+        // rank.
         for _ in 0..64 {
             let middle = low * 0.5 + high * 0.5;
             let below: f64 = (self.parts.iter())
@@ -202,7 +204,7 @@ impl Mixture {
     }
 
     /// One histogram on [`LogLinear2::UNIVERSAL`], a grid fine enough to keep the buckets of every
-    /// other scheme apart: what a picture or an export needs.
+    /// other scheme apart: for charts and exports.
     pub fn flatten(&self) -> Result<Conversion, MergeError> {
         let mut flat = Conversion {
             histogram: Histogram::new(Scheme::LogLinear2(LogLinear2::UNIVERSAL)),
@@ -217,7 +219,7 @@ impl Mixture {
     }
 }
 
-/// Counts of all parts.
+/// Sum of the counts of all parts.
 fn sum(counts: impl Iterator<Item = Bracket<u64>>) -> Bracket<u64> {
     counts.fold(Bracket::exact(0), |total, n| Bracket {
         lower: total.lower.saturating_add(n.lower),

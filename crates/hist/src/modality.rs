@@ -1,23 +1,22 @@
 //! Mode and modality (number of peaks).
 //!
-//! Peaks are sought in bucket counts, so on a logarithmic grid a peak is one of the density over
-//! the logarithm, as a latency plot shows it. Counts of few values jump about: a peak counts as one
-//! only if the valley beside it is deeper than chance digs, by the deviation that counting has
-//! (Poisson: √n).
+//! Peaks are searched in bucket counts, so on a logarithmic grid a peak is a peak of the density
+//! over the logarithm, as in a latency plot. Small counts fluctuate: a peak counts as separate only
+//! if the valley beside it is deeper than counting noise (Poisson: √n).
 
 use crate::bracket::Bracket;
 use crate::cells::Cell;
 use crate::histogram::Histogram;
 
-/// Deviations of counting noise between a peak and its valley for the estimate: of 10,000
+/// Depth of a valley for the estimate, in standard deviations of the counting noise: of 10,000
 /// comparisons of equal neighbours fewer than one passes by chance.
 const DEVIATIONS_LIKELY: f64 = 4.0;
-/// The same for the lower bound: of a hundred million, fewer than one.
+/// The same for the lower bound: fewer than one of 100 million.
 const DEVIATIONS_SURE: f64 = 6.0;
 
 impl Histogram {
-    /// The bucket that holds most values: its bounds, and its middle as the estimate. The first of
-    /// equals.
+    /// The bucket with the largest count: its bounds, with its middle as the estimate; the first of
+    /// equal buckets.
     pub fn mode(&self) -> Option<Bracket> {
         let mut fullest: Option<Cell> = None;
         for cell in self.cells() {
@@ -28,7 +27,7 @@ impl Histogram {
         fullest.map(|cell| Bracket::new(cell.lower, cell.middle(), cell.upper))
     }
 
-    /// How many peaks the distribution has: surely, likely, and at most.
+    /// Number of peaks of the distribution: certain, likely, and maximum.
     pub fn modality(&self) -> Bracket<u64> {
         let profile = self.profile();
         Bracket::new(
@@ -38,32 +37,33 @@ impl Histogram {
         )
     }
 
-    /// Counts in ascending order of value; one zero stands for each stretch of empty buckets.
+    /// Counts in ascending order of value; one zero stands for each run of empty buckets.
     fn profile(&self) -> Vec<f64> {
         let mut profile = Vec::new();
         let mut previous: Option<i64> = None;
-        // Places only have to ascend and to be neighbours where buckets are.
+        // Positions only have to ascend, and to be adjacent where buckets are adjacent.
         let zero_at = 2 * i64::from(i32::MIN);
         let below = self.negative().iter().rev().map(|(i, n)| (2 * zero_at - i64::from(i), n));
         let above = self.positive().iter().map(|(i, n)| (i64::from(i), n));
         let ends = |n: u64, at: i64| (n > 0).then_some((at, n)).into_iter();
-        let places = ends(self.underflow(), i64::MIN / 2)
+        let positions = ends(self.underflow(), i64::MIN / 2)
             .chain(below)
             .chain(ends(self.zero_count(), zero_at))
             .chain(above)
             .chain(ends(self.overflow(), i64::MAX / 2));
-        for (place, count) in places {
-            if previous.is_some_and(|previous| previous + 1 < place) {
+        for (position, count) in positions {
+            if previous.is_some_and(|previous| previous + 1 < position) {
                 profile.push(0.0);
             }
             profile.push(count as f64);
-            previous = Some(place);
+            previous = Some(position);
         }
         profile
     }
 }
 
-/// Peaks parted by valleys that are deeper than `deviations` of counting noise.
+/// Peaks separated by valleys that are deeper than `deviations` standard deviations of counting
+/// noise.
 fn peaks(profile: &[f64], deviations: f64) -> u64 {
     let differs = |high: f64, low: f64| high - low > deviations * (high + low).sqrt();
     let mut found = 0;
@@ -82,7 +82,7 @@ fn peaks(profile: &[f64], deviations: f64) -> u64 {
             }
         }
     }
-    // The last climb has no valley behind it but the end.
+    // After the last rise there is no valley, only the end.
     if rising && high > 0.0 && (found == 0 || differs(high, low)) { found + 1 } else { found }
 }
 

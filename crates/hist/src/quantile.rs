@@ -1,12 +1,18 @@
 //! Quantile definitions.
 //!
-//! A quantile is asked for by `q` from 0 to 1. Definitions differ in which rank they mean and in
-//! where they place a value inside its bucket; all brackets hold the order statistic that the
-//! definition means.
+//! A quantile is given by `q` from 0 to 1. Definitions differ in their rank and in the position of
+//! a value inside its bucket; every bracket contains the order statistic of its definition.
 //!
-//! `q` is a rounded decimal: where `q * n` is a whole number but for the last place of `q`, it is
-//! taken for that number, so the 0.07-quantile of 100 values is the 7th, not the 8th. Ranks are
-//! whole-number arithmetic and hold for any count.
+//! `q` is a rounded decimal: if `q * n` is a whole number except for the last digit of `q`, it is
+//! treated as that number, so the 0.07-quantile of 100 values is the 7th, not the 8th. Ranks use
+//! integer arithmetic and are correct for any count.
+
+#![cfg_attr(
+    not(test),
+    deny(clippy::unwrap_used, clippy::expect_used, clippy::arithmetic_side_effects)
+)]
+// `wrapping_` methods: ranks lie in `1..=count`, quantiles in `0..=1`, and the total of a
+// histogram, NaN included, fits 64 bits.
 
 use crate::bracket::Bracket;
 use crate::cells::{EvenSpread, RankPosition, interpolate};
@@ -17,39 +23,41 @@ use crate::scheme::Scheme;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum QuantileMethod {
-    /// The value of rank ⌈qn⌉ (type 1 of Hyndman and Fan, 1996); inside a bucket of m values the
-    /// k-th lies k/(m+1) of the way between the edges, which the exact minimum and maximum cut.
+    /// The value of rank ⌈qn⌉ (type 1 of Hyndman and Fan, 1996). Inside a bucket of m values the
+    /// k-th value is at k/(m+1) of the way between the edges, which are clipped to the exact
+    /// minimum and maximum.
     #[default]
     NearestRank,
-    /// Between the values of the ranks around (n−1)q + 1 (type 7 of Hyndman and Fan; R, NumPy,
-    /// Excel).
+    /// Interpolation between the values of the ranks around (n−1)q + 1 (type 7 of Hyndman and Fan;
+    /// R, NumPy, Excel).
     Linear,
-    /// libcircllhist's `hist_approx_quantile`: as nearest rank, edges never cut.
+    /// libcircllhist's `hist_approx_quantile`: nearest rank, edges not clipped.
     Circllhist1,
-    /// libcircllhist's `hist_approx_quantile7`: rank ⌊(n−1)q + 1⌋, edges never cut.
+    /// libcircllhist's `hist_approx_quantile7`: rank ⌊(n−1)q + 1⌋, edges not clipped.
     Circllhist7,
-    /// HdrHistogram's value at percentile: the greatest (for q = 0, the least) value of the bucket.
+    /// HdrHistogram's value at percentile: the largest value of the bucket (for q = 0, the
+    /// smallest).
     HdrUpper,
     /// Prometheus' `histogram_quantile` on native histograms: exponential interpolation inside
-    /// exponential buckets, linear elsewhere. The only one that ranks NaN, above all values: `None`
-    /// where it is meant.
+    /// exponential buckets, linear elsewhere. The only definition that ranks NaN, above all values;
+    /// the result is `None` if the rank is that of a NaN.
     PrometheusExponential,
 }
 
 impl Histogram {
-    /// The value below or at which the share `q` of the values lies, by nearest rank. `None` when
-    /// empty or when `q` is not within 0..=1.
+    /// The quantile `q` by nearest rank: the smallest value with at least the share `q` of the
+    /// values at or below it. `None` if the histogram is empty or `q` is not within 0..=1.
     pub fn quantile(&self, q: f64) -> Option<Bracket> {
         let rank = self.nearest_rank(q)?;
         Some(self.order_statistic(rank))
     }
 
-    /// One quantile for each of `qs`.
+    /// The quantile of each of `qs`.
     pub fn quantiles(&self, qs: &[f64]) -> Vec<Option<Bracket>> {
         qs.iter().map(|&q| self.quantile(q)).collect()
     }
 
-    /// A quantile by a named definition.
+    /// A quantile by a given definition.
     pub fn quantile_with(&self, q: f64, method: QuantileMethod) -> Option<Bracket> {
         let rank = self.nearest_rank(q)?;
         Some(match method {
@@ -57,7 +65,7 @@ impl Histogram {
             QuantileMethod::Linear => self.linear(q),
             QuantileMethod::Circllhist1 => self.circllhist(q * self.count() as f64, rank),
             QuantileMethod::Circllhist7 => {
-                let rank = split_product(q, self.count() - 1).0 + 1;
+                let rank = split_product(q, self.count().wrapping_sub(1)).0.wrapping_add(1);
                 self.circllhist(rank as f64, rank)
             }
             QuantileMethod::HdrUpper => self.hdr_upper(q, rank),
@@ -81,22 +89,22 @@ impl Histogram {
             return Bracket::exact(max);
         }
         let (cell, before) = self.cell_of_rank(rank);
-        self.spread_evenly(&cell).order_statistic(rank - before)
+        self.spread_evenly(&cell).order_statistic(rank.wrapping_sub(before))
     }
 
     fn linear(&self, q: f64) -> Bracket {
-        let n = self.count() - 1;
+        let n = self.count().wrapping_sub(1);
         let (whole, part) = split_product(q, n);
-        let rank = whole + 1;
+        let rank = whole.wrapping_add(1);
         let below = self.order_statistic(rank);
         if part == 0.0 || rank == self.count() {
             return below;
         }
-        let above = self.order_statistic(rank + 1);
-        // The last place of `q`, a rounded decimal, is worth this much of the way.
-        let doubt = n as f64 * (q - q.next_down());
-        let (low, high) = ((part - doubt).max(0.0), (part + doubt).min(1.0));
-        // Where signs differ the roundings are those of the ends, not of what is left between them.
+        let above = self.order_statistic(rank.wrapping_add(1));
+        // Part of the way that corresponds to the last digit of `q`, a rounded decimal.
+        let uncertainty = n as f64 * (q - q.next_down());
+        let (low, high) = ((part - uncertainty).max(0.0), (part + uncertainty).min(1.0));
+        // If the signs differ, rounding errors are relative to the ends, not to their difference.
         let rounding = |a: f64, b: f64| 4.0 * f64::EPSILON * a.abs().max(b.abs());
         let (least, greatest) = (below.lower, above.upper);
         let lower = interpolate(least, above.lower, low) - rounding(least, above.lower);
@@ -110,10 +118,11 @@ impl Histogram {
         .widen()
     }
 
-    /// libcircllhist places the value `rank - before` values into the bucket's `count + 1` gaps.
+    /// libcircllhist divides the bucket into `count + 1` gaps and returns the end of gap
+    /// `rank - before`.
     fn circllhist(&self, rank: f64, nearest_rank: u64) -> Bracket {
-        let (place, count, before) = self.position_of_rank(nearest_rank);
-        let (left, right) = self.position_edges(place);
+        let (position, count, before) = self.position_of_rank(nearest_rank);
+        let (left, right) = self.position_edges(position);
         let k = (rank - before as f64).ceil().max(1.0);
         let estimate = left + (right - left) * (k / (count as f64 + 1.0));
         self.clamp_to_rank(nearest_rank, estimate)
@@ -121,7 +130,7 @@ impl Histogram {
 
     fn hdr_upper(&self, q: f64, rank: u64) -> Bracket {
         let (cell, _) = self.cell_of_rank(rank);
-        // On a grid of whole numbers the greatest value is whole.
+        // On a grid of whole numbers the largest value of a bucket is whole.
         let whole = match self.scheme() {
             Scheme::LogLinear2(grid) => grid.floor() >= grid.bits().into(),
             _ => false,
@@ -130,39 +139,42 @@ impl Histogram {
         self.clamp_to_rank(rank, if q == 0.0 { cell.lower } else { end(cell.upper) })
     }
 
-    /// Prometheus walks from the nearer end and stops at the first bucket that reaches the rank, so
-    /// where a rank ends a bucket exactly, `q` from 0.5 on takes the bucket above. NaN values
-    /// count, in no bucket, and are passed by walking from below.
+    /// Prometheus scans from the nearer end and stops at the first bucket that reaches the rank. If
+    /// a rank is exactly at the end of a bucket, `q` from 0.5 on therefore selects the bucket
+    /// above. NaN values count but are in no bucket; if there are any, Prometheus scans from below.
     fn prometheus_exponential(&self, q: f64) -> Option<Bracket> {
         let n = self.count();
-        let all = (n + self.nan_count()) as f64;
+        let all = n.wrapping_add(self.nan_count()) as f64;
         let upwards = q < 0.5 || self.nan_count() > 0;
         let reach = if upwards { q * all } else { (1.0 - q) * all };
         if upwards && reach > n as f64 {
             return None;
         }
         let nth = (reach.ceil() as u64).clamp(1, n);
-        let rank = if upwards { nth } else { n - (nth - 1) };
-        let (place, count, before) = self.position_of_rank(rank);
-        let (mut left, mut right) = self.position_edges(place);
-        let inside = if upwards { reach - before as f64 } else { (n - before) as f64 - reach };
+        let rank = if upwards { nth } else { n.wrapping_sub(nth).wrapping_add(1) };
+        let (position, count, before) = self.position_of_rank(rank);
+        let (mut left, mut right) = self.position_edges(position);
+        let inside = match upwards {
+            true => reach - before as f64,
+            false => n.wrapping_sub(before) as f64 - reach,
+        };
         let share = (inside / count as f64).clamp(0.0, 1.0);
-        if place == RankPosition::Zero {
-            // Only one sign was ever seen: zero is the natural end of the zero bucket.
+        if position == RankPosition::Zero {
+            // If all values have one sign, the zero bucket ends at zero.
             if self.negative().is_empty() && !self.positive().is_empty() {
                 left = 0.0;
             } else if self.positive().is_empty() && !self.negative().is_empty() {
                 right = 0.0;
             }
         }
-        let estimate = match (self.scheme(), place) {
+        let estimate = match (self.scheme(), position) {
             (Scheme::Explicit(_), _) if left.is_infinite() && right <= 0.0 => right,
             (Scheme::Explicit(_), _) if left.is_infinite() && share > 0.0 => right * share,
             (Scheme::Explicit(_), _) if left.is_infinite() => 0.0,
             (Scheme::Explicit(_), _) if right.is_infinite() => left,
             (Scheme::Explicit(_), _) | (_, RankPosition::Zero) => left + (right - left) * share,
-            // The first bucket of a log-linear grid begins at zero, the last ends beyond the
-            // doubles.
+            // The first bucket of a log-linear grid starts at zero; the last ends beyond the range
+            // of doubles.
             (_, RankPosition::Positive(_) | RankPosition::Negative(_))
                 if left == 0.0 || right == 0.0 || !(right - left).is_finite() =>
             {
@@ -179,23 +191,23 @@ impl Histogram {
             (_, RankPosition::Overflow) => left,
             (_, RankPosition::Underflow) => right,
         };
-        // The quantile itself is the value of the nearest rank, which is in the bucket below where
-        // the rank ends it exactly.
+        // The quantile itself is the value of the nearest rank, which is in the bucket below if the
+        // rank is exactly at its end.
         let nearest = self.order_statistic(nearest_rank(q, n));
         let known = self.order_statistic(rank);
         let (lower, upper) = (known.lower.min(nearest.lower), known.upper.max(nearest.upper));
         Some(Bracket::new(lower, estimate, upper))
     }
 
-    /// An estimate within what is known of the value of `rank`.
+    /// An estimate clamped to the bounds of the value of `rank`.
     fn clamp_to_rank(&self, rank: u64, estimate: f64) -> Bracket {
         let known = self.order_statistic(rank);
         Bracket::new(known.lower, estimate, known.upper)
     }
 
-    fn position_edges(&self, place: RankPosition) -> (f64, f64) {
-        let edges = |index| self.scheme().edges(index).expect("BUG: a held bucket has edges");
-        match place {
+    fn position_edges(&self, position: RankPosition) -> (f64, f64) {
+        let edges = |index| self.scheme().edges(index).unwrap_or_else(|| self.bucket_span(index));
+        match position {
             RankPosition::Underflow => (f64::NEG_INFINITY, -self.scheme().end()),
             RankPosition::Negative(index) => {
                 let (lower, upper) = edges(index);
@@ -209,15 +221,15 @@ impl Histogram {
     }
 }
 
-/// ⌈qn⌉, at least 1, forgiving the rounding of `q`.
+/// ⌈qn⌉, at least 1, with tolerance for the rounding of `q`.
 #[inline]
 pub(crate) fn nearest_rank(q: f64, n: u64) -> u64 {
-    // Where the rounded product is clearly no whole number, neither is the product.
+    // If the rounded product is clearly not a whole number, the exact product is not one either.
     let product = q * n as f64;
     let whole = product as i64;
-    let (part, doubt) = (product - whole as f64, product * 2f64.powi(-50));
-    if part > doubt && part < 1.0 - doubt {
-        return whole as u64 + 1;
+    let (part, uncertainty) = (product - whole as f64, product * 2f64.powi(-50));
+    if part > uncertainty && part < 1.0 - uncertainty {
+        return (whole as u64).wrapping_add(1);
     }
     exact_nearest_rank(q, n)
 }
@@ -228,32 +240,33 @@ fn exact_nearest_rank(q: f64, n: u64) -> u64 {
     whole.saturating_add((part > 0.0).into()).clamp(1, n)
 }
 
-/// Whole and part of `q * n`, `q` within 0..=1. What differs from a whole number by no more than
-/// the last place of `q` is taken for that number.
+/// Integral and fractional part of `q * n`, `q` within 0..=1. A product that differs from a whole
+/// number by at most the last digit of `q` is treated as that number.
 fn split_product(q: f64, n: u64) -> (u64, f64) {
-    // Nought may have a sign.
+    // Zero may be negative.
     let q = q.abs();
     let exponent = ((q.to_bits() >> 52) as u32).max(1);
     let fraction = q.to_bits() & ((1 << 52) - 1);
     let mantissa = if q < f64::MIN_POSITIVE { fraction } else { fraction | 1 << 52 };
     // q = mantissa / 2^shift, so the product has at most 53 + 64 bits.
-    let shift = 1075 - exponent;
+    let shift = 1075u32.wrapping_sub(exponent);
     if shift > 120 {
         return (0, q * n as f64);
     }
-    let product = u128::from(mantissa) * u128::from(n);
-    let nearest = (product + (1 << (shift - 1))) >> shift;
+    let product = u128::from(mantissa).wrapping_mul(n.into());
+    let half = (1u128 << shift) >> 1;
+    let nearest = product.wrapping_add(half) >> shift;
     if product.abs_diff(nearest << shift) <= u128::from(n) {
         return (nearest as u64, 0.0);
     }
-    let part = product & ((1 << shift) - 1);
+    let part = product & (1u128 << shift).wrapping_sub(1);
     ((product >> shift) as u64, part as f64 / (1u128 << shift) as f64)
 }
 
 /// Histogram prepared for many quantile queries: cumulative counts and binary search.
 #[derive(Clone, Debug)]
 pub struct CumulativeHistogram {
-    /// Values up to and including each cell.
+    /// Number of values up to and including each cell.
     up_to: Vec<u64>,
     cells: Vec<EvenSpread>,
     exact_min: Option<f64>,
@@ -261,18 +274,24 @@ pub struct CumulativeHistogram {
 }
 
 impl CumulativeHistogram {
-    /// Sums up the counts of `histogram`.
+    /// Builds the cumulative counts of `histogram`.
     pub fn new(histogram: &Histogram) -> CumulativeHistogram {
         let mut total = 0;
         CumulativeHistogram {
-            up_to: histogram.cells().map(|cell| (total += cell.count, total).1).collect(),
+            up_to: histogram
+                .cells()
+                .map(|cell| {
+                    total = u64::wrapping_add(total, cell.count);
+                    total
+                })
+                .collect(),
             cells: histogram.cells().map(|cell| histogram.spread_evenly(&cell)).collect(),
             exact_min: histogram.tracked_min().exact(),
             exact_max: histogram.tracked_max().exact(),
         }
     }
 
-    /// The same answer as [`Histogram::quantile`].
+    /// Same result as [`Histogram::quantile`].
     pub fn quantile(&self, q: f64) -> Option<Bracket> {
         let &n = self.up_to.last()?;
         if !(0.0..=1.0).contains(&q) {
@@ -286,11 +305,11 @@ impl CumulativeHistogram {
             return Some(Bracket::exact(max));
         }
         let at = self.up_to.partition_point(|&up_to| up_to < rank);
-        let before = if at == 0 { 0 } else { self.up_to[at - 1] };
-        Some(self.cells[at].order_statistic(rank - before))
+        let before = at.checked_sub(1).map_or(0, |last| self.up_to[last]);
+        Some(self.cells[at].order_statistic(rank.wrapping_sub(before)))
     }
 
-    /// How many values there are.
+    /// Number of values.
     pub fn count(&self) -> u64 {
         self.up_to.last().copied().unwrap_or(0)
     }

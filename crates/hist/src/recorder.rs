@@ -1,20 +1,27 @@
 //! Single-threaded recorder.
 //!
-//! Values are whole numbers from 0 to 2^64 − 1, for latencies nanoseconds. One record is an index
-//! from a table of 512 bytes, one addition to a bucket and the exact side values: no branch that
-//! depends on the value but for new extremes. The counts take (64 · 2^SCALE + 1) · 8 bytes, 16 KiB
-//! at scale 5, of which only the touched pages become memory.
+//! Values are whole numbers from 0 to 2^64 − 1; latencies are in nanoseconds. A record is one
+//! lookup in a table of 512 bytes, one addition to a bucket, and the update of the exact side
+//! values. No branch depends on the value, except for new extremes. The counts take (64 ·
+//! 2^SCALE + 1) · 8 bytes (16 KiB at scale 5), of which only the touched pages become resident.
+
+#![cfg_attr(
+    not(test),
+    deny(clippy::unwrap_used, clippy::expect_used, clippy::arithmetic_side_effects)
+)]
+// `wrapping_` methods: fewer than 2^64 values are recorded (`BULK_MAX`), each below 2^64, so counts
+// fit 64 bits and the sum fits 128 bits. They are the instructions of `+` in a release build.
 
 use crate::error::MergeError;
 use crate::histogram::{Histogram, HistogramParts, Threshold};
 use crate::scheme::{Integers, Scheme};
 use crate::tracked_value::{CompensatedSum, TrackedValue};
 
-/// More values than this are not counted by the handful. One by one as many take centuries, so the
-/// total stays below 2^64.
+/// Maximum number of values recorded in bulk. Recording the other 2^63 values one by one would take
+/// centuries, so the total stays below 2^64.
 const BULK_MAX: u64 = 1 << 63;
 
-/// Counts whole numbers on one thread; [`crate::SharedRecorder`] is for many.
+/// Recorder of whole numbers for one thread; [`crate::SharedRecorder`] is for many threads.
 #[derive(Clone, Debug)]
 pub struct Recorder<const SCALE: u32 = 5> {
     counts: Box<[u64]>,
@@ -23,7 +30,7 @@ pub struct Recorder<const SCALE: u32 = 5> {
     min: u64,
     max: u64,
     thresholds: Vec<(u64, u64)>,
-    /// Values that were not counted one by one.
+    /// Number of values recorded in bulk.
     bulk_count: u64,
 }
 
@@ -34,7 +41,7 @@ impl Default for Recorder {
 }
 
 impl Recorder {
-    /// A recorder at the default scale, 5 (at most 1.08 % off).
+    /// A recorder at the default scale 5 (error at most 1.08 %).
     pub fn new() -> Recorder {
         Recorder::with_scale()
     }
@@ -54,23 +61,24 @@ impl<const SCALE: u32> Recorder<SCALE> {
         }
     }
 
-    /// Counts exactly how many values lie above each of `limits`, from now on. Each costs a
-    /// comparison per record; there may be [`Histogram::THRESHOLDS_MAX`].
+    /// Counts exactly the values above each of `limits`, from now on. Each limit costs a comparison
+    /// per record; the maximum is [`Histogram::THRESHOLDS_MAX`].
     pub fn with_thresholds(mut self, limits: &[u64]) -> Recorder<SCALE> {
         self.thresholds = sort_thresholds(limits).into_iter().map(|limit| (limit, 0)).collect();
         self
     }
 
-    /// Counts one value.
+    /// Records one value.
     #[inline]
     pub fn record(&mut self, value: u64) {
         self.count(value, 1);
     }
 
-    /// Counts a value `n` times.
+    /// Records a value `n` times.
     ///
-    /// Panics when more than 2^63 values would have been counted by the handful.
+    /// Panics if more than 2^63 values would have been recorded in bulk.
     #[inline]
+    #[expect(clippy::expect_used, reason = "documented: more than 2^63 values")]
     pub fn record_n(&mut self, value: u64, n: u64) {
         self.bulk_count = self.bulk_with(n).expect("BUG: more than 2^63 values");
         if n > 0 {
@@ -78,15 +86,16 @@ impl<const SCALE: u32> Recorder<SCALE> {
         }
     }
 
-    /// `n` of a value, `n` above zero. The total is known to fit.
+    /// Adds `n` values, `n` above zero. The caller has checked that the total fits.
     #[inline]
     fn count(&mut self, value: u64, n: u64) {
         if value == 0 {
-            self.zero += n;
+            self.zero = self.zero.wrapping_add(n);
         } else {
-            self.counts[Integers::<SCALE>::position(value)] += n;
+            let count = &mut self.counts[Integers::<SCALE>::position(value)];
+            *count = count.wrapping_add(n);
         }
-        self.sum += u128::from(value) * u128::from(n);
+        self.sum = self.sum.wrapping_add(u128::from(value).wrapping_mul(n.into()));
         if value < self.min {
             self.min = value;
         }
@@ -94,7 +103,7 @@ impl<const SCALE: u32> Recorder<SCALE> {
             self.max = value;
         }
         for (limit, above) in &mut self.thresholds {
-            *above += if value > *limit { n } else { 0 };
+            *above = above.wrapping_add(if value > *limit { n } else { 0 });
         }
     }
 
@@ -102,9 +111,9 @@ impl<const SCALE: u32> Recorder<SCALE> {
         self.bulk_count.checked_add(n).filter(|&bulk| bulk <= BULK_MAX)
     }
 
-    /// Counts a value and what waiting for it kept from being measured: see
-    /// [`Histogram::record_corrected`]. Refused, and nothing changed, where that would be more than
-    /// 2^63 values counted by the handful.
+    /// Records a value and the values that the caller could not measure while it waited: see
+    /// [`Histogram::record_corrected`]. Fails without any change if more than 2^63 values would
+    /// have been recorded in bulk.
     pub fn record_corrected(
         &mut self,
         value: u64,
@@ -120,44 +129,52 @@ impl<const SCALE: u32> Recorder<SCALE> {
         Ok(())
     }
 
-    /// Counts `value - k * interval` for k from 1 to `last`, all of them at least `interval`. They
-    /// descend, so each bucket holds those of one run of k, whose end is searched for.
+    /// Records `value - k * interval` for k from 1 to `last`, all at least `interval`. The values
+    /// descend, so each bucket holds one run of k; the end of the run is found by bisection.
     fn count_descending(&mut self, value: u64, interval: u64, last: u64) {
-        let missing = |k: u64| value - k * interval;
-        // The last k from `from` on that `holds`, which is true up to some k.
+        let missing = |k: u64| value.wrapping_sub(k.wrapping_mul(interval));
+        // The last k from `from` on for which `holds` is true; `holds` is true up to some k.
         let run_end = |from: u64, holds: &dyn Fn(u64) -> bool| {
-            let (mut inside, mut outside) = (from, last + 1);
-            while outside - inside > 1 {
-                let middle = inside + (outside - inside) / 2;
+            let (mut inside, mut outside) = (from, last.wrapping_add(1));
+            while outside.wrapping_sub(inside) > 1 {
+                let middle = u64::midpoint(inside, outside);
                 if holds(missing(middle)) { inside = middle } else { outside = middle }
             }
             inside
         };
         let mut k = 1;
         while k <= last {
-            let place = Integers::<SCALE>::position(missing(k));
-            let end = run_end(k, &|value| Integers::<SCALE>::position(value) == place);
-            self.counts[place] += end - k + 1;
-            k = end + 1;
+            let position = Integers::<SCALE>::position(missing(k));
+            let end = run_end(k, &|value| Integers::<SCALE>::position(value) == position);
+            let next = end.wrapping_add(1);
+            self.counts[position] = self.counts[position].wrapping_add(next.wrapping_sub(k));
+            k = next;
         }
         let [value_wide, interval_wide, last_wide] = [value, interval, last].map(u128::from);
-        // The series of k is last (last + 1) / 2, and interval * last is less than the value.
-        self.sum += value_wide * last_wide - interval_wide * last_wide * (last_wide + 1) / 2;
+        // The sum of k is last (last + 1) / 2, and interval * last is less than the value.
+        let values = value_wide.wrapping_mul(last_wide);
+        let waits =
+            interval_wide.wrapping_mul(last_wide).wrapping_mul(last_wide.wrapping_add(1)) / 2;
+        self.sum = self.sum.wrapping_add(values).wrapping_sub(waits);
         self.min = self.min.min(missing(last));
         for (limit, above) in &mut self.thresholds {
             if missing(1) > *limit {
-                *above += run_end(1, &|value| value > *limit);
+                *above = above.wrapping_add(run_end(1, &|value| value > *limit));
             }
         }
     }
 
-    /// What was recorded so far.
+    /// All values recorded so far.
+    #[expect(
+        clippy::expect_used,
+        reason = "the counts of a recorder lie on its grid and add up to less than 2^64"
+    )]
     pub fn snapshot(&self) -> Histogram {
-        let places = self.counts.iter().enumerate();
+        let positions = self.counts.iter().enumerate();
         let mut parts = HistogramParts::new(Scheme::Exp2(Integers::<SCALE>::grid()));
-        parts.positive = places
+        parts.positive = positions
             .filter(|&(_, &count)| count > 0)
-            .map(|(place, &count)| (Integers::<SCALE>::index(place), count))
+            .map(|(position, &count)| (Integers::<SCALE>::index(position), count))
             .collect();
         parts.zero = self.zero;
         parts.sum = TrackedValue::Exact(CompensatedSum::from_integer(self.sum));
@@ -171,7 +188,7 @@ impl<const SCALE: u32> Recorder<SCALE> {
         Histogram::from_parts(parts).expect("BUG: a recorder's counts make a histogram")
     }
 
-    /// Forgets everything that was recorded.
+    /// Removes all recorded values.
     pub fn clear(&mut self) {
         self.counts.fill(0);
         (self.zero, self.sum, self.min, self.max, self.bulk_count) = (0, 0, u64::MAX, 0, 0);
@@ -179,13 +196,13 @@ impl<const SCALE: u32> Recorder<SCALE> {
     }
 }
 
-/// Thresholds in order, each once.
+/// Limits in ascending order without duplicates.
 pub(crate) fn sort_thresholds(limits: &[u64]) -> Vec<u64> {
     let (found, most) = (limits.len(), Histogram::THRESHOLDS_MAX);
     assert!(found <= most, "{found} thresholds are more than a histogram may declare ({most})");
     let mut limits = limits.to_vec();
     limits.sort_unstable();
-    // Limits that are one double are one threshold.
+    // Limits that are equal as doubles are one threshold.
     limits.dedup_by_key(|limit| *limit as f64);
     limits
 }
@@ -194,7 +211,7 @@ pub(crate) fn sort_thresholds(limits: &[u64]) -> Vec<u64> {
 mod tests {
     use super::*;
 
-    /// What a histogram of the same scheme holds after the same values.
+    /// Compares the recorder with a histogram of the same scheme and values.
     #[track_caller]
     fn check<const SCALE: u32>(values: &[u64]) {
         let mut recorder = Recorder::<SCALE>::with_scale().with_thresholds(&[1000, 10]);

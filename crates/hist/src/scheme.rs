@@ -1,9 +1,17 @@
 //! Bucket schemes of the supported histogram families.
 //!
-//! A scheme maps a value to an `i32` index and an index back to the least and greatest double of
-//! its bucket. Those two are closed bounds whichever edge the source leaves open, so that nothing
-//! above this file has to know `(lo, hi]` from `[lo, hi)`. Grids of magnitudes have a mirror image
+//! A scheme maps a value to an `i32` index and an index to the smallest and largest double of its
+//! bucket. These two are closed bounds whichever edge the source format leaves open, so that
+//! callers need not distinguish `(lo, hi]` from `[lo, hi)`. Grids of magnitudes have a mirror image
 //! for negative values.
+
+#![cfg_attr(
+    not(test),
+    deny(clippy::unwrap_used, clippy::expect_used, clippy::arithmetic_side_effects)
+)]
+// `wrapping_` methods, here and in the modules below: an index is an `i32` and is computed in 64
+// bits, the exponent of a double has 11 bits, and the parameters of a grid are bounded by its
+// constructor. They are the instructions of `+` and `-` in a release build.
 
 mod bounds;
 mod exp2;
@@ -35,22 +43,22 @@ pub enum Scheme {
     LogLinear10,
     /// Logarithmic: DDSketch.
     Log(LogarithmicScheme),
-    /// Own bounds: classic Prometheus, OTLP explicit, Prometheus custom buckets.
+    /// User-defined bounds: classic Prometheus, OTLP explicit, Prometheus custom buckets.
     Explicit(Explicit),
 }
 
 /// Bucket class and index of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BucketPosition {
-    /// In the bucket of this index among the positive ones.
+    /// Positive bucket with this index.
     Positive(i32),
-    /// In the bucket of this index among the negative ones.
+    /// Negative bucket with this index.
     Negative(i32),
     /// Within the zero threshold.
     Zero,
-    /// Past the greatest bucket.
+    /// Above the largest bucket.
     Overflow,
-    /// Past the least bucket.
+    /// Below the smallest bucket.
     Underflow,
     /// Not a number.
     Nan,
@@ -84,8 +92,8 @@ impl Scheme {
         Explicit::new(bounds).map(Scheme::Explicit)
     }
 
-    /// The greatest relative error of a value read back from its bucket; `None` where nothing
-    /// bounds it. Above the floor, for a grid that has one.
+    /// Maximum relative error of a value read back from its bucket; `None` if it is unbounded. If
+    /// the grid has a floor, the error holds above it.
     pub fn relative_error(&self) -> Option<f64> {
         match self {
             Scheme::Exp2(grid) => Some(grid.relative_error()),
@@ -96,19 +104,19 @@ impl Scheme {
         }
     }
 
-    /// The index in [`Scheme::LogLinear10`] of a bucket by its two digits, 10..=99, and the power
-    /// of ten of the first, −128..=127.
+    /// The [`Scheme::LogLinear10`] index of a bucket, from its two digits (10..=99) and the power
+    /// of ten of the first digit (−128..=127).
     pub fn index_of_digits(digits: i32, exponent: i32) -> i32 {
         log_linear10::index_of(digits, exponent)
     }
 
-    /// The two digits and the exponent of a bucket of [`Scheme::LogLinear10`].
+    /// The two digits and the exponent of a [`Scheme::LogLinear10`] bucket.
     pub fn digits_and_exponent(index: i32) -> (i32, i32) {
         log_linear10::digits_and_exponent(index)
     }
 
-    /// Where a value is counted. Values within `±zero_threshold` are zero, except on a grid whose
-    /// own buckets reach to zero or across it.
+    /// Position of a value. Values within `±zero_threshold` are zero, except on a grid whose own
+    /// buckets reach zero or extend across it.
     #[inline]
     pub fn position(&self, value: f64, zero_threshold: f64) -> BucketPosition {
         if value.is_nan() {
@@ -118,8 +126,8 @@ impl Scheme {
             return BucketPosition::Positive(grid.index(value));
         }
         let magnitude = value.abs();
-        // What lies past the grid stays there, however wide zero is: a merge could not tell it
-        // apart.
+        // A value outside the grid stays there, however wide zero is: a merge could not distinguish
+        // it.
         if magnitude <= zero_threshold && magnitude < self.end() {
             let in_bucket = zero_threshold == 0.0 && self.has_bucket_at_zero();
             return if in_bucket { BucketPosition::Positive(0) } else { BucketPosition::Zero };
@@ -150,8 +158,8 @@ impl Scheme {
         matches!(self, Scheme::LogLinear2(grid) if *grid != LogLinear2::UNIVERSAL && grid.floor() != LogLinear2::FLOOR_MIN)
     }
 
-    /// The edges of positive bucket `index` as the source defines them, or `None` where no double
-    /// lies in it. Which of the two is open depends on the family: [`Self::span`] is closed for
+    /// The edges of positive bucket `index` as the source format defines them; `None` if the bucket
+    /// contains no double. Which edge is open depends on the family: [`Self::span`] is closed for
     /// all.
     #[inline]
     pub fn edges(&self, index: i32) -> Option<(f64, f64)> {
@@ -164,9 +172,9 @@ impl Scheme {
         }
     }
 
-    /// The least and greatest value that positive bucket `index` can hold, or `None` where no
-    /// double lies in it. Both are closed. Logarithmic buckets, whose edges no two libraries round
-    /// alike, are widened by about 1e-12 and so overlap a little.
+    /// The smallest and largest value of positive bucket `index`, both closed; `None` if the bucket
+    /// contains no double. Logarithmic buckets, whose edges are rounded differently by each
+    /// library, are widened by about 1e-12 and overlap slightly.
     #[inline]
     pub fn span(&self, index: i32) -> Option<(f64, f64)> {
         if let Scheme::Log(grid) = self {
@@ -182,12 +190,12 @@ impl Scheme {
         })
     }
 
-    /// Whether values below zero have buckets of their own, the mirror image of the positive ones.
+    /// Whether negative values have their own buckets, as the mirror image of the positive ones.
     pub(crate) fn is_mirrored(&self) -> bool {
         !matches!(self, Scheme::Explicit(_))
     }
 
-    /// What lies beyond the grid begins here; infinity where every finite value has a bucket.
+    /// Start of the overflow range; infinity if every finite value has a bucket.
     pub(crate) fn end(&self) -> f64 {
         match self {
             Scheme::LogLinear10 => log_linear10::END,
@@ -195,7 +203,7 @@ impl Scheme {
         }
     }
 
-    /// The greatest magnitude that is counted as zero.
+    /// Largest magnitude that is counted as zero.
     pub(crate) fn zero_end(&self, zero_threshold: f64) -> f64 {
         match self {
             Scheme::LogLinear10 => zero_threshold.max(log_linear10::MIN_MAGNITUDE.next_down()),
@@ -203,7 +211,7 @@ impl Scheme {
         }
     }
 
-    /// The finest scheme into which histograms of both fold exactly, if there is one.
+    /// The finest scheme to which histograms of both schemes fold exactly, if there is one.
     pub fn common(&self, other: &Scheme) -> Option<Scheme> {
         if self == other {
             return Some(self.clone());
@@ -218,17 +226,23 @@ impl Scheme {
         }
     }
 
-    /// The bucket of `coarser`, a scheme that [`Self::common`] gave, that holds bucket `index` of
-    /// this one.
+    /// Index in `coarser`, a scheme returned by [`Self::common`], of the bucket that contains
+    /// bucket `index` of this scheme.
     pub(crate) fn fold(&self, index: i32, coarser: &Scheme) -> i32 {
         match (self, coarser) {
-            (Scheme::Exp2(from), Scheme::Exp2(to)) => index >> (from.scale() - to.scale()),
+            (Scheme::Exp2(from), Scheme::Exp2(to)) => {
+                index >> from.scale().wrapping_sub(to.scale())
+            }
             _ => {
-                let (first, last) = self.span(index).expect("BUG: a held bucket has a span");
-                match coarser.position(if first.is_finite() { first } else { last }, -1.0) {
-                    BucketPosition::Positive(index) => index,
-                    place => {
-                        panic!("BUG: bucket {index} of {self:?} folds to {place:?} of {coarser:?}")
+                let position = self.span(index).map(|(first, last)| {
+                    coarser.position(if first.is_finite() { first } else { last }, -1.0)
+                });
+                match position {
+                    Some(BucketPosition::Positive(index)) => index,
+                    position => {
+                        panic!(
+                            "BUG: bucket {index} of {self:?} folds to {position:?} of {coarser:?}"
+                        )
                     }
                 }
             }

@@ -1,16 +1,21 @@
 //! Recorder for many threads.
 //!
-//! Each thread counts in a shard of its own with plain loads and stores: no locked instruction, no
-//! shared cache line, so the cost does not change with the number of threads. Shards are cumulative
-//! and never reset; a reader copies them and subtracts what it copied before. It never waits for a
-//! writer and no writer ever waits for it. A thread that ends leaves its shard to the next one that
-//! begins, counts and all, so nothing is lost and memory is bounded by the threads alive at once.
+//! Each thread counts in its own shard with plain loads and stores: no locked instruction and no
+//! shared cache line, so the cost does not depend on the number of threads. Shards are cumulative
+//! and never reset; a reader copies them and subtracts its previous copy. Readers and writers never
+//! wait for each other. A thread that ends leaves its shard with its counts to the next new thread,
+//! so no count is lost and memory is bounded by the number of threads alive at once.
 //!
-//! A reader that copies a shard while its thread records sees whole counts, but perhaps a sum that
-//! is a record ahead. Two tickets tell: `begun` is written before and `ended` after each record,
-//! and a copy between which they agree is consistent. A shard that never pauses gives, after a
-//! bounded number of tries, a copy whose counts are right and whose sum and extremes are marked as
-//! estimated.
+//! A reader that copies a shard while its thread records sees whole counts, but the sum may be one
+//! record ahead. Two tickets detect this: `started` is written before each record and `finished`
+//! after it, and a copy between equal tickets is consistent. If a thread records without pause, the
+//! reader gives up after a bounded number of attempts: the counts of its copy are correct, and sum
+//! and extremes are marked as estimated.
+
+#![cfg_attr(
+    not(test),
+    deny(clippy::unwrap_used, clippy::expect_used, clippy::arithmetic_side_effects)
+)]
 
 #[path = "shared_recorder/shard.rs"] // also where `loom/` has taken this file in by its path
 mod shard;
@@ -24,14 +29,14 @@ use crate::recorder::sort_thresholds;
 use crate::scheme::{Integers, Scheme};
 use crate::sync::{AtomicUsize, OnceLock, Ordering};
 
-/// Shards are found through segments that double in size, so that the list grows without moving and
-/// is read without a lock: 8 + 16 + … + 2^27 threads at once.
+/// Shards are stored in segments that double in size, so that the list grows without moving and is
+/// read without a lock: 8 + 16 + … + 2^27 threads at once.
 const SEGMENT_FIRST: usize = 8;
 const SEGMENTS: usize = if cfg!(loom) { 1 } else { 25 };
 
-/// Counts whole numbers from any number of threads. Clones share the counts.
+/// Recorder of whole numbers for any number of threads. Clones share the counts.
 ///
-/// [`Self::record`] finds the thread's shard by itself; a [`Handle`] has it at hand, which saves
+/// [`Self::record`] looks up the shard of the thread; a [`ThreadRecorder`] holds it, which saves
 /// about a nanosecond.
 #[derive(Clone)]
 pub struct SharedRecorder<const SCALE: u32 = 5> {
@@ -61,9 +66,9 @@ struct RecorderState {
     slot: RecorderSlot,
     limits: Arc<[u64]>,
     segments: [OnceLock<Segment>; SEGMENTS],
-    /// Places for shards that were given out. The last few may still be empty.
+    /// Number of slots allocated for shards. The last few may still be empty.
     slots_allocated: AtomicUsize,
-    /// How each shard stood when the last interval ended. Only readers meet at this lock.
+    /// State of each shard at the end of the last interval. Only readers take this lock.
     interval: Mutex<Vec<Option<ShardSnapshot>>>,
 }
 
@@ -76,7 +81,7 @@ impl Default for SharedRecorder {
 }
 
 impl SharedRecorder {
-    /// A recorder at the default scale, 5 (at most 1.08 % off).
+    /// A recorder at the default scale 5 (error at most 1.08 %).
     pub fn new() -> SharedRecorder {
         SharedRecorder::with_thresholds(&[])
     }
@@ -84,8 +89,7 @@ impl SharedRecorder {
 
 impl<const SCALE: u32> SharedRecorder<SCALE> {
     /// A recorder at another scale, `SharedRecorder::<8>::with_thresholds(&[])`, that counts
-    /// exactly how many values lie above each of `limits`. Each limit costs a comparison per
-    /// record.
+    /// exactly the values above each of `limits`. Each limit costs a comparison per record.
     pub fn with_thresholds(limits: &[u64]) -> SharedRecorder<SCALE> {
         let shared = RecorderState {
             slot: RecorderSlot::allocate(),
@@ -97,12 +101,13 @@ impl<const SCALE: u32> SharedRecorder<SCALE> {
         SharedRecorder { shared: Arc::new(shared) }
     }
 
-    /// Counts one value.
+    /// Records one value.
     #[inline]
     pub fn record(&self, value: u64) {
         let slot = &self.shared.slot;
         let recorded = CLAIMS.try_with(|claims| {
-            // Borrowed already where an allocator or a signal records amid a first record.
+            // Already borrowed if an allocator or a signal handler records during the first record
+            // of a thread.
             let claims = claims.try_borrow().ok()?;
             let held = claims.get(slot.index).and_then(Option::as_ref);
             held.filter(|held| held.serial == slot.serial)
@@ -113,13 +118,14 @@ impl<const SCALE: u32> SharedRecorder<SCALE> {
         }
     }
 
-    /// A thread's first record here, or one after its thread-local values are gone.
+    /// First record of a thread in this recorder, or a record after its thread-local storage is
+    /// destroyed.
     #[cold]
     fn record_unleased(&self, value: u64) {
         let handle = self.thread_recorder();
         handle.record(value);
-        // Where nothing can be kept any more the handle is dropped, its shard left to the next
-        // thread.
+        // If thread-local storage is unavailable, the lease is dropped, which frees the shard for
+        // the next thread.
         let _ = CLAIMS.try_with(|claims| {
             let mut claims = claims.try_borrow_mut().ok()?;
             store_claim(&mut claims, &self.shared.slot, handle.lease);
@@ -127,7 +133,7 @@ impl<const SCALE: u32> SharedRecorder<SCALE> {
         });
     }
 
-    /// A way in for one thread.
+    /// Recorder for one thread.
     pub fn thread_recorder(&self) -> ThreadRecorder<SCALE> {
         let idle =
             self.shared.shards().map(|(_, shard)| shard).find(|shard| shard.claim()).cloned();
@@ -143,7 +149,7 @@ impl<const SCALE: u32> SharedRecorder<SCALE> {
         }
     }
 
-    /// Everything that was recorded since the recorder was made.
+    /// All values since the recorder was created.
     pub fn snapshot(&self) -> Histogram {
         let limits = &self.shared.limits;
         self.merge_shards(
@@ -151,8 +157,8 @@ impl<const SCALE: u32> SharedRecorder<SCALE> {
         )
     }
 
-    /// What was recorded since the last call of this function, by anyone: each value is in exactly
-    /// one interval.
+    /// The values since the last call of this function by any thread: each value is in exactly one
+    /// interval.
     pub fn interval(&self) -> Histogram {
         let limits = &self.shared.limits;
         let mut starts = self.shared.interval.lock().unwrap_or_else(PoisonError::into_inner);
@@ -160,7 +166,7 @@ impl<const SCALE: u32> SharedRecorder<SCALE> {
             let copied = shard.snapshot();
             shard.end_interval();
             if starts.len() <= number {
-                starts.resize_with(number + 1, || None);
+                starts.resize_with(number.saturating_add(1), || None);
             }
             let histogram = match &starts[number] {
                 Some(start) => copied.since::<SCALE>(start, limits),
@@ -172,6 +178,10 @@ impl<const SCALE: u32> SharedRecorder<SCALE> {
         self.merge_shards(since)
     }
 
+    #[expect(
+        clippy::expect_used,
+        reason = "limits ascend; shards have one scheme and fewer than 2^64 values"
+    )]
     fn merge_shards(&self, shards: impl Iterator<Item = Histogram>) -> Histogram {
         let limits: Vec<f64> = self.shared.limits.iter().map(|&limit| limit as f64).collect();
         let mut merged = Histogram::new(Scheme::Exp2(Integers::<SCALE>::grid()))
@@ -185,7 +195,7 @@ impl<const SCALE: u32> SharedRecorder<SCALE> {
 }
 
 impl<const SCALE: u32> ThreadRecorder<SCALE> {
-    /// Counts one value.
+    /// Records one value.
     #[inline]
     pub fn record(&self, value: u64) {
         self.lease.record::<SCALE>(value);
@@ -199,8 +209,8 @@ impl Drop for ShardLease {
 }
 
 impl RecorderState {
-    /// All shards with the numbers of their places. Places that are still empty are passed over:
-    /// whoever is to fill one may have been stopped, while shards after it count.
+    /// All shards with their numbers. Empty slots are skipped: the thread that fills one may be
+    /// stopped while later shards are in use.
     fn shards(&self) -> impl Iterator<Item = (usize, &Arc<Shard>)> {
         (0..self.slots_allocated.load(Ordering::Acquire)).filter_map(|number| {
             let (segment, offset) = segment_and_offset(number);
@@ -218,15 +228,15 @@ impl RecorderState {
     }
 }
 
-/// Segment and offset in it of the shard with this number.
+/// Segment and offset of a shard number.
 fn segment_and_offset(number: usize) -> (usize, usize) {
-    let from_start = number + SEGMENT_FIRST;
-    let segment = from_start.ilog2() - SEGMENT_FIRST.ilog2();
-    (segment as usize, from_start - (SEGMENT_FIRST << segment))
+    let from_start = number.saturating_add(SEGMENT_FIRST);
+    let segment = from_start.ilog2().wrapping_sub(SEGMENT_FIRST.ilog2());
+    (segment as usize, from_start.wrapping_sub(SEGMENT_FIRST << segment))
 }
 
 thread_local! {
-    /// This thread's claims, at the place that each recorder's [`Slot`] names.
+    /// Leases of this thread, at the index in each recorder's [`RecorderSlot`].
     static CLAIMS: RefCell<Vec<Option<ThreadClaim>>> = const { RefCell::new(Vec::new()) };
 }
 
@@ -237,33 +247,31 @@ struct ThreadClaim {
 
 fn store_claim(claims: &mut Vec<Option<ThreadClaim>>, slot: &RecorderSlot, claim: ShardLease) {
     if claims.len() <= slot.index {
-        claims.resize_with(slot.index + 1, || None);
+        claims.resize_with(slot.index.saturating_add(1), || None);
     }
     claims[slot.index] = Some(ThreadClaim { serial: slot.serial, lease: claim });
 }
 
-/// Index of a recorder in each thread's list of leases. Places are used again, serials are not, so
-/// a claim of a recorder that is gone is known and replaced.
+/// Index of a recorder in each thread's list of leases. Indexes are reused and serials are not, so
+/// the lease of a deleted recorder is recognised and replaced.
 struct RecorderSlot {
     index: usize,
     serial: u64,
 }
 
-/// Places that were given back, and how many were ever given out.
+/// Free indexes, and the number of indexes ever allocated.
 static FREE_SLOTS: Mutex<(Vec<usize>, usize)> = Mutex::new((Vec::new(), 0));
 static SERIALS: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
 
 impl RecorderSlot {
     fn allocate() -> RecorderSlot {
-        let mut places = FREE_SLOTS.lock().unwrap_or_else(PoisonError::into_inner);
-        let place = places.0.pop().unwrap_or_else(|| {
-            places.1 += 1;
-            places.1 - 1
+        let mut free = FREE_SLOTS.lock().unwrap_or_else(PoisonError::into_inner);
+        let index = free.0.pop().unwrap_or_else(|| {
+            let index = free.1;
+            free.1 = index.saturating_add(1);
+            index
         });
-        RecorderSlot {
-            index: place,
-            serial: SERIALS.fetch_add(1, std::sync::atomic::Ordering::Relaxed),
-        }
+        RecorderSlot { index, serial: SERIALS.fetch_add(1, std::sync::atomic::Ordering::Relaxed) }
     }
 }
 
@@ -279,8 +287,8 @@ mod tests {
     use crate::statistics::LimitInclusion;
     use crate::tracked_value::TrackedValue;
 
-    /// Records the numbers 1..=`values` on each of `threads` threads, twice over, and reads
-    /// meanwhile.
+    /// Records the numbers 1..=`values` on each of `threads` threads, twice, while a reader takes
+    /// snapshots.
     fn check_threads(threads: u64, values: u64) {
         let recorder = SharedRecorder::<5>::with_thresholds(&[values / 2]);
         let mut intervals = Histogram::default();
@@ -345,7 +353,7 @@ mod tests {
     fn stopped_first_record_hides_no_other_shard() {
         let recorder = SharedRecorder::new();
         recorder.record(1);
-        // As `add_shard` leaves it between taking a place and filling it.
+        // The state that `add_shard` leaves between allocating a slot and filling it.
         let stopped = recorder.shared.slots_allocated.fetch_add(1, Ordering::AcqRel);
         let handle = recorder.thread_recorder();
         handle.record(2);
@@ -404,8 +412,8 @@ mod tests {
         assert_eq!(recorder.snapshot().tracked_max(), TrackedValue::Exact(900.0));
     }
 
-    /// What an interval claims to know exactly is true of the values it counted, while a thread
-    /// records on.
+    /// The exact claims of an interval are true of the values that it counted, while a thread keeps
+    /// recording.
     #[track_caller]
     fn check_claims(values: &[u64], pause: u32) {
         const LIMIT: u64 = 1 << 20;
@@ -441,8 +449,8 @@ mod tests {
             });
             while check(recorder.interval()) < values.len() {}
         });
-        // A thread that never pauses may leave nothing to claim, but once it rests everything is
-        // known.
+        // While a thread records without pause an interval may claim nothing, but once it pauses
+        // everything is known.
         assert!(recorder.interval().is_empty());
         recorder.record(7);
         let rested = recorder.interval();
@@ -488,7 +496,7 @@ mod tests {
     }
 }
 
-/// Every order of steps of a writer and a reader, and of writers that follow each other.
+/// Every interleaving of a writer and a reader, and of successive writers.
 #[cfg(all(test, loom))]
 mod loom_tests {
     use super::*;
@@ -538,7 +546,7 @@ mod loom_tests {
             writer.join().unwrap();
             let second = recorder.interval();
             assert_eq!(first.count() + second.count(), 3);
-            // Values fall, so the counts tell which ones each interval holds.
+            // Values descend, so the counts show which values each interval contains.
             let values = [4.0, 2.0, 1.0];
             let (early, late) = values.split_at(first.count() as usize);
             for (interval, values) in [(&first, early), (&second, late)] {

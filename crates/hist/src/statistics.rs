@@ -1,8 +1,15 @@
 //! Statistics with bounds.
 //!
-//! Where a side value is exact the bracket has no width; elsewhere it is as wide as the buckets
-//! leave open. `None` means that there are no values to speak of. Variance and moments are those of
-//! the recorded values themselves (divided by n, not n − 1).
+//! If a side value is exact the bracket has no width; otherwise it is as wide as the buckets leave
+//! open. `None` means that there are no values. Variance and moments are those of the recorded
+//! values (divided by n, not n − 1).
+
+#![cfg_attr(
+    not(test),
+    deny(clippy::unwrap_used, clippy::expect_used, clippy::arithmetic_side_effects)
+)]
+// `wrapping_` methods: the total of a histogram, NaN included, fits 64 bits, and so does any sum of
+// its counts.
 
 use crate::bracket::Bracket;
 use crate::cells::{Cell, count_matching};
@@ -11,19 +18,19 @@ use crate::moments;
 use crate::scheme::BucketPosition;
 use crate::tracked_value::{CompensatedSum, TrackedValue};
 
-/// Whether the limit itself counts.
+/// Whether values equal to the limit are included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LimitInclusion {
-    /// They are.
+    /// Values equal to the limit are included.
     Inclusive,
-    /// They are not.
+    /// Values equal to the limit are excluded.
     Exclusive,
 }
 
 impl Histogram {
-    /// Sum of all values. An exact one is the true sum rounded to a double; where 100 bits do not
-    /// tell to which of two neighbours, to either. Infinities of both signs have no sum: the
-    /// bracket is the whole line.
+    /// Sum of all values. An exact sum is the true sum rounded to a double; if 100 bits do not
+    /// decide between two neighbouring doubles, either of them. Infinities of both signs have no
+    /// sum: the bracket is the whole line.
     pub fn sum(&self) -> Bracket {
         if self.is_empty() {
             return Bracket::exact(0.0);
@@ -42,9 +49,9 @@ impl Histogram {
         moments::power_sum(self.cells(), 1, 1.0)
     }
 
-    /// The exact sum, with the doubt that remains where values of both signs cancel: [`Sum`]
-    /// carries 100 bits, and what is left of a great sum may lie below them. `None` without an
-    /// exact sum, and where only its intermediate results are known to have left the doubles.
+    /// The exact sum with its remaining uncertainty if values of both signs cancel:
+    /// [`CompensatedSum`] has 100 bits, and the difference of large sums may lie below them. `None`
+    /// without an exact sum, and if it is only known that intermediate results overflowed.
     pub(crate) fn exact_sum(&self) -> Option<[CompensatedSum; 3]> {
         let sum = self.tracked_sum().exact()?;
         let (min, max) = (self.min()?, self.max()?);
@@ -56,41 +63,44 @@ impl Histogram {
         let value = sum.value();
         let recorded = |end: Bracket| end.is_exact() && end.estimate.is_infinite();
         if magnitude.is_infinite() && value.is_finite() && !recorded(min) && !recorded(max) {
-            // How large the values of an open bucket are only their source knows, and it says what
-            // they add up to.
+            // Only the source knows the values of an open bucket, and it reports their sum.
             return Some([sum; 3]);
         }
         if value.is_infinite() {
             return (min.is_exact() && max.is_exact() && magnitude.is_infinite())
                 .then_some([sum; 3]);
         }
-        // Every addition is off by 2^-103 of the running sum at most; more than 2^40 of them take
+        // Every addition is off by at most 2^-103 of the running sum; more than 2^40 additions take
         // hours.
-        let doubt = n.min(2f64.powi(40)) * 2f64.powi(-103) * n * magnitude;
-        // Below a 2^-17th of its last place a doubt does not show.
-        if doubt <= value.abs() * 2f64.powi(-70)
+        let uncertainty = n.min(2f64.powi(40)) * 2f64.powi(-103) * n * magnitude;
+        // An uncertainty below 2^-17 of the last digit has no effect.
+        if uncertainty <= value.abs() * 2f64.powi(-70)
             || sum.is_integer() && self.may_be_integers() && n * magnitude < 2f64.powi(90)
         {
             return Some([sum; 3]);
         }
-        if !doubt.is_finite() {
+        if !uncertainty.is_finite() {
             return None;
         }
-        Some([sum.minus(CompensatedSum::new(doubt)), sum, sum.plus(CompensatedSum::new(doubt))])
+        Some([
+            sum.minus(CompensatedSum::new(uncertainty)),
+            sum,
+            sum.plus(CompensatedSum::new(uncertainty)),
+        ])
     }
 
-    /// Least value.
+    /// Smallest value.
     pub fn min(&self) -> Option<Bracket> {
         (!self.is_empty()).then(|| self.extreme(self.tracked_min(), 1))
     }
 
-    /// Greatest value.
+    /// Largest value.
     pub fn max(&self) -> Option<Bracket> {
         (!self.is_empty()).then(|| self.extreme(self.tracked_max(), self.count()))
     }
 
-    /// An extreme is the value of its rank, so that no quantile is estimated beyond it; unless its
-    /// source has an estimate of its own.
+    /// An extreme is the value of its rank, so that no quantile is estimated beyond it, unless its
+    /// source has its own estimate.
     fn extreme(&self, side: TrackedValue<f64>, rank: u64) -> Bracket {
         let known = self.order_statistic(rank);
         match side {
@@ -116,14 +126,14 @@ impl Histogram {
                 Bracket::new(mean.lower, near.unwrap_or(mean.estimate), mean.upper)
             }
         };
-        // A mean of equal values may round past them.
+        // A mean of equal values may be rounded beyond them.
         Some(mean.map(|mean| mean.clamp(least.lower, greatest.upper)))
     }
 
-    /// Mean squared distance from the mean, of the values themselves (population variance).
+    /// Mean squared distance from the mean of the recorded values (population variance).
     pub fn variance(&self) -> Option<Bracket> {
         let (variance, exponent) = moments::variance(self.cells(), self.count(), self.mean()?);
-        Some(variance.scale_by_pow2(2 * exponent))
+        Some(variance.scale_by_pow2(exponent.wrapping_mul(2)))
     }
 
     /// Square root of [`Self::variance`].
@@ -142,35 +152,36 @@ impl Histogram {
         }
     }
 
-    /// How many values are less than `x` (or at most `x`, if inclusive).
+    /// Number of values less than `x` (or at most `x`, if inclusive).
     pub fn count_below(&self, x: f64, bound: LimitInclusion) -> Bracket<u64> {
         if let (LimitInclusion::Inclusive, Some(above)) = (bound, self.threshold_count(x)) {
-            return Bracket::exact(self.count() - above);
+            return Bracket::exact(self.count().saturating_sub(above));
         }
-        let surely = |cell: &Cell| match bound {
+        let certain = |cell: &Cell| match bound {
             LimitInclusion::Inclusive => cell.upper <= x,
             LimitInclusion::Exclusive => cell.upper < x,
         };
-        let possibly = |cell: &Cell| match bound {
+        let possible = |cell: &Cell| match bound {
             LimitInclusion::Inclusive => cell.lower <= x,
             LimitInclusion::Exclusive => cell.lower < x,
         };
         match self.cells_up_to(x) {
             Some((below, near)) => {
-                let near = count_matching(near, surely, possibly, |cell| self.share_below(cell, x));
+                let near =
+                    count_matching(near, certain, possible, |cell| self.share_below(cell, x));
                 Bracket {
-                    lower: below + near.lower,
-                    estimate: below + near.estimate,
-                    upper: below + near.upper,
+                    lower: below.wrapping_add(near.lower),
+                    estimate: below.wrapping_add(near.estimate),
+                    upper: below.wrapping_add(near.upper),
                 }
             }
             None => {
-                count_matching(self.cells(), surely, possibly, |cell| self.share_below(cell, x))
+                count_matching(self.cells(), certain, possible, |cell| self.share_below(cell, x))
             }
         }
     }
 
-    /// How many values are greater than `x` (or at least `x`, if inclusive). Exact at a declared
+    /// Number of values greater than `x` (or at least `x`, if inclusive). Exact at a declared
     /// threshold, exclusive, and at bucket edges.
     pub fn count_above(&self, x: f64, bound: LimitInclusion) -> Bracket<u64> {
         if x.is_nan() {
@@ -183,7 +194,7 @@ impl Histogram {
         rest.complement(self.count())
     }
 
-    /// How many values lie between `low` and `high`, both included or both left out.
+    /// Number of values between `low` and `high`, both included or both excluded.
     pub fn count_between(&self, low: f64, high: f64, bound: LimitInclusion) -> Bracket<u64> {
         if high < low || high == low && bound == LimitInclusion::Exclusive {
             return Bracket::exact(0);
@@ -202,7 +213,8 @@ impl Histogram {
         )
     }
 
-    /// How many values share a bucket with `x`, `x`'s neighbours as far as this histogram can tell.
+    /// Number of values in the bucket of `x`: the values that the histogram cannot distinguish from
+    /// `x`.
     pub fn count_nearby(&self, x: f64) -> u64 {
         match self.scheme().position(x, self.zero_threshold()) {
             BucketPosition::Positive(index) => self.positive().get(index),

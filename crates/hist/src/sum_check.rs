@@ -1,20 +1,20 @@
-//! Quick plausibility check of a foreign sum against the buckets.
+//! Quick plausibility check of a sum from another source against the buckets.
 //!
-//! Holding a sum to the exact edges of all buckets takes most of the time of reading a histogram.
-//! On the exponential grid each edge is the one before times the base, which is one multiplication:
-//! what lies within the bounds found that way, less far more than rounding can have added, lies
-//! within the exact ones. What does not is looked at exactly.
+//! Comparing a sum with the exact edges of all buckets takes most of the time of reading a
+//! histogram. On the exponential grid each edge is the previous one times the base: one
+//! multiplication. A sum within the bounds computed that way, reduced by much more than the
+//! rounding error, is within the exact bounds. Any other sum is checked exactly.
 
 use crate::histogram::Histogram;
 use crate::scheme::Scheme;
 
-/// A product of n factors is off by n roundings of 2^-53 and the base's own as often: 537,088
-/// buckets, as many as there are, make 1.2e-10.
+/// A product of n factors is off by n roundings of 2^-53 and n times the error of the base: 537,088
+/// buckets, the maximum, give 1.2e-10.
 const MARGIN: f64 = 1e-9;
 
 impl Histogram {
-    /// True only where the sum is within what the buckets allow; false where that has to be worked
-    /// out.
+    /// True only if the sum is within the bounds of the buckets; false if the exact check is
+    /// needed.
     pub(crate) fn sum_fits_buckets(&self, sum: f64) -> bool {
         let Scheme::Exp2(grid) = self.scheme() else { return false };
         let outside = self.overflow() > 0 || self.underflow() > 0 || !self.negative().is_empty();
@@ -24,7 +24,7 @@ impl Histogram {
             return false;
         };
         let edges = |index| grid.edges(index).expect("BUG: a held bucket has edges");
-        // Values around zero add nothing only if zero is all they can be.
+        // Values around zero add nothing only if zero is their only possible value.
         if edges(first).0 < self.zero_threshold().max(f64::MIN_POSITIVE)
             || (self.zero_threshold() > 0.0 && self.zero_count() > 0)
         {
@@ -37,7 +37,7 @@ impl Histogram {
             next = index.checked_add(1);
         }
         let upper = lower * base;
-        // Minimum and maximum may cut the outermost buckets.
+        // Minimum and maximum may clip the outermost buckets.
         let width = |index: i32| (edges(index).1 - edges(index).0) * positive.get(index) as f64;
         let least = lower + width(first) + upper * MARGIN;
         let greatest = upper - width(last) - upper * MARGIN;
@@ -55,7 +55,7 @@ mod tests {
     use crate::tracked_value::TrackedValue;
 
     proptest! {
-        /// What is let through is what the exact look lets through.
+        /// The exact check accepts every sum that the quick check accepts.
         #[test]
         fn accepted_sums_are_possible(
             scale in -3i32..9,

@@ -1,4 +1,4 @@
-//! The atomics of lock-free code, which become loom's when the model is checked (`--cfg loom`).
+//! Atomics of lock-free code; loom's atomics under model checking (`--cfg loom`).
 
 #[cfg(not(loom))]
 pub(crate) use std::sync::OnceLock;
@@ -11,7 +11,7 @@ pub(crate) use self::once::OnceLock;
 pub(crate) use loom::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
 
 /// loom has no `OnceLock`. This one has the same contract (the first `set` wins and happens before
-/// every `get` that sees it); what it stores is leaked, a few objects in each modelled run.
+/// every `get` that sees it). Stored objects are leaked, a few in each modelled run.
 #[cfg(loom)]
 mod once {
     use loom::sync::Mutex;

@@ -10,16 +10,16 @@ use std::fmt;
 /// Summary value (sum, min, max) with its exactness.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum TrackedValue<T> {
-    /// What was recorded, to the last bit.
+    /// Exact to the last bit.
     Exact(T),
-    /// Near to what was recorded: rounded by a source, or worked out from buckets.
+    /// Approximate: rounded by a source, or computed from buckets.
     Estimated(T),
-    /// The source does not say.
+    /// Not reported by the source.
     Absent,
 }
 
 impl<T: Copy> TrackedValue<T> {
-    /// The value, whatever its standing.
+    /// The value, exact or estimated.
     pub fn value(self) -> Option<T> {
         match self {
             TrackedValue::Exact(value) | TrackedValue::Estimated(value) => Some(value),
@@ -35,7 +35,7 @@ impl<T: Copy> TrackedValue<T> {
         }
     }
 
-    /// Both combined, no better known than the worse of the two.
+    /// Combines both values; the result is as uncertain as the worse of the two.
     pub(crate) fn combine(self, other: TrackedValue<T>, f: impl Fn(T, T) -> T) -> TrackedValue<T> {
         match (self, other) {
             (TrackedValue::Exact(a), TrackedValue::Exact(b)) => TrackedValue::Exact(f(a, b)),
@@ -47,7 +47,7 @@ impl<T: Copy> TrackedValue<T> {
         }
     }
 
-    /// The same value, no longer exact.
+    /// The same value, marked as estimated.
     pub fn downgrade(self) -> TrackedValue<T> {
         self.value().map_or(TrackedValue::Absent, TrackedValue::Estimated)
     }
@@ -63,7 +63,7 @@ impl<T: fmt::Display> fmt::Display for TrackedValue<T> {
     }
 }
 
-/// Double-double sum (at least 100 bits). J. Dekker's and D. E. Knuth's error-free addition).
+/// Double-double sum with at least 100 bits (error-free addition of T. J. Dekker and D. E. Knuth).
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct CompensatedSum {
     high: f64,
@@ -71,22 +71,22 @@ pub struct CompensatedSum {
 }
 
 impl CompensatedSum {
-    /// Nothing.
+    /// Zero.
     pub const ZERO: CompensatedSum = CompensatedSum { high: 0.0, low: 0.0 };
 
-    /// A sum that is this one number.
+    /// A sum of one number.
     pub fn new(value: f64) -> CompensatedSum {
         CompensatedSum { high: value, low: 0.0 }
     }
 
-    /// A sum in two parts, as [`Self::parts`] gave them.
+    /// A sum from its two parts, as returned by [`Self::parts`].
     pub fn from_parts(high: f64, low: f64) -> CompensatedSum {
         let (high, low) = two_sum(high, low);
         CompensatedSum { high, low }
     }
 
-    /// The part a double holds, and what it lacks. A sum of −0 is 0: it equals it, but would not
-    /// come back as −0 from the two parts.
+    /// The nearest double, and the remainder. A sum of −0 becomes 0: the two are equal, but −0
+    /// would not survive the split into two parts.
     pub fn parts(self) -> (f64, f64) {
         (self.high + 0.0, self.low + 0.0)
     }
@@ -95,7 +95,7 @@ impl CompensatedSum {
     pub fn from_integer(value: u128) -> CompensatedSum {
         let high = value as f64;
         // `high` may round up to 2^128; the cast back then saturates and the difference stays
-        // right.
+        // correct.
         let back = high as u128;
         let low = if back >= value {
             -(back.wrapping_sub(value) as f64)
@@ -123,17 +123,17 @@ impl CompensatedSum {
         if corrected.is_finite() { corrected } else { quotient }
     }
 
-    /// Whether there is nothing behind the point.
+    /// Whether the sum is a whole number.
     pub(crate) fn is_integer(self) -> bool {
         self.high.fract() == 0.0 && self.low.fract() == 0.0
     }
 
-    /// The sum `n` times over.
+    /// `n` times the sum.
     pub(crate) fn times(self, n: u64) -> CompensatedSum {
         CompensatedSum::product(self.high, n).plus(CompensatedSum::product(self.low, n))
     }
 
-    /// Both sums together.
+    /// Sum of both.
     pub fn plus(self, other: CompensatedSum) -> CompensatedSum {
         let (high, error) = two_sum(self.high, other.high);
         if !high.is_finite() {
@@ -145,7 +145,7 @@ impl CompensatedSum {
         CompensatedSum { high, low }
     }
 
-    /// This sum without the other.
+    /// Difference of both.
     pub(crate) fn minus(self, other: CompensatedSum) -> CompensatedSum {
         self.plus(CompensatedSum { high: -other.high, low: -other.low })
     }
@@ -166,7 +166,7 @@ impl CompensatedSum {
     }
 }
 
-/// The rounded sum and what the rounding lost.
+/// Rounded sum and rounding error.
 fn two_sum(a: f64, b: f64) -> (f64, f64) {
     let sum = a + b;
     if !sum.is_finite() {

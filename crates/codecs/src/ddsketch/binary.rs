@@ -1,12 +1,12 @@
-//! The binary form: blocks in any order, each a flag byte and what the flag says.
+//! The binary form: blocks in any order, each a flag byte and its content.
 //!
-//! The low two bits of a flag are its kind, the upper six say more ([`FLAGS`]). Blocks of one store
-//! add up, as do repeated counts and sums, so that encodings with one mapping may be joined end to
-//! end.
+//! The low two bits of a flag are its kind, the upper six its subtype ([`FLAGS`]). Blocks of one
+//! store are added, as are repeated counts and sums, so encodings with one mapping may be
+//! concatenated.
 //!
-//! Numbers: doubles little-endian; whole numbers LEB128-64b9B, signed ones in zigzag; counts by
-//! [`var_bits`]. Written as sketches-java writes a dense store: the shorter of contiguous counts
-//! and index deltas.
+//! Numbers: doubles little-endian; whole numbers LEB128-64b9B, signed ones in zigzag; counts as
+//! [`var_bits`]. Stores are written as sketches-java writes a dense store: contiguous counts or
+//! index deltas, whichever is shorter.
 //!
 //! Source: sketches-java `Flag`, `BinEncodingMode`, `IndexMappingLayout`, `VarEncodingHelper`,
 //! `DDSketchWithExactSummaryStatistics.encode`; sketches-go `DenseStore.Encode` for the choice of
@@ -21,7 +21,7 @@ use super::{
     CountPolicy, Rounding, Sketch, SketchStore, grid_of, interpolation_number, interpolation_of,
 };
 
-/// Every flag by name; `docs/formats/ddsketch.md` shows the same table.
+/// All flags by name; `docs/formats/ddsketch.md` has the same table.
 pub const FLAGS: [(&str, u8); 15] = [
     ("zero count", ZERO_COUNT),
     ("count", COUNT),
@@ -55,26 +55,26 @@ const DELTAS_AND_COUNTS: u8 = 1;
 const DELTAS: u8 = 2;
 const CONTIGUOUS: u8 = 3;
 
-/// How far a count's bits are turned: whole numbers up to 2^53 leave six leading zeros.
+/// Rotation of a count's bits: whole numbers up to 2^53 have six leading zeros.
 const VAR_DOUBLE_ROTATION: u32 = 6;
 
 const fn flag(kind: u8, sub: u8) -> u8 {
     sub << 2 | kind
 }
 
-/// Reads the binary form. Refuses counts that are not whole: [`decode_rounded`] rounds them.
+/// Reads the binary form. Rejects counts that are not whole: [`decode_rounded`] rounds them.
 pub fn decode(bytes: &[u8]) -> Result<Histogram, DecodeError> {
     read(bytes, CountPolicy::RequireIntegers).map(|(histogram, _)| histogram)
 }
 
-/// Reads the binary form with each bin's count rounded to the nearest whole number, and says what
-/// that changed. Where it changed anything, sum, minimum and maximum are estimates.
+/// Reads the binary form with each bin's count rounded to the nearest whole number, and returns the
+/// effect of rounding. If any count changed, sum, minimum and maximum are estimates.
 pub fn decode_rounded(bytes: &[u8]) -> Result<(Histogram, Rounding), DecodeError> {
     read(bytes, CountPolicy::Round)
 }
 
-/// Writes the binary form, with sum, minimum and maximum when all three are exact: readers of
-/// sketches with exact statistics take them to come together.
+/// Writes the binary form, with sum, minimum and maximum if all three are exact: readers of
+/// sketches with exact statistics expect all three together.
 pub fn encode(histogram: &Histogram) -> Result<Vec<u8>, EncodeError> {
     let grid = grid_of(histogram)?;
     let mut out = Vec::new();
@@ -169,7 +169,7 @@ fn read_store(
         let kind = if store == SketchStore::Positive { POSITIVE } else { NEGATIVE };
         return Err(unknown_flag(flag(kind, sub), start));
     }
-    // Never trusted: every bin takes at least a byte, so the bytes end first.
+    // The number is not trusted: every bin takes at least a byte, so the bytes end first.
     let bin_count = read_varint(reader, "bin count")?;
     let (mut index, step) = match sub {
         CONTIGUOUS => (read_zigzag(reader, "bin index")?, read_zigzag(reader, "index step")?),
@@ -255,7 +255,7 @@ fn put_store(out: &mut Vec<u8>, kind: u8, buckets: &Buckets) {
     let counts_len: u64 = buckets.counts().iter().map(|&count| var_double_len(count as f64)).sum();
     let gaps =
         buckets.indexes().windows(2).map(|two| i64::from(two[1]).wrapping_sub(i64::from(two[0])));
-    // The libraries take one byte for the first index here, whatever it needs.
+    // The libraries count one byte for the first index here, whatever its size.
     let deltas_len = varint_len(buckets.len() as u64)
         .wrapping_add(1)
         .wrapping_add(gaps.map(zigzag_len).sum::<u64>())
@@ -312,7 +312,7 @@ fn zigzag_len(value: i64) -> u64 {
     varint_len(zigzag(value))
 }
 
-/// Appends a count: seven bits at a time from the top until only zeros are left.
+/// Appends a count: seven bits at a time from the top until only zeros remain.
 fn put_var_double(out: &mut Vec<u8>, value: f64) {
     let mut bits = var_bits(value);
     for _ in 0..8 {
@@ -332,7 +332,8 @@ fn var_double_len(value: f64) -> u64 {
     u64::from(used.div_ceil(7).clamp(1, 9))
 }
 
-/// The bits of `value + 1` less those of 1, turned so that a small whole number has its zeros last.
+/// The bits of `value + 1` minus those of 1, rotated so that a small whole number has its zeros at
+/// the end.
 fn var_bits(value: f64) -> u64 {
     (value + 1.0).to_bits().wrapping_sub(1f64.to_bits()).rotate_left(VAR_DOUBLE_ROTATION)
 }

@@ -1,8 +1,8 @@
 //! The protobuf form: the messages of `DDSketch.proto`.
 //!
-//! Counts of a bin in the map and in the packed list add up. Written with whichever of the two is
-//! shorter, and with both stores even if empty: sketches-go takes them to be there. Unknown fields
-//! are passed over.
+//! Counts of a bin in the map and in the packed list are added. The writer uses the shorter of the
+//! two, and writes both stores even if empty, because sketches-go requires them. Unknown fields are
+//! skipped.
 //!
 //! Source: sketches-java `src/protobuf/proto/DDSketch.proto`; field numbers and types only.
 
@@ -17,9 +17,9 @@ use super::{
     CountPolicy, Rounding, Sketch, SketchStore, grid_of, interpolation_number, interpolation_of,
 };
 
-/// What one bin takes in the map: key and value with their tags, length and tag of the entry.
+/// Size of a bin in the map: key and value with their tags, length and tag of the entry.
 const MAP_ENTRY_LEN: u64 = 14;
-/// What one bin takes in the packed list.
+/// Size of a bin in the packed list.
 const LIST_ENTRY_LEN: u64 = 8;
 
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -129,19 +129,19 @@ impl MessageFields for BinMessage {
     }
 }
 
-/// Reads the protobuf form. Refuses counts that are not whole: [`decode_protobuf_rounded`] rounds
-/// them. What a field holds is refused without its offset: that is 0, or the length of the input.
+/// Reads the protobuf form. Rejects counts that are not whole: [`decode_protobuf_rounded`] rounds
+/// them. Errors about a field's value have no exact offset: it is 0, or the length of the input.
 pub fn decode_protobuf(bytes: &[u8]) -> Result<Histogram, DecodeError> {
     read(bytes, CountPolicy::RequireIntegers).map(|(histogram, _)| histogram)
 }
 
-/// Reads the protobuf form with each bin's count rounded to the nearest whole number, and says what
-/// that changed.
+/// Reads the protobuf form with each bin's count rounded to the nearest whole number, and returns
+/// the effect of rounding.
 pub fn decode_protobuf_rounded(bytes: &[u8]) -> Result<(Histogram, Rounding), DecodeError> {
     read(bytes, CountPolicy::Round)
 }
 
-/// Writes the protobuf form. Sum, minimum and maximum have no field in it.
+/// Writes the protobuf form. It has no fields for sum, minimum and maximum.
 pub fn encode_protobuf(histogram: &Histogram) -> Result<Vec<u8>, EncodeError> {
     let grid = grid_of(histogram)?;
     let message = SketchMessage {

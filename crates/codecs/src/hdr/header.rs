@@ -1,16 +1,16 @@
 //! HdrHistogram header parameters: range, precision, unit of doubles.
 //!
-//! `2^bits` buckets an octave, where bits is 0, 4, 7, 10, 14, 17 for 0 to 5 digits: the least power
-//! of two at or above 2·10^digits, halved. The lowest buckets are 2^⌊log2 lowest⌋ wide. So the
-//! place of a bucket in HdrHistogram's counts array is its index on the grid
-//! `LogLinear2::with_floor(bits, ⌊log2 lowest⌋ + bits)`, which for doubles is shifted by log2 of
+//! There are `2^bits` buckets per octave, where bits is 0, 4, 7, 10, 14, 17 for 0 to 5 digits: half
+//! of the smallest power of two at or above 2·10^digits. The lowest buckets are 2^⌊log2 lowest⌋
+//! wide. The position of a bucket in HdrHistogram's counts array is therefore its index on the grid
+//! `LogLinear2::with_floor(bits, ⌊log2 lowest⌋ + bits)`; for doubles the grid is shifted by log2 of
 //! the conversion ratio.
 
 use hist::{EncodeError, Histogram, LogLinear2, Scheme};
 
 use super::FORMAT;
 
-/// log2 of the buckets in an octave, by digits.
+/// log2 of the buckets per octave, by digits.
 const BITS: [u8; 6] = [0, 4, 7, 10, 14, 17];
 
 /// Header parameters of an HdrHistogram, enough for a lossless re-encoding.
@@ -26,15 +26,16 @@ pub struct HdrHeader {
     range: Option<i64>,
 }
 
-/// A parameter that HdrHistogram does not allow: the caller, or the bytes it came from, is wrong.
+/// A parameter that HdrHistogram does not allow: the caller, or the source of the bytes, is at
+/// fault.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[error("{field} is {found}, expected {expected}")]
 pub struct HeaderError {
-    /// Which parameter.
+    /// Name of the parameter.
     pub field: &'static str,
-    /// What it is.
+    /// Value found.
     pub found: String,
-    /// What it may be.
+    /// Values allowed.
     pub expected: &'static str,
 }
 
@@ -45,8 +46,8 @@ impl HeaderError {
 }
 
 impl HdrHeader {
-    /// A histogram of whole numbers: `digits` 0..=5, `lowest` at least 1, `highest` at least twice
-    /// that.
+    /// Header of a histogram of whole numbers: `digits` 0..=5, `lowest` at least 1, `highest` at
+    /// least twice `lowest`.
     pub fn new(digits: u32, lowest: i64, highest: i64) -> Result<HdrHeader, HeaderError> {
         HdrHeader {
             digits: check_digits(digits)?,
@@ -59,14 +60,14 @@ impl HdrHeader {
         .validate()
     }
 
-    /// A histogram of doubles whose values may differ by the factor `range`, least value
-    /// `ratio * 2^bits`.
+    /// Header of a histogram of doubles whose values may differ by the factor `range`, with
+    /// smallest value `ratio * 2^bits`.
     ///
     /// `ratio`, an exact power of two, is the width of the lowest buckets; HdrHistogram moves it to
-    /// where the values are.
+    /// the range of the values.
     pub fn double(digits: u32, range: i64, ratio: f64) -> Result<HdrHeader, HeaderError> {
         let bits = BITS[usize::from(check_digits(digits)?)];
-        // The octaves that hold the range wherever it begins, and one more, above the linear part.
+        // Octaves above the linear part: enough for the range at any start, plus one.
         let octaves = u64::BITS.wrapping_sub(range.leading_zeros()).wrapping_add(1);
         let shift = u32::from(bits).wrapping_add(octaves);
         if range < 2 || shift > 62 {
@@ -88,8 +89,8 @@ impl HdrHeader {
         .validate()
     }
 
-    /// The parameters under which HdrHistogram holds the buckets of `histogram`, as small as they
-    /// may be. Refuses grids that are not HdrHistogram's.
+    /// The smallest parameters under which HdrHistogram holds the buckets of `histogram`. Rejects
+    /// grids that are not HdrHistogram's.
     pub fn for_histogram(histogram: &Histogram) -> Result<HdrHeader, EncodeError> {
         let scheme = || EncodeError::scheme(FORMAT, histogram.scheme());
         let Scheme::LogLinear2(grid) = histogram.scheme() else { return Err(scheme()) };
@@ -117,7 +118,7 @@ impl HdrHeader {
             .ok_or_else(scheme)
     }
 
-    /// Every field as it was read, checked.
+    /// A header of decoded fields, validated.
     pub(super) fn read(
         digits: u32,
         lowest: i64,
@@ -175,28 +176,28 @@ impl HdrHeader {
         Ok(())
     }
 
-    /// Significant decimal digits kept, 0..=5.
+    /// Significant decimal digits, 0..=5.
     pub fn digits(&self) -> u8 {
         self.digits
     }
 
-    /// The least whole number told apart from zero, at least 1.
+    /// Smallest whole number that is distinguished from zero, at least 1.
     pub fn lowest(&self) -> i64 {
         self.lowest
     }
 
-    /// The greatest whole number the counts array has room for.
+    /// Largest whole number that fits the counts array.
     pub fn highest(&self) -> i64 {
         self.highest
     }
 
-    /// What a whole number stands for. Means nothing, though kept, in a histogram of whole numbers.
+    /// Value of one unit. Stored but unused in a histogram of whole numbers.
     pub fn ratio(&self) -> f64 {
         self.ratio
     }
 
-    /// How far the writer's counts array was turned in memory. The counts travel unturned, so that
-    /// this is kept only to be written again.
+    /// Rotation of the writer's counts array in memory. The encoded counts are not rotated; the
+    /// value is kept only for re-encoding.
     pub fn index_offset(&self) -> i32 {
         self.index_offset
     }
@@ -214,8 +215,8 @@ impl HdrHeader {
             .expect("BUG: a checked header has a grid")
     }
 
-    /// How many counts there can be: one row of `2^bits` for each octave up to the highest
-    /// trackable value and one below. At most 47 · 2^17.
+    /// Maximum number of counts: one row of `2^bits` for each octave up to the highest trackable
+    /// value and one below. At most 47 · 2^17.
     pub fn counts_len(&self) -> u32 {
         let highest = self.highest.ilog2().wrapping_add(1);
         let first = u32::from(self.bits()).wrapping_add(1).wrapping_add(self.unit_magnitude());
@@ -267,7 +268,7 @@ mod tests {
         assert_eq!(header.counts_len(), counts_len, "{header:?}");
     }
 
-    /// Lengths as HdrHistogram 2.2.2 allocates them.
+    /// Lengths as allocated by HdrHistogram 2.2.2.
     #[test]
     fn the_counts_array_is_as_long_as_in_java() {
         check(HdrHeader::new(2, 20_000, 3_600_000_000_000), 7, 21, 2816);

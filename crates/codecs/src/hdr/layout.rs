@@ -1,32 +1,32 @@
 //! Field offsets of encoded HdrHistograms. All numbers are big endian.
 //!
-//! The page `docs/formats/hdr.md` shows these tables; `tests/it/hdr.rs` compares the two and finds
+//! The page `docs/formats/hdr.md` has the same tables; `tests/it/hdr.rs` compares them and checks
 //! each field in encoded bytes. Source: HdrHistogram 2.2.2 (Gil Tene), `AbstractHistogram` and
 //! `DoubleHistogram`.
 
 /// A field: name, offset, size in bytes.
 pub type Field = (&'static str, usize, usize);
 
-/// Opens a V0 histogram, word size in bits 4..8.
+/// Cookie of a V0 histogram, word size in bits 4..8.
 pub const V0: u32 = 0x1c84_9308;
-/// Opens a compressed V0 histogram.
+/// Cookie of a compressed V0 histogram.
 pub const V0_COMPRESSED: u32 = 0x1c84_9309;
-/// Opens a V1 histogram, word size in bits 4..8.
+/// Cookie of a V1 histogram, word size in bits 4..8.
 pub const V1: u32 = 0x1c84_9301;
-/// Opens a compressed V1 histogram.
+/// Cookie of a compressed V1 histogram.
 pub const V1_COMPRESSED: u32 = 0x1c84_9302;
-/// Opens a V2 histogram; bit 4 is set, which marks LEB128 words.
+/// Cookie of a V2 histogram; bit 4 is set, which marks LEB128 words.
 pub const V2: u32 = 0x1c84_9303;
-/// Opens a compressed V2 histogram.
+/// Cookie of a compressed V2 histogram.
 pub const V2_COMPRESSED: u32 = 0x1c84_9304;
-/// Opens a histogram of doubles, around an integer histogram as it stands.
+/// Cookie of a histogram of doubles that contains a plain integer histogram.
 pub const DOUBLE: u32 = 0x0c72_124e;
-/// Opens a histogram of doubles, around a compressed integer histogram.
+/// Cookie of a histogram of doubles that contains a compressed integer histogram.
 pub const DOUBLE_COMPRESSED: u32 = 0x0c72_124f;
 
-/// The part of a cookie that carries the word size.
+/// Bits of a cookie with the word size.
 pub(crate) const WORD_SIZE_MASK: u32 = 0xf0;
-/// What writers put there in V2.
+/// Word size bits of V2.
 pub(crate) const LEB_WORDS: u32 = 0x10;
 
 /// Header of V1 and V2. The counts follow.
@@ -49,10 +49,10 @@ pub const V0_FIELDS: [Field; 5] = [
     ("total count", 24, 8),
 ];
 
-/// What stands before the zlib stream of a compressed histogram.
+/// Fields before the zlib stream of a compressed histogram.
 pub const COMPRESSED_FIELDS: [Field; 2] = [("cookie", 0, 4), ("compressed length", 4, 4)];
 
-/// What stands before the integer histogram of a histogram of doubles.
+/// Fields before the integer histogram of a histogram of doubles.
 pub const DOUBLE_FIELDS: [Field; 3] =
     [("cookie", 0, 4), ("digits", 4, 4), ("highest to lowest value ratio", 8, 8)];
 

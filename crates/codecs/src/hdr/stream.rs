@@ -1,8 +1,8 @@
-//! The bytes of an encoded HdrHistogram, as they stand or inflated piece by piece.
+//! Byte stream of an encoded HdrHistogram, plain or inflated piece by piece.
 //!
-//! Inflating keeps one window of 16 KiB, so what a stream claims to hold costs nothing until it is
-//! read, and the reader stops at the end of the counts array. Offsets count the bytes handed out:
-//! those after inflating, where the input is compressed.
+//! Decompression keeps one window of 16 KiB, so the claimed size of a stream costs nothing until it
+//! is read, and the reader stops at the end of the counts array. Offsets count the bytes returned:
+//! those after decompression if the input is compressed.
 
 use flate2::{Decompress, FlushDecompress, Status};
 use hist::DecodeError;
@@ -27,7 +27,7 @@ struct Inflate<'a> {
     state: Decompress,
     compressed: &'a [u8],
     window: Vec<u8>,
-    /// How far the window has been read.
+    /// Read position in the window.
     read: usize,
     is_finished: bool,
 }
@@ -37,7 +37,7 @@ impl<'a> HdrStream<'a> {
         HdrStream { source: StreamSource::Plain(bytes.iter()), offset: 0 }
     }
 
-    /// Reads a zlib stream, which must end where `compressed` ends.
+    /// Reads a zlib stream, which must end at the end of `compressed`.
     pub(super) fn inflate(compressed: &'a [u8]) -> HdrStream<'a> {
         let inflate = Inflate {
             state: Decompress::new(true),
@@ -64,7 +64,7 @@ impl<'a> HdrStream<'a> {
         Ok(byte)
     }
 
-    /// The next `N` bytes, or `None` if there is not even one.
+    /// The next `N` bytes, or `None` at the end.
     fn array_or_end<const N: usize>(
         &mut self,
         field: &'static str,
@@ -98,7 +98,7 @@ impl<'a> HdrStream<'a> {
         self.array(field).map(f64::from_be_bytes)
     }
 
-    /// A signed word of 2, 4 or 8 bytes; `None` after the last.
+    /// A signed word of 2, 4 or 8 bytes; `None` at the end.
     pub(super) fn word(
         &mut self,
         size: usize,
@@ -111,7 +111,7 @@ impl<'a> HdrStream<'a> {
         })
     }
 
-    /// A signed number as ZigZag LEB128-64b9B.
+    /// A signed number in ZigZag LEB128-64b9B.
     #[inline]
     pub(super) fn leb(&mut self, field: &'static str) -> Result<i64, DecodeError> {
         let offset = self.offset;
@@ -119,7 +119,7 @@ impl<'a> HdrStream<'a> {
         leb9(|| self.next()?.ok_or_else(truncated)).map(unzigzag)
     }
 
-    /// Refuses bytes after the end, and a zlib stream whose checksum is missing or wrong.
+    /// Rejects bytes after the end, and a zlib stream whose checksum is missing or wrong.
     pub(super) fn finish(&mut self) -> Result<(), DecodeError> {
         let offset = self.offset;
         if self.next()?.is_some() {
@@ -145,7 +145,7 @@ impl<'a> HdrStream<'a> {
 }
 
 impl Inflate<'_> {
-    /// The next byte; `offset` is its place in what is inflated.
+    /// The next byte; `offset` is its offset in the inflated bytes.
     #[inline]
     fn next(&mut self, offset: usize) -> Result<Option<u8>, DecodeError> {
         if self.read == self.window.len() {
@@ -156,7 +156,7 @@ impl Inflate<'_> {
         Ok(byte)
     }
 
-    /// Inflates until the window holds something or the stream has ended.
+    /// Inflates until the window has bytes or the stream has ended.
     fn fill(&mut self, offset: usize) -> Result<(), DecodeError> {
         self.read = 0;
         self.window.clear();
@@ -184,7 +184,7 @@ impl Inflate<'_> {
     }
 }
 
-/// Appends a number as ZigZag LEB128-64b9B.
+/// Appends a number in ZigZag LEB128-64b9B.
 pub(super) fn put_leb(out: &mut Vec<u8>, value: i64) {
     put_leb9(out, zigzag(value));
 }

@@ -1,8 +1,8 @@
-//! Classic histograms: for each bound `le`, how many values lie at or below it.
+//! Classic histograms: for each bound `le`, the number of values at or below it.
 //!
-//! Only numbers that someone has parsed; text exposition is read elsewhere. The bucket of
-//! `le="+Inf"` counts everything and may be missing, since the count says the same. Bounds ascend,
-//! counts never fall.
+//! The input is parsed numbers; the text exposition format is parsed elsewhere. The bucket of
+//! `le="+Inf"` counts all values and may be missing, because it equals the count. Bounds must
+//! ascend, and counts must not decrease.
 
 use std::fmt::Display;
 use std::ops::Sub;
@@ -16,14 +16,14 @@ use crate::message::field_error;
 use super::float::FloatHistogram;
 use super::native::{sum_of, unrepresentable_error};
 
-/// Cumulative counts, whole or doubles.
+/// Cumulative counts, whole numbers or doubles.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ClassicHistogram<N = u64> {
-    /// `le` and the count of values up to and including it, ascending.
+    /// `le` and the count of values at or below it, ascending.
     pub buckets: Vec<(f64, N)>,
     /// Sum of all values.
     pub sum: Option<f64>,
-    /// All values.
+    /// Number of values.
     pub count: N,
 }
 
@@ -41,9 +41,9 @@ impl ClassicHistogram {
         })?)
     }
 
-    /// The counts of a histogram on explicit bounds, the `+Inf` bucket included.
+    /// The counts of a histogram on explicit bounds, including the `+Inf` bucket.
     ///
-    /// Refuses NaN, which has no place. Left out: min, max, declared thresholds.
+    /// Rejects NaN, which the format cannot represent. Omitted: min, max, declared thresholds.
     pub fn from_histogram(histogram: &Histogram) -> Result<ClassicHistogram, EncodeError> {
         let bounds = classic_bounds(histogram.scheme())?;
         for (count, what) in [
@@ -53,7 +53,9 @@ impl ClassicHistogram {
             (histogram.underflow(), "values counted below the buckets"),
         ] {
             if count > 0 {
-                return Err(unrepresentable_error(format!("{count} {what}, being classic")));
+                return Err(unrepresentable_error(format!(
+                    "{count} {what} in a classic histogram"
+                )));
             }
         }
         let mut cumulative = 0u64;
@@ -86,13 +88,13 @@ impl ClassicHistogram<f64> {
         Ok(float)
     }
 
-    /// The counts of a histogram on explicit bounds, the `+Inf` bucket included. Adding doubles up
-    /// rounds.
+    /// The counts of a histogram on explicit bounds, including the `+Inf` bucket. Additions of
+    /// doubles are rounded.
     pub fn from_float(float: &FloatHistogram) -> Result<ClassicHistogram<f64>, EncodeError> {
         let bounds = classic_bounds(&float.scheme)?;
         float.check().map_err(|error| unrepresentable_error(error.to_string()))?;
         if float.zero_count > 0.0 {
-            return Err(unrepresentable_error("a zero bucket, being classic".into()));
+            return Err(unrepresentable_error("a zero bucket in a classic histogram".into()));
         }
         let mut held = float.positive.iter().peekable();
         let mut cumulative = 0.0;
@@ -101,7 +103,7 @@ impl ClassicHistogram<f64> {
             (bound, cumulative)
         };
         let mut buckets: Vec<_> = (0..).zip(bounds).map(&mut up_to).collect();
-        // The last bucket is the count, whatever the roundings on the way to it.
+        // The last bucket is the count, independent of earlier rounding.
         for bucket in &mut buckets {
             bucket.1 = bucket.1.min(float.count);
         }
@@ -117,7 +119,7 @@ impl ClassicHistogram<f64> {
 }
 
 impl<N: Copy + Default + PartialOrd + Sub<Output = N> + Display> ClassicHistogram<N> {
-    /// Finite bounds, and the counts between them: one more.
+    /// Finite bounds, and the counts between them: one more than bounds.
     #[expect(clippy::arithmetic_side_effects, reason = "no count is below the one before it")]
     fn differences(&self) -> Result<(Vec<f64>, Vec<N>), DecodeError> {
         let finite = match self.buckets.split_last() {
@@ -136,7 +138,7 @@ impl<N: Copy + Default + PartialOrd + Sub<Output = N> + Display> ClassicHistogra
             if !(le.is_finite() && le > lower) {
                 return Err(field_error("le", le, format_args!("a finite bound above {lower}")));
             }
-            // A count that is NaN neither rises nor falls and is refused with those that fall.
+            // A NaN count neither increases nor decreases; it is rejected like a decreasing count.
             let rises = cumulative >= below;
             if !rises {
                 let found = format_args!("{cumulative} at le={le}");

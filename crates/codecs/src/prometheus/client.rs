@@ -1,8 +1,8 @@
-//! The client model's histogram: what a scrape in the protobuf format brings. One message has room
-//! for a classic histogram, a native one, or both of the same values.
+//! The client model's histogram, as in a scrape in the protobuf format. One message can hold a
+//! classic histogram, a native one, or both with the same values.
 //!
-//! Which it is follows Prometheus' scraper: native if there is a span or a zero threshold. The
-//! message has no custom buckets (schema -53).
+//! The type is decided like in Prometheus' scraper: native if there is a span or a zero threshold.
+//! The message has no custom buckets (schema -53).
 
 use hist::{DecodeError, EncodeError, Histogram, Scheme};
 
@@ -19,33 +19,33 @@ use super::{HistogramSample, SCHEMA_CUSTOM};
 /// `io.prometheus.client.Histogram`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ClientHistogram {
-    /// All values.
+    /// Number of values.
     pub sample_count: Option<u64>,
     /// Sum of all values.
     pub sample_sum: Option<f64>,
     /// Classic buckets, ascending.
     pub bucket: Vec<ClientBucket>,
-    /// All values as a double; holds if above 0.
+    /// Number of values as a double; used if above 0.
     pub sample_count_float: Option<f64>,
     /// Exponential schema.
     pub schema: Option<i32>,
-    /// Values within ± this are in the zero bucket.
+    /// Values within ± this threshold are in the zero bucket.
     pub zero_threshold: Option<f64>,
-    /// Values in the zero bucket.
+    /// Number of values in the zero bucket.
     pub zero_count: Option<u64>,
-    /// Values in the zero bucket as a double; holds if above 0.
+    /// Number of values in the zero bucket as a double; used if above 0.
     pub zero_count_float: Option<f64>,
-    /// Where the buckets below zero are, by magnitude.
+    /// Spans of the buckets below zero, by magnitude.
     pub negative_span: Vec<BucketSpan>,
-    /// Their whole counts, each less the one before.
+    /// Whole counts, each minus the previous one.
     pub negative_delta: Vec<i64>,
-    /// Their double counts.
+    /// Float counts.
     pub negative_count: Vec<f64>,
-    /// Where the buckets above zero are.
+    /// Spans of the buckets above zero.
     pub positive_span: Vec<BucketSpan>,
-    /// Their whole counts, each less the one before.
+    /// Whole counts, each minus the previous one.
     pub positive_delta: Vec<i64>,
-    /// Their double counts.
+    /// Float counts.
     pub positive_count: Vec<f64>,
     /// A `google.protobuf.Timestamp`, not decoded.
     pub created_timestamp: Option<Vec<u8>>,
@@ -56,13 +56,13 @@ pub struct ClientHistogram {
 /// One classic bucket.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ClientBucket {
-    /// Values up to and including `upper_bound`.
+    /// Number of values up to and including `upper_bound`.
     pub cumulative_count: Option<u64>,
-    /// The end of the bucket.
+    /// Upper bound of the bucket.
     pub upper_bound: Option<f64>,
     /// An `Exemplar` message, not decoded.
     pub exemplar: Option<Vec<u8>>,
-    /// The count as a double; holds if above 0.
+    /// The count as a double; used if above 0.
     pub cumulative_count_float: Option<f64>,
 }
 
@@ -131,30 +131,30 @@ impl MessageFields for ClientBucket {
 }
 
 impl ClientHistogram {
-    /// A histogram from its message.
+    /// Decodes a histogram.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, DecodeError> {
         message::decode(bytes, "Histogram")
     }
 
-    /// The message.
+    /// Encodes the histogram.
     pub fn to_bytes(&self) -> Vec<u8> {
         self.to_message()
     }
 
-    /// Whether there is a native histogram in the message.
+    /// Whether the message contains a native histogram.
     pub fn is_native(&self) -> bool {
         !(self.positive_span.is_empty() && self.negative_span.is_empty())
             || self.zero_threshold.unwrap_or_default() > 0.0
     }
 
-    /// The native histogram, bucket for bucket, or `None` where there is none. Refuses schemas
-    /// above 8, which [`Self::to_native_folded`] takes.
+    /// The native histogram with the same buckets, or `None` if there is none. Rejects schemas
+    /// above 8, which [`Self::to_native_folded`] accepts.
     pub fn to_native(&self) -> Result<Option<HistogramSample>, DecodeError> {
         let native = self.is_native().then(|| self.native().read(false)).transpose()?;
         Ok(native.map(|folded| folded.value))
     }
 
-    /// As [`Self::to_native`]; a schema of 9..=52 is folded to 8, which adds at most 0.135 % to the
+    /// As [`Self::to_native`], but folds a schema of 9..=52 to 8, which adds at most 0.135 % to the
     /// error of a value.
     pub fn to_native_folded(&self) -> Result<Option<FoldResult<HistogramSample>>, DecodeError> {
         self.is_native().then(|| self.native().read(true)).transpose()
@@ -204,7 +204,7 @@ impl ClientHistogram {
         }
     }
 
-    /// The classic histogram, or `None` where there is only a native one.
+    /// The classic histogram, or `None` if there is only a native one.
     pub fn to_classic(&self) -> Result<Option<HistogramSample>, DecodeError> {
         if self.bucket.is_empty() && self.is_native() {
             return Ok(None);
@@ -254,7 +254,7 @@ impl ClientHistogram {
     /// A message with the buckets, count and sum of `histogram`: native for exponential buckets,
     /// classic for explicit ones.
     ///
-    /// Left out: min, max, declared thresholds; the sum where there are NaN values.
+    /// Omitted: min, max, declared thresholds; the sum if there are NaN values.
     pub fn from_histogram(histogram: &Histogram) -> Result<Self, EncodeError> {
         if let Scheme::Explicit(_) = histogram.scheme() {
             return ClassicHistogram::from_histogram(histogram).map(ClientHistogram::from_classic);
@@ -270,7 +270,7 @@ impl ClientHistogram {
         })
     }
 
-    /// A message with everything that `float` holds, native or classic as [`Self::from_histogram`].
+    /// A message with all fields of `float`, native or classic as in [`Self::from_histogram`].
     pub fn from_float(float: &FloatHistogram) -> Result<Self, EncodeError> {
         if let Scheme::Explicit(_) = float.scheme {
             return ClassicHistogram::from_float(float).map(ClientHistogram::from_classic_float);
@@ -288,7 +288,7 @@ impl ClientHistogram {
     fn from_common<N, D>(mut written: NativeMessage<N, D>) -> Self {
         let bare = written.positive_spans.is_empty() && written.negative_spans.is_empty();
         if bare && written.zero_threshold == 0.0 {
-            // Without this span of no buckets it would not be seen to be native.
+            // An empty span marks the message as native.
             written.positive_spans.push(BucketSpan::default());
         }
         ClientHistogram {
@@ -330,7 +330,7 @@ impl ClientHistogram {
     }
 }
 
-/// A double field holds over the whole one if it is above 0.
+/// A float field takes precedence over the integer field if it is above 0.
 fn float_or_integer(double: f64, whole: u64) -> f64 {
     if double > 0.0 { double } else { whole as f64 }
 }

@@ -1,7 +1,8 @@
 //! Float histograms of Prometheus.
 //!
-//! They come from recording rules, rates and scaling, and say nothing that whole counts could hold
-//! without a decision: so they stay what they are until asked for a [`Histogram`].
+//! They come from recording rules, rates and scaling. Their counts cannot be converted to whole
+//! numbers without a decision on rounding, so they stay doubles until the caller asks for a
+//! [`Histogram`].
 
 use hist::{DecodeError, Histogram, HistogramParts, Scheme};
 
@@ -10,24 +11,24 @@ use crate::message::field_error;
 
 use super::native::{assemble, nan_count};
 
-/// The last whole number before doubles step over some.
+/// Largest whole number below which doubles skip none.
 const INTEGER_MAX: f64 = 9_007_199_254_740_992.0;
 
-/// A distribution with double counts.
+/// Histogram with float counts.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FloatHistogram {
     /// Exponential or explicit.
     pub scheme: Scheme,
-    /// Values within ± this are in `zero_count`.
+    /// Values within ± this threshold are in `zero_count`.
     pub zero_threshold: f64,
-    /// Zeros.
+    /// Number of zeros.
     pub zero_count: f64,
-    /// All values, NaN among them. Not always the sum of the buckets to the last bit.
+    /// Number of values, including NaN. May differ from the sum of the buckets by rounding.
     pub count: f64,
-    /// Sum of all values; NaN when one of them was, or when it is not known.
+    /// Sum of all values; NaN if a value was NaN, or if the sum is unknown.
     pub sum: f64,
-    /// Ascending [`Scheme`] indexes (Prometheus' index less one on exponential grids) with their
-    /// counts. The index after the last of an exponential grid holds infinities.
+    /// Ascending [`Scheme`] indexes (on exponential grids, Prometheus' index minus one) with their
+    /// counts. The index after the last of an exponential grid counts infinities.
     pub positive: Vec<(i32, f64)>,
     /// The same for values below zero, by magnitude.
     pub negative: Vec<(i32, f64)>,
@@ -38,15 +39,15 @@ pub struct FloatHistogram {
 pub struct RoundedHistogram {
     /// The values.
     pub histogram: Histogram,
-    /// How many values the histogram has, NaN included, more than the source's `count`.
+    /// Number of values of the histogram, including NaN, minus the source's `count`.
     pub added: f64,
-    /// How far all counts moved together: the sum of the distances, whatever their sign.
+    /// Sum of the absolute changes of all counts.
     pub moved: f64,
 }
 
 impl FloatHistogram {
-    /// The same counts as whole numbers; refused where one is not whole or is above 2^53, or where
-    /// they and `count` disagree.
+    /// The same counts as whole numbers. Fails if a count is not whole or above 2^53, or if the
+    /// counts contradict `count`.
     pub fn to_histogram(&self) -> Result<Histogram, DecodeError> {
         let parts = self.parts(check_integer)?;
         let count = check_integer("count", self.count)?;
@@ -91,7 +92,7 @@ impl FloatHistogram {
         }
     }
 
-    /// Counts within the buckets.
+    /// Sum of the counts in buckets.
     fn bucket_total(&self) -> f64 {
         let side = |buckets: &[(i32, f64)]| buckets.iter().map(|&(_, count)| count).sum::<f64>();
         side(&self.positive) + side(&self.negative) + self.zero_count
@@ -117,7 +118,7 @@ impl FloatHistogram {
         })
     }
 
-    /// Whether this is a histogram: counts finite and not below zero, indexes ascending and on the
+    /// Whether the histogram is valid: counts finite and not negative, indexes ascending and on the
     /// grid.
     pub(super) fn check(&self) -> Result<(), DecodeError> {
         let (grid_end, mirrored) = match &self.scheme {

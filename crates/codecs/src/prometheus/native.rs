@@ -1,10 +1,10 @@
 //! Native histogram rules shared by both messages.
 //!
-//! The rules are those of Prometheus' own validation (`model/histogram`, `Validate`): spans as long
-//! as there are counts and never stepping back, no count below zero, custom bounds ascending and
-//! finite and with neither a zero bucket nor negative ones, and a count that is the sum of the
-//! buckets, or above it when the sum is NaN. Double counts are not compared with their total, which
-//! roundings make differ.
+//! The rules are those of Prometheus' own validation (`model/histogram`, `Validate`): the spans
+//! cover as many buckets as there are counts and never step back, no count is negative, custom
+//! bounds are finite and ascending and have neither a zero bucket nor negative buckets, and the
+//! count is the sum of the buckets, or larger if the sum is NaN. Float counts are not compared with
+//! their total, because rounding makes them differ.
 
 use hist::{
     CompensatedSum, DecodeError, EncodeError, Histogram, HistogramParts, Scheme, TrackedValue,
@@ -25,17 +25,17 @@ pub(super) struct NativeFields<'a> {
     pub(super) counts: NativeCounts,
     pub(super) positive: NativeBuckets<'a>,
     pub(super) negative: NativeBuckets<'a>,
-    /// `None` where the message has no field for them.
+    /// `None` if the message type has no field for custom bounds.
     pub(super) custom_values: Option<&'a [f64]>,
 }
 
-/// The count of all values and of zeros, which decide how the buckets are written.
+/// Number of values and of zeros; their type decides how the buckets are written.
 pub(super) enum NativeCounts {
     Integer { count: u64, zero: u64 },
     Float { count: f64, zero: f64 },
 }
 
-/// The buckets of one sign: `deltas` of whole counts, or `counts`.
+/// Buckets of one sign: `deltas` of whole counts, or float `counts`.
 pub(super) struct NativeBuckets<'a> {
     pub(super) field: &'static str,
     pub(super) spans: &'a [BucketSpan],
@@ -43,7 +43,7 @@ pub(super) struct NativeBuckets<'a> {
     pub(super) counts: &'a [f64],
 }
 
-/// The grid, with what turns a message's bucket index into the grid's.
+/// The grid, with the offset from the message's bucket index to the grid's.
 struct NativeGrid {
     scheme: Scheme,
     offset: i64,
@@ -102,13 +102,14 @@ impl NativeFields<'_> {
 
     fn integer(&self, grid: &NativeGrid, count: u64, zero: u64) -> Result<Histogram, DecodeError> {
         if count == 0 && self.sum.is_nan() {
-            // No value could make it so, and no histogram of ours says so: it would come back as 0.
-            // Double counts may be NaN's of a rule, whose count is near enough to none.
+            // No value could produce this, and no histogram of ours contains it: it would be
+            // decoded as 0. Float counts may come from a rule over NaN, whose count is
+            // approximately zero.
             return Err(field_error("sum", self.sum, "0, as there are no values"));
         }
         let read = |buckets: &NativeBuckets| {
             if !buckets.counts.is_empty() {
-                let found = format_args!("{} double counts", buckets.counts.len());
+                let found = format_args!("{} float counts", buckets.counts.len());
                 return Err(field_error(buckets.field, found, "deltas, as the count is whole"));
             }
             let counts = from_deltas(buckets.field, buckets.deltas)?;
@@ -145,7 +146,7 @@ impl NativeFields<'_> {
                 return Err(field_error(
                     buckets.field,
                     found,
-                    "double counts, as the count is one",
+                    "float counts, because the count is a float",
                 ));
             }
             let indexed = index_buckets(buckets.field, buckets.spans, buckets.counts)?;
@@ -173,7 +174,7 @@ impl NativeBuckets<'_> {
 }
 
 impl NativeGrid {
-    /// The same buckets under the grid's indexes.
+    /// The same buckets with the grid's indexes.
     fn to_grid_indexes<N>(
         &self,
         field: &'static str,
@@ -188,7 +189,7 @@ impl NativeGrid {
     }
 }
 
-/// A histogram of parts whose outermost buckets may be the one of infinities.
+/// A histogram of parts whose outermost buckets may be the bucket of infinities.
 pub(super) fn assemble(
     mut parts: HistogramParts,
     sum: f64,
@@ -212,7 +213,7 @@ pub(super) fn assemble(
     Ok(Histogram::from_parts(parts)?)
 }
 
-/// How many of `count` values are NaN when the buckets hold `held`.
+/// Number of NaN values among `count` values, if the buckets hold `held`.
 pub(super) fn nan_count(count: u64, held: u128, sum: f64) -> Result<u64, DecodeError> {
     match u128::from(count).checked_sub(held) {
         Some(0) => Ok(0),
@@ -302,7 +303,7 @@ pub(super) fn write_float(float: &FloatHistogram) -> Result<NativeMessage<f64, f
     })
 }
 
-/// The sum as Prometheus writes it: NaN beside NaN values, and where none is known.
+/// The sum as Prometheus writes it: NaN if there are NaN values or the sum is unknown.
 pub(super) fn sum_of(histogram: &Histogram) -> f64 {
     match histogram.tracked_sum().value() {
         Some(sum) if histogram.nan_count() == 0 => sum.value(),
@@ -314,7 +315,8 @@ pub(super) fn sum_of(histogram: &Histogram) -> f64 {
 struct SchemaFields {
     schema: i32,
     offset: i32,
-    /// The grid's index of the bucket of infinities; custom buckets reach to infinity without one.
+    /// The grid's index of the bucket of infinities; custom buckets extend to infinity and need
+    /// none.
     end: Option<i32>,
     custom_values: Vec<f64>,
 }

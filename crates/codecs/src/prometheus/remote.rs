@@ -1,7 +1,7 @@
 //! A native histogram in a remote-write request.
 //!
-//! `prometheus.Histogram` (version 1) and `io.prometheus.write.v2.Histogram` (version 2) are the
-//! same on the wire, but for a start time that version 2 has, so one struct is both.
+//! `prometheus.Histogram` (version 1) and `io.prometheus.write.v2.Histogram` (version 2) have the
+//! same wire format, except for the start time of version 2, so one struct represents both.
 
 use hist::{DecodeError, EncodeError, Histogram};
 
@@ -14,68 +14,68 @@ use super::float::FloatHistogram;
 use super::native::{self, NativeBuckets, NativeCounts, NativeFields, NativeMessage};
 use super::spans::BucketSpan;
 
-/// One native histogram at one time, remote write 1 and 2.
+/// Native histogram sample, remote write 1 and 2.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RemoteHistogram {
-    /// All values; whole or a double, which says how the buckets are written.
+    /// Number of values, a whole number or a double; its type decides how the buckets are written.
     pub count: Option<RemoteCount>,
     /// Sum of all values.
     pub sum: f64,
     /// Exponential schema, or -53 for custom buckets.
     pub schema: i32,
-    /// Values within ± this are in the zero bucket.
+    /// Values within ± this threshold are in the zero bucket.
     pub zero_threshold: f64,
-    /// Values in the zero bucket.
+    /// Number of values in the zero bucket.
     pub zero_count: Option<RemoteZeroCount>,
-    /// Where the buckets below zero are, by magnitude.
+    /// Spans of the buckets below zero, by magnitude.
     pub negative_spans: Vec<BucketSpan>,
-    /// Their whole counts, each less the one before.
+    /// Whole counts, each minus the previous one.
     pub negative_deltas: Vec<i64>,
-    /// Their double counts.
+    /// Float counts.
     pub negative_counts: Vec<f64>,
-    /// Where the buckets above zero are, or custom ones.
+    /// Spans of the buckets above zero, or of custom buckets.
     pub positive_spans: Vec<BucketSpan>,
-    /// Their whole counts, each less the one before.
+    /// Whole counts, each minus the previous one.
     pub positive_deltas: Vec<i64>,
-    /// Their double counts.
+    /// Float counts.
     pub positive_counts: Vec<f64>,
-    /// Whether the counters behind it were reset: the number of a [`ResetHint`].
+    /// Whether the counters were reset: the number of a [`ResetHint`].
     pub reset_hint: i32,
     /// Milliseconds since 1970.
     pub timestamp: i64,
-    /// Upper bounds of custom buckets but the last.
+    /// Upper bounds of custom buckets except the last.
     pub custom_values: Vec<f64>,
-    /// Version 2: when counting began, milliseconds since 1970; 0 is unknown.
+    /// Version 2: start time, milliseconds since 1970; 0 if unknown.
     pub start_timestamp: i64,
 }
 
-/// All values.
+/// Number of values.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum RemoteCount {
     /// Buckets are deltas.
     Int(u64),
-    /// Buckets are double counts.
+    /// Buckets are float counts.
     Float(f64),
 }
 
-/// Values in the zero bucket.
+/// Number of values in the zero bucket.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum RemoteZeroCount {
-    /// Beside a whole count.
+    /// For a whole count.
     Int(u64),
-    /// Beside a double count.
+    /// For a float count.
     Float(f64),
 }
 
-/// What the sender knows of a counter reset before this sample.
+/// The sender's knowledge of a counter reset before this sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(i32)]
 pub enum ResetHint {
-    /// Nothing: compare with the sample before.
+    /// Unknown: compare with the previous sample.
     Unknown = 0,
     /// This is the first sample after a reset.
     Yes = 1,
-    /// There was none.
+    /// There was no reset.
     No = 2,
     /// The histogram is a gauge and has no resets.
     Gauge = 3,
@@ -134,17 +134,17 @@ impl MessageFields for RemoteHistogram {
 }
 
 impl RemoteHistogram {
-    /// A histogram from its message.
+    /// Decodes a histogram.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, DecodeError> {
         message::decode(bytes, "Histogram")
     }
 
-    /// The message.
+    /// Encodes the histogram.
     pub fn to_bytes(&self) -> Vec<u8> {
         self.to_message()
     }
 
-    /// The hint that `reset_hint` is the number of; one without a name says nothing.
+    /// The hint with the number `reset_hint`; unknown numbers mean unknown.
     pub fn reset_hint(&self) -> ResetHint {
         use ResetHint::{Gauge, No, Unknown, Yes};
         let named =
@@ -152,13 +152,13 @@ impl RemoteHistogram {
         named.unwrap_or(Unknown)
     }
 
-    /// The distribution, bucket for bucket. Refuses schemas above 8, which
-    /// [`Self::to_sample_folded`] takes.
+    /// The distribution with the same buckets. Rejects schemas above 8, which
+    /// [`Self::to_sample_folded`] accepts.
     pub fn to_sample(&self) -> Result<HistogramSample, DecodeError> {
         Ok(self.native()?.read(false)?.value)
     }
 
-    /// As [`Self::to_sample`]; a schema of 9..=52 is folded to 8, which adds at most 0.135 % to the
+    /// As [`Self::to_sample`], but folds a schema of 9..=52 to 8, which adds at most 0.135 % to the
     /// error of a value.
     pub fn to_sample_folded(&self) -> Result<FoldResult<HistogramSample>, DecodeError> {
         self.native()?.read(true)
@@ -177,13 +177,13 @@ impl RemoteHistogram {
             (Some(Count::Float(count)), Some(Zero::Float(zero))) => {
                 NativeCounts::Float { count, zero }
             }
-            // A writer that leaves zeros out may leave one of the two out.
+            // A writer that omits zeros may omit one of the two.
             (Some(Count::Float(count)), Some(Zero::Int(0))) => {
                 NativeCounts::Float { count, zero: 0.0 }
             }
             (count, zero) => {
                 let found = format_args!("{zero:?} beside {count:?}");
-                return Err(field_error("zero_count", found, "both whole or both double"));
+                return Err(field_error("zero_count", found, "both integers or both floats"));
             }
         };
         Ok(NativeFields {
@@ -207,10 +207,10 @@ impl RemoteHistogram {
         })
     }
 
-    /// A message with the buckets, count and sum of `histogram`; NaN and infinities have their
-    /// places. Times and reset hint are the caller's.
+    /// A message with the buckets, count and sum of `histogram`, including NaN and infinities. The
+    /// caller sets times and reset hint.
     ///
-    /// Left out: min, max, declared thresholds; the sum where there are NaN values.
+    /// Omitted: min, max, declared thresholds; the sum if there are NaN values.
     pub fn from_histogram(histogram: &Histogram) -> Result<Self, EncodeError> {
         let written = native::write(histogram)?;
         Ok(RemoteHistogram {
@@ -222,7 +222,7 @@ impl RemoteHistogram {
         })
     }
 
-    /// A message with everything that `float` holds. Times and reset hint are the caller's.
+    /// A message with all fields of `float`. The caller sets times and reset hint.
     pub fn from_float(float: &FloatHistogram) -> Result<Self, EncodeError> {
         let written = native::write_float(float)?;
         Ok(RemoteHistogram {
@@ -234,7 +234,7 @@ impl RemoteHistogram {
         })
     }
 
-    /// The fields that do not depend on the kind of count.
+    /// The fields that do not depend on the type of count.
     fn from_common<N, D>(written: NativeMessage<N, D>) -> Self {
         RemoteHistogram {
             sum: written.sum,

@@ -1,21 +1,22 @@
-//! Sparse buckets as Prometheus writes them: spans of neighbours, then the counts of all of them in
-//! a row.
+//! Sparse buckets in Prometheus' encoding: spans of consecutive buckets, then all counts as one
+//! list.
 //!
-//! The first span begins at its offset, each other one at its offset past the end of the one
-//! before. A span's length is a claim: nothing is allocated before the lengths agree with the
-//! counts there are.
+//! The first span starts at its offset; each other span starts at its offset after the end of the
+//! previous one. A span's length is only a claim: nothing is allocated before the lengths equal the
+//! number of counts.
 
 use hist::DecodeError;
 
 use crate::message::field_error;
 use crate::protobuf::{Error, FieldValue, MessageFields, MessageWriter};
 
-/// So many neighbouring buckets.
+/// Span of consecutive buckets.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct BucketSpan {
-    /// Buckets left out before this span; for the first span, the index it begins at.
+    /// Number of empty buckets before this span; for the first span, its first index.
     pub offset: i32,
-    /// Buckets in this span. A span of none is how a client marks an empty histogram as native.
+    /// Number of buckets in this span. A client marks an empty histogram as native by a span of
+    /// length 0.
     pub length: u32,
 }
 
@@ -35,7 +36,7 @@ impl MessageFields for BucketSpan {
     }
 }
 
-/// Index and count of each bucket that holds anything, of one sign.
+/// Index and count of each non-empty bucket of one sign.
 pub(super) fn index_buckets<N: Copy + Default + PartialEq>(
     field: &'static str,
     spans: &[BucketSpan],
@@ -69,7 +70,7 @@ pub(super) fn index_buckets<N: Copy + Default + PartialEq>(
     Ok(buckets)
 }
 
-/// Counts from the differences that whole counts are written as.
+/// Counts from the deltas in which whole counts are written.
 pub(super) fn from_deltas(field: &'static str, deltas: &[i64]) -> Result<Vec<u64>, DecodeError> {
     let mut count = 0i64;
     let mut counts = Vec::with_capacity(deltas.len());
@@ -96,8 +97,8 @@ pub(super) fn to_deltas(counts: &[u64]) -> Vec<i64> {
     counts.iter().map(delta).collect()
 }
 
-/// Spans over ascending indexes, and the counts in a row. Neighbours share a span; gaps are not
-/// filled.
+/// Spans over ascending indexes, and the list of counts. Consecutive buckets share a span; gaps are
+/// not filled.
 pub(super) fn to_spans<N>(buckets: impl Iterator<Item = (i32, N)>) -> (Vec<BucketSpan>, Vec<N>) {
     let (mut spans, mut counts): (Vec<BucketSpan>, Vec<N>) = (Vec::new(), Vec::new());
     let mut next = 0;

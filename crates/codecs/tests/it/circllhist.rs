@@ -1,5 +1,4 @@
-//! circllhist: goldens of the C library, defects of its relatives that must not come back, hostile
-//! bytes.
+//! circllhist: golden files of the C library, defects of other implementations, hostile bytes.
 
 use codecs::circllhist::{
     LIMITS, decode, decode_base64, decode_text, encode, encode_base64, encode_folded, encode_text,
@@ -34,7 +33,7 @@ fn base64_of(bytes: &[u8]) -> String {
     base64::engine::general_purpose::STANDARD.encode(bytes)
 }
 
-/// Binary, base64 and text all give the same histogram back, to the byte.
+/// Binary, base64 and text restore the same histogram exactly.
 #[track_caller]
 fn check(histogram: &Histogram) {
     let bytes = encode(histogram).unwrap();
@@ -214,10 +213,10 @@ fn unrepresentable_histograms_are_rejected() {
     assert!(matches!(encode(&Histogram::default()), Err(EncodeError::Scheme { .. })));
     assert_eq!(
         message(&histogram("1 1e128*2 -inf")),
-        "circllhist has no place for 3 values at or beyond ±1e128: encode_folded counts them as NaN"
+        "circllhist cannot represent 3 values at or beyond ±1e128: encode_folded counts them as NaN"
     );
     let wide = Histogram::new(Scheme::LogLinear10).with_zero_threshold(0.1).unwrap();
-    assert_eq!(message(&wide), "circllhist has no place for a zero threshold of 1e-1");
+    assert_eq!(message(&wide), "circllhist cannot represent a zero threshold of 1e-1");
 }
 
 #[test]
@@ -276,7 +275,7 @@ fn plus_one_and_minus_one_stay_two_bins() {
     assert_eq!(encode_text(&read).unwrap(), ["H[-1.0e+00]=1", "H[1.0e+00]=1"]);
 }
 
-/// circonusllhist leaves 2^64 − 1 when one is taken from one.
+/// circonusllhist returns 2^64 − 1 for the difference of two equal counts.
 #[test]
 fn subtracting_more_than_held_is_rejected() {
     let one = decode(&encode(&histogram("1")).unwrap()).unwrap();

@@ -1,4 +1,4 @@
-//! DDSketch: goldens of the Java and Go libraries, the Rust one as a peer, hostile bytes.
+//! DDSketch: golden files of the Java and Go libraries, the Rust library as a peer, hostile bytes.
 
 use codecs::ddsketch::{
     COUNT_MAX, FLAGS, decode, decode_protobuf, decode_protobuf_rounded, decode_rounded, encode,
@@ -15,7 +15,7 @@ const GO: &str = include_str!("../../../../testdata/hist/ddsketch/go.tsv");
 const JAVA: &str = include_str!("../../../../testdata/hist/ddsketch/java.tsv");
 const PAGE: &str = include_str!("../../../../docs/formats/ddsketch.md");
 
-/// gamma 2, no offset, straight lines: few bytes and edges on powers of two.
+/// gamma 2, no offset, linear: few bytes and edges on powers of two.
 const MAPPING: &str = "06 0000000000000040 0000000000000000";
 
 fn rows(table: &str) -> impl Iterator<Item = Vec<&str>> {
@@ -46,7 +46,7 @@ fn histogram(scheme: Scheme, values: &[f64]) -> Histogram {
     histogram
 }
 
-/// The same counts with nothing known beside them.
+/// The same counts without side values.
 fn without_summary(histogram: &Histogram) -> Histogram {
     let absent = HistogramParts {
         sum: TrackedValue::Absent,
@@ -61,7 +61,7 @@ fn log(gamma: f64, offset: f64, interpolation: Interpolation) -> Scheme {
     Scheme::Log(LogarithmicScheme::new(gamma, offset, interpolation).unwrap())
 }
 
-/// Both forms give the same histogram back, to the byte.
+/// Both forms restore the same histogram exactly.
 #[track_caller]
 fn check(histogram: &Histogram) {
     let binary = encode(histogram).unwrap();
@@ -73,14 +73,14 @@ fn check(histogram: &Histogram) {
     assert_eq!(decode(&encode(&plain).unwrap()).unwrap(), plain);
 }
 
-/// A mapping and then `blocks` are refused so.
+/// A mapping followed by `blocks` is rejected with this error.
 #[track_caller]
 fn check_rejected(blocks: &str, message: &str) {
     let error = decode(&bytes(&format!("{MAPPING}{blocks}"))).unwrap_err();
     assert_eq!(error.to_string(), message);
 }
 
-/// A mapping and then `blocks` hold these buckets.
+/// A mapping followed by `blocks` has these buckets.
 #[track_caller]
 fn check_bins(blocks: &str, positive: &[(i32, u64)], negative: &[(i32, u64)]) {
     let read = decode(&bytes(&format!("{MAPPING}{blocks}"))).unwrap();
@@ -114,7 +114,7 @@ fn goldens_of_go_are_read() {
         check_order(&without_summary(&read), &values, &row);
         check(&read);
         let mut recorded = histogram(read.scheme().clone(), &values);
-        // There a bucket's edge lies on 1 = 2^0, and we round it otherwise.
+        // There a bucket's edge is at 1 = 2^0, and our rounding differs.
         if row.starts_with("linear dense powers") {
             continue;
         }
@@ -130,7 +130,7 @@ fn goldens_of_go_are_read() {
     }
 }
 
-/// The value of each rank lies in its bracket.
+/// The value of each rank is in its bracket.
 #[track_caller]
 fn check_order(read: &Histogram, ascending: &[f64], row: &str) {
     assert_eq!(read.count(), ascending.len() as u64, "{row}");
@@ -158,7 +158,7 @@ fn all_modes_of_bins_are_read_and_add_up() {
     check_bins("0d 02 06 00 02 02", &[(3, 2)], &[]);
     check_bins("07 01 06 02 0b 01 06 0f 01 06 02 02", &[], &[(3, 3)]);
     check_bins("05 01 06 02 09 01 06 05 00 0d 00 00 00", &[(3, 2)], &[]);
-    // Not ascending, as hash maps are written.
+    // In random order, as hash maps are written.
     check_bins("05 03 06 02 05 03 02 02", &[(0, 2), (1, 1), (3, 1)], &[]);
 }
 
@@ -253,7 +253,7 @@ fn largest_count_round_trips() {
 
 #[test]
 fn hostile_indexes_and_lengths_are_rejected() {
-    // 2^64 - 1 bins, and no more bytes.
+    // 2^64 - 1 bins, without further bytes.
     check_rejected("05 ffffffffffffffffff", "at byte 27: the input ends inside index delta");
     check_rejected("0d ffffffffffffffffff 00 02", "at byte 29: the input ends inside bin count");
     check_rejected(
@@ -270,7 +270,7 @@ fn hostile_indexes_and_lengths_are_rejected() {
     );
     check_rejected(
         "09 01 feffffff0f",
-        "bucket index 2147483647 lies outside the grid (logarithmic gamma 2)",
+        "bucket index 2147483647 is outside the grid (logarithmic gamma 2)",
     );
 }
 
@@ -304,7 +304,7 @@ fn rounding_reports_its_changes() {
 
 #[test]
 fn rounded_counts_leave_estimated_side_values() {
-    // Count 2.5, min 1, max 1, sum 2.5 beside one bin of 2.5.
+    // Count 2.5, min 1, max 1, sum 2.5, and one bin of 2.5.
     let weighted = format!(
         "a0 079800 88 000000000000f03f 8c 000000000000f03f 84 0000000000000440 {MAPPING} 05 01 00 \
          079800"
@@ -336,17 +336,17 @@ fn unrepresentable_histograms_are_rejected() {
     assert!(matches!(encode_protobuf(&Histogram::default()), Err(EncodeError::Scheme { .. })));
     assert_eq!(
         message(&histogram(grid(), &[1.0, f64::NAN])),
-        "ddsketch has no place for 1 values that are not numbers"
+        "ddsketch cannot represent 1 NaN values"
     );
     assert_eq!(
         message(&histogram(grid(), &[f64::INFINITY, f64::NEG_INFINITY])),
-        "ddsketch has no place for 2 infinite values"
+        "ddsketch cannot represent 2 infinite values"
     );
     let wide = Histogram::new(grid()).with_zero_threshold(1e-9).unwrap();
-    assert_eq!(message(&wide), "ddsketch has no place for a zero threshold of 1e-9");
+    assert_eq!(message(&wide), "ddsketch cannot represent a zero threshold of 1e-9");
 }
 
-/// The grid of the peer's default, and the peer.
+/// The default grid of the peer, and the peer.
 fn peer(values: &[f64]) -> (Histogram, DDSketch) {
     let mut sketch = DDSketch::new(Config::defaults());
     values.iter().for_each(|&value| sketch.add(value));
@@ -354,7 +354,7 @@ fn peer(values: &[f64]) -> (Histogram, DDSketch) {
     (histogram(grid, values), sketch)
 }
 
-/// Both read what the other wrote, and the peer's quantile lies within its accuracy of our bracket.
+/// Each reads the other's bytes, and the peer's quantile is within its accuracy of our bracket.
 #[track_caller]
 fn check_peer(values: &[f64]) {
     let (ours, theirs) = peer(values);
@@ -367,10 +367,10 @@ fn check_peer(values: &[f64]) {
         let (theirs, back) = (theirs.quantile(q).unwrap(), back.quantile(q).unwrap());
         assert_eq!(theirs, back);
         let Some(theirs) = theirs else { continue };
-        // Its rank is that of type 7 without the step to the next value.
+        // The peer uses the rank of type 7 without the interpolation to the next value.
         let rank = (q * (ours.count() - 1) as f64).floor() + 1.0;
         let bracket = ours.quantile((rank - 0.5) / ours.count() as f64).unwrap();
-        // The accuracy is a share of the value, and a value may be any of the bracket.
+        // The accuracy is relative to the value, which may be anywhere in the bracket.
         let slack = bracket.lower.abs().max(bracket.upper.abs()) * 0.010_000_1;
         assert!(
             bracket.lower - slack <= theirs && theirs <= bracket.upper + slack,
@@ -425,7 +425,7 @@ proptest! {
         for (value, count) in values {
             histogram.record_n(value, count);
         }
-        // The form holds one double of the sum.
+        // The format stores the sum as one double.
         let sum = histogram.tracked_sum().value().map_or(0.0, CompensatedSum::value);
         let parts = HistogramParts { sum: TrackedValue::Exact(CompensatedSum::new(sum)), ..histogram.into_parts() };
         check(&Histogram::from_parts(parts).unwrap());

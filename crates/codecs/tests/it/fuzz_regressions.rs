@@ -1,4 +1,4 @@
-//! Inputs that once broke something, and the seeds that fuzzing begins with.
+//! Past fuzz findings, and the seeds of the fuzz corpus.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -31,7 +31,7 @@ fn files(folder: &Path) -> Vec<PathBuf> {
     paths
 }
 
-/// Writes `fuzz/corpus/<target>/`: the golden files of each format, and what once broke something.
+/// Writes `fuzz/corpus/<target>/`: the golden files of each format, and past findings.
 /// `cargo xtask ci fuzz` calls it before the targets run.
 #[test]
 #[ignore = "writes fuzz/corpus; called by xtask"]
@@ -40,7 +40,7 @@ fn write_seeds() {
     for file in files(&golden.join("hdr")) {
         let log = fs::read(&file).unwrap();
         if file.extension().is_some_and(|end| end == "hlog") {
-            // The first lines, for a fuzzer finds more in less.
+            // Only the first lines: a fuzzer is faster with small inputs.
             let lines: Vec<&[u8]> = log.split_inclusive(|&byte| byte == b'\n').take(9).collect();
             write_seed("hlog", &lines.concat());
             lines.iter().for_each(|line| write_seed("hlog", line));
@@ -78,7 +78,7 @@ fn write_seeds() {
     }
 }
 
-/// Named by its content, so that a second call changes nothing.
+/// Named by its content, so that repeated calls change nothing.
 fn write_seed(target: &str, bytes: &[u8]) {
     let folder = root().join("fuzz/corpus").join(target);
     fs::create_dir_all(&folder).unwrap();
@@ -86,7 +86,7 @@ fn write_seed(target: &str, bytes: &[u8]) {
     fs::write(folder.join(name), bytes).unwrap();
 }
 
-/// The cells of a table but those of comments.
+/// The cells of a table, without comments.
 fn cells(table: &Path) -> Vec<String> {
     let table = fs::read_to_string(table).unwrap();
     let rows = table.lines().filter(|line| !line.starts_with('#'));

@@ -1,5 +1,5 @@
-//! Tests of HdrHistogram's encodings and logs: golden files of Java, a peer's bytes, hostile input,
-//! and the page `docs/formats/hdr.md` against the code.
+//! Tests of HdrHistogram's encodings and logs: golden files of Java, bytes of another
+//! implementation, hostile input, and the page `docs/formats/hdr.md` compared with the code.
 
 use std::path::PathBuf;
 
@@ -33,9 +33,9 @@ fn merge_intervals<'a>(intervals: impl IntoIterator<Item = &'a HlogInterval>) ->
     sum
 }
 
-/// What Java's `new Histogram(3).add(…)` holds. Across precisions it does not fold: it records the
-/// least value of each bucket anew, so that the value reported is the end of a finer bucket at the
-/// lower edge.
+/// The result of Java's `new Histogram(3).add(…)`. Across precisions Java does not fold: it records
+/// the smallest value of each bucket again, so the reported value is the end of a finer bucket at
+/// the lower edge.
 fn record_again(histogram: &Histogram) -> Histogram {
     let mut anew = Histogram::new(HdrHeader::new(3, 1, i64::MAX).unwrap().scheme());
     for (index, count) in histogram.positive().iter() {
@@ -55,12 +55,12 @@ struct LogTotals {
 fn check_totals(intervals: &[HlogInterval], expected: LogTotals) {
     let merged = merge_intervals(intervals);
     assert_eq!((intervals.len(), merged.count()), (expected.intervals, expected.values));
-    // The exact merge: its bracket holds what Java reports.
+    // The exact merge: its bracket contains Java's result.
     for (q, java) in [(0.999, expected.p999), (1.0, expected.max)] {
         let exact = merged.quantile_with(q, QuantileMethod::HdrUpper).unwrap();
         assert!(exact.contains(java), "{q}: {exact:?} does not hold {java}");
     }
-    // Java's way of adding gives Java's numbers to the last digit. Its maximum is the bucket's end.
+    // Java's method gives Java's numbers to the last digit. Its maximum is the end of the bucket.
     let anew = record_again(&merged);
     assert_eq!(
         anew.quantile_with(0.999, QuantileMethod::HdrUpper).unwrap().estimate,
@@ -70,7 +70,7 @@ fn check_totals(intervals: &[HlogInterval], expected: LogTotals) {
     assert_eq!(anew.scheme().edges(last).unwrap().1 - 1.0, expected.max);
 }
 
-/// Intervals that begin `from..=to` seconds after the log's start time.
+/// Intervals that start `from..=to` seconds after the log's start time.
 fn intervals_within(log: &[u8], from: f64, to: f64) -> Vec<HlogInterval> {
     let mut reader = hlog::HlogReader::new(log);
     let all = reader.by_ref().collect::<Result<Vec<_>, _>>().unwrap();
@@ -113,7 +113,7 @@ fn timestamps_count_from_the_start_time_or_the_epoch() {
     assert_eq!((first.logged_start_s, first.length_s), (0.127, 1.007));
     assert_eq!(first.start_s, 1_441_812_279.474 + 0.127);
     assert_eq!(first.recording.histogram.tracked_max(), hist::TrackedValue::Estimated(2_769_000.0));
-    // ycsb stamps with the time since the epoch, 5 ms before the start time.
+    // ycsb writes the time since the epoch, 5 ms before the start time.
     let first = &intervals(&golden("ycsb.logV1.hlog"))[0];
     assert_eq!(first.start_s, 1_438_613_579.290);
 }
@@ -139,7 +139,7 @@ fn every_interval_round_trips_in_every_encoding() {
     }
 }
 
-/// The histogram as a decoder makes it: sum and extremes unknown.
+/// The histogram as decoded: sum and extremes unknown.
 fn without_summary(histogram: Histogram) -> Histogram {
     let mut parts = HistogramParts::new(histogram.scheme().clone());
     parts.positive = histogram.positive().iter().collect();
@@ -167,7 +167,7 @@ fn check_round_trip(recording: &HdrHistogramData) {
 /// A line of `java.tsv`.
 struct JavaLine {
     name: String,
-    /// Count, least value above zero, greatest, median, value at percentile 0, count at zero.
+    /// Count, smallest value above zero, largest, median, value at percentile 0, count at zero.
     numbers: [f64; 6],
     plain: Vec<u8>,
     compressed: Vec<u8>,
@@ -199,8 +199,8 @@ fn bytes_of_java_are_read_and_written_again() {
         if histogram.is_empty() {
             continue;
         }
-        // Of a bucket of doubles Java reports the last whole number times the ratio, we the last
-        // double.
+        // For a bucket of doubles Java reports the last whole number times the ratio; topdeck
+        // reports the last double.
         let unit = recording.header.range().map_or(0.0, |_| recording.header.ratio());
         let near = |ours: f64, java: f64| (ours - java).abs() <= unit;
         let scheme = histogram.scheme();
@@ -278,7 +278,7 @@ fn any_recording() -> impl Strategy<Value = HdrHistogramData> {
                 None => HdrHeader::new(digits, lowest, (2 * lowest) << (octaves / 2)).unwrap(),
             };
             let mut parts = HistogramParts::new(header.scheme());
-            // V0 and V1 write every word: keep to the lower 100 000 buckets.
+            // V0 and V1 write every word: only the lower 100,000 buckets are tested.
             let len = u64::from(header.counts_len().min(100_000));
             let mut buckets = std::collections::BTreeMap::new();
             for (place, shift, count) in values {
@@ -347,7 +347,7 @@ proptest! {
             log[at] = *byte;
         }
         let read: Vec<_> = hlog::HlogReader::new(&log[..]).collect();
-        // A changed byte costs at most its own line, a line break made of one joins or parts two.
+        // A changed byte affects only its own line; a changed line break joins or splits two lines.
         let good = read.iter().filter(|interval| interval.is_ok()).count();
         prop_assert!(good + 2 * changes.len() >= 42, "{good} intervals are left");
     }
@@ -367,7 +367,7 @@ proptest! {
     }
 }
 
-/// Written and read, the intervals are the same, but for the maximum, which the histogram then has.
+/// Intervals survive a round trip, except for the maximum, which the histogram then contains.
 #[track_caller]
 fn check_log(preamble: &HlogPreamble, intervals: &[HlogInterval]) {
     let mut writer = hlog::HlogWriter::new(Vec::new(), preamble).unwrap();
@@ -382,7 +382,7 @@ fn check_log(preamble: &HlogPreamble, intervals: &[HlogInterval]) {
     };
     let bares = |intervals: &[HlogInterval]| intervals.iter().map(bare).collect::<Vec<_>>();
     assert_eq!(bares(&read), bares(intervals));
-    // And what was read once is read the same for ever.
+    // A log that was read once is always read the same.
     let mut writer = hlog::HlogWriter::new(Vec::new(), preamble).unwrap();
     read.iter().for_each(|interval| writer.write(interval).unwrap());
     let again = writer.into_inner();
@@ -406,7 +406,7 @@ fn golden_logs_round_trip() {
 
 const PAYLOAD: &str = "HISTFAAAABx4nJNpmSzMwMDAyAABzFAaxmey/wBlAQA8yQJ9";
 
-/// A log of two lines after `head`, the second of them good: what becomes of the first.
+/// The result of the first line in a log of two lines after `head`, of which the second is valid.
 #[track_caller]
 fn read_first(head: &str, line: &str) -> Result<HlogInterval, HlogError> {
     let log = format!("{head}\n{line}\n\n3.5,1,0,{PAYLOAD}");
@@ -437,7 +437,7 @@ fn lines_of_all_writers_are_read() {
     assert_eq!(start("#[StartTime: 1e9 (seconds since epoch), Thu]"), 1e9 + 10.0);
     assert_eq!(start("#[BaseTime: 7 (seconds since epoch)]"), 17.0);
     assert_eq!(start("#[BaseTime: 7]\n#[StartTime: 1e9 (seconds)]"), 17.0);
-    // Comments need not be UTF-8: Java writes the date in the platform's own encoding.
+    // Comments need not be UTF-8: Java writes the date in the platform's encoding.
     let latin1 = [b"#[StartTime: 1e9 (seconds), M\xe4r]\n1,1,0,", payload.as_bytes()].concat();
     assert_eq!(intervals(&latin1)[0].start_s, 1e9 + 1.0);
 }
@@ -448,7 +448,7 @@ fn check_bad_line(line: &str, expected: &str) {
     assert_eq!(error.to_string(), expected);
 }
 
-/// The tagged ones are those HdrHistogram_c has to refuse.
+/// HdrHistogram_c must reject the tagged lines.
 #[test]
 fn bad_line_is_reported_and_skipped() {
     let line = |line: &str| line.replace('@', PAYLOAD);
@@ -530,7 +530,7 @@ fn recording(values: &[(u64, u64)]) -> HdrHistogramData {
     recording
 }
 
-/// The bytes of a V2 histogram of three digits up to an hour, with `payload` for its counts.
+/// The bytes of a V2 histogram with three digits up to an hour and the counts `payload`.
 fn v2(payload: &[u8]) -> Vec<u8> {
     let mut bytes = recording(&[]).encode(HdrVersion::V2).unwrap();
     bytes.truncate(40);
@@ -592,8 +592,8 @@ fn hostile_bytes_are_reported_with_field_and_offset() {
         "at byte 40: end is more bytes, expected nothing after the histogram",
     );
     check_rejected(&v2(&[0x82]), "at byte 40: the input ends inside count");
-    // One run of zeros over the whole array is the last that fits; then one more, then the longest
-    // of all.
+    // A run of zeros over the whole array is the longest valid one; then one more, then the
+    // maximum.
     assert!(hdr::decode(&v2(&leb(-33_792))).unwrap().histogram.is_empty());
     check_rejected(
         &v2(&leb(-33_793)),
@@ -613,7 +613,7 @@ fn hostile_bytes_are_reported_with_field_and_offset() {
     );
 }
 
-/// ZigZag LEB128-64b9B, written out once more.
+/// ZigZag LEB128-64b9B, implemented independently.
 fn leb(value: i64) -> Vec<u8> {
     let mut rest = ((value << 1) ^ (value >> 63)) as u64;
     let mut out = Vec::new();
@@ -650,7 +650,7 @@ fn compressed(cookie: u32, plain: &[u8]) -> Vec<u8> {
 
 #[test]
 fn a_zip_bomb_ends_with_the_counts_array() {
-    // 256 MiB of zeros in 256 KiB, said to be the counts of the longest array there is.
+    // 256 MiB of zeros compressed to 256 KiB, as the counts of the longest array.
     let mut plain = HdrHistogramData::new(HdrHeader::new(5, 1, i64::MAX).unwrap())
         .encode(HdrVersion::V2)
         .unwrap();
@@ -659,7 +659,7 @@ fn a_zip_bomb_ends_with_the_counts_array() {
     let bytes = compressed(layout::V2_COMPRESSED | 0x10, &plain);
     assert!(bytes.len() < 300 << 10);
     check_rejected(&bytes, "at byte 6160424: end of the counts is 6160385, the limit is 6160384");
-    // As many counts of one as fit a mebibyte, and more than we keep.
+    // One MiB of counts of one, more than the limit.
     plain.truncate(40 + (6 << 20));
     plain[40..].fill(2);
     let bytes = compressed(layout::V2_COMPRESSED | 0x10, &plain);
@@ -710,7 +710,7 @@ fn unrepresentable_histograms_are_not_written() {
         change(&mut parts);
         recording.histogram = Histogram::from_parts(parts).unwrap();
         let error = recording.encode(HdrVersion::V2).unwrap_err().to_string();
-        assert_eq!(error, format!("HdrHistogram has no place for {expected}"));
+        assert_eq!(error, format!("HdrHistogram cannot represent {expected}"));
     }
     check_unrepresentable(|parts| parts.overflow = 2, "values above the grid (2)");
     check_unrepresentable(|parts| parts.underflow = 3, "values below the grid (3)");
@@ -733,7 +733,7 @@ fn unrepresentable_histograms_are_not_written() {
     other.histogram = Histogram::default();
     assert_eq!(
         other.encode(HdrVersion::V2).unwrap_err().to_string(),
-        "HdrHistogram cannot hold exp2 scale 5 buckets: convert the histogram first"
+        "HdrHistogram cannot represent exp2 scale 5 buckets; convert the histogram first"
     );
 }
 
@@ -792,7 +792,7 @@ fn page_lists_the_layout() {
     assert_eq!(told.iter().map(|row| [row[0], row[1]]).collect::<Vec<_>>(), expected);
 }
 
-/// Each field stands in encoded bytes where the tables say.
+/// Each field in the tables is at its offset in encoded bytes.
 #[test]
 fn the_bytes_keep_to_the_layout() {
     #[track_caller]

@@ -1,4 +1,4 @@
-//! Integration tests of `codecs`: golden vectors of every format, and what fuzzing once broke.
+//! Integration tests of `codecs`: golden files of every format, and past fuzz findings.
 
 mod checks;
 mod circllhist;

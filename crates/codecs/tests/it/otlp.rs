@@ -1,5 +1,5 @@
-//! OTLP points: messages that the Go library wrote, random histograms through every message,
-//! damage.
+//! OTLP points: messages written by the Go library, round trips of random histograms through every
+//! message, damaged messages.
 
 use codecs::otlp::{ExponentialHistogramDataPoint, HistogramDataPoint, OtlpBuckets};
 use hist::{DecodeError, Exp2, Histogram, Scheme, TrackedValue};
@@ -17,7 +17,7 @@ pub(crate) fn unhex(hex: &str) -> Vec<u8> {
     (0..hex.len()).step_by(2).map(|at| u8::from_str_radix(&hex[at..at + 2], 16).unwrap()).collect()
 }
 
-/// All of a histogram in a line.
+/// All fields of a histogram on one line.
 pub(crate) fn describe(histogram: &Histogram) -> String {
     let parts = histogram.clone().into_parts();
     let mut line = parts.scheme.to_string();
@@ -61,7 +61,7 @@ fn describe_result(read: Result<Option<Histogram>, DecodeError>) -> String {
     }
 }
 
-/// A table with its last column told anew, which must be the column that stands there.
+/// A table whose last column is recomputed and must be unchanged.
 pub(crate) fn check_table(
     file: expect_test::ExpectFile,
     table: &str,
@@ -81,7 +81,7 @@ pub(crate) fn check_table(
     file.assert_eq(&found);
 }
 
-/// What a message tells; it must be written back to the byte.
+/// The content of a message; re-encoding must restore the bytes.
 #[track_caller]
 fn describe_message(kind: &str, bytes: &[u8], what: &str) -> String {
     if kind == "exponential" {
@@ -193,16 +193,16 @@ fn contradictions_name_both_values() {
     );
     check_error(
         of(1, i32::MAX, &[1]),
-        "bucket index 2147483647 lies outside the grid (exp2 scale 0)",
+        "bucket index 2147483647 is outside the grid (exp2 scale 0)",
     );
-    check_error(of(1, 1024, &[1]), "bucket index 1024 lies outside the grid (exp2 scale 0)");
+    check_error(of(1, 1024, &[1]), "bucket index 1024 is outside the grid (exp2 scale 0)");
     check_error(
         ExponentialHistogramDataPoint { scale: -11, ..Default::default() },
         "scale is -11, expected -10..=2147483647",
     );
     check_error(
         ExponentialHistogramDataPoint { zero_threshold: f64::NAN, ..Default::default() },
-        "zero threshold NaN is not a finite number at or above zero",
+        "invalid zero threshold NaN: must be finite and not negative",
     );
     check_explicit_error(
         &[1, 1],
@@ -226,13 +226,13 @@ fn contradictions_name_both_values() {
         &[0, 1, 0],
         &[2.0, 1.0],
         1,
-        "bound 1 at position 1 is not finite or not above the bound before it",
+        "invalid bound 1 at position 1: not finite or not above the previous bound",
     );
     check_explicit_error(
         &[1, 0],
         &[f64::NAN],
         1,
-        "bound NaN at position 0 is not finite or not above the bound before it",
+        "invalid bound NaN at position 0: not finite or not above the previous bound",
     );
 }
 
@@ -252,9 +252,9 @@ fn unrepresentable_histograms_are_rejected() {
         histogram.record(value);
         ExponentialHistogramDataPoint::from_histogram(&histogram).unwrap_err().to_string()
     };
-    assert_eq!(with(f64::NAN), "OTLP has no place for 1 NaN values");
-    assert_eq!(with(f64::INFINITY), "OTLP has no place for 1 values above the greatest bucket");
-    assert_eq!(with(f64::NEG_INFINITY), "OTLP has no place for 1 values below the least bucket");
+    assert_eq!(with(f64::NAN), "OTLP cannot represent 1 NaN values");
+    assert_eq!(with(f64::INFINITY), "OTLP cannot represent 1 values above the largest bucket");
+    assert_eq!(with(f64::NEG_INFINITY), "OTLP cannot represent 1 values below the smallest bucket");
     let explicit = Histogram::new(Scheme::explicit(&[1.0]).unwrap());
     assert!(ExponentialHistogramDataPoint::from_histogram(&explicit).is_err());
     assert!(HistogramDataPoint::from_histogram(&Histogram::default()).is_err());
@@ -280,7 +280,7 @@ pub(crate) fn histogram(scheme: Scheme, values: &[(f64, u64)], zero: f64) -> His
     histogram
 }
 
-/// Equal in all that a message can hold: sums are rounded to a double.
+/// Equal in all fields of the message: sums are rounded to a double.
 #[track_caller]
 pub(crate) fn assert_same(found: &Histogram, expected: &Histogram, extremes: bool) {
     let (mut a, mut b) = (found.clone().into_parts(), expected.clone().into_parts());
@@ -294,7 +294,7 @@ pub(crate) fn assert_same(found: &Histogram, expected: &Histogram, extremes: boo
     assert_eq!(a, b);
 }
 
-/// Bytes changed, lost and doubled here and there.
+/// Bytes changed, removed and duplicated at random.
 pub(crate) fn mutate(mut bytes: Vec<u8>, changes: &[(usize, u8, u8)]) -> Vec<u8> {
     for &(at, byte, kind) in changes {
         let at = at % (bytes.len() + 1);
@@ -378,7 +378,7 @@ pub(crate) fn fields_in_page(page: &str, heading: &str) -> Vec<(u64, String)> {
         .collect()
 }
 
-/// The number of the one field that a message holds, and what it holds.
+/// Number of the only field of a message, and its content.
 fn only_field(bytes: &[u8]) -> (u64, codecs::protobuf::FieldValue<'_>) {
     let field = codecs::protobuf::MessageReader::new(bytes).field().expect("a message");
     let (number, field) = field.expect("a field is set");

@@ -1,5 +1,5 @@
-//! Prometheus histograms: messages that Prometheus' own packages wrote, quantiles as PromQL
-//! computes them, random histograms through every message and over to OTLP, damage.
+//! Prometheus histograms: messages written by Prometheus' own packages, quantiles as computed by
+//! PromQL, round trips of random histograms through every message and to OTLP, damaged messages.
 
 use codecs::otlp::ExponentialHistogramDataPoint;
 use codecs::prometheus::{
@@ -28,7 +28,7 @@ fn describe_result(sample: &Result<Option<HistogramSample>, DecodeError>) -> Str
     }
 }
 
-/// What a message tells. A remote one must be written back to the byte.
+/// The content of a message. Re-encoding a remote-write message must restore the bytes.
 #[track_caller]
 fn describe_message(kind: &str, bytes: &[u8], what: &str) -> String {
     if kind != "client" {
@@ -264,7 +264,7 @@ fn contradictions_name_both_values() {
         RemoteHistogram { sum: f64::NAN, ..of(2, 0, 2, &[1, 1]) },
         "count is 2, expected at least 3, the sum of the bucket counts",
     );
-    // It would come back as a sum of 0.
+    // It would be decoded as a sum of 0.
     let nothing = || RemoteHistogram { count: Some(RemoteCount::Int(0)), ..Default::default() };
     check_error(
         RemoteHistogram { sum: f64::NAN, ..nothing() },
@@ -282,7 +282,7 @@ fn contradictions_name_both_values() {
         of(1, 0, 2, &[1, -2]),
         "positive_spans is -2 after a count of 1, in bucket 1, expected counts of 0..2^63",
     );
-    check_error(of(1, 1027, 1, &[1]), "bucket index 1026 lies outside the grid (exp2 scale 0)");
+    check_error(of(1, 1027, 1, &[1]), "bucket index 1026 is outside the grid (exp2 scale 0)");
     check_error(
         of(1, i32::MIN, 1, &[1]),
         "positive_spans is bucket -2147483648, expected indexes of 32 bits",
@@ -296,11 +296,11 @@ fn contradictions_name_both_values() {
         custom_values: bounds.to_vec(),
         ..of(1, offset, 1, &[1])
     };
-    check_error(custom(2, &[1.0]), "bucket index 2 lies outside the grid (1 explicit bounds)");
-    check_error(custom(-1, &[1.0]), "bucket index -1 lies outside the grid (1 explicit bounds)");
+    check_error(custom(2, &[1.0]), "bucket index 2 is outside the grid (1 explicit bounds)");
+    check_error(custom(-1, &[1.0]), "bucket index -1 is outside the grid (1 explicit bounds)");
     check_error(
         custom(0, &[1.0, f64::INFINITY]),
-        "bound inf at position 1 is not finite or not above the bound before it",
+        "invalid bound inf at position 1: not finite or not above the previous bound",
     );
     check_error(
         RemoteHistogram { zero_count: Some(RemoteZeroCount::Int(1)), ..custom(0, &[1.0]) },
@@ -308,11 +308,11 @@ fn contradictions_name_both_values() {
     );
     check_error(
         RemoteHistogram { zero_count: Some(RemoteZeroCount::Float(1.0)), ..of(1, 0, 1, &[1]) },
-        "zero_count is Some(Float(1.0)) beside Some(Int(1)), expected both whole or both double",
+        "zero_count is Some(Float(1.0)) beside Some(Int(1)), expected both integers or both floats",
     );
     check_error(
         RemoteHistogram { count: Some(RemoteCount::Float(1.0)), ..of(1, 0, 1, &[1]) },
-        "positive_spans is 1 deltas, expected double counts, as the count is one",
+        "positive_spans is 1 deltas, expected float counts, because the count is a float",
     );
 }
 
@@ -412,7 +412,10 @@ fn unrepresentable_histograms_are_rejected() {
     let mut nan = Histogram::new(Scheme::explicit(&[1.0]).unwrap());
     nan.record(f64::NAN);
     let error = ClassicHistogram::from_histogram(&nan).unwrap_err().to_string();
-    assert_eq!(error, "a Prometheus histogram has no place for 1 NaN values, being classic");
+    assert_eq!(
+        error,
+        "a Prometheus histogram cannot represent 1 NaN values in a classic histogram"
+    );
     let custom = RemoteHistogram::from_histogram(&nan).unwrap().to_sample().unwrap();
     assert_eq!(integer(custom).nan_count(), 1);
 
@@ -421,7 +424,7 @@ fn unrepresentable_histograms_are_rejected() {
     let error = RemoteHistogram::from_histogram(&huge).unwrap_err().to_string();
     assert_eq!(
         error,
-        "a Prometheus histogram has no place for a bucket count of 9223372036854775808, above \
+        "a Prometheus histogram cannot represent a bucket count of 9223372036854775808, above \
          2^63 - 1"
     );
     let error = RemoteHistogram::from_histogram(&Histogram::new(Scheme::LogLinear10)).unwrap_err();

@@ -1,4 +1,4 @@
-//! Statistics of decoded histograms that were once wrong.
+//! Regressions: statistics of decoded histograms that were wrong.
 
 use codecs::prometheus::ClassicHistogram;
 

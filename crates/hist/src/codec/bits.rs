@@ -1,4 +1,4 @@
-//! Bits in bytes, least significant first.
+//! Bit streams, least significant bit first.
 
 use crate::codec::bytes::ByteReader;
 use crate::error::DecodeError;
@@ -27,8 +27,8 @@ impl BitWriter {
         self.pending = value.checked_shr(bits.wrapping_sub(self.pending_bits)).unwrap_or(0);
     }
 
-    /// Appends a number in Rice's code: the part above `low_bits` in unary, the rest as it is. A
-    /// part too large for unary is written whole after [`UNARY_MAX`] ones.
+    /// Appends a number in Rice code: the part above `low_bits` in unary, the low bits unchanged. A
+    /// part too large for unary is written as 64 bits after [`UNARY_MAX`] ones.
     pub(crate) fn put_rice(&mut self, value: u64, low_bits: u32) {
         let high = value >> low_bits;
         if high < UNARY_MAX {
@@ -40,19 +40,19 @@ impl BitWriter {
         }
     }
 
-    /// How many bits were put.
+    /// Number of bits written.
     pub(crate) fn bits(&self) -> u64 {
         (self.bytes.len() as u64).wrapping_mul(8).wrapping_add(u64::from(self.pending_bits))
     }
 
-    /// Appends all bits of another.
+    /// Appends all bits of another writer.
     pub(crate) fn append(&mut self, other: BitWriter) {
         let (words, _) = other.bytes.as_chunks::<8>();
         words.iter().for_each(|word| self.put(u64::from_le_bytes(*word), 64));
         self.put(other.pending, other.pending_bits);
     }
 
-    /// All bytes, the last filled up with zeros.
+    /// Returns the bytes; the last byte is padded with zeros.
     pub(crate) fn finish(mut self) -> Vec<u8> {
         let held = self.pending_bits.div_ceil(8) as usize;
         self.bytes.extend(&self.pending.to_le_bytes()[..held]);
@@ -60,14 +60,14 @@ impl BitWriter {
     }
 }
 
-/// Ones that stand for a number that is written whole.
+/// Number of ones that mark a number written as 64 bits.
 const UNARY_MAX: u64 = 24;
 
 fn low_mask(bits: u32) -> u64 {
     (1u64 << bits).wrapping_sub(1)
 }
 
-/// How many low bits make Rice's code shortest for these numbers, nearly.
+/// Approximately the number of low bits that makes the Rice code of these numbers shortest.
 pub(crate) fn rice_low_bits(values: impl Iterator<Item = u64>) -> u32 {
     let (mut total, mut count) = (0u128, 0u128);
     for value in values {
@@ -79,11 +79,11 @@ pub(crate) fn rice_low_bits(values: impl Iterator<Item = u64>) -> u32 {
     divisor.checked_ilog2().unwrap_or(0).min(62)
 }
 
-/// Takes bits out again.
+/// Reads bits.
 pub(crate) struct BitReader<'a> {
     bytes: &'a [u8],
     at_bit: usize,
-    /// Where the bytes begin in the whole input.
+    /// Offset of the bytes in the whole input.
     offset: usize,
 }
 
@@ -114,7 +114,7 @@ impl<'a> BitReader<'a> {
         Ok(if bits == 64 { value } else { value & low_mask(bits) })
     }
 
-    /// 25 bits or more from here on; zeros past the end.
+    /// At least 25 bits from the current position; zeros past the end.
     fn peek(&self) -> u32 {
         let rest = self.bytes.get(self.at_bit / 8..).unwrap_or(&[]);
         let word = match rest.first_chunk::<8>() {
@@ -124,14 +124,14 @@ impl<'a> BitReader<'a> {
         (word >> (self.at_bit % 8)) as u32
     }
 
-    /// A number in Rice's code.
+    /// Reads a number in Rice code.
     #[inline]
     pub(crate) fn get_rice(
         &mut self,
         low_bits: u32,
         field: &'static str,
     ) -> Result<u64, DecodeError> {
-        // Nearly always all of it is in one load.
+        // Usually one load contains the whole number.
         let rest = self.bytes.get(self.at_bit / 8..).and_then(|rest| rest.first_chunk::<8>());
         if let (Some(word), 0..=24) = (rest, low_bits) {
             let word = u64::from_le_bytes(*word) >> (self.at_bit % 8);
@@ -157,7 +157,7 @@ impl<'a> BitReader<'a> {
         Ok(high << low_bits | self.get(low_bits, field)?)
     }
 
-    /// The parameter of Rice's code, which columns begin with.
+    /// Reads the parameter of the Rice code, which starts a column.
     pub(crate) fn get_rice_parameter(&mut self) -> Result<u32, DecodeError> {
         match self.get(6, "Rice parameter")? {
             63 => Err(ByteReader::invalid_error(0, "Rice parameter", 63, "at most 62")),
@@ -165,7 +165,7 @@ impl<'a> BitReader<'a> {
         }
     }
 
-    /// Refuses whole bytes after the end.
+    /// Rejects whole bytes after the end.
     pub(crate) fn finish(&self) -> Result<(), DecodeError> {
         let at = self.at_bit.div_ceil(8);
         if at == self.bytes.len() {

@@ -31,13 +31,13 @@ use crate::histogram::{Histogram, HistogramParts, PartsError, Threshold, check_t
 use crate::scheme::Scheme;
 use crate::tracked_value::{CompensatedSum, TrackedValue};
 
-/// Histograms in one block at the most.
+/// Maximum number of histograms in one block.
 pub const HISTOGRAMS_MAX: usize = 4096;
-/// Limits of one block at the most.
+/// Maximum number of declared thresholds in one block.
 pub const LIMITS_MAX: u64 = Histogram::THRESHOLDS_MAX as u64;
 
-/// Indexes between the first and the last column, in all and for each column, up to which all
-/// columns of a block are made room for at once.
+/// Number of indexes between the first and the last column, in total and per column, up to which a
+/// window for all columns of a block is allocated at once.
 const SPAN_FREE: i64 = 1024;
 const SPAN_PER_COLUMN: i64 = 4;
 
@@ -45,21 +45,25 @@ const SPAN_PER_COLUMN: i64 = 4;
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum BlockError {
-    /// All must have one scheme, zero threshold and set of declared thresholds.
+    /// All histograms of a block must have one scheme, zero threshold and set of declared
+    /// thresholds.
     #[error(
         "histogram {position} differs from the first in scheme, zero threshold or declared \
          thresholds"
     )]
     NotUniform {
-        /// Its place, from 0.
+        /// Index of the first histogram that differs, from 0.
         position: usize,
     },
-    /// Make two blocks of them.
-    #[error("{histograms} histograms with {buckets} different buckets are too many for one block")]
+    /// The matrix is too large; the caller should write two blocks.
+    #[error(
+        "{histograms} histograms with {buckets} different buckets exceed the limits of a block; \
+         write several blocks"
+    )]
     TooMany {
-        /// How many histograms.
+        /// Number of histograms.
         histograms: usize,
-        /// How many buckets at the most.
+        /// Maximum number of different buckets for this number of histograms.
         buckets: u64,
     },
 }
@@ -120,7 +124,7 @@ fn check_uniform(histograms: &[Histogram], first: &Histogram) -> Result<(), Bloc
     Ok(())
 }
 
-/// The histograms of a block that fills `bytes`, in order.
+/// Decodes the histograms of a block that fills `bytes`, in order.
 pub fn decode(bytes: &[u8]) -> Result<(Vec<Histogram>, SeriesMeta), DecodeError> {
     let body = verify_checksum(bytes)?;
     let (block, tables) = BlockDecoder::read(body)?;
@@ -132,18 +136,19 @@ pub fn decode(bytes: &[u8]) -> Result<(Vec<Histogram>, SeriesMeta), DecodeError>
     Ok((histograms.collect::<Result<_, DecodeError>>()?, block.header.meta))
 }
 
-/// How many histograms a block holds, as it says itself: nothing else of it is read or checked.
+/// Number of histograms in a block, from its header. The rest of the block is neither read nor
+/// checked.
 pub fn rows(bytes: &[u8]) -> Result<usize, DecodeError> {
     Ok(BlockHeader::read(&mut ByteReader::new(bytes))?.rows)
 }
 
-/// The grid of a block's histograms, as it says itself: nothing else of it is read or checked.
+/// Scheme of a block, from its header. The rest of the block is neither read nor checked.
 pub fn scheme(bytes: &[u8]) -> Result<Scheme, DecodeError> {
     Ok(BlockHeader::read(&mut ByteReader::new(bytes))?.scheme)
 }
 
-/// Adds the histograms at the places of `range` to `accumulator`. A damaged block is refused and
-/// nothing is added.
+/// Adds the histograms of `range` to `accumulator`. A damaged block is rejected and nothing is
+/// added.
 pub fn merge_into(
     bytes: &[u8],
     range: Range<usize>,
@@ -152,14 +157,15 @@ pub fn merge_into(
     merge_runs(bytes, &[(range, 0)], std::slice::from_mut(accumulator))
 }
 
-/// Adds runs of histograms to accumulators: those at the places of each range to the one of the
-/// number beside it. Ranges ascend and do not overlap; what they name beyond the block's histograms
-/// is left out. The block is decoded once. If it is damaged, or does not fit one of the
-/// accumulators, nothing is added to any.
+/// Adds runs of histograms to accumulators. Each run is a range of histogram numbers and the number
+/// of its accumulator. Ranges must ascend and must not overlap; the part of a range beyond the last
+/// histogram is ignored. The block is decoded once. If it is damaged, or does not fit one of the
+/// accumulators, nothing is added to any of them.
 ///
 /// # Panics
 ///
-/// If ranges overlap or do not ascend, or there is no accumulator of a number: bugs of the caller.
+/// If ranges overlap or do not ascend, or if an accumulator number is out of range: a bug of the
+/// caller.
 pub fn merge_runs(
     bytes: &[u8],
     runs: &[(Range<usize>, usize)],
@@ -190,7 +196,7 @@ pub fn merge_runs(
     Ok(block.header.meta)
 }
 
-/// The sums of runs, one histogram after the other.
+/// Sums of runs, added one histogram at a time.
 fn merge_by_row(
     histograms: &[Histogram],
     runs: &[(Range<usize>, usize)],
@@ -209,7 +215,7 @@ fn merge_by_row(
     Ok(merged)
 }
 
-/// Adds all of these or, if one does not fit, none.
+/// Adds all histograms, or none if one does not fit.
 fn add_all(merged: &[(Histogram, usize)], into: &mut [Accumulator]) -> Result<(), DecodeError> {
     let Some((first, _)) = merged.first() else { return Ok(()) };
     let total = merged.iter().try_fold(0u64, |total, (histogram, _)| {
@@ -220,7 +226,7 @@ fn add_all(merged: &[(Histogram, usize)], into: &mut [Accumulator]) -> Result<()
             && into[number].scheme() == first.scheme()
     };
     if merged.len() == 1 || merged.iter().all(fits) {
-        // Nothing can go wrong on the way.
+        // Without a failure there is nothing to roll back.
         return merged.iter().try_for_each(|(histogram, number)| Ok(into[*number].add(histogram)?));
     }
     let mut sums = into.to_vec();
@@ -239,7 +245,7 @@ fn verify_checksum(bytes: &[u8]) -> Result<&[u8], DecodeError> {
     if found == expected { Ok(body) } else { Err(DecodeError::Checksum { found, expected }) }
 }
 
-/// What a block has before its counts.
+/// Fields of a block before its counts.
 struct BlockHeader {
     meta: SeriesMeta,
     scheme: Scheme,
@@ -281,11 +287,11 @@ fn read_limits(reader: &mut ByteReader<'_>) -> Result<Vec<f64>, DecodeError> {
 /// Block with decoded summary columns; counts are decoded on demand.
 struct BlockDecoder {
     header: BlockHeader,
-    /// Zero count, overflow, underflow, nan, above each limit.
+    /// Columns: zero count, overflow, underflow, NaN, then the count above each threshold.
     summary_counts: Vec<Vec<u64>>,
     summaries: SummaryColumns,
     row_bounds: Vec<RowBounds>,
-    /// Of the positive counts.
+    /// Columns of the positive counts.
     columns: MatrixColumns,
 }
 
@@ -347,8 +353,8 @@ impl BlockDecoder {
         Ok((block, [positive, negative]))
     }
 
-    /// Whether each row makes a histogram, also where only sums of rows are made. Its counts in
-    /// buckets are given where they may not fit or thresholds ask for them.
+    /// Checks that each row is a valid histogram, also where only sums of rows are needed. `totals`
+    /// holds the bucket counts of the rows whose counts may overflow or that have thresholds.
     fn check(&self, totals: &[Option<u64>]) -> Result<(), PartsError> {
         if !(self.header.zero_threshold.is_finite() && self.header.zero_threshold >= 0.0) {
             return Err(PartsError::ZeroThreshold { found: self.header.zero_threshold });
@@ -391,8 +397,8 @@ impl BlockDecoder {
         }
     }
 
-    /// The sum of some rows, column by column; `None` where side values or a total say that it
-    /// takes more than that.
+    /// Sum of some rows, computed column by column. `None` if side values or a total need the rows
+    /// themselves.
     fn merge_rows(&self, range: Range<usize>, tables: &[CountTable; 2]) -> Option<HistogramParts> {
         let mut parts = HistogramParts::new(self.header.scheme.clone());
         parts.zero_threshold = self.header.zero_threshold;
@@ -411,7 +417,7 @@ impl BlockDecoder {
         Some(parts)
     }
 
-    /// Sum, minimum and maximum of some rows, if they are exact.
+    /// Sum, minimum and maximum of some rows, if all are exact.
     fn summary_of_rows(
         &self,
         range: Range<usize>,
@@ -426,9 +432,9 @@ impl BlockDecoder {
         Some((TrackedValue::Exact(sum), TrackedValue::Exact(min), TrackedValue::Exact(max)))
     }
 
-    /// Adds runs of rows straight to accumulators. `false`, and nothing is added, where there is
-    /// more to rows than positive buckets, zeros and exact side values, or where an accumulator is
-    /// not ready for all.
+    /// Adds runs of rows directly to the accumulators. Returns `false` without any change if rows
+    /// have more than positive buckets, zeros and exact side values, or if an accumulator cannot
+    /// take all rows.
     #[expect(clippy::expect_used, reason = "coming gives nothing where a row is not exact")]
     fn add_directly(
         &self,
@@ -453,12 +459,11 @@ impl BlockDecoder {
         true
     }
 
-    /// What all rows are at the most, if they are plain.
+    /// Upper bound of what all rows add, if they are plain.
     fn pending_adds(&self, positive: &CountTable) -> Option<PendingAdds<'_>> {
         let [zero, beside @ ..] = &self.summary_counts[..] else { return None };
         let ends = positive.index_range();
-        // Every accumulator gets room for all columns: that is too much where few of them lie far
-        // apart.
+        // Every accumulator allocates all columns: too much if the columns are far apart.
         let span = ends.map_or(0, |(first, last)| i64::from(last).wrapping_sub(i64::from(first)));
         let is_narrow =
             span <= SPAN_FREE.wrapping_add(SPAN_PER_COLUMN.wrapping_mul(positive.columns() as i64));
@@ -495,7 +500,7 @@ fn sum_checked(counts: &[u64]) -> Option<u64> {
 struct RowBoundsBuilder<'a> {
     columns: &'a MatrixColumns,
     row_bounds: &'a mut [RowBounds],
-    /// Of rows, as far as they are wanted.
+    /// Bucket totals of rows, for the rows that need them.
     totals: &'a mut [Option<u64>],
 }
 

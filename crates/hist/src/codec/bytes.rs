@@ -10,32 +10,32 @@ pub struct ByteReader<'a> {
 }
 
 impl<'a> ByteReader<'a> {
-    /// At the first byte.
+    /// A reader at the first byte.
     pub fn new(bytes: &'a [u8]) -> ByteReader<'a> {
         ByteReader { bytes, offset: 0 }
     }
 
-    /// How many bytes were read.
+    /// Number of bytes read.
     pub fn offset(&self) -> usize {
         self.offset
     }
 
-    /// How many bytes are left.
+    /// Number of bytes left.
     pub fn remaining(&self) -> usize {
         self.bytes.len().wrapping_sub(self.offset)
     }
 
-    /// Whether no byte is left.
+    /// Whether all bytes were read.
     pub fn is_empty(&self) -> bool {
         self.remaining() == 0
     }
 
-    /// All bytes that are left, which stay to be read.
+    /// The remaining bytes, without consuming them.
     pub fn peek(&self) -> &'a [u8] {
         &self.bytes[self.offset..]
     }
 
-    /// Passes over bytes that were peeked at.
+    /// Skips `len` bytes, which must be available.
     pub fn skip(&mut self, len: usize) {
         debug_assert!(len <= self.remaining());
         self.offset = self.offset.wrapping_add(len);
@@ -69,34 +69,35 @@ impl<'a> ByteReader<'a> {
         Ok(byte)
     }
 
-    /// Two bytes, the highest first.
+    /// Reads a big-endian `u16`.
     pub fn u16_be(&mut self, field: &'static str) -> Result<u16, DecodeError> {
         self.array(field).map(u16::from_be_bytes)
     }
 
-    /// Four bytes, the highest first.
+    /// Reads a big-endian `u32`.
     pub fn u32_be(&mut self, field: &'static str) -> Result<u32, DecodeError> {
         self.array(field).map(u32::from_be_bytes)
     }
 
-    /// Eight bytes, the highest first.
+    /// Reads a big-endian `i64`.
     pub fn i64_be(&mut self, field: &'static str) -> Result<i64, DecodeError> {
         self.array(field).map(i64::from_be_bytes)
     }
 
-    /// A double, the lowest byte first.
+    /// Reads a little-endian `f64`.
     pub fn f64_le(&mut self, field: &'static str) -> Result<f64, DecodeError> {
         self.array(field).map(f64::from_le_bytes)
     }
 
-    /// An unsigned LEB128 number of at most ten bytes.
+    /// Reads an unsigned LEB128 number of at most ten bytes.
     #[inline]
     pub fn varint(&mut self, field: &'static str) -> Result<u64, DecodeError> {
         let Some(word) = self.bytes.get(self.offset..).and_then(|rest| rest.first_chunk::<8>())
         else {
             return self.varint_by_bytes(field);
         };
-        // All bytes at once: the first without its high bit set is the last.
+        // All bytes at once: the first byte without its high bit set is the last byte of the
+        // number.
         let word = u64::from_le_bytes(*word);
         let ends = !word & 0x8080_8080_8080_8080;
         if ends == 0 {
@@ -105,7 +106,7 @@ impl<'a> ByteReader<'a> {
         self.offset =
             self.offset.wrapping_add((ends.trailing_zeros() as usize / 8).wrapping_add(1));
         let held = word & (ends ^ ends.wrapping_sub(1)) & 0x7f7f_7f7f_7f7f_7f7f;
-        // Sevens become fourteens, twenty-eights, and one number.
+        // Merges groups of 7 bits into groups of 14, then 28, then one number.
         let pairs = (held & 0x007f_007f_007f_007f) | (held & 0x7f00_7f00_7f00_7f00) >> 1;
         let fours = (pairs & 0x0000_3fff_0000_3fff) | (pairs & 0x3fff_0000_3fff_0000) >> 2;
         Ok((fours & 0x0fff_ffff) | (fours & 0x0fff_ffff_0000_0000) >> 4)
@@ -133,13 +134,13 @@ impl<'a> ByteReader<'a> {
         })
     }
 
-    /// A signed number folded into an unsigned one (0, −1, 1, −2, …).
+    /// Reads a zigzag-encoded signed number (0, −1, 1, −2, …).
     #[inline]
     pub fn zigzag(&mut self, field: &'static str) -> Result<i64, DecodeError> {
         self.varint(field).map(unzigzag)
     }
 
-    /// The field read last, which began at `offset`, is not what it may be.
+    /// Error for the last field read, which starts at `offset` and has an invalid value.
     pub fn invalid_error(
         offset: usize,
         field: &'static str,
@@ -149,7 +150,7 @@ impl<'a> ByteReader<'a> {
         DecodeError::Invalid { offset, field, found: found.to_string(), expected }
     }
 
-    /// Refuses bytes after the end.
+    /// Rejects bytes after the end.
     pub fn finish(&self) -> Result<(), DecodeError> {
         if self.is_empty() {
             return Ok(());
@@ -173,18 +174,18 @@ pub fn put_varint(out: &mut Vec<u8>, mut value: u64) {
     out.push(value as u8);
 }
 
-/// Appends a signed number, folded so that small ones of either sign are short.
+/// Appends a signed number in zigzag encoding, which keeps small numbers of either sign short.
 pub fn put_zigzag(out: &mut Vec<u8>, value: i64) {
     put_varint(out, zigzag(value));
 }
 
-/// A signed number as an unsigned one (zigzag): 0, −1, 1, −2, … become 0, 1, 2, 3, …
+/// Zigzag encoding: 0, −1, 1, −2, … become 0, 1, 2, 3, …
 #[inline]
 pub fn zigzag(value: i64) -> u64 {
     ((value << 1) ^ (value >> 63)) as u64
 }
 
-/// The number that [`zigzag`] folded.
+/// Inverse of [`zigzag`].
 #[inline]
 pub fn unzigzag(value: u64) -> i64 {
     (value >> 1) as i64 ^ ((value & 1) as i64).wrapping_neg()

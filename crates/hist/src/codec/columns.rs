@@ -1,14 +1,13 @@
 //! Summary columns of blocks: counts beside the buckets, minimum, maximum and sum.
 //!
-//! A minimum or maximum is coded as its place among the numbers that its outermost bucket can hold,
-//! a sum as its distance from what the bucket middles add up to: both as multiples of a power of
-//! ten, 10^-exponent, which a block chooses. Seconds with six digits behind the point are then as
-//! short as whole microseconds. What a sum of doubles lacks of such a multiple follows in units of
-//! a power of two. A value that is no such multiple is written as it is, and leaves the others
-//! alone.
+//! A minimum or maximum is coded as its index among the numbers that its outermost bucket can hold.
+//! A sum is coded as its difference from the sum of the bucket middles. Both are multiples of
+//! 10^-exponent, and a block chooses the exponent: seconds with six decimals are then as short as
+//! whole microseconds. The remainder of a sum of doubles follows as a multiple of a power of two. A
+//! value that is no such multiple is written unchanged, without an effect on the other values.
 //!
-//! What is predicted is computed in doubles by additions, multiplications and divisions, rounded
-//! once each, so every machine decodes the same.
+//! Predictions are computed in doubles by additions, multiplications and divisions, rounded once
+//! each, so decoding gives the same result on every machine.
 
 use crate::codec::bits::{BitReader, BitWriter, rice_low_bits};
 use crate::codec::bytes::{ByteReader, unzigzag, zigzag};
@@ -20,17 +19,17 @@ use crate::error::DecodeError;
 use crate::histogram::Histogram;
 use crate::tracked_value::{CompensatedSum, TrackedValue};
 
-/// Whole sums below this are coded, in two words of a double each.
+/// Limit of coded whole sums, in two words of a double each.
 const SUM_MAX: f64 = (1u64 << 61) as f64;
 
-/// How values of a column are written: all as they are; all coded; a bit for each, 1 if coded.
+/// Encodings of a column: all values raw; all coded; or one bit per value, 1 if coded.
 const RAW: u64 = 0;
 const CODED: u64 = 1;
 const PARTLY_CODED: u64 = 2;
-/// Sums only: as they are, without their low words, which are zero.
+/// Sums only: raw, without their low words, which are zero.
 const RAW_HIGH: u64 = 3;
 
-/// Standings that differ from row to row.
+/// Exactness that differs from row to row.
 const MIXED_EXACTNESS: u64 = 3;
 
 /// Appends the columns of side values.
@@ -91,7 +90,7 @@ pub(crate) fn put_summary_columns(
     put_sums(bits, &column.collect::<Vec<_>>(), exponent);
 }
 
-/// The least exponent of which nearly all extremes are multiples; 0 if there is none.
+/// Smallest decimal exponent of which nearly all extremes are multiples; 0 if there is none.
 fn common_exponent(histograms: &[&Histogram]) -> u32 {
     let values: Vec<f64> = histograms
         .iter()
@@ -110,7 +109,7 @@ fn common_exponent(histograms: &[&Histogram]) -> u32 {
     (0..=EXPONENT_MAX).find(fits).unwrap_or(0)
 }
 
-/// One bit if all are zero; else Rice's code of the differences.
+/// One bit if all counts are zero; otherwise the Rice code of the differences.
 fn put_summary_counts(bits: &mut BitWriter, counts: &[u64]) {
     let used = counts.iter().any(|&count| count > 0);
     bits.put(used.into(), 1);
@@ -131,7 +130,7 @@ fn put_rices(bits: &mut BitWriter, values: &[u64]) {
     values.iter().for_each(|&value| bits.put_rice(value, low_bits));
 }
 
-/// How sides are known: two bits if all alike, else two bits each.
+/// Exactness of the side values: two bits if all rows are equal, otherwise two bits for each row.
 fn put_exactness<T: Copy>(
     bits: &mut BitWriter,
     sides: impl Iterator<Item = TrackedValue<T>> + Clone,
@@ -151,7 +150,7 @@ fn put_exactness<T: Copy>(
     }
 }
 
-/// How a column is written of which so many values can be coded.
+/// Encoding of a column in which `coded` of `values` values can be coded.
 fn column_encoding(coded: usize, values: usize) -> u64 {
     match coded {
         _ if coded == values => CODED,
@@ -177,7 +176,7 @@ fn put_extremes(bits: &mut BitWriter, column: &[(f64, DecimalGrid)], power: f64)
 }
 
 fn put_sums(bits: &mut BitWriter, column: &[(CompensatedSum, i64)], exponent: u32) {
-    // The finest unit that any sum needs; that nearly all need; none.
+    // Candidate units: the finest that any sum needs, the finest that nearly all need, none.
     let mut needs: Vec<u32> = column.iter().map(|(sum, _)| residual_bits(*sum, exponent)).collect();
     let mut units = vec![0];
     if needs.iter().any(|&unit| unit > 0) {
@@ -248,7 +247,7 @@ fn coded_sums(column: &[(CompensatedSum, i64)], exponent: u32, unit: u32) -> Bit
     bits
 }
 
-/// The multiple of 10^-exponent next to a sum.
+/// Multiple of 10^-exponent nearest to a sum.
 fn nearest_multiple(sum: CompensatedSum, exponent: u32) -> i64 {
     let (high, low) = sum.parts();
     if exponent == 0 && high.abs() < SUM_MAX && high.fract() == 0.0 && low.fract() == 0.0 {
@@ -257,7 +256,7 @@ fn nearest_multiple(sum: CompensatedSum, exponent: u32) -> i64 {
     (high * POWERS[exponent as usize]).round() as i64
 }
 
-/// Bits behind the point that are needed for what a sum is off the multiple next to it; 127 if
+/// Number of fractional bits of the difference between a sum and the nearest multiple; 127 for
 /// more.
 fn residual_bits(sum: CompensatedSum, exponent: u32) -> u32 {
     let whole = join_sum(nearest_multiple(sum, exponent), 0, 0, exponent);
@@ -269,7 +268,7 @@ fn residual_bits(sum: CompensatedSum, exponent: u32) -> u32 {
     [off_high, off_low].map(last_bit).into_iter().max().unwrap_or(0)
 }
 
-/// How far behind the point the last bit of a double is.
+/// Number of fractional bits of a double.
 fn last_bit(value: f64) -> u32 {
     if value == 0.0 || value.fract() == 0.0 {
         return 0;
@@ -280,8 +279,8 @@ fn last_bit(value: f64) -> u32 {
         as u32
 }
 
-/// A sum as a multiple of 10^-exponent and the rest as a multiple of 2^-unit, if these give it back
-/// to the bit.
+/// Splits a sum into a multiple of 10^-exponent and a multiple of 2^-unit, if the two restore it to
+/// the last bit.
 fn split_sum(sum: CompensatedSum, exponent: u32, unit: u32) -> Option<(i64, i64)> {
     let whole = nearest_multiple(sum, exponent);
     if whole.unsigned_abs() >= 1 << 61 {
@@ -315,12 +314,12 @@ fn join_sum(whole: i64, rest: i64, unit: u32, exponent: u32) -> CompensatedSum {
     }
 }
 
-/// The digits behind the point of a block's side values.
+/// Reads the decimal exponent of a block's side values.
 pub(crate) fn get_exponent(bits: &mut BitReader<'_>) -> Result<u32, DecodeError> {
     Ok(bits.get(4, "exponent")? as u32)
 }
 
-/// A column of counts.
+/// Reads a column of counts.
 pub(crate) fn get_summary_counts(
     bits: &mut BitReader<'_>,
     histograms: usize,
@@ -338,7 +337,7 @@ pub(crate) fn get_summary_counts(
         .collect()
 }
 
-/// The standing of each row; absent where the row is empty and nothing was written.
+/// Reads the exactness of each row; absent for an empty row for which nothing was written.
 fn get_exactness(
     bits: &mut BitReader<'_>,
     is_empty: impl Iterator<Item = bool>,
@@ -411,7 +410,7 @@ fn get_extremes(
             form == CODED || form == PARTLY_CODED && bits.get(1, "form of an extreme")? == 1;
         let value = if coded {
             let places = places(row);
-            let place = bits.get(places.bits().min(63), "place of an extreme")? as i64;
+            let place = bits.get(places.bits().min(63), "index of an extreme")? as i64;
             places.first.wrapping_add(place) as f64 / power
         } else {
             f64::from_bits(bits.get(64, "extreme")?)

@@ -8,13 +8,15 @@
 //!    any    positive     buckets
 //!    any    negative     buckets, if flagged
 //! ```
-//! Buckets are: how many (varint); if any, the first index (zigzag), then one byte each: in the
-//! high half the gap to the index before less one, in the low half the count less one. 15 in either
-//! half says that the rest follows as a varint, first of the gap, then of the count.
+//! Buckets are: number of buckets (varint); if any, the first index (zigzag), then one byte per
+//! bucket: the high half is the gap to the previous index minus one, the low half is the count
+//! minus one. The value 15 in either half means that the rest follows as a varint, first of the
+//! gap, then of the count.
 //!
-//! A number is a varint of its zigzag shifted left by one if it is whole and its magnitude below
-//! 2^61, else the varint 1 followed by the eight bytes of the double. A frame carries no checksum:
-//! what carries the frame has one. `docs/formats/frame.md` tells a stranger the same, byte by byte.
+//! A whole number with magnitude below 2^61 is a varint of its zigzag code shifted left by one; any
+//! other number is the varint 1 followed by the eight bytes of the double. A frame carries no
+//! checksum: the container of the frame has one. `docs/formats/frame.md` specifies the format byte
+//! by byte.
 
 use crate::codec::bytes::{ByteReader, put_varint, put_zigzag};
 use crate::codec::header::{FRAME_MAGIC, FRAME_VERSION, put_header, read_header};
@@ -23,7 +25,7 @@ use crate::error::DecodeError;
 use crate::histogram::{Histogram, HistogramParts, Threshold};
 use crate::tracked_value::{CompensatedSum, TrackedValue};
 
-/// Names and bits of the flags, in the order in which their fields follow.
+/// Names and bits of the flags, in the order of their fields.
 pub const FLAGS: [(&str, u64); 14] = [
     ("zero count", 1 << 0),
     ("zero threshold", 1 << 1),
@@ -53,12 +55,12 @@ const MAX: u64 = FLAGS[10].1;
 const THRESHOLDS: u64 = FLAGS[12].1;
 const NEGATIVE: u64 = FLAGS[13].1;
 const KNOWN_FLAGS: u64 = (1 << 14) - 1;
-/// The flag "is exact" of a side value whose own flag is `flag`: the bit above.
+/// The flag "is exact" of a side value with flag `flag`: the next higher bit.
 const fn exact_flag(flag: u64) -> u64 {
     flag << 1
 }
 
-/// Thresholds of one frame at the most.
+/// Maximum number of thresholds in one frame.
 pub const THRESHOLDS_MAX: u64 = Histogram::THRESHOLDS_MAX as u64;
 
 const ESCAPE: u64 = 15;
@@ -131,7 +133,7 @@ pub fn encode(histogram: &Histogram, meaning: SeriesMeta, out: &mut Vec<u8>) {
     }
 }
 
-/// Reads a frame that fills `bytes`.
+/// Decodes a frame that fills `bytes`.
 pub fn decode(bytes: &[u8]) -> Result<(Histogram, SeriesMeta), DecodeError> {
     let mut reader = ByteReader::new(bytes);
     let (meaning, scheme) = read_header(&mut reader, FRAME_MAGIC, FRAME_VERSION)?;
@@ -152,8 +154,8 @@ pub fn decode(bytes: &[u8]) -> Result<(Histogram, SeriesMeta), DecodeError> {
     Ok((Histogram::from_recorded_parts(parts)?, meaning))
 }
 
-/// How many values a frame has counted, without those that were no number: [`Histogram::count`] of
-/// it, at a nanosecond a bucket. What follows the buckets is not looked at.
+/// Number of values in a frame, without NaN: [`Histogram::count`] of the frame, at about one
+/// nanosecond per bucket. The bytes after the buckets are not checked.
 pub fn count(bytes: &[u8]) -> Result<u64, DecodeError> {
     let mut reader = ByteReader::new(bytes);
     read_header(&mut reader, FRAME_MAGIC, FRAME_VERSION)?;
@@ -167,7 +169,7 @@ pub fn count(bytes: &[u8]) -> Result<u64, DecodeError> {
     Ok(total.0)
 }
 
-/// Sums bucket counts.
+/// Adds up bucket counts.
 struct CountSum(u64);
 
 impl BucketSink for CountSum {
@@ -180,7 +182,7 @@ impl BucketSink for CountSum {
     }
 }
 
-/// Optional fields between frame header and buckets.
+/// Optional fields between the frame header and the buckets.
 pub(crate) struct FrameFields {
     pub(crate) zero: u64,
     pub(crate) zero_threshold: f64,
@@ -208,7 +210,7 @@ impl FrameFields {
                 at,
                 "flags",
                 flags,
-                "a value where one is called exact",
+                "a side value for each exact flag",
             ));
         }
         let count = |reader: &mut ByteReader<'_>, flag, field| match flags & flag {
@@ -345,13 +347,13 @@ fn read_buckets(reader: &mut ByteReader<'_>) -> Result<Vec<(i32, u64)>, DecodeEr
     Ok(found)
 }
 
-/// Receiver of decoded buckets. Indexes begin within 32 bits and never fall, but may leave them:
-/// who takes them looks at the last one.
+/// Receiver of decoded buckets. Indexes start within 32 bits and never decrease, but may exceed 32
+/// bits: the receiver must check the last one.
 pub(crate) trait BucketSink {
-    /// A bucket.
+    /// Receives one bucket.
     fn add_bucket(&mut self, index: i64, count: u64);
 
-    /// Eight buckets.
+    /// Receives eight buckets.
     #[inline]
     fn add_packed(&mut self, buckets: PackedBytes8) {
         (0..8).for_each(|i| self.add_bucket(buckets.index(i), buckets.count(i)));
@@ -367,16 +369,16 @@ impl BucketSink for Vec<(i32, u64)> {
 /// Eight one-byte buckets decoded together.
 #[derive(Clone, Copy)]
 pub(crate) struct PackedBytes8 {
-    /// The index that offsets are counted from.
+    /// Base of the index offsets.
     pub(crate) base_index: i64,
     offsets: u64,
     counts: u64,
-    /// How many of the bytes are there and stand for themselves.
+    /// Number of leading bytes that need no varint.
     short_count: u32,
 }
 
 impl PackedBytes8 {
-    /// The offsets of eight buckets are less than this.
+    /// Upper limit of the index offsets of eight buckets.
     pub(crate) const SPAN: usize = 128;
 
     const ONES: u64 = 0x0101_0101_0101_0101;
@@ -395,8 +397,8 @@ impl PackedBytes8 {
         let gaps = ((word >> 4) & Self::LOW_HALVES).wrapping_add(Self::ONES);
         let counts = (word & Self::LOW_HALVES).wrapping_add(Self::ONES);
         let long = (gaps | counts) & (Self::ONES << 4);
-        // Times 1, 2^8, 2^16, … and added up: each byte becomes the sum of those up to it, 8 · 15
-        // at most while none is long.
+        // Multiplied by 1 + 2^8 + 2^16 + …: each byte becomes the sum of all bytes up to it, at
+        // most 8 · 15 while none needs a varint.
         let offsets = gaps.wrapping_mul(Self::ONES);
         PackedBytes8 {
             base_index: before,
@@ -406,13 +408,13 @@ impl PackedBytes8 {
         }
     }
 
-    /// The `i`-th index, where all bytes up to it are short.
+    /// The `i`-th index, if all bytes up to it need no varint.
     #[inline]
     pub(crate) fn index(self, i: u32) -> i64 {
         self.base_index.saturating_add(self.offset(i).into())
     }
 
-    /// How far the `i`-th index lies above `before`.
+    /// Offset of the `i`-th index.
     #[inline]
     pub(crate) fn offset(self, i: u32) -> u8 {
         (self.offsets >> i.wrapping_mul(8)) as u8
@@ -424,14 +426,14 @@ impl PackedBytes8 {
         (self.counts >> i.wrapping_mul(8)) & 0xff
     }
 
-    /// All counts together.
+    /// Sum of all counts.
     #[inline]
     pub(crate) fn total(self) -> u64 {
         self.counts.wrapping_mul(Self::ONES) >> 56
     }
 }
 
-/// Gives each bucket to `sink` in ascending order and returns the first and last index.
+/// Passes each bucket to `sink` in ascending order. Returns the first and last index.
 #[inline]
 pub(crate) fn for_each_bucket(
     reader: &mut ByteReader<'_>,
@@ -442,7 +444,7 @@ pub(crate) fn for_each_bucket(
     if buckets == 0 {
         return Ok(None);
     }
-    // Each bucket takes a byte at least.
+    // Each bucket takes at least one byte.
     if buckets > reader.remaining() as u64 {
         let limit = reader.remaining() as u64;
         return Err(DecodeError::Limit {
@@ -490,7 +492,7 @@ pub(crate) fn for_each_bucket(
     Ok(Some((first, index)))
 }
 
-/// The count, less one, of a bucket whose byte cannot hold it.
+/// Reads the count, minus one, of a bucket whose count does not fit its byte.
 fn read_long_count(reader: &mut ByteReader<'_>) -> Result<u64, DecodeError> {
     let at = reader.offset();
     let count = reader.varint("count")?.checked_add(ESCAPE).filter(|&count| count < u64::MAX);

@@ -3,7 +3,7 @@
 //! ```text
 //! size      field
 //!    1      magic        0xd1 frame, 0xd2 block
-//!    1      version      of a frame 1, of a block 2; readers refuse any other
+//!    1      version      of a frame 1, of a block 2; readers reject any other
 //!    1      kind         bits 0-3 scheme tag, bit 4 cumulative, the rest 0
 //!    1      unit         of the values: 0 none, 1 ns, 2 us, 3 ms, 4 s, 5 bytes
 //!    any    scheme       parameters of the scheme, by tag
@@ -20,24 +20,25 @@ use crate::scheme::{Exp2, Explicit, Interpolation, LogLinear2, LogarithmicScheme
 pub const FRAME_MAGIC: u8 = 0xd1;
 /// First byte of a block.
 pub const BLOCK_MAGIC: u8 = 0xd2;
-/// The version of frames, the only one.
+/// Version of frames. There is only one.
 pub const FRAME_VERSION: u8 = 1;
-/// The version of blocks, the only one that was released.
+/// Version of blocks. Only this one was released.
 pub const BLOCK_VERSION: u8 = 2;
-/// Set in `kind` when counts grow from one histogram to the next.
+/// Set in `kind` if counts are cumulative.
 pub const CUMULATIVE: u8 = 1 << 4;
 
-/// Fields of fixed size that both begin with: name, offset, size. The scheme's parameters follow.
+/// Fixed-size fields at the start of frames and blocks: name, offset, size. The scheme's parameters
+/// follow.
 pub const FIELDS: [(&str, usize, usize); 4] =
     [("magic", 0, 1), ("version", 1, 1), ("kind", 2, 1), ("unit", 3, 1)];
 
 const SCHEME_TAG: u8 = 0x0f;
 
-/// What recorded values are measured in.
+/// Unit of the recorded values.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Unit {
-    /// Plain numbers.
+    /// Dimensionless.
     #[default]
     None,
     /// 10⁻⁹ s.
@@ -63,29 +64,29 @@ impl Unit {
     ];
 }
 
-/// What counts cover.
+/// Time range of the counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Temporality {
-    /// What happened in one interval.
+    /// The counts of one interval.
     #[default]
     Delta,
-    /// Everything since a start.
+    /// The counts since a start time.
     Cumulative,
 }
 
 /// Unit and temporality, equal for all histograms of a series.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct SeriesMeta {
-    /// What values are measured in.
+    /// Unit of the values.
     pub unit: Unit,
-    /// What counts cover.
+    /// Temporality of the counts.
     pub temporality: Temporality,
 }
 
 /// Appends the header.
 pub(crate) fn put_header(out: &mut Vec<u8>, magic: u8, meaning: SeriesMeta, scheme: &Scheme) {
     let cumulative = if meaning.temporality == Temporality::Cumulative { CUMULATIVE } else { 0 };
-    // Their places in `Unit::ALL`, which has them in this order.
+    // Index in `Unit::ALL`, which has the same order.
     let unit = meaning.unit as u8;
     let version = if magic == FRAME_MAGIC { FRAME_VERSION } else { BLOCK_VERSION };
     out.extend([magic, version, tag(scheme) | cumulative, unit]);
@@ -118,7 +119,7 @@ fn tag(scheme: &Scheme) -> u8 {
     }
 }
 
-/// Reads the header of a format's version.
+/// Reads the header of a format with a given version.
 pub(crate) fn read_header(
     reader: &mut ByteReader<'_>,
     magic: u8,
@@ -197,7 +198,7 @@ fn read_explicit(reader: &mut ByteReader<'_>) -> Result<Explicit, DecodeError> {
     Ok(Explicit::new(&bounds)?)
 }
 
-/// Schemes hold zero without a sign: a sign in the bytes was not written.
+/// Schemes store zero without a sign, so no encoder writes a negative zero.
 fn reject_negative_zero(value: f64, at: usize, field: &'static str) -> Result<f64, DecodeError> {
     if value == 0.0 && value.is_sign_negative() {
         return Err(ByteReader::invalid_error(at, field, "-0", "0 without a sign"));

@@ -1,28 +1,30 @@
 //! Fixed Huffman codes of the block format.
 //!
-//! Two kinds. A *low* code is for counts around a rate below 8: one code word tells 8, 4, 2 or 1
-//! counts at once, and there is one for each half octave of the rate. A *high* code tells how far a
-//! count lies from the expected one, in 31 steps; there are four, for four widths of the spread.
-//! All are looked up by the next [`LOOKUP_BITS`] bits. The last symbol of each is an escape.
+//! There are two kinds. A *low* code is for counts around a rate below 8: one code word holds 8, 4,
+//! 2 or 1 counts, and there is one code per half octave of the rate. A *high* code holds the
+//! distance between a count and the expected count, in 31 steps; there are four, for four widths of
+//! the spread. All codes are looked up by the next [`LOOKUP_BITS`] bits. The last symbol of each is
+//! an escape.
 //!
-//! Weights and lengths are whole numbers by rules that `docs/formats/block.md` gives, so every
+//! Weights and lengths are whole numbers that follow the rules in `docs/formats/block.md`, so every
 //! machine has the same codes.
 
 use std::sync::OnceLock;
 
-/// No code word is longer; `code_words_fit_the_lookup` holds every code to it.
+/// Maximum length of a code word; `code_words_fit_the_lookup` checks every code.
 pub(crate) const LOOKUP_BITS: u32 = 11;
-/// Entries of a code's lookup.
+/// Number of entries of a code's lookup table.
 pub(crate) const LOOKUP: usize = 1 << LOOKUP_BITS;
-/// Low codes, for rates from 2^-6 to 8 by half octaves.
+/// Number of low codes, for rates from 2^-6 to 8 by half octaves.
 pub(crate) const LOW_CODES: usize = 18;
-/// High codes, for quarter octaves of the spread.
+/// Number of high codes, for quarter octaves of the spread.
 pub(crate) const HIGH_CODES: usize = 4;
-/// Steps that a high code tells apart; the middle one is around the expected count.
+/// Number of steps of a high code; the middle step contains the expected count.
 pub(crate) const STEPS: u64 = 31;
 
-/// Lengths of the high codes' words, of the 31 steps and of the escape. They are Huffman's for a
-/// normal distribution of 2.6, 3.1, 3.7 and 4.4 steps' spread, of which 4 % has twice the spread.
+/// Lengths of the high codes' words, for the 31 steps and the escape. They are Huffman's lengths
+/// for a normal distribution with a spread of 2.6, 3.1, 3.7 and 4.4 steps, of which 4 % has twice
+/// the spread.
 pub(crate) const HIGH_LENGTHS: [[u8; 32]; HIGH_CODES] = [
     [
         11, 11, 11, 11, 11, 10, 10, 8, 7, 6, 5, 4, 4, 3, 3, 3, 3, 3, 4, 4, 5, 6, 7, 9, 9, 11, 11,
@@ -42,7 +44,7 @@ pub(crate) const HIGH_LENGTHS: [[u8; 32]; HIGH_CODES] = [
     ],
 ];
 
-/// How many counts a word of a low code tells, by the code's number.
+/// Number of counts in a word of a low code, by code number.
 pub(crate) fn low_cells(code: usize) -> usize {
     match code {
         0..=3 => 8,
@@ -54,25 +56,26 @@ pub(crate) fn low_cells(code: usize) -> usize {
 
 /// Huffman code: lookup table and code words.
 pub(crate) struct HuffmanCode {
-    /// By the next bits: symbol in the low byte, length of the word in the next, the escape marked.
+    /// Indexed by the next bits: symbol in the low byte, word length in the next byte, and the
+    /// escape mark.
     pub(crate) lookup: Box<[u16; LOOKUP]>,
-    /// By symbol: word, the first bit lowest, and its length; of length 0 where there is none.
+    /// Indexed by symbol: word (first bit lowest) and its length; length 0 if the symbol is unused.
     pub(crate) words: Vec<(u16, u8)>,
-    /// The word of the escape.
+    /// Word of the escape.
     pub(crate) escape: (u16, u8),
 }
 
-/// Marks the escape in a lookup.
+/// Mark of the escape in a lookup entry.
 pub(crate) const ESCAPE: u16 = 1 << 15;
 
 impl HuffmanCode {
-    /// The canonical code of these lengths; the last is the escape's.
+    /// The canonical code with these lengths; the last length belongs to the escape.
     fn new(lengths: &[u8]) -> HuffmanCode {
         let mut symbols: Vec<usize> = (0..lengths.len()).filter(|&s| lengths[s] > 0).collect();
         symbols.sort_by_key(|&symbol| lengths[symbol]);
         let mut lookup = Box::new([0; LOOKUP]);
         let mut words = vec![(0, 0); lengths.len()];
-        // The place among all words of LOOKUP_BITS bits, the first bit highest.
+        // Index among all words of LOOKUP_BITS bits, first bit highest.
         let mut place = 0u32;
         for symbol in symbols {
             let length = lengths[symbol];
@@ -96,15 +99,15 @@ impl HuffmanCode {
 
 /// All Huffman codes of the format.
 pub(crate) struct HuffmanCodes {
-    /// As many counts a word as [`low_cells`] says.
+    /// Codes with [`low_cells`] counts per word.
     pub(crate) low: Vec<HuffmanCode>,
-    /// The same rates, one count a word: for few rows.
+    /// The same rates with one count per word, for few rows.
     pub(crate) low_single: Vec<HuffmanCode>,
     pub(crate) high: Vec<HuffmanCode>,
 }
 
 impl HuffmanCodes {
-    /// Made once.
+    /// The codes, built on first use.
     pub(crate) fn get() -> &'static HuffmanCodes {
         static CODES: OnceLock<HuffmanCodes> = OnceLock::new();
         CODES.get_or_init(|| HuffmanCodes {
@@ -119,7 +122,7 @@ impl HuffmanCodes {
     }
 }
 
-/// Bits of each count in a symbol of so many counts: eight in all, or four of one.
+/// Bits per count in a symbol of `cells` counts: eight bits in total, or four bits for one count.
 #[inline(always)]
 pub(crate) const fn symbol_bits(cells: usize) -> usize {
     match cells {
@@ -129,9 +132,9 @@ pub(crate) const fn symbol_bits(cells: usize) -> usize {
     }
 }
 
-/// Lengths of a low code's words: of the 256, or 16, symbols and of the escape.
+/// Word lengths of a low code, for the 256 or 16 symbols and the escape.
 fn low_lengths(code: usize, cells: usize) -> Vec<u8> {
-    // Bits of each count in a symbol.
+    // Bits per count in a symbol.
     let bits = symbol_bits(cells);
     let counts = 1usize << bits;
     let single = single_weights(code, counts);
@@ -139,7 +142,7 @@ fn low_lengths(code: usize, cells: usize) -> Vec<u8> {
     let weight = |symbol: usize| {
         let places = (0..cells)
             .map(|cell| single[symbol >> cell.wrapping_mul(bits) & counts.wrapping_sub(1)]);
-        // Of a share of 2^16 each, the product is kept at 2^32.
+        // Shares are in units of 2^-16; the product stays in units of 2^-32.
         places.fold(1u64 << 32, |product, share| product.wrapping_mul(share) >> 16)
     };
     let mut weights: Vec<u64> = (0..symbols)
@@ -150,13 +153,13 @@ fn low_lengths(code: usize, cells: usize) -> Vec<u8> {
     code_lengths(&weights)
 }
 
-/// How often each count is met at the middle rate of a code, in 2^16ths of all: a negative binomial
-/// distribution, the Poisson distribution of a rate that was learnt from [`LEARNT`] rows.
+/// Frequency of each count at the middle rate of a code, in units of 2^-16: a negative binomial
+/// distribution, which is the Poisson distribution of a rate learned from [`LEARNED_ROWS`] rows.
 fn single_weights(code: usize, counts: usize) -> Vec<u64> {
     // 2^16 times the quarter octaves 2^(1/4) and 2^(3/4).
     let rate = ([77936u64, 110218][code % 2] << (code / 2)) >> 6;
     let mut weights = vec![1u64 << 40];
-    // Further than a symbol goes, for the total.
+    // Counts beyond the largest symbol contribute to the total.
     for count in 0..63u64 {
         let last = weights[count as usize];
         let numerator = (count << 16).wrapping_add(LEARNED_ROWS.wrapping_mul(rate));
@@ -171,10 +174,11 @@ fn single_weights(code: usize, counts: usize) -> Vec<u64> {
         .collect()
 }
 
-/// Rows that a rate is taken to be learnt from.
+/// Number of rows from which a rate is assumed to be learned.
 const LEARNED_ROWS: u64 = 24;
 
-/// Huffman's code lengths: the two lightest are joined, of equal ones the first; 0 for no weight.
+/// Huffman code lengths. The two lightest nodes are joined, the first of equal ones; 0 for no
+/// weight.
 fn code_lengths(weights: &[u64]) -> Vec<u8> {
     let mut nodes: std::collections::BinaryHeap<std::cmp::Reverse<(u64, usize)>> = weights
         .iter()

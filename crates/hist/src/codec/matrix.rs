@@ -1,13 +1,13 @@
 //! Count matrix codec: bucket counts of many histograms of one series.
 //!
-//! Counts form a matrix, a row per histogram, a column per bucket index that any of them uses. Rows
-//! come in *frames* of [`FRAME`], a frame column by column. Every column has a rate, told at first
-//! and then learnt from the rows before, and a row may have a scale, which follows the load of the
-//! whole series. They tell which of the fixed codes of `huffman.rs` the column has in this frame,
-//! so nothing but the codes' words and bits stands between two counts. Four streams of bits hold
-//! eight rows of each frame, so that one need not wait for the other.
+//! Counts form a matrix with one row per histogram and one column per bucket index in use. Rows are
+//! grouped into *frames* of [`FRAME`] rows; a frame is coded column by column. Every column has a
+//! rate, which is written at the start and then learned from the preceding rows. A row may have a
+//! scale, which follows the load of the whole series. Rate and scale select one of the fixed codes
+//! of `huffman.rs` for the column in this frame, so only code words and bits separate two counts.
+//! Four bit streams hold eight rows of each frame each, so they are decoded independently.
 //!
-//! All prediction is in whole numbers, so every machine decodes the same.
+//! All predictions use integers, so every machine decodes the same.
 
 mod count_table;
 mod count_word;
@@ -23,62 +23,63 @@ pub(crate) use decoder::{FrameObserver, MatrixDecoder};
 
 use crate::codec::huffman::{HuffmanCode, HuffmanCodes, STEPS, low_cells};
 
-/// Rows of a frame.
+/// Rows per frame.
 pub(crate) const FRAME: usize = 32;
-/// Rows of a frame that one stream holds.
+/// Rows of a frame in one stream.
 const LANE: usize = 8;
 const STREAMS: usize = 4;
-/// Cells of one matrix at the most, rows rounded up to eights. A row of zeros costs next to
-/// nothing, so what a decoder allocates has to be bounded by name.
+/// Maximum number of cells of one matrix, with the rows rounded up to a multiple of eight. A row of
+/// zeros takes almost no bytes, so the allocation of a decoder needs an explicit limit.
 pub const CELLS_MAX: u64 = 1 << 21;
 
-/// Counts of a narrow matrix are below this, so that those of a frame add up within 32 bits.
+/// Bits of a count in a narrow matrix, so that the counts of a frame add up within 32 bits.
 const NARROW_BITS: u32 = 26;
-/// A code word and a step's bits, twice, come out of one load.
+/// Maximum bits of a step: one load holds a code word and the bits of a step, twice.
 const STEP_BITS_MAX: u32 = 17;
-/// Bits below the point of row scales, at the most.
+/// Maximum number of fractional bits of row scales.
 const SCALE_BITS_MAX: u32 = 10;
 
-/// Whether a matrix of this size can be written.
+/// Whether a matrix of this size can be encoded.
 pub(crate) fn fits(rows: usize, columns: usize) -> bool {
     (rows.next_multiple_of(LANE) as u64).saturating_mul(columns as u64) <= CELLS_MAX
 }
 
-/// Cells of a column of a frame, zeros after the last row: a multiple of eight.
+/// Cells of a column of a frame, a multiple of eight: the rows, padded with zeros.
 pub(super) fn height(rows: usize) -> usize {
     rows.next_multiple_of(LANE).min(FRAME)
 }
 
-/// Bits of a row's place in a frame.
+/// Number of bits of a row index in a frame.
 #[inline]
 fn row_bits(rows: usize) -> u32 {
     rows.wrapping_sub(1).checked_ilog2().map_or(0, |bits| bits.wrapping_add(1))
 }
 
-/// From the least count of the first step to the expected one.
+/// Distance from the smallest count of the first step to the expected count.
 #[inline]
 fn reach(bits: u32) -> u64 {
     (STEPS << bits) / 2
 }
 
-/// The low code of a column, and how many cells a word of it has.
+/// Low code of a column, and the number of cells in a word.
 fn low_code(codes: &HuffmanCodes, code: usize, rows: usize) -> (&HuffmanCode, usize) {
     if rows <= 4 { (&codes.low_single[code], 1) } else { (&codes.low[code], low_cells(code)) }
 }
 
 /// Frame: consecutive rows of a matrix.
 pub(crate) struct MatrixFrame<'a, T> {
-    /// The number of the first row.
+    /// Number of the first row.
     pub(crate) first: usize,
     pub(crate) rows: usize,
-    /// Cells of each column: the rows, filled up with zeros to a multiple of eight.
+    /// Cells per column: the rows, padded with zeros to a multiple of eight.
     pub(crate) height: usize,
-    /// Column by column.
+    /// Cells in column-major order.
     pub(crate) cells: &'a [T],
 }
 
 impl<T: CountWord> MatrixFrame<'_, T> {
-    /// Adds what each row holds, or finds out that it does not fit; to as many totals as there are.
+    /// Adds each row's counts to its total, or marks the total as too large. Rows beyond the end of
+    /// `totals` are ignored.
     pub(crate) fn add_totals(&self, totals: &mut [Option<u64>]) {
         if totals.is_empty() {
             return;

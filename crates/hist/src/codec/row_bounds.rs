@@ -8,11 +8,11 @@ use crate::error::DecodeError;
 use crate::histogram::PartsError;
 use crate::scheme::Scheme;
 
-/// Digits behind the point at the most.
+/// Maximum number of decimals.
 pub(super) const EXPONENT_MAX: u32 = 15;
-/// Whole numbers below this are doubles.
+/// Whole numbers below this are exact as doubles.
 pub(super) const INTEGER_MAX: f64 = (1u64 << 53) as f64;
-/// Powers of ten that are doubles.
+/// Powers of ten that are exact as doubles.
 pub(super) const POWERS: [f64; EXPONENT_MAX as usize + 1] =
     [1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15];
 
@@ -24,7 +24,7 @@ pub(super) struct DecimalGrid {
 }
 
 impl DecimalGrid {
-    /// No number.
+    /// The empty grid.
     const NONE: DecimalGrid = DecimalGrid { first: 0, last: -1 };
 
     fn between((lower, upper): (f64, f64), power: f64) -> DecimalGrid {
@@ -40,7 +40,7 @@ impl DecimalGrid {
         u64::BITS.wrapping_sub((self.last.wrapping_sub(self.first) as u64).leading_zeros())
     }
 
-    /// The place of a value, if it has one.
+    /// Index of a value on the grid, if the value is on it.
     pub(super) fn index_of(self, value: f64, power: f64) -> Option<u64> {
         let scaled = (value * power).round();
         let whole = scaled as i64;
@@ -54,12 +54,12 @@ impl DecimalGrid {
 /// Bounds of a row's minimum, maximum and sum, from its buckets.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct RowBounds {
-    /// The first and last column of either sign, positive and negative.
+    /// First and last column of each sign, positive and negative.
     column_range: [Option<(u32, u32)>; 2],
-    /// What the outermost buckets can hold, once zero and what is past the grid are known.
+    /// Grid of the outermost bucket, once the counts of zero and outside the grid are known.
     lowest: Option<DecimalGrid>,
     highest: Option<DecimalGrid>,
-    /// What the bucket middles add up to.
+    /// Sum of the bucket middles.
     sum: f64,
 }
 
@@ -76,9 +76,9 @@ impl RowBounds {
         self.highest.unwrap_or(DecimalGrid::NONE)
     }
 
-    /// In whole units.
+    /// The predicted sum, in whole units.
     pub(super) fn predicted_sum(&self) -> i64 {
-        // Casts of doubles end at the greatest and least number, and are 0 for what is none.
+        // Casts of doubles saturate, and NaN becomes 0.
         (self.sum.round() as i64).clamp(-(1 << 62), 1 << 62)
     }
 }
@@ -86,8 +86,8 @@ impl RowBounds {
 /// Predicts value ranges of buckets.
 pub(crate) struct ColumnPredictor<'a> {
     scheme: &'a Scheme,
-    /// The edges of a logarithmic grid come from a logarithm that no two machines round alike, so
-    /// nothing is predicted from them.
+    /// The edges of a logarithmic grid come from a logarithm whose rounding differs between
+    /// machines, so nothing is predicted from them.
     has_exact_edges: bool,
     pub(super) power: f64,
     zero: DecimalGrid,
@@ -110,7 +110,7 @@ impl<'a> ColumnPredictor<'a> {
         ColumnPredictor { scheme, has_exact_edges: predicts, power, zero }
     }
 
-    /// What the buckets of these indexes can hold.
+    /// Value ranges of the buckets with these indexes.
     pub(crate) fn columns(
         &self,
         indexes: &[i32],
@@ -134,8 +134,7 @@ impl<'a> ColumnPredictor<'a> {
         })
     }
 
-    /// Finds the outermost places, with what is counted beside the buckets: zero, overflow,
-    /// underflow.
+    /// Finds the outermost buckets, with the counts beside the buckets: zero, overflow, underflow.
     pub(crate) fn finish_row(
         &self,
         extent: &mut RowBounds,
@@ -176,7 +175,7 @@ struct MatrixColumn {
 }
 
 impl MatrixColumns {
-    /// Adds the cells of a frame to what is known of its rows.
+    /// Adds the cells of a frame to the bounds of its rows.
     pub(crate) fn observe_frame<T: CountWord>(
         &self,
         rows: &mut [RowBounds],
@@ -204,7 +203,7 @@ impl MatrixColumns {
         }
     }
 
-    /// Adds the bucket middles of some rows to their sums: of few enough for these to stay in
+    /// Adds the bucket middles of some rows to their sums: few enough rows for the sums to stay in
     /// registers.
     #[inline(always)]
     fn add_middles<T: CountWord, const ROWS: usize>(
@@ -231,8 +230,8 @@ impl MatrixColumns {
         }
     }
 
-    /// Whether a least and a greatest value of a row lie in its outermost buckets, or in that of
-    /// zero, which ends there. Only if nothing is below zero or past the grid.
+    /// Whether minimum and maximum of a row lie in its outermost buckets, or in the zero bucket at
+    /// that end. True only if no value is negative or outside the grid.
     pub(crate) fn contains_extremes(
         &self,
         row: &RowBounds,
@@ -252,10 +251,10 @@ impl MatrixColumns {
     }
 }
 
-/// Where a row holds nothing.
+/// Marks a row without counts.
 const NO_COLUMN: u32 = u32::MAX;
 
-/// The first column in which each row holds anything.
+/// First column with a count in each row.
 fn first_columns<'a, T: CountWord + 'a>(
     rows: usize,
     columns: impl Iterator<Item = (u32, &'a [T])>,

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use crate::codec::matrix::{CountCells, CountTable, CountWord, FRAME, height, total};
 
-/// From so many rows of a frame on they are added up column by column before they are added to
+/// Number of rows of a frame from which they are added column by column before they are added to
 /// anything else.
 const COLUMN_SUM_ROWS_MIN: usize = 8;
 
@@ -13,12 +13,12 @@ impl CountTable {
         self.indexes.len()
     }
 
-    /// The first and the last index.
+    /// First and last index.
     pub(crate) fn index_range(&self) -> Option<(i32, i32)> {
         Some((*self.indexes.first()?, *self.indexes.last()?))
     }
 
-    /// Index and count of what each row holds.
+    /// Index and count of each non-zero cell, by row.
     pub(crate) fn into_rows(self) -> Vec<Vec<(i32, u64)>> {
         match &self.cells {
             CountCells::Narrow(cells) => self.rows_of(cells),
@@ -45,13 +45,13 @@ impl CountTable {
         cells.chunks_exact(height(self.rows).wrapping_mul(self.indexes.len()).max(1))
     }
 
-    /// What all rows hold; if that is too much, the greatest number.
+    /// Sum of all rows; `u64::MAX` on overflow.
     pub(crate) fn total(&self) -> u64 {
         self.sums.iter().fold(0, |total, &sum| sum.saturating_add_to(total))
     }
 
-    /// Columns without a gap between them, and where each such stretch lies in a window that begins
-    /// at the first column's index.
+    /// Runs of columns with consecutive indexes, each with its position in a window that starts at
+    /// the first column's index.
     pub(crate) fn bucket_runs(&self) -> Vec<BucketRun> {
         let mut stretches: Vec<BucketRun> = Vec::new();
         for (column, &index) in self.indexes.iter().enumerate() {
@@ -70,8 +70,8 @@ impl CountTable {
         stretches
     }
 
-    /// Adds some rows to a window, each column at its place. How many values that were; if it is
-    /// the greatest number, perhaps more, and the window is of no use.
+    /// Adds some rows to a window, each column at its position. Returns the number of values; at
+    /// `u64::MAX` the number may be larger and the window is invalid.
     pub(crate) fn add_rows(
         &self,
         rows: Range<usize>,
@@ -84,7 +84,7 @@ impl CountTable {
         }
     }
 
-    /// What some rows add up to; `None` if that is too much.
+    /// Sum of some rows; `None` on overflow.
     pub(crate) fn sum_rows(&self, rows: Range<usize>) -> Option<Vec<(i32, u64)>> {
         let mut counts = vec![0; self.indexes.len()];
         let together = [BucketRun { columns: 0..counts.len(), offset: 0 }];

@@ -1,4 +1,4 @@
-//! Adding histograms, taking them away again, and the folds that make two grids alike.
+//! Merge and subtraction of histograms, and the folds to a common grid.
 
 use super::{Histogram, Threshold, drop_undefined_sum};
 use crate::error::{MergeError, SchemeError};
@@ -6,15 +6,15 @@ use crate::scheme::{Exp2, Scheme};
 use crate::tracked_value::{CompensatedSum, TrackedValue};
 
 impl Histogram {
-    /// No values, declared alike.
+    /// An empty histogram with the same scheme, zero threshold and thresholds.
     pub(super) fn empty_copy(&self) -> Histogram {
         let thresholds = self.thresholds.iter().map(|&t| Threshold { above: 0, ..t }).collect();
         let zero_threshold = self.zero_threshold;
         Histogram { zero_threshold, thresholds, ..Histogram::new(self.scheme.clone()) }
     }
 
-    /// Adds all values of `other`. Where the grids differ in fineness both fold to the coarser,
-    /// exactly; grids that do not nest are refused and nothing is changed.
+    /// Adds all values of `other`. If the grids differ in resolution, both are folded to the
+    /// coarser one, exactly. Grids that do not nest are rejected without any change.
     pub fn merge(&mut self, other: &Histogram) -> Result<(), MergeError> {
         let scheme = self
             .scheme
@@ -84,19 +84,19 @@ impl Histogram {
         });
     }
 
-    /// Whether an exact sum stays so without the extremes that say how far it can be off: an open
-    /// bucket says nothing of it, and its sum is believed.
+    /// Whether an exact sum stays exact without the extremes that bound its error. An open bucket
+    /// gives no bound, and its sum is trusted.
     fn keeps_sum_exact(&self) -> bool {
         self.count == 0
             || self.scheme.is_mirrored()
             || self.exact_sum().is_some_and(|[lower, _, upper]| lower == upper)
     }
 
-    /// Takes all values of `other` away, as between two readings of a cumulative histogram.
-    /// Refused, and nothing changed, unless every count of `other` is contained in this histogram.
+    /// Subtracts all values of `other`, as for two samples of a cumulative histogram. Fails without
+    /// any change unless this histogram contains every count of `other`.
     ///
-    /// Thresholds stay exact, and the sum where its 100 bits still hold what is left. The extremes
-    /// stay exact only where they show that `other` did not hold them.
+    /// Thresholds stay exact. The sum stays exact if its 100 bits still hold the difference. The
+    /// extremes stay exact only if they prove that `other` did not contain them.
     pub fn subtract(&mut self, other: &Histogram) -> Result<(), MergeError> {
         let too_coarse = || MergeError::TooCoarse {
             target: Box::new(self.scheme.clone()),
@@ -138,7 +138,7 @@ impl Histogram {
         }
         rest.count = rest.count.wrapping_sub(theirs.count);
         if theirs.count > 0 {
-            // Recorded values of both signs may cancel to one double that has lost smaller ones.
+            // Recorded values of both signs may cancel to one double that has lost smaller values.
             let cannot_cancel = !self.scheme.is_mirrored() || self.has_no_negatives();
             rest.sum = subtract_sum(rest.sum, theirs.sum, self.may_be_integers(), cannot_cancel);
             if !(self.keeps_sum_exact() && theirs.keeps_sum_exact()) {
@@ -159,8 +159,8 @@ impl Histogram {
                 left.is_some()
             });
         }
-        // Of readings that did not grow one from the other, a threshold may count more values than
-        // are left, and an extreme may lie where none is.
+        // If `other` is not an earlier sample of this histogram, a threshold may count more values
+        // than remain, and an extreme may lie in an empty range.
         let mut most = rest.count;
         rest.thresholds.retain(|threshold| {
             let fits = threshold.above <= most;
@@ -189,7 +189,7 @@ impl Histogram {
         }
     }
 
-    /// Folds to a scheme that [`Scheme::common`] gave for this one.
+    /// Folds to a scheme that [`Scheme::common`] returned for this histogram.
     fn fold_to(&mut self, coarser: &Scheme) {
         if self.scheme == *coarser {
             return;
@@ -198,12 +198,12 @@ impl Histogram {
         self.negative = self.negative.map_indexes(|index| self.scheme.fold(index, coarser));
         self.scheme = coarser.clone();
         if self.zero_threshold == 0.0 && coarser.has_bucket_at_zero() {
-            // As if it had been recorded there.
+            // Counted in the same bucket as a recorded zero.
             self.positive.add(0, std::mem::take(&mut self.zero));
         }
     }
 
-    /// Moves every bucket that reaches into ±`threshold` to zero, whole: the threshold rises to the
+    /// Moves every bucket that overlaps ±`threshold` to zero as a whole: the threshold rises to the
     /// upper end of a bucket that it would cut.
     pub(super) fn raise_zero_threshold(&mut self, threshold: f64) {
         if threshold <= self.zero_threshold || !self.scheme.is_mirrored() {
@@ -214,8 +214,8 @@ impl Histogram {
         loop {
             let reached = self.zero_threshold;
             for buckets in [&mut self.positive, &mut self.negative] {
-                // By the end of the bucket beneath: logarithmic buckets overlap, and each would
-                // draw the next one in.
+                // Compared by the end of the next lower bucket: logarithmic buckets overlap, and
+                // each would pull in the next one.
                 let beneath = |index: i32| index.checked_sub(1).and_then(|i| self.scheme.span(i));
                 let inside = |index: i32| {
                     let span = self.scheme.span(index)?;
@@ -239,7 +239,7 @@ impl Histogram {
     }
 }
 
-/// The lesser of two minima. If one is not exact, the other still holds where it is at or below the
+/// The smaller of two minima. If one is not exact, the other still holds if it is at or below the
 /// `floor` of all values on the other side.
 pub(super) fn tracked_lesser(
     a: TrackedValue<f64>,
@@ -255,7 +255,7 @@ pub(super) fn tracked_lesser(
     }
 }
 
-/// The greater of two maxima, as [`lesser`].
+/// The larger of two maxima, as in [`tracked_lesser`].
 pub(super) fn tracked_greater(
     a: TrackedValue<f64>,
     b: TrackedValue<f64>,
@@ -270,9 +270,9 @@ pub(super) fn tracked_greater(
     }
 }
 
-/// What is left of a sum: exact while whole numbers are, or while both are one double each, as
-/// senders report them; else while it is large enough that the last bits of the whole (2^-103 of
-/// it, for each addition) do not reach its own.
+/// Difference of two sums. It is exact if both are whole numbers, or if both are one double each,
+/// as senders report them; otherwise it is exact while it is large enough that the last bits of the
+/// minuend (2^-103 of it per addition) do not reach its own last bits.
 fn subtract_sum(
     whole: TrackedValue<CompensatedSum>,
     taken: TrackedValue<CompensatedSum>,
@@ -287,7 +287,7 @@ fn subtract_sum(
     }
     let whole_numbers =
         may_be_whole && before_value < 2f64.powi(90) && before.is_integer() && after.is_integer();
-    // The difference of two doubles is one in two words, to the last bit.
+    // The difference of two doubles is exact in two words.
     let is_double =
         |side: TrackedValue<CompensatedSum>| side.value().is_some_and(|sum| sum.parts().1 == 0.0);
     let doubles = cannot_cancel && is_double(whole) && is_double(taken);

@@ -1,41 +1,41 @@
-//! A histogram in the open, as codecs read and write it, and the checks on the way in.
+//! The fields of a histogram as codecs read and write them, and their validation.
 
 use super::{Histogram, Threshold};
 use crate::buckets::Buckets;
 use crate::scheme::Scheme;
 use crate::tracked_value::{CompensatedSum, TrackedValue};
 
-/// Everything a histogram holds, in the open: what codecs read into and write from.
+/// All fields of a histogram: the input and output of codecs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct HistogramParts {
     /// The grid.
     pub scheme: Scheme,
-    /// Values within ± this count as zero.
+    /// Values within ± this threshold count as zero.
     pub zero_threshold: f64,
-    /// Buckets of values above zero (or of all values, on explicit bounds): index, count.
+    /// Buckets of values above zero (with explicit bounds, of all values): index, count.
     pub positive: Vec<(i32, u64)>,
     /// Buckets of values below zero, by magnitude.
     pub negative: Vec<(i32, u64)>,
-    /// Values that are zero.
+    /// Number of values counted as zero.
     pub zero: u64,
-    /// Values above the grid, +inf among them.
+    /// Number of values above the grid, including +inf.
     pub overflow: u64,
-    /// Values below the grid, -inf among them.
+    /// Number of values below the grid, including -inf.
     pub underflow: u64,
-    /// What was not a number.
+    /// Number of NaN values.
     pub nan: u64,
     /// Sum of all values but NaN.
     pub sum: TrackedValue<CompensatedSum>,
-    /// Least value.
+    /// Smallest value.
     pub min: TrackedValue<f64>,
-    /// Greatest value.
+    /// Largest value.
     pub max: TrackedValue<f64>,
     /// Declared thresholds, ascending.
     pub thresholds: Vec<Threshold>,
 }
 
 impl HistogramParts {
-    /// No values on a grid.
+    /// The parts of an empty histogram.
     pub fn new(scheme: Scheme) -> HistogramParts {
         HistogramParts {
             scheme,
@@ -61,54 +61,54 @@ pub enum PartsError {
     /// Indexes of one sign must ascend strictly.
     #[error("bucket index {found} follows {previous}: indexes must ascend")]
     Order {
-        /// The index before.
+        /// The previous index.
         previous: i32,
         /// The index that does not ascend.
         found: i32,
     },
     /// No double falls into this bucket.
-    #[error("bucket index {found} lies outside the grid ({scheme})")]
+    #[error("bucket index {found} is outside the grid ({scheme})")]
     OutsideGrid {
-        /// The index.
+        /// The invalid index.
         found: i32,
         /// The grid.
         scheme: Box<Scheme>,
     },
-    /// The total does not fit 64 bits.
-    #[error("the counts add up to more than 2^64 - 1")]
+    /// The total exceeds 64 bits.
+    #[error("the total count exceeds 2^64 - 1")]
     CountOverflow,
-    /// Not a magnitude.
-    #[error("zero threshold {found} is not a finite number at or above zero")]
+    /// The zero threshold is negative or not finite.
+    #[error("invalid zero threshold {found}: must be finite and not negative")]
     ZeroThreshold {
-        /// The threshold.
+        /// The invalid threshold.
         found: f64,
     },
-    /// More thresholds than a histogram may declare.
-    #[error("{found} declared thresholds are more than {}", Histogram::THRESHOLDS_MAX)]
+    /// The number of thresholds exceeds the limit of a histogram.
+    #[error("{found} declared thresholds exceed the limit of {}", Histogram::THRESHOLDS_MAX)]
     TooManyThresholds {
-        /// How many there are.
+        /// Number of thresholds.
         found: usize,
     },
-    /// Thresholds must be finite, ascend, and count no more values than there are, fewer the
-    /// higher.
+    /// Thresholds must be finite and ascending. Their counts must not exceed the total and must not
+    /// increase.
     #[error(
-        "declared threshold {found} is not finite, out of order, or counts more values than there \
-         are"
+        "invalid declared threshold {found}: not finite, out of order, or counts more values than \
+         there are"
     )]
     Threshold {
-        /// The threshold.
+        /// The invalid threshold.
         found: f64,
     },
 }
 
 impl Histogram {
-    /// A histogram of foreign parts. Exact side values that contradict the buckets become
-    /// estimates.
+    /// A histogram of parts from another source. Exact side values that contradict the buckets
+    /// become estimates.
     pub fn from_parts(parts: HistogramParts) -> Result<Histogram, PartsError> {
         let mut histogram = Histogram::from_recorded_parts(parts)?;
         if histogram.count > 0
             && let Some(sum) = histogram.sum.exact().map(CompensatedSum::value)
-            // On its way to what is left of both signs a sum may have left the doubles.
+            // With values of both signs, an intermediate sum may have overflowed.
             && !(sum.is_infinite() && histogram.has_both_signs())
             && !histogram.sum_fits_buckets(sum)
             && !histogram.sum_from_cells().contains(sum)
@@ -122,8 +122,8 @@ impl Histogram {
         self.extreme_bounds(false).0 < 0.0 && self.extreme_bounds(true).1 > 0.0
     }
 
-    /// As [`Self::from_parts`], for a caller who recorded the values: an exact sum is believed.
-    /// Holding it to the buckets takes the edges of each, and most of the time.
+    /// As [`Self::from_parts`], for parts that the caller recorded: an exact sum is trusted. The
+    /// comparison with the buckets computes all edges and takes most of the time.
     pub fn from_recorded_parts(parts: HistogramParts) -> Result<Histogram, PartsError> {
         if !(parts.zero_threshold.is_finite() && parts.zero_threshold >= 0.0) {
             return Err(PartsError::ZeroThreshold { found: parts.zero_threshold });
@@ -162,7 +162,7 @@ impl Histogram {
         Ok(histogram)
     }
 
-    /// Everything the histogram holds.
+    /// All fields of the histogram.
     pub fn into_parts(self) -> HistogramParts {
         let empty = self.count == 0;
         let side = |side: TrackedValue<f64>| if empty { TrackedValue::Absent } else { side };
@@ -193,7 +193,7 @@ fn check_buckets(scheme: &Scheme, pairs: &[(i32, u64)]) -> Result<Buckets, Parts
         buckets.push(index, count);
         previous = Some(index);
     }
-    // A grid has no holes: what lies between two of its buckets is in it.
+    // A grid has no holes: an index between two valid indexes is valid.
     for &found in buckets.indexes().first().into_iter().chain(buckets.indexes().last()) {
         if scheme.edges(found).is_none() {
             return Err(PartsError::OutsideGrid { found, scheme: Box::new(scheme.clone()) });

@@ -1,4 +1,4 @@
-//! Powers of 2^(1/256) in fixed point, the one table behind every base-2 exponential grid.
+//! Powers of 2^(1/256) in fixed point: the table of every base-2 exponential grid.
 //!
 //! Entry `k` is floor(2^63 * 2^(k/256)), exact: the test `bounds_are_the_floor_of_the_root` raises
 //! each entry to its 256th power in big integers. Coarser scales take every 2nd, 4th, … entry.

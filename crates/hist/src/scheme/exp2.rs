@@ -1,12 +1,13 @@
 //! The base-2 exponential grid: OTLP exponential histograms and Prometheus native schemas.
 //!
-//! At scale `s` the base is 2^(2^-s); bucket `i` holds `(base^i, base^(i+1)]`, as OTLP defines it
-//! (Prometheus names the same bucket `i + 1`). Scale 5, the default, has 32 buckets an octave: a
-//! value read back at its bucket's middle is off by at most 1.08 %. A grid nests in every coarser
-//! one: scale `s` to `s - 1` is `index >> 1`.
+//! At scale `s` the base is 2^(2^-s). Bucket `i` holds `(base^i, base^(i+1)]`, as in OTLP;
+//! Prometheus numbers the same bucket `i + 1`. Scale 5, the default, has 32 buckets per octave: a
+//! value read back at the middle of its bucket is off by at most 1.08 %. A grid nests in every
+//! coarser one: scale `s` maps to `s - 1` by `index >> 1`.
 //!
-//! An edge is irrational unless it is a power of two, so for doubles the bucket ends at the largest
-//! double below it, which the table in `bounds.rs` gives exactly: no logarithm, no rounding doubt.
+//! An edge is irrational unless it is a power of two. For doubles, the bucket therefore ends at the
+//! largest double below the edge, which the table in `bounds.rs` gives exactly, without logarithms
+//! and rounding errors.
 
 use super::bounds::BOUNDS;
 use crate::error::SchemeError;
@@ -14,7 +15,7 @@ use crate::error::SchemeError;
 const MANTISSA_BITS: u32 = 52;
 const MANTISSA: u64 = (1 << MANTISSA_BITS) - 1;
 const EXPONENT_BIAS: i64 = 1023;
-/// The finest scale, for which `BOUNDS` is made.
+/// The finest scale, at which `BOUNDS` has its entries.
 const SCALE_FINEST: i8 = 8;
 
 /// A base-2 exponential grid of one scale.
@@ -24,12 +25,18 @@ pub struct Exp2 {
 }
 
 impl Exp2 {
-    /// The coarsest scale: one bucket spans 2^1024. OTLP allows no coarser one.
+    /// The coarsest scale: one bucket spans 2^1024. OTLP has no coarser one.
     pub const SCALE_MIN: i8 = -10;
-    /// The finest scale: 256 buckets an octave, at most 0.135 % off.
+    /// The finest scale: 256 buckets per octave, error at most 0.135 %.
     pub const SCALE_MAX: i8 = SCALE_FINEST;
-    /// What topdeck records with: 32 buckets an octave, at most 1.08 % off.
+    /// The default grid of topdeck: 32 buckets per octave, error at most 1.08 %.
     pub const DEFAULT: Exp2 = Exp2 { scale: 5 };
+
+    /// A grid of a scale that the compiler has checked.
+    pub(super) const fn with_checked_scale(scale: i8) -> Exp2 {
+        assert!(Self::SCALE_MIN <= scale && scale <= Self::SCALE_MAX);
+        Exp2 { scale }
+    }
 
     /// A grid of the scale, which must lie within [`Self::SCALE_MIN`]..=[`Self::SCALE_MAX`].
     pub fn new(scale: i32) -> Result<Exp2, SchemeError> {
@@ -39,7 +46,7 @@ impl Exp2 {
         }
     }
 
-    /// log2 of the number of buckets in an octave; negative where a bucket spans several octaves.
+    /// log2 of the number of buckets per octave; negative if a bucket spans several octaves.
     pub fn scale(self) -> i8 {
         self.scale
     }
@@ -49,35 +56,37 @@ impl Exp2 {
     pub(crate) fn index(self, value: f64) -> i32 {
         debug_assert!(value > 0.0 && value.is_finite());
         let (octave, mantissa) = octave_and_mantissa_below(value);
-        (((octave << SCALE_FINEST) + bucket_in_octave::<9>(&CELLS_FINEST, mantissa))
-            >> (SCALE_FINEST - self.scale)) as i32
+        let finest =
+            (octave << SCALE_FINEST).wrapping_add(bucket_in_octave::<9>(&CELLS_FINEST, mantissa));
+        (finest >> SCALE_FINEST.wrapping_sub(self.scale)) as i32
     }
 
-    /// The edges of bucket `index` rounded down to doubles: it holds `(lower, upper]`. `None` where
-    /// no double lies in it.
+    /// The edges of bucket `index`, rounded down to doubles: the bucket holds `(lower, upper]`.
+    /// `None` if it contains no double.
     #[inline]
     pub(crate) fn edges(self, index: i32) -> Option<(f64, f64)> {
         let lower = self.floor_of_edge(index.into())?;
-        let upper = self.floor_of_edge(i64::from(index) + 1)?;
+        let upper = self.floor_of_edge(i64::from(index).wrapping_add(1))?;
         (lower < upper).then_some((lower, upper))
     }
 
-    /// The greatest double that is not above `base^index`; `None` past the largest.
+    /// The largest double that is not above `base^index`; `None` above the largest double.
     fn floor_of_edge(self, index: i64) -> Option<f64> {
-        let steps = index << (SCALE_FINEST - self.scale);
-        let (octave, place) = (steps >> SCALE_FINEST, (steps & 255) as usize);
-        let significand = BOUNDS[place] >> (63 - MANTISSA_BITS);
+        let steps = index << SCALE_FINEST.wrapping_sub(self.scale);
+        let (octave, bucket) = (steps >> SCALE_FINEST, (steps & 255) as usize);
+        let significand = BOUNDS[bucket] >> (63 - MANTISSA_BITS);
         match octave {
-            1024.. => (octave == 1024 && place == 0).then_some(f64::MAX),
+            1024.. => (octave == 1024 && bucket == 0).then_some(f64::MAX),
             -1022..=1023 => Some(f64::from_bits(
-                (((octave + EXPONENT_BIAS) as u64) << MANTISSA_BITS) | (significand & MANTISSA),
+                ((octave.wrapping_add(EXPONENT_BIAS) as u64) << MANTISSA_BITS)
+                    | (significand & MANTISSA),
             )),
-            -1075..=-1023 => Some(f64::from_bits(significand >> (-1022 - octave))),
+            -1075..=-1023 => Some(f64::from_bits(significand >> (-1022i64).wrapping_sub(octave))),
             _ => Some(0.0),
         }
     }
 
-    /// The greatest relative error of a value that is read back as `2 lo hi / (lo + hi)`.
+    /// Maximum relative error of a value that is read back as `2 lo hi / (lo + hi)`.
     pub fn relative_error(self) -> f64 {
         let base = (-f64::from(self.scale)).exp2().exp2();
         if base.is_finite() { (base - 1.0) / (base + 1.0) } else { 1.0 }
@@ -87,55 +96,59 @@ impl Exp2 {
 /// Octave and mantissa of the double just below `value`, which turns `(lo, hi]` into `[lo, hi)`.
 #[inline]
 fn octave_and_mantissa_below(value: f64) -> (i64, u64) {
-    let bits = value.to_bits() - 1;
+    let bits = value.to_bits().wrapping_sub(1);
     let exponent = (bits >> MANTISSA_BITS) as i64;
     if exponent == 0 {
         return subnormal_octave_and_mantissa_below(value);
     }
-    (exponent - EXPONENT_BIAS, bits & MANTISSA)
+    (exponent.wrapping_sub(EXPONENT_BIAS), bits & MANTISSA)
 }
 
-/// The same for a value that is subnormal or the least normal one. Doubles lie sparser there than
-/// edges: what is below the value is taken at the full precision of a mantissa.
+/// The same for a subnormal value or the smallest normal one. Doubles are sparser there than bucket
+/// edges: the value below is taken at the full precision of a mantissa.
 #[cold]
 fn subnormal_octave_and_mantissa_below(value: f64) -> (i64, u64) {
     let bits = value.to_bits();
-    let shift = bits.leading_zeros() - (63 - MANTISSA_BITS);
-    let octave = -1022 - i64::from(shift);
+    let shift = bits.leading_zeros().wrapping_sub(63 - MANTISSA_BITS);
+    let octave = (-1022i64).wrapping_sub(shift.into());
     match (bits << shift) & MANTISSA {
-        0 => (octave - 1, MANTISSA),
-        mantissa => (octave, mantissa - 1),
+        0 => (octave.wrapping_sub(1), MANTISSA),
+        mantissa => (octave, mantissa.wrapping_sub(1)),
     }
 }
 
-/// Place of a mantissa among the 2^(CELL_BITS - 1) buckets of its octave.
+/// Bucket of a mantissa among the 2^(CELL_BITS - 1) buckets of its octave.
 ///
-/// The octave is cut into 2^CELL_BITS even cells, each narrower than the narrowest bucket, so a
-/// cell holds one bucket edge at most. Its entry holds `(place + 1) * 2^52 - edge`: adding the
-/// mantissa carries into the place exactly when the mantissa has reached the edge. One load, one
-/// add, one shift.
+/// The octave is divided into 2^CELL_BITS even cells, each narrower than the narrowest bucket, so a
+/// cell contains at most one bucket edge. Its entry is `(bucket + 1) * 2^52 - edge`: adding the
+/// mantissa carries into the bucket number exactly if the mantissa has reached the edge. The cost
+/// is one load, one addition and one shift.
 #[inline]
 fn bucket_in_octave<const CELL_BITS: u32>(cells: &[u64], mantissa: u64) -> i64 {
-    let cell = (mantissa >> (MANTISSA_BITS - CELL_BITS)) as usize;
-    ((mantissa + cells[cell]) >> MANTISSA_BITS) as i64
+    let cell = (mantissa >> const { MANTISSA_BITS - CELL_BITS }) as usize;
+    (mantissa.wrapping_add(cells[cell]) >> MANTISSA_BITS) as i64
 }
 
+#[expect(
+    clippy::arithmetic_side_effects,
+    reason = "evaluated at compile time, where an overflow is an error"
+)]
 const fn cells<const N: usize>() -> [u64; N] {
     let cell_bits = N.trailing_zeros();
     let step = 512 / N;
     let mut cells = [0; N];
-    let mut place = 0;
+    let mut bucket = 0;
     let mut cell = 0;
     while cell < N {
         let start = (cell as u64) << (MANTISSA_BITS - cell_bits);
         let end = start + (1 << (MANTISSA_BITS - cell_bits));
-        let next = (place + 1) * step;
+        let next = (bucket + 1) * step;
         let edge = if next < 256 { (BOUNDS[next] >> 11) & MANTISSA } else { 1 << MANTISSA_BITS };
         if edge < end {
-            cells[cell] = (((place + 1) as u64) << MANTISSA_BITS) - edge;
-            place += 1;
+            cells[cell] = (((bucket + 1) as u64) << MANTISSA_BITS) - edge;
+            bucket += 1;
         } else {
-            cells[cell] = (place as u64) << MANTISSA_BITS;
+            cells[cell] = (bucket as u64) << MANTISSA_BITS;
         }
         cell += 1;
     }
@@ -145,19 +158,20 @@ const fn cells<const N: usize>() -> [u64; N] {
 static CELLS_FINEST: [u64; 512] = cells();
 static CELLS_DEFAULT: [u64; 64] = cells();
 
-/// One more than the bucket at the default scale of a whole number from 2 to 2^53: [`Exp2::index`]
-/// with a table of 512 bytes, and without doubles, whose conversion takes as long as all the rest.
+/// One more than the bucket, at the default scale, of a whole number from 2 to 2^53. Equivalent to
+/// [`Exp2::index`], with a table of 512 bytes and without doubles: the conversion would take as
+/// long as the rest.
 #[inline]
 pub(crate) fn default_position(value: u64) -> usize {
-    // What lies just below the value is in the octave of the number before it, and has the bits of
-    // the value less the least one.
-    let zeros = (value - 1).leading_zeros();
+    // The value minus the smallest step is in the octave of the previous number, and has the bits
+    // of the shifted value minus 1.
+    let zeros = value.wrapping_sub(1).leading_zeros();
     let below = (value << zeros).wrapping_sub(1);
     let mantissa = (below << 1) >> (64 - MANTISSA_BITS);
-    let octave = u64::from(63 - zeros);
+    let octave = u64::from(63u32.wrapping_sub(zeros));
     let cell = (mantissa >> (MANTISSA_BITS - 6)) as usize;
-    let place = (mantissa + CELLS_DEFAULT[cell]) >> MANTISSA_BITS;
-    ((octave << Exp2::DEFAULT.scale) + place + 1) as usize
+    let bucket = mantissa.wrapping_add(CELLS_DEFAULT[cell]) >> MANTISSA_BITS;
+    (octave << Exp2::DEFAULT.scale).wrapping_add(bucket).wrapping_add(1) as usize
 }
 
 #[cfg(test)]
@@ -225,8 +239,8 @@ mod tests {
         for scale in 0..=8 {
             let grid = Exp2::new(scale).unwrap();
             for octave in [-1022, -1000, -30, -1, 0, 1, 29, 1023] {
-                for place in 0..1 << scale {
-                    let index = (octave << scale) + place;
+                for bucket in 0..1 << scale {
+                    let index = (octave << scale) + bucket;
                     let (lower, upper) = grid.edges(index).unwrap();
                     check(scale, lower.next_up(), index);
                     check(scale, upper, index);
@@ -264,8 +278,8 @@ mod tests {
         }
     }
 
-    /// Big integers as most-significant-first digits of 32 bits without leading zeros, so `Ord` on
-    /// (length, digits) is numeric order.
+    /// Big integers as 32-bit digits, most significant first, without leading zeros, so that `Ord`
+    /// on (length, digits) is numeric order.
     type BigDigits = (usize, Vec<u32>);
 
     fn big(mut digits: Vec<u32>) -> BigDigits {

@@ -1,8 +1,7 @@
-//! Buckets with bounds of the user's own: classic Prometheus and OTLP explicit histograms, and
+//! Buckets with user-defined bounds: classic Prometheus and OTLP explicit histograms, and
 //! Prometheus native histograms with custom buckets.
 //!
-//! With n bounds there are n + 1 buckets over the whole line: `(-inf, b0]`, `(b0, b1]`, …
-//! `(b(n-1), +inf]`.
+//! n bounds define n + 1 buckets over the whole line: `(-inf, b0]`, `(b0, b1]`, … `(b(n-1), +inf]`.
 
 use std::sync::Arc;
 
@@ -15,25 +14,27 @@ pub struct Explicit {
 }
 
 impl Explicit {
-    /// As many bounds as one histogram may have.
+    /// Maximum number of bounds of one histogram.
     pub const BOUNDS_MAX: usize = 100_000;
 
-    /// Buckets between `bounds`, which must be finite and ascend strictly. No bounds: one bucket
-    /// for all.
+    /// Buckets between `bounds`, which must be finite and strictly ascending. Without bounds there
+    /// is one bucket.
     pub fn new(bounds: &[f64]) -> Result<Explicit, SchemeError> {
         if bounds.len() > Self::BOUNDS_MAX {
             return Err(SchemeError::TooManyBounds { found: bounds.len() });
         }
         for (position, &bound) in bounds.iter().enumerate() {
-            if !bound.is_finite() || position > 0 && bounds[position - 1] >= bound {
+            let previous = position.checked_sub(1).map(|previous| bounds[previous]);
+            if !bound.is_finite() || previous.is_some_and(|previous| previous >= bound) {
                 return Err(SchemeError::Bound { position, found: bound });
             }
         }
-        // −0.0 and 0.0 are one bound: store one of them, so that equal bounds have equal bytes.
+        // −0.0 and 0.0 are the same bound; only 0.0 is stored, so that equal bounds have equal
+        // bytes.
         Ok(Explicit { bounds: bounds.iter().map(|&b| b + 0.0).collect() })
     }
 
-    /// The upper bounds of all buckets but the last.
+    /// The upper bounds of all buckets except the last.
     pub fn bounds(&self) -> &[f64] {
         &self.bounds
     }
@@ -43,16 +44,16 @@ impl Explicit {
         self.bounds.partition_point(|&bound| bound < value) as i32
     }
 
-    /// The edges of bucket `index`, which holds `(lower, upper]`; `None` where there is no such
+    /// The edges of bucket `index`, which holds `(lower, upper]`; `None` if there is no such
     /// bucket.
     pub(crate) fn edges(&self, index: i32) -> Option<(f64, f64)> {
         let index = usize::try_from(index).ok().filter(|&i| i <= self.bounds.len())?;
-        let lower = if index == 0 { f64::NEG_INFINITY } else { self.bounds[index - 1] };
+        let lower = index.checked_sub(1).map_or(f64::NEG_INFINITY, |below| self.bounds[below]);
         let upper = self.bounds.get(index).copied().unwrap_or(f64::INFINITY);
         Some((lower, upper))
     }
 
-    /// The bounds that both have, or `None` where they share none and so would lose all resolution.
+    /// The common bounds; `None` if there are none, because all resolution would be lost.
     pub(crate) fn common(&self, other: &Explicit) -> Option<Explicit> {
         let bounds: Arc<[f64]> = self
             .bounds

@@ -1,7 +1,8 @@
 //! Exponential grid for integers, as array positions of recorders.
 //!
-//! Place 0 holds the value 1, which closes the bucket below it; place p holds bucket `p - 1` of
-//! [`Exp2`]. Zero has no place. A whole number above 2^53 is recorded as the double nearest to it.
+//! Position 0 holds the value 1, which is the upper end of its bucket; position p holds bucket
+//! `p - 1` of [`Exp2`]. Zero has no position. A whole number above 2^53 is recorded as the nearest
+//! double.
 
 use super::exp2::{Exp2, default_position};
 
@@ -9,27 +10,28 @@ use super::exp2::{Exp2, default_position};
 pub struct Integers<const SCALE: u32>;
 
 impl<const SCALE: u32> Integers<SCALE> {
-    /// How many places there are.
+    /// Number of positions.
     pub const POSITIONS: usize = (64 << SCALE) + 1;
 
-    /// The grid itself.
+    /// The grid.
     pub fn grid() -> Exp2 {
         const { assert!(SCALE <= Exp2::SCALE_MAX as u32, "recorders have scales 0 to 8") };
-        Exp2::new(SCALE as i32).expect("BUG: checked when compiled")
+        const { Exp2::with_checked_scale(SCALE as i8) }
     }
 
-    /// Where a value above zero is counted: below [`Self::PLACES`].
+    /// Position of a value above zero: less than [`Self::POSITIONS`].
     #[inline]
     pub fn position(value: u64) -> usize {
         debug_assert!(value > 0);
         if SCALE != Exp2::DEFAULT.scale() as u32 {
             return match value as i64 {
-                // Conversion from a signed number is one instruction, from an unsigned one six.
-                value @ 1.. => (Self::grid().index(value as f64) + 1) as usize,
-                _ => (Self::index_of_large(value) + 1) as usize,
+                // Conversion from a signed integer is one instruction, from an unsigned one six.
+                value @ 1.. => Self::grid().index(value as f64).wrapping_add(1) as usize,
+                _ => Self::index_of_large(value).wrapping_add(1) as usize,
             };
         }
-        // One has no octave below it, and above 2^53 the nearest double counts, not the number.
+        // 1 has no octave below it; above 2^53 the nearest double is recorded instead of the
+        // number.
         if value.wrapping_sub(2) > (1 << 53) - 2 {
             return Self::position_of_odd(value);
         }
@@ -38,7 +40,7 @@ impl<const SCALE: u32> Integers<SCALE> {
 
     #[cold]
     fn position_of_odd(value: u64) -> usize {
-        (Self::index_of_large(value) + 1) as usize
+        Self::index_of_large(value).wrapping_add(1) as usize
     }
 
     #[cold]
@@ -46,9 +48,9 @@ impl<const SCALE: u32> Integers<SCALE> {
         Self::grid().index(value as f64)
     }
 
-    /// The grid's bucket index of a place.
-    pub fn index(place: usize) -> i32 {
-        place as i32 - 1
+    /// Bucket index of a position.
+    pub fn index(position: usize) -> i32 {
+        (position as i32).wrapping_sub(1)
     }
 }
 
@@ -61,10 +63,10 @@ mod tests {
             for value in [(1u64 << shift) - 1, 1 << shift, (1 << shift) + 1, (1 << shift) | 0x5555]
             {
                 if value > 0 {
-                    let place = Integers::<SCALE>::position(value);
-                    assert!(place < Integers::<SCALE>::POSITIONS);
+                    let position = Integers::<SCALE>::position(value);
+                    assert!(position < Integers::<SCALE>::POSITIONS);
                     let index = Integers::<SCALE>::grid().index(value as f64);
-                    assert_eq!(Integers::<SCALE>::index(place), index, "value {value}");
+                    assert_eq!(Integers::<SCALE>::index(position), index, "value {value}");
                 }
             }
         }

@@ -1,30 +1,30 @@
 //! The logarithmic grid of DDSketch, with the index mappings of its Java and Go libraries.
 //!
 //! Bucket `i` holds `[L⁻¹((i − offset) / m), L⁻¹((i + 1 − offset) / m))`, where `L` is the natural
-//! logarithm or a cheaper stand-in that is exact at powers of two, and `m = ln(b) / ln(gamma)`, b
-//! the base of `L` (DataDog sketches-java, `LogLikeIndexMapping`). Stand-ins cut an octave by a
-//! polynomial of the mantissa. Below index 0 a value on a bucket's computed lower edge is counted
-//! in the bucket beneath, as there.
+//! logarithm or a cheaper approximation that is exact at powers of two, and `m = ln(b) / ln(gamma)`
+//! with the base b of `L` (DataDog sketches-java, `LogLikeIndexMapping`). Approximations divide an
+//! octave by a polynomial of the mantissa. Below index 0, a value on the computed lower edge of a
+//! bucket is counted in the bucket below, as in sketches-java.
 //!
-//! Edges are transcendental and every library rounds them its own way, so the values of a bucket
-//! may lie outside its edges by [`Log::span`]'s share of the edge.
+//! Edges are transcendental and each library rounds them differently, so a value may lie outside
+//! the computed edges of its bucket by the relative amount in [`LogarithmicScheme::span`].
 
 use crate::error::SchemeError;
 
-/// How far a recorded value may lie outside the computed edges, relative, where no offset shifts
-/// the index: several roundings of the greatest logarithm, 745.
+/// Maximum relative distance of a recorded value from the computed edges, if no offset shifts the
+/// index: several roundings of the largest logarithm, 745.
 const EDGE_ERROR: f64 = 1e-12;
 
-/// How the logarithm is approximated between powers of two.
+/// Approximation of the logarithm between powers of two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Interpolation {
-    /// The logarithm itself.
+    /// Exact logarithm.
     None,
-    /// A straight line.
+    /// Linear.
     Linear,
-    /// A parabola.
+    /// Quadratic.
     Quadratic,
-    /// A cubic.
+    /// Cubic.
     Cubic,
 }
 
@@ -36,7 +36,7 @@ pub struct LogarithmicScheme {
     interpolation: Interpolation,
 }
 
-/// Grids are equal when their parameters are equal to the bit.
+/// Grids are equal if their parameters are equal to the bit.
 impl PartialEq for LogarithmicScheme {
     fn eq(&self, other: &LogarithmicScheme) -> bool {
         self.gamma.to_bits() == other.gamma.to_bits()
@@ -46,37 +46,38 @@ impl PartialEq for LogarithmicScheme {
 }
 
 impl LogarithmicScheme {
-    /// The largest shift of indexes: beyond it neighbouring indexes are no longer apart as doubles.
+    /// Maximum index offset: beyond it neighbouring indexes are no longer distinct as doubles.
     pub const OFFSET_MAX: f64 = 1e9;
 
-    /// A grid with buckets `gamma` wide: `gamma = (1 + a) / (1 - a)` for accuracy `a`.
+    /// A grid whose bucket edges have the ratio `gamma`: `gamma = (1 + a) / (1 - a)` for accuracy
+    /// `a`.
     pub fn new(
         gamma: f64,
         offset: f64,
         interpolation: Interpolation,
     ) -> Result<LogarithmicScheme, SchemeError> {
-        // Below 1 + 1e-6 an index of a double no longer fits 31 bits.
+        // Below 1 + 1e-6 the index of a double does not fit 31 bits.
         if !(gamma > 1.0 + 1e-6 && gamma <= 1e6) {
             return Err(SchemeError::Gamma { found: gamma });
         }
         if !(-Self::OFFSET_MAX..=Self::OFFSET_MAX).contains(&offset) {
             return Err(SchemeError::Offset { found: offset });
         }
-        // As bounds do: protobuf takes −0.0 for 0.0, so they are one offset.
+        // Only 0.0 is stored, as for explicit bounds: protobuf treats −0.0 as 0.0.
         Ok(LogarithmicScheme { gamma, offset: offset + 0.0, interpolation })
     }
 
-    /// The ratio of a bucket's edges.
+    /// Ratio of a bucket's edges.
     pub fn gamma(self) -> f64 {
         self.gamma
     }
 
-    /// What is added to every index.
+    /// Offset added to every index.
     pub fn offset(self) -> f64 {
         self.offset
     }
 
-    /// How the logarithm is approximated.
+    /// Approximation of the logarithm.
     pub fn interpolation(self) -> Interpolation {
         self.interpolation
     }
@@ -84,40 +85,40 @@ impl LogarithmicScheme {
     /// The bucket of a finite `value` above zero.
     pub(crate) fn index(self, value: f64) -> i32 {
         let index = self.interpolation.log(value) * self.multiplier() + self.offset;
-        // Not quite the floor: a whole number below zero goes one lower, as in sketches-java
-        // and -go.
+        // Not exactly the floor: a negative whole number goes one lower, as in sketches-java and
+        // sketches-go.
         if index >= 0.0 { index as i32 } else { (index as i32).saturating_sub(1) }
     }
 
-    /// The computed edges of bucket `index`, or `None` where no double lies in it. Below 1e-300
-    /// doubles lie sparser than buckets, and both edges may be the same.
+    /// The computed edges of bucket `index`; `None` if it contains no double. Below 1e-300 doubles
+    /// are sparser than buckets, and both edges may be equal.
     pub(crate) fn edges(self, index: i32) -> Option<(f64, f64)> {
         let by = self.interpolation;
         let log = |i: f64| (i - self.offset) / self.multiplier();
         let (from, to) = (log(f64::from(index)), log(f64::from(index) + 1.0));
         let (least, greatest) = (by.log(f64::from_bits(1)), by.log(f64::MAX));
-        let doubt = 745.0 * self.edge_error();
-        if to < least - doubt || from > greatest + doubt {
+        let uncertainty = 745.0 * self.edge_error();
+        if to < least - uncertainty || from > greatest + uncertainty {
             return None;
         }
         let edge = |log: f64| by.exp(log.min(greatest)).min(f64::MAX);
         Some((edge(from), edge(to)))
     }
 
-    /// The least and greatest value that bucket `index` may hold, closed.
+    /// The smallest and largest value of bucket `index`, closed.
     pub(crate) fn span(self, index: i32) -> Option<(f64, f64)> {
         let (lower, upper) = self.edges(index)?;
-        let doubt = self.edge_error();
-        // Among subnormal numbers a rounding is a step of the smallest one, whatever the value.
+        let uncertainty = self.edge_error();
+        // For subnormal numbers, a rounding is the smallest step, independent of the value.
         let step = f64::from_bits(2);
         Some((
-            (lower * (1.0 - doubt) - step).max(0.0),
-            (upper * (1.0 + doubt) + step).min(f64::MAX),
+            (lower * (1.0 - uncertainty) - step).max(0.0),
+            (upper * (1.0 + uncertainty) + step).min(f64::MAX),
         ))
     }
 
-    /// How far a recorded value may lie outside the computed edges, relative: an offset takes its
-    /// roundings from the index.
+    /// Maximum relative distance of a recorded value from the computed edges. With an offset,
+    /// rounding is relative to the index.
     fn edge_error(self) -> f64 {
         EDGE_ERROR + 4.0 * f64::EPSILON * self.offset.abs() * self.gamma.ln()
     }
@@ -128,10 +129,11 @@ impl LogarithmicScheme {
         base / (self.gamma - 1.0).ln_1p()
     }
 
-    /// The greatest relative error of a value read back from its bucket.
+    /// Maximum relative error of a value read back from its bucket.
     pub fn relative_error(self) -> f64 {
-        // A stand-in's slope differs from the logarithm's, which widens some buckets by this factor
-        // (Masson, Rim, Lee: DDSketch, and the `correctingFactor` of sketches-java).
+        // The slope of an approximation differs from that of the logarithm, which widens some
+        // buckets by this factor (Masson, Rim, Lee: DDSketch, and the `correctingFactor` of
+        // sketches-java).
         let widest = match self.interpolation {
             Interpolation::None => 1.0,
             Interpolation::Linear => 1.0 / std::f64::consts::LN_2,
@@ -144,7 +146,7 @@ impl LogarithmicScheme {
 }
 
 impl Interpolation {
-    /// The logarithm, zero at one: natural, or base 2 where interpolated.
+    /// The logarithm, zero at one: natural, or base 2 if interpolated.
     fn log(self, value: f64) -> f64 {
         if self == Interpolation::None {
             return value.ln();
@@ -172,13 +174,14 @@ impl Interpolation {
             Interpolation::Quadratic => 2.0 - (4.0 - 3.0 * part).sqrt(),
             Interpolation::Cubic => bisect(part, |s| ((6.0 / 35.0 * s - 0.6) * s + 10.0 / 7.0) * s),
         };
-        // In two steps: below 2^-1022 a power of two alone may vanish where its multiple does not.
+        // In two steps: below 2^-1022 the power of two alone may underflow although its multiple
+        // does not.
         let half = (exponent * 0.5).floor();
         (1.0 + s) * half.exp2() * (exponent - half).exp2()
     }
 }
 
-/// Where the rising function `f` on [0, 1] reaches `target`.
+/// Argument in [0, 1] at which the increasing function `f` reaches `target`.
 fn bisect(target: f64, f: impl Fn(f64) -> f64) -> f64 {
     let (mut low, mut high) = (0.0, 1.0);
     for _ in 0..60 {
@@ -192,7 +195,7 @@ fn bisect(target: f64, f: impl Fn(f64) -> f64) -> f64 {
     low
 }
 
-/// Exponent and mantissa − 1 of a positive double, subnormal ones included.
+/// Exponent and mantissa − 1 of a positive double, including subnormal ones.
 fn split(value: f64) -> (f64, f64) {
     let (value, shift) =
         if value < f64::MIN_POSITIVE { (value * 2f64.powi(54), 54.0) } else { (value, 0.0) };

@@ -2,16 +2,16 @@
 //!
 //! Bucket `90 * exponent + (digits - 10)` holds
 //! `[digits/10 * 10^exponent, (digits + 1)/10 * 10^exponent)`, digits 10..=99, exponent −128..=127.
-//! A value is off by at most 4.76 % of itself when read back at the bucket's harmonic middle.
-//! Values below 1e-128 are zero; at and above 1e128 they are overflow. Edges are the doubles
-//! nearest to the decimals, compared exactly; libcircllhist itself is fuzzy by 1e-14 of the value
-//! around an edge.
+//! A value read back at the bucket's harmonic middle is off by at most 4.76 %. Values below 1e-128
+//! are zero; values at and above 1e128 are overflow. Edges are the doubles nearest to the decimals,
+//! and values are compared with them exactly; libcircllhist itself has a tolerance of 1e-14 of the
+//! value around an edge.
 
 const DIGITS_MIN: i32 = 10;
 const PER_DECADE: i32 = 90;
 const EXPONENT_MIN: i32 = -128;
 const EXPONENT_MAX: i32 = 127;
-/// Powers of ten that a double holds exactly, so that one multiplication or division rounds once.
+/// Powers of ten that are exact as doubles, so that one multiplication or division rounds once.
 const POWERS_OF_TEN_EXACT: [f64; 23] = [
     1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15, 1e16,
     1e17, 1e18, 1e19, 1e20, 1e21, 1e22,
@@ -19,53 +19,54 @@ const POWERS_OF_TEN_EXACT: [f64; 23] = [
 
 pub(crate) const INDEX_MIN: i32 = EXPONENT_MIN * PER_DECADE;
 pub(crate) const INDEX_MAX: i32 = EXPONENT_MAX * PER_DECADE + PER_DECADE - 1;
-/// The greatest relative error of a bucket's harmonic middle: 0.1 / 2.1.
+/// Maximum relative error of a bucket's harmonic middle: 0.1 / 2.1.
 pub(crate) const RELATIVE_ERROR: f64 = 0.1 / 2.1;
-/// Smaller values fall to zero.
+/// Smaller values are counted as zero.
 pub(crate) const MIN_MAGNITUDE: f64 = 1e-128;
-/// The first value past the grid.
+/// First value above the grid.
 pub(crate) const END: f64 = 1e128;
 
-/// The bucket with these two digits and exponent, as circllhist stores them.
+/// Index of the bucket with these two digits and exponent, as circllhist stores them.
 pub(crate) fn index_of(digits: i32, exponent: i32) -> i32 {
-    exponent * PER_DECADE + digits - DIGITS_MIN
+    exponent.wrapping_mul(PER_DECADE).wrapping_add(digits).wrapping_sub(DIGITS_MIN)
 }
 
 /// Digits (10..=99) and exponent of a bucket.
 pub(crate) fn digits_and_exponent(index: i32) -> (i32, i32) {
-    (index.rem_euclid(PER_DECADE) + DIGITS_MIN, index.div_euclid(PER_DECADE))
+    (index.rem_euclid(PER_DECADE).wrapping_add(DIGITS_MIN), index.div_euclid(PER_DECADE))
 }
 
-/// The bucket of a value in `LEAST..END`.
+/// Index of a value in `MIN_MAGNITUDE..END`.
 pub(crate) fn index(value: f64) -> i32 {
     debug_assert!((MIN_MAGNITUDE..END).contains(&value));
     let exponent = (value.log10().floor() as i32).clamp(EXPONENT_MIN, EXPONENT_MAX);
     let digits = (value / edge(index_of(DIGITS_MIN, exponent)) * 10.0).floor() as i32;
     let mut index = index_of(digits, exponent).clamp(INDEX_MIN, INDEX_MAX);
-    // The logarithm and the quotient are rounded: they may be one bucket off, never more.
+    // The logarithm and the quotient are rounded: the index may be off by one, never by more.
     while value < edge(index) {
-        index -= 1;
+        index = index.wrapping_sub(1);
     }
-    while value >= edge(index + 1) {
-        index += 1;
+    while value >= edge(index.wrapping_add(1)) {
+        index = index.wrapping_add(1);
     }
     index
 }
 
-/// Where bucket `index` begins, as the double nearest to the decimal.
+/// Lower edge of bucket `index`: the double nearest to the decimal.
 pub(crate) fn edge(index: i32) -> f64 {
     let (digits, exponent) = digits_and_exponent(index);
-    let (digits_f, power) = (f64::from(digits), exponent - 1);
+    let (digits_f, power) = (f64::from(digits), exponent.wrapping_sub(1));
     match power {
         0..=22 => digits_f * POWERS_OF_TEN_EXACT[power as usize],
-        -22..=-1 => digits_f / POWERS_OF_TEN_EXACT[-power as usize],
-        _ => format!("{digits}e{power}").parse().expect("BUG: digits and exponent make a number"),
+        -22..=-1 => digits_f / POWERS_OF_TEN_EXACT[power.unsigned_abs() as usize],
+        // Digits and exponent are always a number.
+        _ => format!("{digits}e{power}").parse().unwrap_or(f64::NAN),
     }
 }
 
 /// The edges of bucket `index`, which holds `[lower, upper)`; `None` outside the grid.
 pub(crate) fn edges(index: i32) -> Option<(f64, f64)> {
-    (INDEX_MIN..=INDEX_MAX).contains(&index).then(|| (edge(index), edge(index + 1)))
+    (INDEX_MIN..=INDEX_MAX).contains(&index).then(|| (edge(index), edge(index.wrapping_add(1))))
 }
 
 #[cfg(test)]

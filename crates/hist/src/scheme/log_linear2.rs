@@ -1,11 +1,11 @@
 //! The base-2 log-linear grid: HdrHistogram, H2 (Rezolus) and BPF tools, and the top bits of a
 //! double.
 //!
-//! With `bits` sub-bits every octave `[2^e, 2^(e+1))` is cut into 2^bits even buckets `[lo, hi)`.
-//! Below `2^floor` the cut stays even at width `2^(floor - bits)` down to zero, as HdrHistogram
-//! does with integers. Index 0 begins at zero and indexes run on without a hole, so an index is at
-//! once HdrHistogram's place in its counts array (floor = unit magnitude + bits) and, at floor
-//! −1022, the top bits of the double itself. Error at a bucket's middle: at most 2^-(bits+1) above
+//! With `bits` sub-bits every octave `[2^e, 2^(e+1))` is divided into 2^bits even buckets
+//! `[lo, hi)`. Below `2^floor` buckets have the constant width `2^(floor - bits)` down to zero, as
+//! in HdrHistogram. Index 0 starts at zero and indexes have no gaps. An index is therefore
+//! HdrHistogram's position in its counts array (floor = unit magnitude + bits) and, at floor −1022,
+//! the top bits of the double itself. The error at a bucket's middle is at most 2^-(bits+1) above
 //! the floor.
 
 use crate::error::SchemeError;
@@ -21,14 +21,15 @@ pub struct LogLinear2 {
 }
 
 impl LogLinear2 {
-    /// The finest cut: HdrHistogram with five digits has 17 sub-bits; one more is left for others.
+    /// Maximum number of sub-bits: HdrHistogram with five digits has 17, plus one for other
+    /// sources.
     pub const BITS_MAX: u8 = 18;
     /// The lowest floor: below 2^-1022 doubles themselves are evenly spaced.
     pub const FLOOR_MIN: i16 = -1022;
     /// The highest floor.
     pub const FLOOR_MAX: i16 = 1023;
-    /// The grid in which every other scheme's buckets keep apart (at most 0.049 % off): see
-    /// [`crate::Mixture`].
+    /// The grid in which the buckets of every other scheme stay distinct (error at most 0.049 %):
+    /// see [`crate::Mixture`].
     pub const UNIVERSAL: LogLinear2 = LogLinear2 { bits: 10, floor: Self::FLOOR_MIN };
 
     /// A grid over all positive doubles, 0..=18 sub-bits.
@@ -36,7 +37,7 @@ impl LogLinear2 {
         Self::with_floor(bits, Self::FLOOR_MIN.into())
     }
 
-    /// A grid whose buckets are even below `2^floor`.
+    /// A grid whose buckets have one width below `2^floor`.
     pub fn with_floor(bits: u32, floor: i32) -> Result<LogLinear2, SchemeError> {
         if !(0..=u32::from(Self::BITS_MAX)).contains(&bits) {
             return Err(SchemeError::Bits { found: bits });
@@ -49,19 +50,24 @@ impl LogLinear2 {
         }
     }
 
-    /// The grid of integers with unit width at the bottom and 2^bits buckets an octave above.
+    /// The grid of integers with unit width at the bottom and 2^bits buckets per octave above.
     pub fn integers(bits: u32) -> Result<LogLinear2, SchemeError> {
         Self::with_floor(bits, bits as i32)
     }
 
-    /// log2 of the number of buckets in an octave.
+    /// log2 of the number of buckets per octave.
     pub fn bits(self) -> u8 {
         self.bits
     }
 
-    /// log2 of the value below which buckets have one even width, `2^(floor - bits)`.
+    /// log2 of the value below which buckets have the constant width `2^(floor - bits)`.
     pub fn floor(self) -> i16 {
         self.floor
+    }
+
+    /// log2 of the width of the buckets below `2^floor`.
+    fn log2_width(self) -> i32 {
+        i32::from(self.floor).wrapping_sub(self.bits.into())
     }
 
     /// The bucket of a finite `value` at or above zero.
@@ -69,61 +75,62 @@ impl LogLinear2 {
     pub(crate) fn index(self, value: f64) -> i32 {
         debug_assert!(value >= 0.0 && value.is_finite());
         let bits = value.to_bits();
-        let octave = (bits >> MANTISSA_BITS) as i64 - 1023;
+        let octave = (bits >> MANTISSA_BITS) as i64;
+        let octave = octave.wrapping_sub(1023);
         if octave < i64::from(self.floor) {
             // Scaling by a power of two is exact, and a result below 2^bits is at least 2^-1074.
-            return times_power_of_two(value, i32::from(self.bits) - i32::from(self.floor)) as i32;
+            return times_power_of_two(value, self.log2_width().wrapping_neg()) as i32;
         }
-        let place = (bits & MANTISSA) >> (MANTISSA_BITS - u32::from(self.bits));
-        (((octave - i64::from(self.floor) + 1) << self.bits) + place as i64) as i32
+        let place = (bits & MANTISSA) >> MANTISSA_BITS.wrapping_sub(self.bits.into());
+        let octave = octave.wrapping_sub(self.floor.into()).wrapping_add(1);
+        (octave << self.bits).wrapping_add(place as i64) as i32
     }
 
     /// The edges of bucket `index`, which holds `[lower, upper)`; infinity above the last. `None`
-    /// where no double lies in it.
+    /// if the bucket contains no double.
     pub(crate) fn edges(self, index: i32) -> Option<(f64, f64)> {
         let lower = self.edge(index.into())?;
-        let upper = self.edge(i64::from(index) + 1).unwrap_or(f64::INFINITY);
+        let upper = self.edge(i64::from(index).wrapping_add(1)).unwrap_or(f64::INFINITY);
         (lower < upper).then_some((lower, upper))
     }
 
-    /// Where bucket `index` begins; `None` outside the doubles.
+    /// Lower edge of bucket `index`; `None` outside the range of doubles.
     fn edge(self, index: i64) -> Option<f64> {
         let per_octave = 1i64 << self.bits;
         if index < 0 {
             return None;
         }
-        let (significand, exponent) = match index / per_octave {
-            0 => (index, i64::from(self.floor) - i64::from(self.bits)),
+        let log2_width = i64::from(self.log2_width());
+        let (significand, exponent) = match index >> self.bits {
+            0 => (index, log2_width),
             octave => (
-                per_octave + index % per_octave,
-                i64::from(self.floor) + octave - 1 - i64::from(self.bits),
+                per_octave | index & per_octave.wrapping_sub(1),
+                log2_width.wrapping_add(octave).wrapping_sub(1),
             ),
         };
         let edge = times_power_of_two(significand as f64, exponent.clamp(-5000, 5000) as i32);
         edge.is_finite().then_some(edge)
     }
 
-    /// The finest grid in which the buckets of both nest. Merging into it is exact.
+    /// The finest grid in which the buckets of both grids nest. Merging into it is exact.
     pub(crate) fn common(self, other: LogLinear2) -> Option<LogLinear2> {
         let bits = self.bits.min(other.bits);
-        let width = (i32::from(self.floor) - i32::from(self.bits))
-            .max(i32::from(other.floor) - i32::from(other.bits));
-        LogLinear2::with_floor(bits.into(), (width + i32::from(bits)).max(Self::FLOOR_MIN.into()))
-            .ok()
+        let floor = self.log2_width().max(other.log2_width()).wrapping_add(bits.into());
+        LogLinear2::with_floor(bits.into(), floor.max(Self::FLOOR_MIN.into())).ok()
     }
 
-    /// The greatest relative error of a bucket's middle, above the floor.
+    /// Maximum relative error of a bucket's middle, above the floor.
     pub fn relative_error(self) -> f64 {
-        1.0 / (2 * (1u64 << self.bits) + 1) as f64
+        1.0 / (2u64 << self.bits | 1) as f64
     }
 }
 
-/// `value * 2^exponent`, in steps so that no factor leaves the doubles.
+/// `value * 2^exponent`, in steps, so that no factor overflows.
 pub(crate) fn times_power_of_two(mut value: f64, mut exponent: i32) -> f64 {
     while exponent != 0 {
         let step = exponent.clamp(-1000, 1000);
-        value *= f64::from_bits(((step + 1023) as u64) << MANTISSA_BITS);
-        exponent -= step;
+        value *= f64::from_bits((step.wrapping_add(1023) as u64) << MANTISSA_BITS);
+        exponent = exponent.wrapping_sub(step);
     }
     value
 }

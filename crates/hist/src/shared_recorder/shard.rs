@@ -1,8 +1,8 @@
 //! Shard of one thread, and its snapshots.
 //!
 //! Plain atomic loads and stores by one writer at a time; readers only copy. The order within a
-//! record is the contract: `begun`, then extremes, sum and thresholds, then the bucket, then
-//! `ended`.
+//! record is the contract: `started`, then extremes, sum and thresholds, then the bucket, then
+//! `finished`.
 
 use std::cell::OnceCell;
 use std::sync::Arc;
@@ -12,15 +12,15 @@ use crate::scheme::{Integers, Scheme};
 use crate::sync::{AtomicBool, AtomicU64, OnceLock, Ordering, fence};
 use crate::tracked_value::{CompensatedSum, TrackedValue};
 
-/// Buckets that are allocated together: an octave at the default scale, 256 bytes.
+/// Number of buckets allocated together: one octave at the default scale, 256 bytes.
 const PAGE_BUCKETS: usize = if cfg!(loom) { 2 } else { 32 };
 
-/// Tries to copy a shard between two records. A copy takes about a microsecond, so at 100,000
-/// records per second and thread nearly every first try succeeds.
+/// Number of attempts to copy a shard between two records. A copy takes about a microsecond, so at
+/// 100,000 records per second and thread nearly every first attempt succeeds.
 const COPY_ATTEMPTS: usize = if cfg!(loom) { 2 } else { 16 };
 
-/// Cumulative counts written by one thread at a time. Aligned so that no two shards share a cache
-/// line, nor the pair of lines that is fetched together.
+/// Cumulative counts written by one thread at a time. Aligned so that two shards share neither a
+/// cache line nor a pair of lines that is fetched together.
 #[repr(align(128))]
 pub(super) struct Shard {
     is_leased: AtomicBool,
@@ -29,36 +29,36 @@ pub(super) struct Shard {
     zero: AtomicU64,
     sum_low: AtomicU64,
     sum_high: AtomicU64,
-    /// Raised by a reader that ends an interval; the next record then starts new extremes.
+    /// Incremented by a reader that ends an interval; the next record then starts new extremes.
     interval: AtomicU64,
     extremes: Extremes,
-    /// Values above each limit.
+    /// Number of values above each limit.
     above: Box<[AtomicU64]>,
     pages: Box<[OnceLock<CountPage>]>,
 }
 
 type CountPage = Arc<PageCounts>;
 
-/// Aligned as shards are: pages of two threads must not share a line either.
+/// Aligned like shards: pages of two threads must not share a cache line either.
 #[repr(align(128))]
 struct PageCounts([AtomicU64; PAGE_BUCKETS]);
 
-/// Writer's cache of allocated pages. Looking a page up here costs a null check; through the
-/// shard's `OnceLock` it would cost an acquiring load more, half of all that a record costs.
+/// Writer's cache of allocated pages. A lookup here costs a null check; through the shard's
+/// `OnceLock` it would cost an additional acquire load, half of the cost of a record.
 pub(super) struct KnownPages(Box<[OnceCell<CountPage>]>);
 
-/// Extremes since the first record that saw an interval begin, and before it.
+/// Extremes since the first record in the current interval, and before it.
 struct Extremes {
-    /// The interval that the writer has seen, and the one it had seen before.
+    /// The interval that the writer has seen, and the one before.
     interval: AtomicU64,
     interval_previous: AtomicU64,
-    /// Records that were ended when it saw it.
+    /// Number of finished records when the writer saw the interval.
     records_at_start: AtomicU64,
     min: AtomicU64,
     max: AtomicU64,
     min_before: AtomicU64,
     max_before: AtomicU64,
-    /// Extremes of the interval before alone, frozen.
+    /// Extremes of the previous interval alone, frozen.
     min_previous: AtomicU64,
     max_previous: AtomicU64,
 }
@@ -93,8 +93,8 @@ impl Shard {
         }
     }
 
-    /// Makes the caller the one writer, unless there is one. Pairs with [`Self::release`], so the
-    /// new writer sees all that the last one wrote.
+    /// Claims the shard as its only writer; fails if it has one. Pairs with [`Self::release`], so
+    /// the new writer sees all writes of the previous one.
     pub(super) fn claim(&self) -> bool {
         self.is_leased.compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed).is_ok()
     }
@@ -103,12 +103,14 @@ impl Shard {
         self.is_leased.store(false, Ordering::Release);
     }
 
-    /// Counts one value. Only the one writer may call this.
+    /// Records one value. Only the current writer may call this.
     #[inline]
     pub(super) fn record<const SCALE: u32>(&self, known: &KnownPages, limits: &[u64], value: u64) {
         let ticket = self.started.load(Ordering::Relaxed);
-        self.started.store(ticket + 1, Ordering::Relaxed);
-        // Pairs with the acquire fence in `copy`: whoever sees a store below sees `begun` raised.
+        let next_ticket = ticket.wrapping_add(1);
+        self.started.store(next_ticket, Ordering::Relaxed);
+        // Pairs with the acquire fence in `snapshot_once`: a reader that sees a store below sees
+        // the increased `started`.
         fence(Ordering::Release);
         let extremes = &self.extremes;
         let interval = self.interval.load(Ordering::Relaxed);
@@ -130,7 +132,7 @@ impl Shard {
             self.count_above(limits, value);
         }
         add(self.counter_for::<SCALE>(known, value), 1);
-        self.finished.store(ticket + 1, Ordering::Release);
+        self.finished.store(next_ticket, Ordering::Release);
     }
 
     fn count_above(&self, limits: &[u64], value: u64) {
@@ -150,13 +152,13 @@ impl Shard {
         if value == 0 {
             return &self.zero;
         }
-        let place = Integers::<SCALE>::position(value);
-        let number = place / PAGE_BUCKETS;
+        let position = Integers::<SCALE>::position(value);
+        let number = position / PAGE_BUCKETS;
         let page = match known.0[number].get() {
             Some(page) => page,
             None => self.page_or_insert(known, number),
         };
-        &page.0[place % PAGE_BUCKETS]
+        &page.0[position % PAGE_BUCKETS]
     }
 
     #[cold]
@@ -164,12 +166,12 @@ impl Shard {
         known.0[number].get_or_init(|| self.pages[number].get_or_init(new_page).clone())
     }
 
-    /// A new writer knows no page yet.
+    /// A cache for a new writer, initially empty.
     pub(super) fn known_pages(&self) -> KnownPages {
         KnownPages(self.pages.iter().map(|_| OnceCell::new()).collect())
     }
 
-    /// The counts as they are now.
+    /// Copy of the current counts.
     pub(super) fn snapshot(&self) -> ShardSnapshot {
         let mut copied = self.snapshot_once();
         for _ in 1..COPY_ATTEMPTS {
@@ -204,10 +206,12 @@ impl Shard {
         };
         for (number, page) in self.pages.iter().enumerate() {
             let Some(page) = page.get() else { continue };
-            for (place, count) in page.0.iter().enumerate() {
+            for (position, count) in page.0.iter().enumerate() {
                 let count = get(count);
                 if count > 0 {
-                    copied.counts.push((number * PAGE_BUCKETS + place, count));
+                    copied
+                        .counts
+                        .push((number.wrapping_mul(PAGE_BUCKETS).wrapping_add(position), count));
                 }
             }
         }
@@ -219,7 +223,7 @@ impl Shard {
         copied
     }
 
-    /// Tells the writer that an interval has ended.
+    /// Signals the writer that an interval has ended.
     pub(super) fn end_interval(&self) {
         // Only the reader that holds the interval lock writes this.
         add(&self.interval, 1);
@@ -257,11 +261,11 @@ fn new_page() -> CountPage {
 /// Copy of a shard.
 #[derive(Clone, Default)]
 pub(super) struct ShardSnapshot {
-    /// No record was under way while the copy was made.
+    /// Whether no record was in progress during the copy.
     is_consistent: bool,
-    /// Records that had ended when the copy began.
+    /// Number of records finished before the copy started.
     records: u64,
-    /// Place and count, ascending, none zero.
+    /// Position and count, ascending, without zeros.
     counts: Vec<(usize, u64)>,
     zero: u64,
     sum: u128,
@@ -278,7 +282,7 @@ pub(super) struct ShardSnapshot {
 }
 
 impl ShardSnapshot {
-    /// Everything since the shard was made.
+    /// All values since the shard was created.
     pub(super) fn to_histogram<const SCALE: u32>(&self, limits: &[u64]) -> Histogram {
         let mut parts = self.parts::<SCALE>(limits);
         parts.sum = TrackedValue::Exact(CompensatedSum::from_integer(self.sum));
@@ -287,7 +291,7 @@ impl ShardSnapshot {
         finish(parts, self.is_consistent)
     }
 
-    /// What came after `start`, an earlier copy of the same shard.
+    /// Values recorded after `start`, an earlier copy of the same shard.
     pub(super) fn since<const SCALE: u32>(
         &self,
         start: &ShardSnapshot,
@@ -296,18 +300,21 @@ impl ShardSnapshot {
         let mut parts = self.parts::<SCALE>(limits);
         let mut earlier = start.counts.iter().peekable();
         for (index, count) in &mut parts.positive {
-            let same = |&&(place, _): &&(usize, u64)| Integers::<SCALE>::index(place) == *index;
-            *count -= earlier.next_if(same).map_or(0, |&(_, count)| count);
+            let same =
+                |&&(position, _): &&(usize, u64)| Integers::<SCALE>::index(position) == *index;
+            let before = earlier.next_if(same).map_or(0, |&(_, count)| count);
+            *count = count.saturating_sub(before);
         }
         parts.positive.retain(|&(_, count)| count > 0);
-        parts.zero -= start.zero;
-        // A torn copy may hold one word of the sum from before a carry and one from after.
+        parts.zero = parts.zero.saturating_sub(start.zero);
+        // An inconsistent copy may hold one word of the sum from before a carry and one from after
+        // it.
         let sum = self.sum.checked_sub(start.sum);
         parts.sum = sum.map_or(TrackedValue::Absent, |sum| {
             TrackedValue::Exact(CompensatedSum::from_integer(sum))
         });
         for (threshold, before) in parts.thresholds.iter_mut().zip(&start.above) {
-            threshold.above -= before;
+            threshold.above = threshold.above.saturating_sub(*before);
         }
         let consistent = self.is_consistent && start.is_consistent;
         (parts.min, parts.max) = self.extremes_since::<SCALE>(start, &parts);
@@ -319,7 +326,7 @@ impl ShardSnapshot {
         parts.positive = self
             .counts
             .iter()
-            .map(|&(place, count)| (Integers::<SCALE>::index(place), count))
+            .map(|&(position, count)| (Integers::<SCALE>::index(position), count))
             .collect();
         parts.zero = self.zero;
         parts.thresholds = limits
@@ -330,11 +337,11 @@ impl ShardSnapshot {
         parts
     }
 
-    /// The extremes after `start`, where the shard can tell.
+    /// The extremes after `start`, as far as the shard knows them.
     ///
-    /// The writer starts new extremes at the first record that sees the interval's end. A few
-    /// records may come between the reader's copy and that sight; they went into the extremes
-    /// before. If they raised those, they are known; if not, their bucket decides whether one of
+    /// The writer starts new extremes at the first record that sees the end of the interval. A few
+    /// records may fall between the reader's copy and that record; they update the previous
+    /// extremes. If they changed those, they are known; if not, their bucket decides whether one of
     /// them can be the extreme.
     fn extremes_since<const SCALE: u32>(
         &self,
@@ -349,14 +356,14 @@ impl ShardSnapshot {
         if !seen || self.records_at_start > start.records {
             let (min_late, max_late) =
                 if seen { (self.min_previous, self.max_previous) } else { (self.min, self.max) };
-            // The extremes before are those that `start` saw, unless the writer skipped from one
-            // interval's end to another's.
+            // The previous extremes are those in `start`, unless the writer missed an interval in
+            // between.
             let known = !seen || self.interval_previous == start.interval;
             min = min.with_late(min_late, known && min_late < start.min, u64::min);
             max = max.with_late(max_late, known && max_late > start.max, u64::max);
         }
-        let alone = |place: Option<&(i32, u64)>, value: u64| {
-            place.is_some_and(|&(index, count)| {
+        let alone = |position: Option<&(i32, u64)>, value: u64| {
+            position.is_some_and(|&(index, count)| {
                 count == 1
                     && value > 0
                     && Integers::<SCALE>::index(Integers::<SCALE>::position(value)) == index
@@ -372,15 +379,15 @@ impl ShardSnapshot {
 
 /// Minimum or maximum of an interval, exact or possible.
 enum IntervalExtreme {
-    /// To the last bit.
+    /// Exact.
     Exact(u64),
-    /// Unless a late record in the same bucket was more extreme.
+    /// Exact, unless a late record in the same bucket was more extreme.
     Possible(u64),
     Unknown,
 }
 
 impl IntervalExtreme {
-    /// With late records, whose extreme is `late` if it moved the extremes before.
+    /// Combines with late records, whose extreme is `late` if they moved the previous extremes.
     fn with_late(self, late: u64, moved: bool, more: fn(u64, u64) -> u64) -> IntervalExtreme {
         match (self, moved) {
             (IntervalExtreme::Unknown, true) => IntervalExtreme::Exact(late),
@@ -406,8 +413,9 @@ impl IntervalExtreme {
     }
 }
 
-/// A histogram of `parts`; side values of an inconsistent copy are not exact, and its thresholds,
-/// which are nothing if not exact, are left out.
+/// A histogram of `parts`. Side values of an inconsistent copy become estimates; its thresholds,
+/// which must be exact, are dropped.
+#[expect(clippy::expect_used, reason = "the counts of a shard lie on its grid and fit 64 bits")]
 fn finish(mut parts: HistogramParts, consistent: bool) -> Histogram {
     if !consistent {
         parts.sum = parts.sum.downgrade();

@@ -1,4 +1,4 @@
-//! Accumulators: adding is merging, whatever way the histograms come.
+//! Accumulators: adding equals merging, for all input forms.
 
 use hist::codec::block;
 use hist::codec::frame::SeriesMeta;

@@ -1,6 +1,7 @@
-//! Whole numbers without limit: sums and powers of doubles come out exact, and are rounded once.
+//! Integers of unlimited size: sums and powers of doubles are exact and rounded once.
 //!
-//! Every finite double is a whole number of 2^-1074, so a sum of k-th powers is one of 2^-1074k.
+//! Every finite double is an integer multiple of 2^-1074, so a sum of k-th powers is a multiple of
+//! 2^-1074k.
 
 use std::cmp::Ordering;
 
@@ -87,7 +88,7 @@ impl BigInteger {
         values.fold(BigInteger::default(), |total, value| total.plus(&value))
     }
 
-    /// How many bits the magnitude has.
+    /// Number of bits of the magnitude.
     pub(crate) fn bits(&self) -> i32 {
         self.words.last().map_or(0, |top| self.words.len() as i32 * 64 - top.leading_zeros() as i32)
     }

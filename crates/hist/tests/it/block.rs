@@ -1,6 +1,6 @@
-//! Blocks: what goes in comes out, what is damaged is refused, and the bytes are those of the page
-//! `docs/formats/block.md` and of the golden file. A second reader, made from the page, reads the
-//! same.
+//! Blocks: round trips, rejection of damaged blocks, and bytes equal to the page
+//! `docs/formats/block.md` and the golden file. A second decoder, written from the page, must read
+//! the same.
 
 use hist::codec::block::{self, BlockError};
 use hist::codec::frame::{SeriesMeta, Temporality, Unit};
@@ -20,7 +20,7 @@ pub(crate) fn block_of(histograms: &[Histogram], meaning: SeriesMeta) -> Vec<u8>
     bytes
 }
 
-/// The reader made from the page reads these histograms: each is the same as when it travels in a
+/// The reference decoder must read these histograms: each must equal its round trip through a
 /// frame.
 #[track_caller]
 fn check_reference(
@@ -45,7 +45,7 @@ fn check_plain_rows(
     for (plain, histogram) in plains.iter().zip(histograms) {
         let (frame_head, from_frame) = reference::frame(&frame_of(histogram, meaning));
         assert_eq!(head, frame_head);
-        // Debug tells doubles to the bit, −0 from 0 among them.
+        // Debug distinguishes doubles to the bit, including −0 from 0.
         assert_eq!(format!("{plain:?}"), format!("{from_frame:?}"));
     }
     sizes
@@ -126,8 +126,8 @@ proptest! {
     }
 }
 
-/// Rows that make no histogram are refused also where their sum would make one: more above a limit
-/// than there is in one row, and less in the other.
+/// Rows that are invalid histograms are rejected even if their sum is valid: one row has more
+/// values above a threshold than in total, the other fewer.
 #[test]
 fn invalid_row_is_rejected_by_merge_runs() {
     let of = |n| {
@@ -169,8 +169,7 @@ fn rows_with_more_values_than_can_be_counted_are_refused_by_an_empty_accumulator
     }
 }
 
-/// Accumulators that hold what rows of a block do not simply add up with, and rows that are not
-/// plain themselves.
+/// Accumulators whose content does not simply add to rows of a block, and rows that are not plain.
 #[test]
 fn runs_are_added_to_nonempty_accumulators() {
     let rows = series(40, 200, 6, 5);
@@ -238,7 +237,7 @@ fn check_runs(
         let (found_sum, expected_sum) = (found.tracked_sum(), expected.tracked_sum());
         let value =
             |side: TrackedValue<CompensatedSum>| side.value().map_or(0.0, CompensatedSum::value);
-        // Sums of doubles may differ in what their second words lack.
+        // Sums of doubles may differ in their second words.
         let near =
             (value(found_sum) - value(expected_sum)).abs() <= value(expected_sum).abs() * 1e-15;
         prop_assert!(near || value(found_sum).to_bits() == value(expected_sum).to_bits());
@@ -256,7 +255,7 @@ fn check_runs(
     Ok(())
 }
 
-/// Makes the checksum right.
+/// Updates the checksum.
 fn seal(bytes: &mut [u8]) {
     let body = bytes.len() - 4;
     let checksum = crc32c::crc32c(&bytes[..body]).to_le_bytes();
@@ -309,8 +308,8 @@ fn maximum_thresholds_fit_a_block() {
     block::encode(&[most], SeriesMeta::default(), &mut Vec::new()).unwrap();
 }
 
-/// Negative buckets of explicit bounds, and a middle far below -2^63: the parts are refused, but
-/// they are predicted from first.
+/// Negative buckets of explicit bounds, and a middle far below -2^63: the parts are rejected, but
+/// only after predictions are computed from them.
 #[test]
 fn huge_negative_explicit_bounds_are_rejected() {
     let scheme = Scheme::explicit(&[-4e300, -1e300]).unwrap();
@@ -318,8 +317,8 @@ fn huge_negative_explicit_bounds_are_rejected() {
     histogram.record(-2e300);
     let bytes = block_of(&[histogram], SeriesMeta::default());
     // Header with 2 bounds, 1 histogram, zero threshold, no limits; positive: a matrix; negative: a
-    // zero; the columns, with their length before them. Exchanging the matrices makes negative what
-    // was positive.
+    // zero; the columns, preceded by their length. Swapping the matrices turns positive buckets
+    // into negative ones.
     let positive = 4 + (1 + 16) + 3;
     let negative = (positive..bytes.len() - 5)
         .find(|&at| bytes[at] == 0 && at + 2 + usize::from(bytes[at + 1]) == bytes.len() - 4)
@@ -342,10 +341,10 @@ fn example() -> Vec<Histogram> {
 fn page_example_matches_the_encoder() {
     let meaning = SeriesMeta { unit: Unit::Microseconds, ..SeriesMeta::default() };
     let bytes = block_of(&example(), meaning);
-    let told = listing(&page("block.md"), "Example");
-    assert_eq!(golden::hex(&told), golden::hex(&bytes));
-    assert_eq!(block::decode(&told), Ok((example(), meaning)));
-    check_reference(&told, &example(), meaning);
+    let documented = listing(&page("block.md"), "Example");
+    assert_eq!(golden::hex(&documented), golden::hex(&bytes));
+    assert_eq!(block::decode(&documented), Ok((example(), meaning)));
+    check_reference(&documented, &example(), meaning);
 }
 
 #[test]
@@ -365,9 +364,8 @@ fn record_values(scheme: Scheme, values: &[(f64, u64)]) -> Histogram {
     histogram
 }
 
-/// Rows of log-normal whole numbers, the same on every machine: nothing but additions,
-/// multiplications and square roots makes them. One value in four lies more than `octaves` octaves
-/// / 9 off the middle.
+/// Rows of log-normal whole numbers, reproducible on every machine: only additions, multiplications
+/// and square roots. One value in four is more than `octaves` / 9 octaves from the middle.
 fn series(rows: usize, values: u64, octaves: i32, mut seed: u64) -> Vec<Histogram> {
     let roots: Vec<f64> = std::iter::successors(Some(2f64), |x| Some(x.sqrt())).take(11).collect();
     let mut random = move || {
@@ -546,8 +544,7 @@ fn golden_blocks_with_flipped_bit_are_rejected() {
     }
 }
 
-/// Blocks of what topdeck is asked to keep are read by the reader made from the page; `--nocapture`
-/// shows how large they are.
+/// The reference decoder reads blocks of typical series; `--nocapture` prints their size.
 #[test]
 fn sizes_of_series() {
     let sizes = |name: &str, histograms: &[Histogram]| {

@@ -1,12 +1,12 @@
-//! Readers of frames and blocks written from `docs/formats/frame.md` and `block.md` alone, slow and
-//! plain.
+//! Reference decoders of frames and blocks, written only from `docs/formats/frame.md` and
+//! `block.md`; slow and simple.
 //!
-//! They share nothing with the crate but [`Scheme::edges`], so what they read right, a stranger can
-//! read from the pages. They panic at damage: they are for what our own encoder wrote.
+//! They share nothing with the crate except [`Scheme::edges`], so they prove that the pages suffice
+//! to write a decoder. They panic on damage: they are for the output of our own encoder.
 
 use hist::{Interpolation, LogLinear2, LogarithmicScheme, Scheme};
 
-/// A histogram as the pages tell it. A side value is (is exact, value).
+/// A histogram as specified by the pages. A side value is (is exact, value).
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct PlainHistogram {
     pub(crate) zero_threshold: f64,
@@ -322,7 +322,7 @@ impl<'a> Bits<'a> {
         if ones == 24 { self.get(64) } else { (ones << low_bits) + self.get(low_bits) }
     }
 
-    /// All bytes are used, and what fills up the last is zero.
+    /// All bytes are used, and the unused bits of the last are zero.
     pub(crate) fn finish(&self) {
         assert_eq!(self.at.div_ceil(8), self.bytes.len());
         assert!(self.at.is_multiple_of(8) || self.bytes[self.at / 8] >> (self.at % 8) == 0);
@@ -646,7 +646,7 @@ struct RowPrediction<'a> {
 }
 
 impl RowPrediction<'_> {
-    /// The least and greatest double of a positive bucket.
+    /// The smallest and largest double of a positive bucket.
     fn span(&self, index: i64) -> (f64, f64) {
         let (lower, upper) = self.scheme.edges(index as i32).unwrap();
         match self.scheme {

@@ -1,16 +1,16 @@
-//! Random histograms: every scheme, every kind of value that ever broke one.
+//! Random histograms: every scheme, and every kind of value that has caused a defect.
 
 use hist::{Histogram, Interpolation, LogLinear2, LogarithmicScheme, Scheme, TrackedValue};
 use proptest::prelude::*;
 
-/// Values and what they are to be recorded into.
+/// Values and an empty histogram for them.
 #[derive(Clone, Debug)]
 pub(crate) struct HistogramCase {
     pub(crate) scheme: Scheme,
     pub(crate) zero_threshold: f64,
     pub(crate) declared: Vec<f64>,
     pub(crate) values: Vec<f64>,
-    /// Side values thrown away, as a source without them leaves it.
+    /// Drops side values, like a source that has none.
     pub(crate) without_summary: bool,
 }
 
@@ -111,7 +111,7 @@ pub(crate) fn finite() -> impl Strategy<Value = f64> {
         .prop_map(|(v, negative)| if negative { -v } else { v })
 }
 
-/// Latencies: what everyday histograms hold.
+/// Latencies, as in typical histograms.
 fn latencies() -> impl Strategy<Value = f64> {
     prop_oneof![
         (1..2_000_000u32).prop_map(f64::from),

@@ -7,12 +7,12 @@ use crate::cases;
 use crate::model::SortedSample;
 
 #[track_caller]
-fn assert_contains(what: &str, bracket: Bracket, truth: f64) {
+fn assert_contains(what: &str, bracket: Bracket, expected: f64) {
     assert!(
         bracket.lower <= bracket.estimate && bracket.estimate <= bracket.upper,
         "{what}: {bracket:?} is out of order"
     );
-    assert!(bracket.contains(truth), "{what}: {truth:?} is not in {bracket:?}");
+    assert!(bracket.contains(expected), "{what}: {expected:?} is not in {bracket:?}");
 }
 
 fn check(a: (&Histogram, &SortedSample), b: (&Histogram, &SortedSample)) {
@@ -55,6 +55,6 @@ fn shares_closer_than_a_rounding_are_distinguished() {
     };
     let n = 1u64 << 40;
     let distance = kolmogorov_smirnov(&record(n), &record(n + 1)).unwrap();
-    let truth = 1.0 / ((n + 1) as f64 * (n + 2) as f64);
-    assert_contains("Kolmogorov-Smirnov", distance, truth);
+    let expected = 1.0 / ((n + 1) as f64 * (n + 2) as f64);
+    assert_contains("Kolmogorov-Smirnov", distance, expected);
 }

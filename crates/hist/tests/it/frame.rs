@@ -1,5 +1,5 @@
-//! Frames: what goes in comes out, what is damaged is refused, and the bytes are those of the page
-//! `docs/formats/frame.md` and of the golden file.
+//! Frames: round trips, rejection of damaged frames, and bytes equal to the page
+//! `docs/formats/frame.md` and the golden file.
 
 use hist::codec::frame::{self, FLAGS, SeriesMeta, Temporality, Unit};
 use hist::codec::header;
@@ -132,7 +132,7 @@ proptest! {
         let mut accumulator = Accumulator::new(histogram.scheme().clone());
         accumulator.add(histogram).unwrap();
         let before = accumulator.to_histogram();
-        // What decodes adds up, what does not leaves the accumulator as it was.
+        // A decoded frame is added; a damaged frame leaves the accumulator unchanged.
         if accumulator.add_frame(&bytes).is_err() {
             prop_assert_eq!(accumulator.to_histogram(), before);
         } else {
@@ -162,7 +162,7 @@ fn in_unit(unit: Unit) -> SeriesMeta {
     SeriesMeta { unit, ..SeriesMeta::default() }
 }
 
-/// What a reader made from the page has read is what the histogram says of itself.
+/// The result of a decoder written from the page must equal the histogram.
 #[track_caller]
 fn check_plain(plain: &reference::PlainHistogram, histogram: &Histogram) {
     let buckets = |buckets: &hist::Buckets| -> Vec<(i64, u64)> {
@@ -200,26 +200,26 @@ fn example() -> Histogram {
 fn page_example_matches_the_encoder() {
     let meaning = in_unit(Unit::Milliseconds);
     let bytes = frame_of(&example(), meaning);
-    let told = listing(&page("frame.md"), "Example");
-    assert_eq!(golden::hex(&told), golden::hex(&bytes));
-    assert_eq!(frame::decode(&told), Ok((example(), meaning)));
+    let documented = listing(&page("frame.md"), "Example");
+    assert_eq!(golden::hex(&documented), golden::hex(&bytes));
+    assert_eq!(frame::decode(&documented), Ok((example(), meaning)));
 }
 
 #[test]
 fn page_lists_the_layout() {
     let page = page("frame.md");
     check_fields(&page, "### Header", &header::FIELDS);
-    let told = rows(&page, "### Header", "|");
-    assert_eq!(told.len(), header::FIELDS.len() + 1, "the last row is what follows");
+    let documented = rows(&page, "### Header", "|");
+    assert_eq!(documented.len(), header::FIELDS.len() + 1, "the last row is what follows");
 
-    let told = rows(&page, "### Units", "|");
+    let documented = rows(&page, "### Units", "|");
     for (code, (name, unit)) in UNITS.into_iter().enumerate() {
-        assert_eq!(told[code], [code.to_string(), name.to_owned()]);
+        assert_eq!(documented[code], [code.to_string(), name.to_owned()]);
         assert_eq!(usize::from(frame_of(&Histogram::default(), in_unit(unit))[3]), code);
     }
-    assert_eq!(told.len(), UNITS.len());
+    assert_eq!(documented.len(), UNITS.len());
 
-    let told = rows(&page, "### Schemes", "|");
+    let documented = rows(&page, "### Schemes", "|");
     let grids = [
         ("exponential, base 2", Scheme::default()),
         ("log-linear, base 2", Scheme::log_linear2(7).unwrap()),
@@ -227,16 +227,16 @@ fn page_lists_the_layout() {
         ("logarithmic", Scheme::log(0.01).unwrap()),
         ("explicit", Scheme::explicit(&[1.0]).unwrap()),
     ];
-    for (row, (name, scheme)) in told.iter().zip(&grids) {
+    for (row, (name, scheme)) in documented.iter().zip(&grids) {
         let tag = frame_of(&Histogram::new(scheme.clone()), SeriesMeta::default())[2];
         assert_eq!(row[..2], [tag.to_string(), name.to_string()]);
     }
-    assert_eq!(told.len(), grids.len());
+    assert_eq!(documented.len(), grids.len());
 
-    let told = rows(&page, "### Flags", "|");
-    let told: Vec<_> = told.iter().map(|row| [row[0], row[1]]).collect();
+    let documented = rows(&page, "### Flags", "|");
+    let documented: Vec<_> = documented.iter().map(|row| [row[0], row[1]]).collect();
     let flags = FLAGS.map(|(name, flag)| [flag.ilog2().to_string(), name.to_owned()]);
-    assert_eq!(told, flags);
+    assert_eq!(documented, flags);
 
     let limits =
         [("thresholds", frame::THRESHOLDS_MAX), ("explicit bounds", Explicit::BOUNDS_MAX as u64)];
@@ -401,7 +401,7 @@ fn golden_frames_with_flipped_bit_are_detected() {
             let mut bytes = bytes.clone();
             bytes[bit / 8] ^= 1 << (bit % 8);
             let read = frame::decode(&bytes);
-            // Debug tells −0 from 0.
+            // Debug distinguishes −0 from 0.
             let same = format!("{:?}", Ok::<_, DecodeError>((&histogram, meaning)));
             // Above 2^53 several whole numbers are one double.
             assert!(name == "large-numbers" || format!("{read:?}") != same, "{name}, bit {bit}");
@@ -434,7 +434,7 @@ fn unknown_version_is_rejected() {
     assert_eq!(error, "at byte 1: version is 2, expected 1, the version this program reads");
 }
 
-/// Or else a flipped bit would go unseen: schemes hold zero without a sign.
+/// Otherwise a flipped bit would not be detected: schemes store zero without a sign.
 #[test]
 fn negative_zero_bound_or_offset_is_rejected() {
     let log = Scheme::Log(LogarithmicScheme::new(1.02, 0.0, Interpolation::None).unwrap());

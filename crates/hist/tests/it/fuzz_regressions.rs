@@ -1,4 +1,4 @@
-//! Inputs that once broke something, and the seeds that fuzzing begins with.
+//! Past fuzz findings, and the seeds of the fuzz corpus.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -31,8 +31,8 @@ fn files(folder: &Path) -> Vec<PathBuf> {
     paths
 }
 
-/// Writes `fuzz/corpus/<target>/`: what the encoders write, and what once broke something.
-/// `cargo xtask ci fuzz` calls it before the targets run.
+/// Writes `fuzz/corpus/<target>/`: output of the encoders, and past findings. `cargo xtask ci fuzz`
+/// calls it before the targets run.
 #[test]
 #[ignore = "writes fuzz/corpus; called by xtask"]
 fn write_seeds() {
@@ -54,7 +54,7 @@ fn write_seeds() {
     }
 }
 
-/// Named by its content, so that a second call changes nothing.
+/// Named by its content, so that repeated calls change nothing.
 fn write_seed(target: &str, bytes: &[u8]) {
     let folder = root().join("fuzz/corpus").join(target);
     fs::create_dir_all(&folder).unwrap();
@@ -62,7 +62,7 @@ fn write_seed(target: &str, bytes: &[u8]) {
     fs::write(folder.join(name), bytes).unwrap();
 }
 
-/// Bytes without a pattern: what `arbitrary` makes most of.
+/// Random bytes, the usual input of `arbitrary`.
 fn noise(seed: u64, len: usize) -> Vec<u8> {
     let mut state = seed;
     let mut next = || {
@@ -72,7 +72,7 @@ fn noise(seed: u64, len: usize) -> Vec<u8> {
     (0..len).map(|_| next()).collect()
 }
 
-/// Three histograms of each family, with everything that a histogram can hold.
+/// Three histograms of each family, with all possible fields.
 fn topdeck_histograms() -> Vec<[Histogram; 3]> {
     let grids = [
         Scheme::default(),

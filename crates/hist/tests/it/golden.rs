@@ -1,5 +1,5 @@
-//! Golden files of our own formats: histograms built here, bytes kept in `testdata/`, each held to
-//! the other.
+//! Golden files of topdeck's formats: histograms built here and bytes stored in `testdata/`,
+//! compared in both directions.
 
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
@@ -25,7 +25,7 @@ pub(crate) struct Golden {
 
 /// The lines of a file in `testdata/hist`; with `UPDATE_EXPECT=1` rewritten from `lines` before.
 pub(crate) fn golden(file: &str, legend: &str, lines: &[Golden]) -> Vec<Golden> {
-    // Several tests ask for one file, each on a thread of its own.
+    // Several tests use one file, each on its own thread.
     static WRITING: Mutex<()> = Mutex::new(());
     let _writing = WRITING.lock().unwrap_or_else(PoisonError::into_inner);
     let path = root().join("testdata/hist").join(file);
@@ -64,7 +64,7 @@ pub(crate) fn unhex(hex: &str) -> Vec<u8> {
     hex.as_bytes().chunks(2).map(|two| digit(two[0]) << 4 | digit(two[1])).collect()
 }
 
-/// What a histogram holds, on one line.
+/// All fields of a histogram on one line.
 pub(crate) fn text(histogram: &Histogram) -> String {
     let mut text = format!("{}; {} values", histogram.scheme(), histogram.count());
     let mut add = |name: &str, n: u64| {
@@ -112,7 +112,8 @@ pub(crate) fn meta_text(meaning: SeriesMeta) -> String {
     format!("{:?}{cumulative}", meaning.unit).to_lowercase()
 }
 
-/// The bytes of the first listing under a heading of a page: what stands before two blanks.
+/// The bytes of the first listing under a heading of a page: the part of each line before two
+/// spaces.
 pub(crate) fn listing(page: &str, heading: &str) -> Vec<u8> {
     let (_, rest) = page.split_once(&format!("\n### {heading}\n")).expect(heading);
     let listing = rest.split("```").nth(1).unwrap();

@@ -1,4 +1,4 @@
-//! Merging, subtracting, folding and mixing: as if everything had been recorded into one.
+//! Merge, subtraction, folding and mixtures: equal to recording everything into one histogram.
 
 use hist::{
     Bracket, CompensatedSum, Histogram, HistogramParts, LimitInclusion, LogLinear2, MergeError,
@@ -23,7 +23,7 @@ fn thirds() -> impl Strategy<Value = (HistogramCase, [Vec<f64>; 3])> {
     )
 }
 
-/// Equal but for the sum, whose last bits depend on the order where signs mix.
+/// Equal except for the sum, whose last bits depend on the order if signs differ.
 #[track_caller]
 fn assert_same(a: &Histogram, b: &Histogram) {
     let without_sum = |histogram: &Histogram| {
@@ -130,7 +130,7 @@ proptest! {
         if a.is_empty() && a.nan_count() == 0 {
             prop_assert_eq!(&rest, &case.empty());
         }
-        // The other way round nothing goes below zero.
+        // In the other direction no count becomes negative.
         let mut less = a.clone();
         let whole = merge_all(&[&a, &b]);
         match less.subtract(&whole) {
@@ -181,13 +181,13 @@ proptest! {
 fn assert_contains<T: PartialOrd + Copy + std::fmt::Debug>(
     what: &str,
     bracket: hist::Bracket<T>,
-    truth: T,
+    expected: T,
 ) {
     assert!(
         bracket.lower <= bracket.estimate && bracket.estimate <= bracket.upper,
         "{what}: {bracket:?} is out of order"
     );
-    assert!(bracket.contains(truth), "{what}: {truth:?} is not in {bracket:?}");
+    assert!(bracket.contains(expected), "{what}: {expected:?} is not in {bracket:?}");
 }
 
 fn check_mixture(mixture: &Mixture, sample: &SortedSample) {
@@ -228,7 +228,7 @@ fn check_mixture(mixture: &Mixture, sample: &SortedSample) {
     }
 }
 
-/// Every bucket of every family moves to one of its own.
+/// Every bucket of every family moves to a bucket of its own.
 #[test]
 fn flattening_keeps_buckets_apart() {
     let schemes = [
@@ -247,7 +247,8 @@ fn flattening_keeps_buckets_apart() {
             histogram.record(value);
             value *= 1.0004;
         }
-        // The exact extremes lie anywhere in their buckets, and are no reason to merge two.
+        // The exact extremes may be anywhere in their buckets, and must not cause two buckets to be
+        // merged.
         let mut mixture = Mixture::default();
         mixture.add(&histogram).unwrap();
         let flat = mixture.flatten().unwrap();
@@ -278,7 +279,7 @@ fn count_overflow_is_rejected() {
     assert!(mixture.quantile(1.0).unwrap().contains(1.0));
 }
 
-/// Cumulative histograms carry sums far larger than what one interval adds.
+/// The sum of a cumulative histogram is far larger than what one interval adds.
 #[test]
 fn absorbed_sum_is_not_exact() {
     let record = |values: &[f64]| {
@@ -289,14 +290,13 @@ fn absorbed_sum_is_not_exact() {
     let mut rest = record(&[1e300, 0.1]);
     rest.subtract(&record(&[1e300])).unwrap();
     check(&rest, &SortedSample::new(&[0.1]));
-    // Whole numbers are not lost.
+    // Whole numbers are exact.
     let mut rest = record(&[9e15, 9e15, 1234.0]);
     rest.subtract(&record(&[9e15, 9e15])).unwrap();
     assert_eq!(rest.tracked_sum().exact().map(hist::CompensatedSum::value), Some(1234.0));
 }
 
-/// A sender reports its total as one double; a step of little, or of nothing, has a sum all the
-/// same.
+/// A sender reports its total as one double; a small or empty step still has a sum.
 #[test]
 fn small_counter_step_has_exact_sum() {
     let grid = Scheme::explicit(&[0.005, 1.0]).unwrap();
@@ -325,7 +325,7 @@ fn exact_minimum_survives_higher_merge() {
     assert_eq!(histogram.tracked_max(), TrackedValue::Absent);
 }
 
-/// HdrHistogram's grid counts zero in its first bucket, which is no reason to put others there.
+/// HdrHistogram's grid counts zero in its first bucket, which must not get values of other buckets.
 #[test]
 fn a_zero_threshold_wider_than_the_first_bucket_holds() {
     let scheme = Scheme::LogLinear2(LogLinear2::integers(7).unwrap());
@@ -335,7 +335,7 @@ fn a_zero_threshold_wider_than_the_first_bucket_holds() {
     check(&cases::strip_summary(histogram), &SortedSample::new(&values));
 }
 
-/// Buckets of an explicit grid are wide enough to hide that a process began anew.
+/// Buckets of an explicit grid are wide enough to hide a counter reset.
 #[test]
 fn difference_after_hidden_restart_round_trips() {
     let grid = Scheme::explicit(&[1.0, 1000.0]).unwrap();

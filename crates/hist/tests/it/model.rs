@@ -1,8 +1,8 @@
-//! The slow obvious model: all values, sorted. Its answers are exact, rounded to a double once.
+//! Reference model: all values, sorted. Its results are exact and rounded to a double once.
 
 use crate::big::{BigInteger, UNIT, scaled};
 
-/// A share as a decimal fraction, so that ranks are whole-number arithmetic.
+/// A share as a decimal fraction, so that ranks use integer arithmetic.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct DecimalShare {
     pub(crate) digits: u64,
@@ -15,7 +15,7 @@ impl DecimalShare {
     }
 }
 
-/// Recorded values in ascending order, NaN left out and counted.
+/// Recorded values in ascending order, without NaN, which are counted.
 #[derive(Clone, Debug)]
 pub(crate) struct SortedSample {
     pub(crate) sorted: Vec<f64>,

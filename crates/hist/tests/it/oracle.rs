@@ -1,4 +1,4 @@
-//! Every statistic of one histogram against the sorted values it was made of.
+//! Every statistic of one histogram compared with its sorted values.
 
 use hist::{Bracket, CumulativeHistogram, Histogram, LimitInclusion, QuantileMethod};
 
@@ -21,24 +21,24 @@ const SHARES: [DecimalShare; 10] = [
 fn assert_contains<T: PartialOrd + Copy + std::fmt::Debug>(
     what: &str,
     bracket: Bracket<T>,
-    truth: T,
+    expected: T,
 ) {
     assert!(
         bracket.lower <= bracket.estimate && bracket.estimate <= bracket.upper,
         "{what}: {bracket:?} is out of order"
     );
-    assert!(bracket.contains(truth), "{what}: {truth:?} is not in {bracket:?}");
+    assert!(bracket.contains(expected), "{what}: {expected:?} is not in {bracket:?}");
 }
 
-/// Where the truth lies between two doubles, it may be rounded to either.
+/// If the exact result is between two doubles, it may be rounded to either.
 #[track_caller]
-pub(crate) fn assert_contains_rounded(what: &str, bracket: Bracket, truth: f64) {
+pub(crate) fn assert_contains_rounded(what: &str, bracket: Bracket, expected: f64) {
     assert_ordered(what, bracket);
     let (lower, upper) = (bracket.lower.next_down(), bracket.upper.next_up());
-    assert_contains(what, Bracket { lower, upper, ..bracket }, truth);
+    assert_contains(what, Bracket { lower, upper, ..bracket }, expected);
 }
 
-/// Ordered, without NaN: all that can be asked where infinities leave the truth undefined.
+/// Ordered and not NaN: the only properties if infinities leave the exact result undefined.
 #[track_caller]
 fn assert_ordered(what: &str, bracket: Bracket) {
     assert_contains(what, bracket, bracket.estimate);
@@ -111,19 +111,19 @@ fn check_moments(histogram: &Histogram, sample: &SortedSample) {
 fn check_quantiles(histogram: &Histogram, sample: &SortedSample) {
     let cumulative = CumulativeHistogram::new(histogram);
     for q in SHARES {
-        let truth = sample.nearest_rank(q);
+        let expected = sample.nearest_rank(q);
         let quantile = histogram.quantile(q.value()).unwrap();
-        assert_contains(&format!("quantile {q:?}"), quantile, truth);
+        assert_contains(&format!("quantile {q:?}"), quantile, expected);
         assert_eq!(cumulative.quantile(q.value()), Some(quantile));
         for method in [QuantileMethod::Circllhist1, QuantileMethod::HdrUpper] {
             let quantile = histogram.quantile_with(q.value(), method).unwrap();
-            assert_contains(&format!("{method:?} {q:?}"), quantile, truth);
+            assert_contains(&format!("{method:?} {q:?}"), quantile, expected);
         }
-        // Prometheus ranks NaN among the values, past all others.
+        // Prometheus ranks NaN above all other values.
         let prometheus = histogram.quantile_with(q.value(), QuantileMethod::PrometheusExponential);
         match prometheus {
             Some(quantile) if histogram.nan_count() == 0 => {
-                assert_contains(&format!("Prometheus {q:?}"), quantile, truth);
+                assert_contains(&format!("Prometheus {q:?}"), quantile, expected);
             }
             Some(quantile) => assert_ordered("Prometheus beside NaN", quantile),
             None => assert!(histogram.nan_count() > 0),

@@ -1,4 +1,4 @@
-//! What once was wrong, each test named for what the user saw.
+//! Regressions: each test is named after the symptom that a user saw.
 
 use hist::codec::frame::{self, SeriesMeta};
 use hist::{
@@ -101,7 +101,7 @@ fn the_greatest_value_is_not_estimated_below_a_quantile() {
     }
 }
 
-/// A histogram whose values within ±10 were counted as zero, whatever buckets held before.
+/// A histogram whose values within ±10 were counted as zero, in addition to its buckets.
 fn zero_over_buckets() -> (Histogram, Vec<f64>) {
     let values = [-12.0, -9.9, -0.5, 0.0, 3.0, 9.0, 9.9, 10.1, 40.0];
     let mut in_buckets = Histogram::default();
@@ -134,11 +134,11 @@ fn zero_bucket_over_others_keeps_brackets_true() {
     assert!(histogram.min().unwrap().contains(-12.0));
     assert!(histogram.max().unwrap().contains(40.0));
     for x in [-11.0, -5.0, 0.0, 5.0, 9.95, 20.0] {
-        let truth = values.iter().filter(|&&value| value <= x).count() as u64;
+        let expected = values.iter().filter(|&&value| value <= x).count() as u64;
         let found = histogram.count_below(x, LimitInclusion::Inclusive);
-        assert!(found.contains(truth), "below {x}: {found:?} without {truth}");
+        assert!(found.contains(expected), "below {x}: {found:?} without {expected}");
     }
-    // The buckets themselves stay as they came.
+    // The buckets themselves are unchanged.
     assert_eq!((histogram.zero_count(), histogram.positive().len()), (3, 4));
 }
 
@@ -146,7 +146,7 @@ fn zero_bucket_over_others_keeps_brackets_true() {
 fn minimum_lies_in_or_under_the_zero_bucket() {
     let mut parts = HistogramParts::new(Scheme::exp2(0).unwrap());
     (parts.zero, parts.zero_threshold) = (1, 3.0);
-    // Within 2 to 4: 2.5, which was no zero when it was recorded.
+    // Within 2 to 4: 2.5, which was not zero when it was recorded.
     parts.positive = vec![(1, 1)];
     parts.max = TrackedValue::Exact(3.9);
     let histogram = Histogram::from_parts(parts).unwrap();

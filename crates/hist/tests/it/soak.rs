@@ -20,7 +20,7 @@ impl Xorshift64 {
     }
 }
 
-/// Draws the value of a place in the sequence.
+/// Draws the value at an index of the sequence.
 type DrawFn = fn(&mut Xorshift64, usize) -> f64;
 
 /// Nanoseconds, whole numbers, so that the sum can be checked in integers.
@@ -76,11 +76,11 @@ fn check(name: &str, histogram: &Histogram, sorted: &[f64], sum: u128) {
     for (q, digits) in
         [(0.5, 5000), (0.9, 9000), (0.99, 9900), (0.999, 9990), (0.9999, 9999), (1.0, 10_000)]
     {
-        let truth = sorted[(digits * n).div_ceil(10_000) as usize - 1];
+        let expected = sorted[(digits * n).div_ceil(10_000) as usize - 1];
         let found = histogram.quantile(q).unwrap();
-        assert!(found.contains(truth), "{on}: quantile {q} is {truth}, not in {found:?}");
+        assert!(found.contains(expected), "{on}: quantile {q} is {expected}, not in {found:?}");
         if let Some(error) = histogram.scheme().relative_error() {
-            let off = (found.estimate - truth).abs() / truth;
+            let off = (found.estimate - expected).abs() / expected;
             // From one end of the bucket to the other.
             assert!(
                 off <= 2.0 * error / (1.0 - error) + 1e-9,
@@ -89,9 +89,9 @@ fn check(name: &str, histogram: &Histogram, sorted: &[f64], sum: u128) {
         }
     }
     for limit in [0.0, 1e5, 1e6, 1.5e6, 1e7, 1e9] {
-        let truth = n - sorted.partition_point(|&v| v <= limit) as u64;
+        let expected = n - sorted.partition_point(|&v| v <= limit) as u64;
         let above = histogram.count_above(limit, LimitInclusion::Exclusive);
-        assert!(above.contains(truth), "{on}: {truth} above {limit}, not in {above:?}");
+        assert!(above.contains(expected), "{on}: {expected} above {limit}, not in {above:?}");
     }
     assert!(histogram.count_above(1.5e6, LimitInclusion::Exclusive).is_exact());
 }

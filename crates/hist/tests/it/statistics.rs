@@ -1,4 +1,5 @@
-//! Every statistic of random histograms against the sorted values: the truth lies in the bracket.
+//! Every statistic of random histograms compared with the sorted values: the exact result is in the
+//! bracket.
 
 use hist::{
     Bracket, CumulativeHistogram, Histogram, LimitInclusion, Mixture, QuantileMethod, Scheme,
@@ -9,7 +10,7 @@ use crate::cases::{self, HistogramCase};
 use crate::model::SortedSample;
 use crate::oracle::{assert_contains_rounded, check};
 
-/// What is promised to be exact has no width.
+/// Statistics that are documented as exact have no width.
 fn check_exact(case: &HistogramCase, histogram: &Histogram) {
     for threshold in histogram.thresholds() {
         assert!(histogram.count_above(threshold.value, LimitInclusion::Exclusive).is_exact());
@@ -18,7 +19,7 @@ fn check_exact(case: &HistogramCase, histogram: &Histogram) {
         assert!(histogram.min().unwrap().is_exact() && histogram.max().unwrap().is_exact());
     }
     let spans = histogram.positive().indexes().iter().filter(|_| {
-        // Logarithmic edges are in doubt; foreign zero thresholds may lie inside a bucket.
+        // Logarithmic edges are inexact; zero thresholds of other sources may lie inside a bucket.
         !matches!(case.scheme, Scheme::Log(_)) && case.zero_threshold == 0.0
     });
     for &index in spans {
@@ -54,7 +55,7 @@ proptest! {
         prop_assert_eq!(Histogram::from_parts(histogram.clone().into_parts()), Ok(histogram));
     }
 
-    /// The sum is the true one, rounded once.
+    /// The sum is the exact sum, rounded once.
     #[test]
     fn sums_of_one_sign_are_exact(
         scheme in cases::schemes(),
@@ -70,12 +71,12 @@ proptest! {
     #[test]
     fn sums_of_whole_numbers_are_exact(values in prop::collection::vec((-1i64 << 53..1 << 53, 1u64..1 << 20), 1..60)) {
         let mut histogram = Histogram::default();
-        let mut truth = 0i128;
+        let mut expected = 0i128;
         for (value, n) in values {
             histogram.record_n(value as f64, n);
-            truth += i128::from(value) * i128::from(n);
+            expected += i128::from(value) * i128::from(n);
         }
-        prop_assert_eq!(histogram.sum(), Bracket::exact(truth as f64));
+        prop_assert_eq!(histogram.sum(), Bracket::exact(expected as f64));
     }
 }
 
@@ -94,7 +95,7 @@ fn check_values(scheme: Scheme, values: &[f64]) -> Histogram {
     histogram
 }
 
-/// The bounds stay those of the bucket: a value there may be below zero.
+/// The bounds stay those of the bucket: a value in it may be negative.
 #[test]
 fn zero_bucket_stays_positive_without_negatives() {
     let empty = Histogram::default().with_zero_threshold(1.0).unwrap();
@@ -145,7 +146,7 @@ fn equal_values_have_no_deviation() {
     }
 }
 
-/// In libcircllhist NaN is in the count but in no quantile.
+/// libcircllhist includes NaN in the count but in no quantile.
 #[test]
 fn nan_is_counted_separately() {
     let histogram = check_values(Scheme::LogLinear10, &[1.0, f64::NAN, 2.0, f64::NAN]);
@@ -197,7 +198,7 @@ fn as_many_values_as_there_can_be_have_quantiles() {
     }
 }
 
-/// Or else a histogram could be recorded that no frame of it could be read.
+/// Otherwise a histogram could be recorded whose frame could not be decoded.
 #[test]
 #[should_panic(expected = "more than 2^64 values")]
 fn nan_counts_towards_the_count_limit() {

@@ -1,4 +1,5 @@
-//! Other people's formats. What their encoders leave out by design is left out of the comparison.
+//! Checks of other formats. Fields that their encoders omit by design are excluded from the
+//! comparison.
 
 use std::io::Write;
 
@@ -30,7 +31,8 @@ pub(super) fn circllhist(bytes: &[u8]) {
     }
 }
 
-/// As they are, in base64, and as what a zlib stream holds: nobody finds its checksum by chance.
+/// The bytes plain, in base64, and as the content of a zlib stream: a fuzzer does not find its
+/// checksum by chance.
 pub(super) fn hdr(bytes: &[u8]) {
     let decoded = [hdr::decode(bytes), hdr::decode_base64(bytes), hdr::decode(&compressed(bytes))];
     for recording in decoded.into_iter().flatten() {
@@ -48,8 +50,8 @@ fn compressed(bytes: &[u8]) -> Vec<u8> {
     [&cookie.to_be_bytes()[..], &len.to_be_bytes(), &stream].concat()
 }
 
-/// Places of a counts array that is written in full, as V0 and V1 do: of 50 MB there would be few
-/// in a minute.
+/// Size limit of a counts array that is written in full, as in V0 and V1: at 50 MB each, few would
+/// be tried per minute.
 const COUNTS_WRITTEN_MAX: usize = 1 << 12;
 
 fn check_round_trip(recording: &hdr::HdrHistogramData) {
@@ -71,14 +73,14 @@ fn check_round_trip(recording: &hdr::HdrHistogramData) {
     assert_eq!(hdr::decode_base64(base64).as_ref(), Ok(recording), "in base64");
 }
 
-/// A log of these bytes, and a log of one line that holds them as its histogram.
+/// A log of these bytes, and a log of one line with the bytes as its histogram.
 pub(super) fn hlog(bytes: &[u8]) {
     let line = format!("Tag=a,0.1,1.0,2.5,{}\n", STANDARD.encode(compressed(bytes)));
     for log in [bytes, line.as_bytes()] {
         let mut reader = hlog::HlogReader::new(log);
         for (position, interval) in reader.by_ref().enumerate() {
             if let Ok(interval) = interval {
-                // Compressing costs more than all the rest: what holds of two holds of the others.
+                // Compression takes most of the time; every third input covers it.
                 if position < 2 {
                     check_interval_round_trip(&interval);
                     check_statistics(&interval.recording.histogram);
@@ -124,7 +126,7 @@ pub(super) fn otlp(bytes: &[u8]) {
     }
 }
 
-/// Equal, but for minima and maxima that are estimates: they are not written.
+/// Equal except for estimated minima and maxima, which are not written.
 #[track_caller]
 fn assert_same_values(again: &Histogram, before: &Histogram) {
     assert_same_counts(again, before);
@@ -136,7 +138,7 @@ fn assert_same_values(again: &Histogram, before: &Histogram) {
     }
 }
 
-/// Remote write and the client model, native and classic, whole and double counts.
+/// Remote write and the client model, native and classic, whole and float counts.
 pub(super) fn prometheus(bytes: &[u8]) {
     if let Ok(message) = RemoteHistogram::from_bytes(bytes) {
         let _ = message.to_sample();
@@ -165,7 +167,7 @@ pub(super) fn prometheus(bytes: &[u8]) {
     }
 }
 
-/// Whether a message has a place for the grid: Prometheus writes schemas from -4 on.
+/// Whether a message can represent the grid: Prometheus writes schemas from -4 on.
 fn is_writable(scheme: &Scheme) -> bool {
     !matches!(scheme, Scheme::Exp2(grid) if grid.scale() < -4)
 }
@@ -182,7 +184,7 @@ fn check_sample_round_trip<M, E: std::fmt::Debug>(
         .chain([&histogram.overflow(), &histogram.underflow()])
         .any(|&count| i64::try_from(count).is_err());
     match write(histogram) {
-        // Messages keep a sum that contradicts the buckets, as the estimate that it was read as.
+        // Messages keep a sum that contradicts the buckets, as the estimate that was read.
         Ok(message) => assert_eq!(read(message), *sample),
         Err(error) => assert!(!is_writable(histogram.scheme()) || too_many, "{error:?}"),
     }
@@ -208,7 +210,7 @@ fn check_float_round_trip<M, E: std::fmt::Debug>(
             };
             assert_eq!(again.scheme, float.scheme);
             assert_eq!(again.sum.is_nan(), float.sum.is_nan());
-            // Classic counts are added up on their way, which rounds.
+            // Classic counts are added during conversion, which rounds.
             if !matches!(float.scheme, Scheme::Explicit(_)) {
                 assert_eq!(
                     FloatHistogram { sum: 0.0, ..again },
@@ -220,7 +222,7 @@ fn check_float_round_trip<M, E: std::fmt::Debug>(
     }
 }
 
-/// Binary and protobuf, as they are and rounded.
+/// Binary and protobuf, unchanged and rounded.
 pub(super) fn ddsketch(bytes: &[u8]) {
     let decoded = [
         ddsketch::decode(bytes).ok(),

@@ -1,14 +1,14 @@
-//! What must hold for any bytes at all: one check per fuzz target, by its name.
+//! Properties that hold for any bytes: one check per fuzz target, with its name.
 //!
 //! `fuzz/` includes this folder by path (hence `mod.rs`), and `fuzz_regressions` repeats the checks
-//! on inputs that once broke something. What decodes must bear everything that [`histogram`] asks,
-//! and come back from its own encoder as it was.
+//! on past findings. A decoded histogram must pass [`histogram`] and survive a round trip through
+//! its own encoder unchanged.
 
 mod foreign;
 #[path = "../../../../hist/tests/it/checks/histogram.rs"]
 mod histogram;
 
-/// Panics where something broke.
+/// Panics on a violation.
 pub(crate) type Check = fn(&[u8]);
 
 /// Name and check of each target of `fuzz/`.

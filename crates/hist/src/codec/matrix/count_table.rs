@@ -1,4 +1,4 @@
-//! Matrix of counts in memory, frame by frame and column by column.
+//! Matrix of counts in memory, by frame and column.
 
 use crate::buckets::Buckets;
 use crate::codec::bytes::{put_varint, put_zigzag};
@@ -11,13 +11,13 @@ use super::{FRAME, MatrixFrame, NARROW_BITS, height};
 /// Union of the columns of some rows.
 pub(crate) struct ColumnUnion {
     pub(crate) indexes: Vec<i32>,
-    /// All counts or'ed.
+    /// Bitwise OR of all counts.
     counts: u64,
-    /// By index, less the first: the column. Empty if that would be too long.
+    /// Column by index minus the first index. Empty if the range is too long.
     columns: Vec<u32>,
 }
 
-/// Indexes from the first to the last column that are looked up by a table.
+/// Maximum index range that uses the lookup table.
 const SPAN_MAX: i64 = 1 << 16;
 
 impl ColumnUnion {
@@ -54,7 +54,7 @@ pub(crate) struct CountTable {
     pub(in crate::codec) indexes: Vec<i32>,
     pub(in crate::codec) rows: usize,
     pub(in crate::codec) cells: CountCells,
-    /// What each column adds up to, frame by frame.
+    /// Sum of each column, by frame.
     pub(in crate::codec) sums: Vec<u64>,
 }
 
@@ -65,7 +65,7 @@ pub(in crate::codec) enum CountCells {
 }
 
 impl CountTable {
-    /// The counts of `rows`, of which `union` tells the columns.
+    /// The counts of `rows`, with the columns of `union`.
     pub(crate) fn new<'a>(
         union: ColumnUnion,
         rows: impl ExactSizeIterator<Item = &'a Buckets>,
@@ -86,7 +86,7 @@ impl CountTable {
         &self.indexes
     }
 
-    /// Tells what the rows hold.
+    /// Adds the bounds of all rows to `bounds`.
     pub(crate) fn build_row_bounds(&self, columns: &MatrixColumns, extents: &mut [RowBounds]) {
         match &self.cells {
             CountCells::Narrow(cells) => self.build_row_bounds_of(cells, columns, extents),
@@ -111,7 +111,7 @@ impl CountTable {
         }
     }
 
-    /// Appends the matrix.
+    /// Appends the encoded matrix.
     pub(crate) fn put(&self, out: &mut Vec<u8>) {
         put_varint(out, self.indexes.len() as u64);
         let Some(&first) = self.indexes.first() else { return };

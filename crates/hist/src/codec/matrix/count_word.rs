@@ -1,23 +1,23 @@
-//! The width of counts in memory.
+//! Width of counts in memory.
 
 use super::NARROW_BITS;
 
 /// Count as decoded: `u32` where possible (twice as many per vector), else `u64`.
 pub(crate) trait CountWord: Copy + Default + PartialEq {
-    /// The nearest double.
+    /// Conversion to the nearest double.
     fn double(self) -> f64;
-    /// Bits that a count may have.
+    /// Number of bits of a count.
     const BITS: u32;
-    /// The low bits.
+    /// The low bits of `value`.
     fn low(value: u64) -> Self;
     fn wide(self) -> u64;
     fn plus(self, other: Self) -> Self;
-    /// The total with this: where it could be too large, it stays at the greatest.
+    /// Adds the count to a total; saturates where the total may overflow.
     fn saturating_add_to(self, total: u64) -> u64;
-    /// A sum of so few that it fits, if counts have as few bits as they should.
+    /// Sum of cells that fits the word, if the counts have no more bits than they should.
     fn sum(cells: &[Self]) -> u64;
     fn or(self, other: Self) -> Self;
-    /// Modulo 2^64 or 2^32.
+    /// Expected count, modulo 2^64 or 2^32.
     fn expected_count(rate: u32, scale: u32, shift: u32) -> Self;
 }
 
@@ -33,7 +33,7 @@ impl CountWord for u32 {
     }
     #[inline(always)]
     fn double(self) -> f64 {
-        // Of less than 2^31, and conversions of signed numbers go by twos.
+        // Counts are below 2^31; conversions of signed numbers are vectorised.
         f64::from(self as i32)
     }
     #[inline(always)]
@@ -42,7 +42,7 @@ impl CountWord for u32 {
     }
     #[inline(always)]
     fn saturating_add_to(self, total: u64) -> u64 {
-        // A matrix has too few cells for that.
+        // A matrix has too few cells to overflow.
         total.wrapping_add(self.into())
     }
     #[inline(always)]
@@ -95,7 +95,7 @@ impl CountWord for u64 {
     }
 }
 
-/// The sum and the union of counts.
+/// Sum and bitwise OR of counts.
 #[inline(always)]
 pub(crate) fn total<T: CountWord>(cells: &[T]) -> (u64, T) {
     if T::BITS < 64 {

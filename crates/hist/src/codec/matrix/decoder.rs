@@ -25,7 +25,7 @@ struct PaddedBitReader<'a> {
 }
 
 impl PaddedBitReader<'_> {
-    /// The next 57 bits or more.
+    /// At least the next 57 bits.
     #[inline(always)]
     fn load(&self) -> u64 {
         let word = match self.bytes.get(self.at_bit / 8..).and_then(|rest| rest.first_chunk::<8>())
@@ -53,12 +53,12 @@ impl PaddedBitReader<'_> {
         word & (1u64 << bits).wrapping_sub(1)
     }
 
-    /// What [`put_long`] wrote. Past the end there are zeros, so it ends.
+    /// Reads a number of [`put_long`]. The zeros past the end terminate it.
     fn get_long(&mut self, low_bits: u32) -> u64 {
         let word = self.load();
         let bits = word.trailing_ones();
         let length = bits.wrapping_mul(2).wrapping_add(1).wrapping_add(low_bits);
-        // Nearly always all of it is in one load.
+        // Usually one load contains the whole number.
         if length < 57 {
             self.at_bit = self.at_bit.wrapping_add(length as usize);
             let high = (1u64 << bits)
@@ -73,13 +73,13 @@ impl PaddedBitReader<'_> {
         while bits < 64 && self.get(1) == 1 {
             bits = bits.wrapping_add(1);
         }
-        // The zero after 64 ones.
+        // Skips the zero after 64 ones.
         self.at_bit = self.at_bit.wrapping_add(usize::from(bits == 64));
         let high = (1u64.checked_shl(bits).unwrap_or(0) | self.get(bits)).wrapping_sub(1);
         high.checked_shl(low_bits).unwrap_or(0) | self.get(low_bits)
     }
 
-    /// A column that is nearly empty.
+    /// Decodes a nearly empty column.
     fn get_rare<T: CountWord>(&mut self, rows: usize, out: &mut [T]) {
         out.fill(T::default());
         for _ in 0..rows {
@@ -113,7 +113,7 @@ impl PaddedBitReader<'_> {
         }
     }
 
-    /// A count; one that is too large for its kind stays too large.
+    /// Reads a count. A count that exceeds its width stays recognisably too large.
     fn get_count<T: CountWord>(&mut self) -> u64 {
         let count = self.get_long(0);
         if T::BITS < 64 { count.min(1 << T::BITS) } else { count }
@@ -140,7 +140,7 @@ impl PaddedBitReader<'_> {
 
 /// Count matrix decoder.
 pub(crate) struct MatrixDecoder<'a> {
-    /// The columns' indexes, ascending.
+    /// Indexes of the columns, ascending.
     pub(crate) indexes: Vec<i32>,
     /// Whether counts may have more than [`NARROW_BITS`] bits.
     pub(crate) wide: bool,
@@ -152,14 +152,14 @@ pub(crate) struct MatrixDecoder<'a> {
 }
 
 impl<'a> MatrixDecoder<'a> {
-    /// Reads everything but the cells. `rows` has been checked by the caller.
+    /// Reads everything except the cells. The caller has checked `rows`.
     pub(crate) fn read(
         reader: &mut ByteReader<'a>,
         rows: usize,
     ) -> Result<MatrixDecoder<'a>, DecodeError> {
         let at = reader.offset();
         let columns = reader.varint("column count")?;
-        // A column takes a bit at least.
+        // A column takes at least one bit.
         let most = CELLS_MAX.checked_div(rows.next_multiple_of(LANE).max(LANE) as u64).unwrap_or(0);
         let limit = most.min((reader.remaining() as u64).wrapping_mul(8));
         if columns > limit {
@@ -183,7 +183,7 @@ impl<'a> MatrixDecoder<'a> {
                 *length = usize::try_from(reader.varint("stream length")?).unwrap_or(usize::MAX);
             }
             for (stream, length) in matrix.streams.iter_mut().zip(lengths) {
-                // What follows the stream may be loaded, but counts as its end.
+                // The bytes after the stream may be loaded, but are treated as its end.
                 let bytes = reader.peek();
                 reader.read_bytes(length, "stream")?;
                 *stream = PaddedBitReader { bytes, at_bit: 0, end_bit: length.wrapping_mul(8) };
@@ -255,7 +255,7 @@ impl<'a> MatrixDecoder<'a> {
         head.finish()
     }
 
-    /// Decodes all frames. What `witness` saw of them counts only if all goes well.
+    /// Decodes all frames. The observations of `witness` are valid only if this succeeds.
     pub(crate) fn table(
         mut self,
         witness: &mut impl FrameObserver,
@@ -331,8 +331,8 @@ impl<'a> MatrixDecoder<'a> {
         Ok(all_cells)
     }
 
-    /// A column of a frame; of a high one, which comes without what is expected of its rows, the
-    /// bits of a step.
+    /// Decodes a column of a frame. A high column is returned as steps, without the expected counts
+    /// of its rows; its result is the number of bits of a step.
     #[inline(always)]
     fn column<T: CountWord>(&mut self, column: usize, rows: usize, out: &mut [T]) -> Option<u32> {
         let codes = self.codes;
@@ -345,7 +345,7 @@ impl<'a> MatrixDecoder<'a> {
             ColumnCoding::Low(code) => code,
             ColumnCoding::High(code, bits) => {
                 let code = &codes.high[code].lookup;
-                // With the bits known beforehand a count takes a fifth fewer steps.
+                // With a constant number of bits, a count takes a fifth fewer instructions.
                 match bits {
                     0 => get_high_column::<T, 4>(streams, code, 0, rows, out),
                     1 => get_high_column::<T, 4>(streams, code, 1, rows, out),
@@ -399,7 +399,7 @@ impl<'a> MatrixDecoder<'a> {
     }
 }
 
-/// Eight rows of each stream, as many code words of each as one load holds in turn.
+/// Decodes eight rows of each stream, in turns of as many code words as one load holds.
 #[inline(always)]
 fn get_low_round<T: CountWord, const CELLS: usize>(
     streams: &mut [PaddedBitReader<'_>; STREAMS],
@@ -448,7 +448,7 @@ fn get_low_round<T: CountWord, const CELLS: usize>(
     }
 }
 
-/// A column of a high code, of which a load holds so many words.
+/// Decodes a column of a high code; a load holds `WORDS` words.
 #[inline(always)]
 fn get_high_column<T: CountWord, const WORDS: usize>(
     streams: &mut [PaddedBitReader<'_>; STREAMS],
@@ -467,7 +467,7 @@ fn get_high_column<T: CountWord, const WORDS: usize>(
     );
 }
 
-/// The same as [`low_turn`] for a high code.
+/// As [`low_turn`], for a high code.
 #[inline(always)]
 fn get_high_round<T: CountWord, const WORDS: usize>(
     streams: &mut [PaddedBitReader<'_>; STREAMS],
@@ -481,7 +481,7 @@ fn get_high_round<T: CountWord, const WORDS: usize>(
         let words = WORDS.min(LANE.wrapping_sub(first));
         let [a, b, c, d] = &*streams;
         let mut loaded = [a.load(), b.load(), c.load(), d.load()];
-        // What entries add up to: symbols of five bits in the low byte, lengths, escapes.
+        // Sums of the entries: five-bit symbols in the low byte, lengths, escapes.
         let mut used = [0u32; STREAMS];
         for at in 0..words {
             for stream in 0..STREAMS {
@@ -514,7 +514,7 @@ fn get_high_round<T: CountWord, const WORDS: usize>(
     }
 }
 
-/// The rows of a frame by turns of all streams; then what is left, by eights.
+/// Decodes the rows of a frame in turns of all streams, then the rest by eights.
 #[inline(always)]
 fn for_each_lane<'a, T: CountWord>(
     streams: &mut [PaddedBitReader<'a>; STREAMS],
@@ -528,7 +528,7 @@ fn for_each_lane<'a, T: CountWord>(
     let (turns, rest_of) = out.as_chunks_mut::<{ LANE * STREAMS }>();
     for lanes in turns {
         let (lanes, _) = lanes.as_chunks_mut::<LANE>();
-        // A turn has a lane for each stream.
+        // A turn has one lane per stream.
         if let Ok(lanes) = lanes.try_into() {
             turn(streams, lanes);
         }

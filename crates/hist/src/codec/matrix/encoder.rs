@@ -11,13 +11,13 @@ use super::rate_model::{
 };
 use super::{FRAME, LANE, NARROW_BITS, SCALE_BITS_MAX, STREAMS, height, low_code, reach, row_bits};
 
-/// Encoder of the matrix of a table.
+/// Encoder of the matrix of a count table.
 pub(super) struct MatrixEncoder<'a, T> {
     indexes: &'a [i32],
     cells: &'a [T],
     rows: usize,
     height: usize,
-    /// What each column adds up to.
+    /// Sum of each column.
     totals: Vec<u64>,
     model: RateModel,
     streams: [BitWriter; STREAMS],
@@ -44,7 +44,7 @@ impl<'a, T: CountWord> MatrixEncoder<'a, T> {
         }
     }
 
-    /// The rows of a frame in a column.
+    /// Cells of a column in a frame.
     fn cells(&self, first: usize, column: usize) -> &'a [T] {
         let at = (first / FRAME)
             .wrapping_mul(self.indexes.len())
@@ -53,13 +53,12 @@ impl<'a, T: CountWord> MatrixEncoder<'a, T> {
         &self.cells[at..at.wrapping_add(FRAME.min(self.rows.wrapping_sub(first)))]
     }
 
-    /// Appends it.
+    /// Appends the encoded matrix.
     pub(super) fn encode(mut self, out: &mut Vec<u8>) {
         let columns = self.indexes.len();
         self.set_scales();
         self.set_spread();
-        // A level that is told more finely than chance has it for the rows that it is for is told
-        // in vain.
+        // Precision of a first level beyond the counting noise of its rows is wasted.
         let held = self.totals.iter().fold(0u64, |all, &total| all.saturating_add(total));
         let is_dense = self.rows < LANE && held / 32 >= self.rows.wrapping_mul(columns) as u64;
         let coarse =
@@ -175,8 +174,8 @@ impl<'a, T: CountWord> MatrixEncoder<'a, T> {
         self.model.learn::<T>(column, T::sum(cells));
     }
 
-    /// Scales of the rows, of as many bits as the rows' totals are worth. A part of the grid where
-    /// something else happens than in the others does not count.
+    /// Sets the row scales, with as many bits as the totals of the rows justify. Parts of the grid
+    /// that deviate from the rest are ignored.
     fn set_scales(&mut self) {
         let rows = self.rows as f64;
         let mean = self.totals.iter().map(|&total| total as f64).sum::<f64>() / rows;
@@ -184,7 +183,7 @@ impl<'a, T: CountWord> MatrixEncoder<'a, T> {
         if bits < SCALE_BITS_MIN || self.rows < 2 {
             return;
         }
-        // Bands of columns that hold alike many.
+        // Bands of columns with similar totals.
         let mut bands: Vec<(f64, std::ops::Range<usize>)> = Vec::new();
         for (column, &total) in self.totals.iter().enumerate() {
             if bands.last().is_none_or(|(held, _)| *held * BANDS > mean) {
@@ -226,7 +225,7 @@ impl<'a, T: CountWord> MatrixEncoder<'a, T> {
         (self.model.scale_bits, self.model.scales) = (bits, scales);
     }
 
-    /// Some columns of high rates.
+    /// A sample of the columns with high rates.
     fn sample(&self, most: usize) -> impl Iterator<Item = usize> + '_ {
         let is_high = |&column: &usize| self.totals[column] >= (self.rows as u64).wrapping_mul(8);
         let high = (0..self.totals.len()).filter(is_high).count();
@@ -234,8 +233,8 @@ impl<'a, T: CountWord> MatrixEncoder<'a, T> {
         (0..self.totals.len()).filter(is_high).skip(step / 2).step_by(step)
     }
 
-    /// How far counts vary beyond chance: of neighbouring rows, for these are what is predicted
-    /// from.
+    /// Sets the spread: the variation of counts beyond Poisson noise between neighbouring rows,
+    /// because rows are predicted from their neighbours.
     fn set_spread(&mut self) {
         let (mut beyond, mut squares) = (0.0, 0.0);
         for column in self.sample(8192usize.checked_div(self.rows).unwrap_or(0).wrapping_add(1)) {
@@ -254,7 +253,7 @@ impl<'a, T: CountWord> MatrixEncoder<'a, T> {
                         }
                     };
                     let off = b - a * ratio;
-                    // Rows in which something happened are rare and would count for all others.
+                    // Rows with incidents are rare and would dominate.
                     let expected = a * ratio * (1.0 + ratio);
                     if off * off > 25.0 * (expected + 0.02 * a * a) {
                         continue;
@@ -268,7 +267,8 @@ impl<'a, T: CountWord> MatrixEncoder<'a, T> {
         self.model.spread = if share.is_nan() { 15 } else { (-share.log2()).round() as u32 };
     }
 
-    /// After how many rows high columns learn: tried on some. Larger groups are read faster.
+    /// Sets the number of rows after which high columns learn, by trial on some columns. Larger
+    /// groups decode faster.
     fn set_group(&mut self) {
         let columns: Vec<usize> = self.sample(SAMPLE).collect();
         let codes = HuffmanCodes::get();
@@ -319,11 +319,12 @@ impl<'a, T: CountWord> MatrixEncoder<'a, T> {
     }
 }
 
-/// Columns that group sizes are tried on, and what a smaller one has to come down to.
+/// Number of columns on which group sizes are tried, and the size reduction that a smaller group
+/// must reach.
 const SAMPLE: usize = 12;
 const GROUP_GAIN_MAX: f64 = 0.96;
-/// The coarseness of first levels, by the logarithm of the rows they are for; one more where few
-/// rows hold much.
+/// Coarseness of first levels by the logarithm of their rows; one more where few rows hold large
+/// counts.
 const COARSE: [u32; 6] = [6, 5, 5, 5, 5, 4];
 
 /// The rows of a lane in a low code.
@@ -352,7 +353,7 @@ fn put_low<T: CountWord, const WIDTH: usize>(
     }
 }
 
-/// Differences, each to the one before, folded, in a Rice column.
+/// Appends differences between neighbours as a Rice column, zigzag-encoded.
 fn put_differences(bits: &mut BitWriter, mut last: i64, values: impl Iterator<Item = i64>) {
     let folded: Vec<u64> = values
         .map(|value| zigzag(value.wrapping_sub(std::mem::replace(&mut last, value))))
@@ -364,15 +365,15 @@ const SCALE_OFFSET: f64 = 0.0;
 const SCALE_BITS_MIN: i32 = 4;
 const BANDS: f64 = 16.0;
 
-/// Rice's code of each, after six bits for its parameter.
+/// Appends the Rice code of each value, after six bits for the parameter.
 fn put_column(bits: &mut BitWriter, values: impl Iterator<Item = u64> + Clone) {
     let low_bits = rice_low_bits(values.clone());
     bits.put(low_bits.into(), 6);
     values.for_each(|value| bits.put_rice(value, low_bits));
 }
 
-/// An exponential Golomb code: as many ones as the part above `low_bits`, plus one, has bits below
-/// its leading one, a zero, these bits, the low bits.
+/// Appends an exponential Golomb code: as many ones as the part above `low_bits`, plus one, has
+/// bits below its leading one, then a zero, these bits, and the low bits.
 fn put_long(stream: &mut BitWriter, value: u64, low_bits: u32) {
     let high = u128::from(value >> low_bits) + 1;
     let bits = high.ilog2();

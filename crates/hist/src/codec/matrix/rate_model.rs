@@ -1,54 +1,54 @@
-//! Rate model of a matrix, shared by encoder and decoder: what is expected of each column, learnt
-//! from the rows before.
+//! Rate model of a matrix, shared by encoder and decoder: the expected count of each column,
+//! learned from the preceding rows.
 
 use crate::codec::huffman::LOW_CODES;
 
 use super::count_word::CountWord;
 use super::{FRAME, STEP_BITS_MAX, reach};
 
-/// Rates have 12 bits below the point.
+/// Fractional bits of rates.
 pub(super) const RATE_BITS: u32 = 12;
-/// Rates of more than 2^40 a row are taken for this.
+/// Maximum rate: 2^40 per row. Higher rates are capped.
 pub(super) const RATE_MAX: u64 = 1 << (40 + RATE_BITS);
-/// A column of which a frame is expected to hold less than this, half a count, is told by its
-/// places.
+/// Rate below which a column is coded by the positions of its counts: fewer than half a count
+/// expected per frame.
 pub(super) const RARE_RATE_MAX: u64 = 1 << (RATE_BITS - 1);
-/// The least rate of the low codes: that of [`RARE`] in a whole frame.
+/// Smallest rate of the low codes: [`RARE_RATE_MAX`] spread over a whole frame.
 pub(super) const LOW_RATE_MIN: u64 = RARE_RATE_MAX / FRAME as u64;
-/// From this, 8 a row, a column is coded by its distance from what is expected.
+/// Rate from which a column is coded by its distance from the expected count: 8 per row.
 pub(super) const HIGH_RATE_MIN: u64 = 8 << RATE_BITS;
-/// High columns that take turns.
+/// Number of high columns that are processed in turns.
 const INTERLEAVED_COLUMNS: usize = 4;
-/// 2^63.5, rounded up: where the upper half of an octave begins.
+/// 2^63.5, rounded up: start of the upper half of an octave.
 const UPPER_HALF: u64 = 0xb504_f333_f9de_6485;
 
 /// Coding of a column within a frame.
 #[derive(Clone, Copy)]
 pub(super) enum ColumnCoding {
-    /// Where there is anything, and how many.
+    /// Positions and counts of the cells that are not zero.
     Rare,
     Low(usize),
-    /// The code's number and the bits of a step.
+    /// Code number and bits of a step.
     High(usize, u32),
 }
 
 /// Rate model shared by encoder and decoder.
 pub(super) struct RateModel {
     pub(super) rates: Vec<u64>,
-    /// The spread of counts is that of a Poisson distribution, and 2^-half of this of the rate
-    /// itself.
+    /// Spread of counts beyond that of a Poisson distribution: the standard deviation is
+    /// 2^(-spread/2) of the rate.
     pub(super) spread: u32,
-    /// High columns learn after so many rows: a power of two, to 8.
+    /// Logarithm of the number of rows after which high columns learn: up to 8 rows.
     pub(super) group_bits: u32,
     pub(super) scale_bits: u32,
-    /// One per row, or empty.
+    /// One scale per row, or empty.
     pub(super) scales: Vec<u32>,
-    /// Of the frame: what its rows' scales add up to; 2^(32 + RATE_BITS + scale_bits) / that.
+    /// Of the frame: sum of the row scales; 2^(32 + RATE_BITS + scale_bits) divided by that sum.
     pub(super) scale_sum: u64,
-    /// What they are in the mean.
+    /// Mean row scale of the frame.
     pub(super) scale_mean: u64,
     pub(super) inverse: u64,
-    /// The same of each group of rows.
+    /// Inverse scale sum of each group of rows.
     pub(super) inverses: [u64; FRAME],
     pub(super) rows: u64,
     pub(super) is_first: bool,
@@ -92,7 +92,7 @@ impl RateModel {
         self.scale_mean = self.scale_sum.checked_div(self.rows).unwrap_or(0);
     }
 
-    /// A column's rate in this frame, with the load of its rows.
+    /// Rate of a column in this frame, scaled by the load of its rows.
     #[inline]
     fn frame_rate(&self, rate: u64) -> u64 {
         if self.scale_bits == 0 {
@@ -105,7 +105,7 @@ impl RateModel {
         (u128::from(rate).wrapping_mul(u128::from(self.scale_mean)) >> self.scale_bits) as u64
     }
 
-    /// How a column of a rate is coded.
+    /// Coding of a column with a given rate.
     #[inline]
     pub(super) fn kind(&self, rate: u64) -> ColumnCoding {
         let rate = self.frame_rate(rate);
@@ -113,7 +113,7 @@ impl RateModel {
             return ColumnCoding::Rare;
         }
         if rate < HIGH_RATE_MIN {
-            // Half octaves.
+            // In half octaves.
             let code =
                 rate.wrapping_mul(rate).ilog2().wrapping_sub(LOW_RATE_MIN.ilog2().wrapping_mul(2));
             return ColumnCoding::Low((code as usize).min(LOW_CODES - 1));
@@ -126,14 +126,14 @@ impl RateModel {
                 .wrapping_add(u128::from(rate).wrapping_mul(u128::from(rate)) >> shift);
             (variance >> RATE_BITS).min(1 << 62) as u64
         };
-        // The spread is 2.4 to 4.8 steps: the variance 2^2.5 to 2^4.5. In half octaves:
+        // The spread is 2.4 to 4.8 steps, so the variance is 2^2.5 to 2^4.5. In half octaves:
         let is_upper_half = variance << variance.leading_zeros() >= UPPER_HALF;
         let halves =
             variance.ilog2().wrapping_mul(2).wrapping_add(u32::from(is_upper_half)).wrapping_sub(5);
         ColumnCoding::High(halves as usize % 4, (halves / 4).min(STEP_BITS_MAX))
     }
 
-    /// Moves the rate of a column that is not high towards what the frame held.
+    /// Moves the rate of a column that is not high towards the counts of the frame.
     #[inline]
     pub(super) fn learn<T: CountWord>(&mut self, column: usize, sum: u64) {
         let mean = mean::<T>(sum, self.inverse);
@@ -147,7 +147,7 @@ impl RateModel {
         };
     }
 
-    /// The rate of a high column after a group of 2^bits rows.
+    /// Rate of a high column after a group of 2^bits rows.
     #[inline(always)]
     fn updated_rate<T: CountWord>(&self, rate: u64, group: usize, bits: u32, cells: &[T]) -> u64 {
         let mean = mean::<T>(T::sum(cells), self.inverses[group % FRAME]);
@@ -157,7 +157,7 @@ impl RateModel {
             rate.wrapping_add(mean) >> 1
         };
         let jumps = if (rate | mean) >> 31 == 0 {
-            // The same, where nothing can be too large on the way.
+            // The same, where intermediate results cannot overflow.
             let off = rate.wrapping_sub(mean);
             off.wrapping_mul(off)
                 > rate.wrapping_add(1 << RATE_BITS) << (RATE_BITS + 4).wrapping_sub(bits)
@@ -172,22 +172,21 @@ impl RateModel {
     }
 }
 
-/// What is expected of a row of scale 1, as a rate in 64ths.
+/// Expected count of a row of scale 1, as a rate in units of 1/64.
 #[inline(always)]
 fn rate_in_64ths(rate: u64) -> u32 {
     (rate >> (RATE_BITS - 6)).min(u32::MAX.into()) as u32
 }
 
-/// The mean of cells that add up to `sum`.
+/// Mean of cells with the sum `sum`.
 #[inline(always)]
 pub(super) fn mean<T: CountWord>(sum: u64, inverse: u64) -> u64 {
     let mean = u128::from(sum).wrapping_mul(u128::from(inverse)) >> 32;
-    // Narrow counts come to 2^48 at the most.
+    // Narrow counts reach at most 2^48.
     if T::BITS < 64 { mean as u64 } else { mean.min(RATE_MAX.into()) as u64 }
 }
 
-/// Whether the mean of 2^bits rows is four times as far from a rate as chance has it: something
-/// happened.
+/// Whether the mean of 2^bits rows is more than four standard deviations from a rate: an incident.
 #[inline(always)]
 fn is_rate_jump(rate: u64, mean: u64, bits: u32) -> bool {
     let off = rate.abs_diff(mean).min(1 << 31);
@@ -195,25 +194,25 @@ fn is_rate_jump(rate: u64, mean: u64, bits: u32) -> bool {
         > rate.wrapping_add(1 << RATE_BITS).min(1 << 47) << (RATE_BITS + 4).wrapping_sub(bits)
 }
 
-/// First rates are told by their roots, for a rate learnt from so many rows spreads as its root
-/// does.
+/// First rates are coded by their square roots: the standard deviation of a rate learned from a
+/// number of rows is proportional to its square root.
 pub(super) fn rate_of_level(level: u64, coarse: u32) -> u64 {
     let root = level << coarse;
     root.wrapping_mul(root)
 }
 
-/// The level next to a rate.
+/// The level nearest to a rate.
 pub(super) fn level_of_rate(rate: u64, coarse: u32) -> u64 {
     let root = rate.isqrt();
     root.wrapping_add(1 << coarse >> 1) >> coarse
 }
 
-/// The root of the greatest rate.
+/// Square root of the maximum rate.
 pub(super) const ROOT_MAX: u64 = 1 << (20 + RATE_BITS / 2);
 
 impl RateModel {
-    /// Goes through the rows of a high column, and gives each with its distance from the least
-    /// count of the first step; the rate after them.
+    /// Iterates over the rows of a high column. Passes each row with its distance from the smallest
+    /// count of the first step, and returns the rate after the rows.
     #[inline(always)]
     pub(super) fn for_each_high<T: CountWord>(
         &self,
@@ -242,7 +241,7 @@ impl RateModel {
 }
 
 impl RateModel {
-    /// Adds what is expected of the rows to high columns of a frame, and moves their rates.
+    /// Adds the expected counts to the high columns of a frame, and updates their rates.
     pub(super) fn expect_all<T: CountWord>(
         &mut self,
         high: &[(usize, u32)],
@@ -263,8 +262,8 @@ impl RateModel {
         }
     }
 
-    /// A column's rate waits for the rows before: several columns take turns, so that one need not
-    /// wait for the other.
+    /// The rate of a column depends on the preceding rows: several columns take turns, so that
+    /// their dependency chains overlap.
     fn expect_by<T: CountWord, const GROUP: usize>(
         &mut self,
         high: &[(usize, u32)],

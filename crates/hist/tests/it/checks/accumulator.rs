@@ -1,4 +1,4 @@
-//! Frames added from their bytes, against frames decoded and merged one by one.
+//! Frames added from their bytes, compared with frames decoded and merged one by one.
 
 use arbitrary::{Result, Unstructured};
 use hist::codec::frame::{self, SeriesMeta, Temporality};
@@ -7,7 +7,7 @@ use hist::{Accumulator, Histogram};
 use super::histogram::{assert_same_counts, check_statistics};
 use super::statistics::{number, scheme, value};
 
-/// Frames in one sequence at the most.
+/// Maximum number of frames in a sequence.
 const FRAMES_MAX: usize = 24;
 
 pub(super) fn frames(bytes: &[u8]) {
@@ -41,7 +41,7 @@ fn try_frames(u: &mut Unstructured<'_>) -> Result<()> {
     Ok(())
 }
 
-/// A frame of some values, of which now and then some bytes were changed.
+/// A frame of some values, sometimes with changed bytes.
 fn frame_of(u: &mut Unstructured<'_>, mut histogram: Histogram) -> Result<Vec<u8>> {
     if u.ratio(1, 8)? {
         let threshold = number(u)?.abs();
@@ -69,8 +69,8 @@ fn frame_of(u: &mut Unstructured<'_>, mut histogram: Histogram) -> Result<Vec<u8
     Ok(bytes)
 }
 
-/// Equal counts and side values. A sum of another order of additions may be another in its last
-/// bits, and a frame that lies about its sum is seen through by one of the two only.
+/// Equal counts and side values. A sum in another order of additions may differ in its last bits,
+/// and only one of the two may detect a frame with a wrong sum.
 fn assert_same(accumulated: &Histogram, model: &Histogram) {
     assert_same_counts(accumulated, model);
     assert_eq!(accumulated.thresholds(), model.thresholds());

@@ -1,5 +1,5 @@
-//! What every histogram must bear, whatever bytes it came from: to be asked for every statistic, to
-//! be stored, merged, taken apart, coarsened and converted.
+//! Properties of every histogram, from any bytes: every statistic works, and it can be stored,
+//! merged, subtracted, coarsened and converted.
 
 use hist::codec::block;
 use hist::codec::frame::{self, SeriesMeta};
@@ -95,7 +95,7 @@ fn check_counts(histogram: &Histogram) {
     }
 }
 
-/// Values worth asking for: what is held, what is not, and what no grid holds.
+/// Values to query: values in buckets, between them, and outside every grid.
 fn probe_values(histogram: &Histogram) -> Vec<f64> {
     let ends = histogram.cells().take(4).chain(histogram.cells().rev().take(2));
     let ends = ends.flat_map(|cell| [cell.lower, cell.upper, cell.upper.next_up()]);
@@ -110,7 +110,7 @@ fn assert_ordered<T: PartialOrd + Copy + std::fmt::Debug>(what: &str, bracket: B
     assert!(in_order, "{what}: {bracket:?} is out of order");
 }
 
-/// Our own formats hold whatever a histogram holds.
+/// topdeck's own formats hold every histogram.
 fn check_topdeck_formats(histogram: &Histogram) {
     let meaning = SeriesMeta::default();
     let mut bytes = Vec::new();

@@ -1,4 +1,4 @@
-//! Any values, recorded on any grid: every statistic against the values themselves.
+//! Random values recorded on random grids: every statistic compared with the values themselves.
 
 use arbitrary::{Result, Unstructured};
 use hist::{
@@ -10,8 +10,8 @@ use super::histogram::check_all;
 use crate::model::SortedSample;
 use crate::oracle::check;
 
-/// Values of one histogram at the most: the truth is worked out in whole numbers of thousands of
-/// bits.
+/// Maximum number of values of one histogram: expected results are computed in integers of
+/// thousands of bits.
 const VALUES_MAX: usize = 32;
 
 pub(super) fn values(bytes: &[u8]) {
@@ -30,7 +30,7 @@ fn try_values(u: &mut Unstructured<'_>) -> Result<()> {
         };
         values.push(next);
     }
-    // One at a time: each works out truths of thousands of bits.
+    // One at a time: each computes expected results with thousands of bits.
     match way {
         0 => {
             let histogram = record_values(&empty, &values, strip);
@@ -64,7 +64,7 @@ fn empty(u: &mut Unstructured<'_>) -> Result<Histogram> {
     Ok(empty)
 }
 
-/// Side values are thrown away if `strip`, as a source without them leaves it.
+/// Drops side values if `strip` is set, like a source that has none.
 fn record_values(empty: &Histogram, values: &[f64], strip: bool) -> Histogram {
     let mut histogram = empty.clone();
     values.iter().for_each(|&value| histogram.record(value));
@@ -77,7 +77,7 @@ fn record_values(empty: &Histogram, values: &[f64], strip: bool) -> Histogram {
     Histogram::from_parts(parts).expect("parts of a histogram")
 }
 
-/// The recorders take whole numbers; those that doubles hold have the same truth.
+/// The recorders take whole numbers; those that doubles represent have the same expected results.
 fn recorders(values: &[f64]) {
     let whole: Vec<u64> =
         values.iter().map(|value| value.abs() as u64).filter(|&n| n < 1 << 53).collect();
@@ -88,9 +88,9 @@ fn recorders(values: &[f64]) {
         fine.record(value);
         shared.record(value);
     }
-    let truth: Vec<f64> = whole.iter().map(|&value| value as f64).collect();
-    check(&coarse.snapshot(), &SortedSample::new(&truth));
-    check(&fine.snapshot(), &SortedSample::new(&truth));
+    let expected: Vec<f64> = whole.iter().map(|&value| value as f64).collect();
+    check(&coarse.snapshot(), &SortedSample::new(&expected));
+    check(&fine.snapshot(), &SortedSample::new(&expected));
     assert_eq!(shared.snapshot(), coarse.snapshot());
     assert_eq!(shared.interval(), coarse.snapshot());
     assert!(shared.interval().is_empty());

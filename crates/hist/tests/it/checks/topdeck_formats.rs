@@ -13,12 +13,12 @@ pub(super) fn frame(bytes: &[u8]) {
     assert_eq!(frame::decode(&again), Ok((histogram, meaning)));
 }
 
-/// Cells of a block up to which all is asked of it. A few bytes may stand for two million cells,
-/// which are decoded and merged, but would keep a fuzzer busy for seconds if each were asked for
-/// statistics.
+/// Maximum number of cells of a block for the full checks. A few bytes may stand for two million
+/// cells, which are decoded and merged, but statistics of each would keep a fuzzer busy for
+/// seconds.
 const CELLS_CHECKED_MAX: usize = 1 << 12;
 
-/// The last four bytes are replaced by the right checksum: nobody finds it by chance.
+/// The last four bytes are replaced by the correct checksum: a fuzzer does not find it by chance.
 pub(super) fn block(bytes: &[u8]) {
     let mut bytes = bytes.to_vec();
     if let Some((body, checksum)) = bytes.split_last_chunk_mut::<4>() {
@@ -59,7 +59,7 @@ fn scheme(histogram: &Histogram) -> hist::Scheme {
     histogram.scheme().clone()
 }
 
-/// All of them merged one by one; `None` where that exceeds 64 bits.
+/// All of them merged one by one; `None` if the total exceeds 64 bits.
 fn merge_all(histograms: &[Histogram]) -> Option<Histogram> {
     let first = histograms.first()?;
     let mut all = Histogram::new(first.scheme().clone());
