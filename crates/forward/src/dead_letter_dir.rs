@@ -82,14 +82,14 @@ mod tests {
 
     #[test]
     fn dead_letters_are_written_with_their_reason_up_to_the_limit() {
-        let folder =
+        let root =
             std::env::temp_dir().join(format!("topdeck-dead-letter-{:x}", journal::random_id()));
-        let dir = DeadLetterDir { bytes_max: 10, ..DeadLetterDir::new(&folder, "site") };
+        let dir = DeadLetterDir { bytes_max: 10, ..DeadLetterDir::new(&root, "site") };
         let path = dir.write(7, &DeadLetter::RawBatch(b"batch"), "no").unwrap().unwrap();
-        assert_eq!(path, folder.join("site/00000000000000000007.batch"));
+        assert_eq!(path, root.join("site/00000000000000000007.batch"));
         assert_eq!(fs::read(&path).unwrap(), b"batch");
         assert_eq!(fs::read_to_string(path.with_extension("reason")).unwrap(), "no\n");
         assert_eq!(dir.write(8, &DeadLetter::Request(b"batch"), "no").unwrap(), None);
-        fs::remove_dir_all(folder).unwrap();
+        fs::remove_dir_all(root).unwrap();
     }
 }
