@@ -57,7 +57,7 @@ async fn record_that_panics_is_dead_lettered_alone() {
         let reason = &state.gaps[0].reason;
         assert!(reason.contains("packing panicked: thrown at remote a record 1"), "{reason}");
     }
-    assert_eq!(supervisor.quarantined()[0].name, "record 1 on its way to remote a");
+    assert_eq!(supervisor.quarantined()[0].name, "record 1 for remote a");
     assert_eq!(supervisor.restarts("remote a"), 0, "the task goes on");
     stop_all(forward, intake).await;
 }
