@@ -315,7 +315,7 @@ fn disk_child() {
     if has_role("disk") {
         match shm::status() {
             Ok(path) => panic!("{} is in memory", path.display()),
-            Err(error) => assert!(error.to_string().contains("not in memory"), "{error}"),
+            Err(error) => assert!(error.to_string().contains("not on tmpfs"), "{error}"),
         }
     }
 }
@@ -535,7 +535,8 @@ fn file_is_trusted_only_from_its_owner() {
     let path = wait_for(&folder, "done_total", 1);
     let is_found = || {
         let (found, problems) = shm::list_metrics_files();
-        let told = problems.iter().any(|problem| problem.to_string().contains("to another"));
+        let told =
+            problems.iter().any(|problem| problem.to_string().contains("differs from the owner"));
         (found.iter().any(|one| one.path == path), told)
     };
     let (before, _) = is_found();
