@@ -162,7 +162,7 @@ fn table_is_published_while_the_host_is_collected() {
     let notes = host.warnings().join("\n");
     assert_eq!(
         first.collection.method == CollectionMethod::Procfs,
-        notes.contains("out of /proc"),
+        notes.contains("read from /proc"),
         "{notes}"
     );
     // A second publisher reports that it cannot publish.

@@ -280,7 +280,7 @@ fn early_records_after_fork_belong_to_the_child() {
 #[test]
 fn off_child() {
     if has_role("off") {
-        let error = shm::status().expect_err("it is switched off");
+        let error = shm::status().expect_err("recording is disabled");
         assert!(error.to_string().contains("off"), "{error}");
         shm::metrics! { static NOTHING: shm::Counter = "nothing"; }
         NOTHING.add(1);
@@ -315,7 +315,7 @@ fn disk_child() {
     if has_role("disk") {
         match shm::status() {
             Ok(path) => panic!("{} is in memory", path.display()),
-            Err(error) => assert!(error.to_string().contains("not in memory"), "{error}"),
+            Err(error) => assert!(error.to_string().contains("not on tmpfs"), "{error}"),
         }
     }
 }
@@ -390,7 +390,7 @@ fn full_file_system_is_an_error() {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let (done, took, lost) = seen.expect("a file");
     assert_eq!(done, 1_001, "counters have room in the shared lane");
-    assert_eq!(took + lost, 1_001, "what has no room is counted as lost");
+    assert_eq!(took + lost, 1_001, "records without space are counted as lost");
     assert!(lost > 0);
 }
 
@@ -429,8 +429,8 @@ fn limit_files(bytes: u64) {
 fn narrow_child() {
     if has_role("narrow") {
         limit_files(20 << 20);
-        let error = shm::status().expect_err("the shared lane has no room");
-        assert!(error.to_string().contains("no room"), "{error}");
+        let error = shm::status().expect_err("the shared lane has no space");
+        assert!(error.to_string().contains("cannot reserve"), "{error}");
     }
 }
 
@@ -535,7 +535,8 @@ fn file_is_trusted_only_from_its_owner() {
     let path = wait_for(&folder, "done_total", 1);
     let is_found = || {
         let (found, problems) = shm::list_metrics_files();
-        let told = problems.iter().any(|problem| problem.to_string().contains("to another"));
+        let told =
+            problems.iter().any(|problem| problem.to_string().contains("differs from the owner"));
         (found.iter().any(|one| one.path == path), told)
     };
     let (before, _) = is_found();
