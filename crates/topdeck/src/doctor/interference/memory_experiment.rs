@@ -86,6 +86,6 @@ mod tests {
     #[test]
     fn too_little_memory_is_reported() {
         let error = prepare(PIECE_BYTES).err().unwrap();
-        assert!(error.starts_with("it takes 16 MiB of memory at the least"), "{error}");
+        assert!(error.starts_with("at least 16 MiB of memory is required"), "{error}");
     }
 }

@@ -165,7 +165,10 @@ mod tests {
             let why = open_observer(name, u32::MAX, &mut notes)
                 .and_then(|mut round| round())
                 .unwrap_err();
-            assert!(why.to_string().contains("shows nothing in shared memory"), "{name}: {why}");
+            assert!(
+                why.to_string().contains("exports no metrics in shared memory"),
+                "{name}: {why}"
+            );
         }
         drop(shown);
         assert_eq!(process_files_observer()().unwrap(), 1);
