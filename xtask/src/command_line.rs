@@ -222,7 +222,7 @@ mod tests {
     #[test]
     fn failed_command_is_named() {
         let error = CommandLine::new("false").run(&PartLog::console("t")).unwrap_err();
-        assert_eq!(error.to_string(), "`false` ended with exit status: 1");
+        assert_eq!(error.to_string(), "`false` exited with exit status: 1");
     }
 
     #[test]

@@ -218,7 +218,7 @@ mod tests {
         assert_eq!(failure.repeat, "cargo test -p hist --test it --");
         assert_eq!(
             failure.output,
-            "the test program ended with signal: 9 (SIGKILL) after 1 of 3 tests (0 ignored); \
+            "the test program exited with signal: 9 (SIGKILL) after 1 of 3 tests (0 ignored); \
              running then: b"
         );
     }

@@ -18,7 +18,7 @@ use crate::hdr::{BUCKETS_MAX, HdrHistogramData, HdrVersion, decode_base64_parts}
 use crate::leb9::LEB9_BYTES_MAX;
 
 /// Default divisor of the `max` column: nanoseconds per millisecond.
-pub const MAX_UNIT_RATIO: f64 = 1e6;
+pub(crate) const MAX_UNIT_RATIO: f64 = 1e6;
 
 /// Maximum length of a line.
 pub const LINE_BYTES_MAX: usize = 24 << 20;
@@ -112,7 +112,7 @@ impl<R: BufRead> HlogReader<R> {
     }
 
     /// A reader of a log whose `max` column was divided by `ratio`.
-    pub fn with_max_unit_ratio(source: R, ratio: f64) -> HlogReader<R> {
+    pub(crate) fn with_max_unit_ratio(source: R, ratio: f64) -> HlogReader<R> {
         HlogReader {
             source,
             max_unit_ratio: ratio,

@@ -229,7 +229,7 @@ impl<'a> FieldValue<'a> {
 
     /// `sint32`: bits above the 32 are ignored.
     #[inline]
-    pub fn zigzag32(self) -> Result<i32, Error> {
+    pub(crate) fn zigzag32(self) -> Result<i32, Error> {
         self.varint().map(|value| unzigzag(value & u64::from(u32::MAX)) as i32)
     }
 
@@ -256,7 +256,7 @@ impl<'a> FieldValue<'a> {
     }
 
     /// `sint64` in a repeated field, packed or not.
-    pub fn zigzags(self, each: &mut dyn FnMut(i64)) -> Result<(), Error> {
+    pub(crate) fn zigzags(self, each: &mut dyn FnMut(i64)) -> Result<(), Error> {
         self.varints(&mut |value| each(unzigzag(value)))
     }
 

@@ -136,7 +136,7 @@ pub(crate) fn report_cost(report: &mut RowReporter<'_>, program: &str, began: i6
 
 /// Settings of a source, type-erased.
 #[derive(Clone)]
-pub(crate) struct AnySource(Arc<dyn Erased>);
+pub(crate) struct AnySource(Arc<dyn DynSource>);
 
 impl AnySource {
     pub(crate) fn new(settings: impl SourceSettings) -> AnySource {
@@ -174,15 +174,15 @@ impl PartialEq for AnySource {
 }
 
 /// [`SourceSettings`], object-safe.
-trait Erased: Any + fmt::Debug + Send + Sync {
-    fn equals(&self, other: &(dyn Erased + 'static)) -> bool;
+trait DynSource: Any + fmt::Debug + Send + Sync {
+    fn equals(&self, other: &(dyn DynSource + 'static)) -> bool;
     fn check(&self, check: &mut SettingsCheck<'_>);
     fn is_enabled(&self) -> bool;
     fn open(&self, opening: &mut Opening<'_>) -> Result<Option<Box<dyn HostSource>>>;
 }
 
-impl<S: SourceSettings> Erased for S {
-    fn equals(&self, other: &(dyn Erased + 'static)) -> bool {
+impl<S: SourceSettings> DynSource for S {
+    fn equals(&self, other: &(dyn DynSource + 'static)) -> bool {
         (other as &dyn Any).downcast_ref() == Some(self)
     }
 

@@ -18,9 +18,9 @@
 //! creation of the ring; their index is the number modulo the ring's length, a power of two.
 //!
 //! Appends are serialised by a lock in the first wake word, which holds the slot of its owner. The
-//! owner may be killed at any instruction: a waiter detects this by the owner's lock file, takes the
-//! lock over and repairs the unfinished append. The repair is small: an entry counts from the single
-//! store of `tail` on, and the next position and the producer table follow from the entries.
+//! owner may be killed at any instruction: a waiter detects this by the owner's lock file, takes
+//! the lock over and repairs the unfinished append. The repair is small: an entry counts from the
+//! single store of `tail` on, and the next position and the producer table follow from the entries.
 
 #![cfg_attr(
     not(test),

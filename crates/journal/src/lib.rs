@@ -26,8 +26,8 @@
 //! ```
 //!
 //! A *record* is a byte string at a *position*: a number that increases by one with each record and
-//! is never reused. A *batch* is appended atomically. Records are first in the *buffer*, memory that
-//! all processes share and that outlives them, and then in a *frame* of a *segment*.
+//! is never reused. A *batch* is appended atomically. Records are first in the *buffer*, memory
+//! that all processes share and that outlives them, and then in a *frame* of a *segment*.
 //!
 //! Several processes may append and read, and be killed at any instruction. A journal requires a
 //! local file system: network file systems do not support its locks and shared memory.

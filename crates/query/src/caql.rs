@@ -77,11 +77,11 @@ pub use sources::FIND_LIMIT_MAX;
 pub(crate) use stage::set_names;
 
 /// Maximum length of an expression in bytes: some thousands of calls.
-pub const EXPRESSION_BYTES_MAX: usize = 256 << 10;
+pub(crate) const EXPRESSION_BYTES_MAX: usize = 256 << 10;
 /// Maximum depth of a tree. A pipe of n calls has depth n. Functions that walk a tree are
 /// recursive.
 pub const DEPTH_MAX: usize = 100;
 /// Maximum number of sources of a call, and of operands in a chain of one operator.
-pub const SOURCES_MAX: usize = 1000;
+pub(crate) const SOURCES_MAX: usize = 1000;
 /// Maximum number of arguments of a call.
 pub const ARGUMENTS_MAX: usize = 1000;

@@ -20,7 +20,7 @@ use crate::value::samples_of;
 /// Maximum number of intervals per side for the test.
 pub const INTERVALS_MAX: u64 = 64;
 /// Random splits. The smallest possible p-value is 1 / (splits + 1).
-pub const SPLITS: u32 = 1999;
+pub(crate) const SPLITS: u32 = 1999;
 /// Quantiles that are compared.
 pub const SHARES: [f64; 13] =
     [0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 0.995, 0.999, 0.9999, 1.0];

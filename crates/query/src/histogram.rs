@@ -119,7 +119,7 @@ impl FloatHistogram {
     }
 
     /// Whether a count, the sum or a bound has overflowed.
-    pub fn has_overflow(&self) -> bool {
+    pub(crate) fn has_overflow(&self) -> bool {
         let bounds: &[f64] = match &self.grid {
             BucketGrid::Custom(bounds) => bounds,
             _ => &[],

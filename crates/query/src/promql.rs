@@ -44,7 +44,7 @@ pub const LENGTH_MAX: usize = 256 << 10;
 pub const NESTING_MAX: usize = 100;
 /// Maximum height of a tree: checking, formatting and evaluation are recursive. A chain of
 /// operators counts, because `a + b + c` is `(a + b) + c`.
-pub const HEIGHT_MAX: usize = 256;
+pub(crate) const HEIGHT_MAX: usize = 256;
 /// Maximum number of regexes in an expression, each of at most [`REGEX_SIZE_MAX`] once compiled.
 pub const REGEXES_MAX: usize = 128;
 

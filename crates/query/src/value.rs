@@ -22,7 +22,7 @@ pub enum StepValue {
 
 impl StepValue {
     /// Statistic; a plain number if the bounds have no width.
-    pub fn from_bracket(bracket: Bracket) -> StepValue {
+    pub(crate) fn from_bracket(bracket: Bracket) -> StepValue {
         match bracket.is_exact() {
             true => StepValue::Number(bracket.estimate),
             false => StepValue::Bracket(Box::new(bracket)),

@@ -29,8 +29,8 @@
 //!                then as 1
 //! 6 numbers      the predecessor; a column of f64
 //! ```
-//! The predecessor is the sample before the first row when the chunk was written. It gives the delta
-//! between the two after the chunk of the predecessor is dropped:
+//! The predecessor is the sample before the first row when the chunk was written. It gives the
+//! delta between the two after the chunk of the predecessor is dropped:
 //!
 //! ```text
 //! tag       u8      0 none; 1 the first row is its delta to the predecessor; 2 it is standalone

@@ -16,8 +16,8 @@
 //! checksum CRC                      CRC-32C of all lines before, 8 hexadecimal digits
 //! ```
 //! Numbers are decimal, ids hexadecimal, times and durations ns; `-` stands for unknown, unlimited
-//! or empty. `COVERS` lists the source parts of a rollup: for each day its number since the epoch, a
-//! colon, and comma-separated numbers of base parts and ranges of them; days are separated by
+//! or empty. `COVERS` lists the source parts of a rollup: for each day its number since the epoch,
+//! a colon, and comma-separated numbers of base parts and ranges of them; days are separated by
 //! semicolons. `DROPPED` is `dropped` where a rule by selector dropped rows of some series from the
 //! part. Version 1 has no `DROPPED`: there, a rollup counts as `dropped` if a rule limits its
 //! resolution. Specification: `docs/formats/manifest.md`.

@@ -7,8 +7,8 @@
 //!     12     8  number   number of the part
 //!     20     4  checksum CRC-32C of the 20 bytes before
 //! ```
-//! Then the chunks (`chunk.rs`) without padding, the canonical keys, the index, and the footer of 52
-//! bytes:
+//! Then the chunks (`chunk.rs`) without padding, the canonical keys, the index, and the footer of
+//! 52 bytes:
 //!
 //! ```text
 //! keys      zstd of each series' canonical key as length and bytes, by ascending id

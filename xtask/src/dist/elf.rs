@@ -168,7 +168,7 @@ mod tests {
         check(&[1, PT_DYNAMIC], &[5, 6, DT_NULL], X86_64, "static");
         check(&[PT_INTERP, 1], &[], X86_64, "it requires a dynamic linker (PT_INTERP)");
         let two = [DT_NEEDED, DT_NEEDED, DT_NULL, DT_NEEDED];
-        check(&[PT_DYNAMIC], &two, X86_64, "it asks for 2 shared libraries (DT_NEEDED)");
+        check(&[PT_DYNAMIC], &two, X86_64, "it requires 2 shared libraries (DT_NEEDED)");
         check(&[1], &[], AARCH64, "machine is 62, expected 183");
     }
 

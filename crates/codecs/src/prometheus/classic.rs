@@ -73,7 +73,7 @@ impl ClassicHistogram {
 
 impl ClassicHistogram<f64> {
     /// The distribution on explicit bounds; each count is a difference of two doubles.
-    pub fn to_float(&self) -> Result<FloatHistogram, DecodeError> {
+    pub(crate) fn to_float(&self) -> Result<FloatHistogram, DecodeError> {
         let (bounds, counts) = self.differences()?;
         let float = FloatHistogram {
             scheme: Scheme::explicit(&bounds)?,

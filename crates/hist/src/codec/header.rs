@@ -19,11 +19,11 @@ use crate::scheme::{Exp2, Explicit, Interpolation, LogLinear2, LogarithmicScheme
 /// First byte of a frame.
 pub const FRAME_MAGIC: u8 = 0xd1;
 /// First byte of a block.
-pub const BLOCK_MAGIC: u8 = 0xd2;
+pub(crate) const BLOCK_MAGIC: u8 = 0xd2;
 /// Version of frames. There is only one.
-pub const FRAME_VERSION: u8 = 1;
+pub(crate) const FRAME_VERSION: u8 = 1;
 /// Version of blocks. Only this one was released.
-pub const BLOCK_VERSION: u8 = 2;
+pub(crate) const BLOCK_VERSION: u8 = 2;
 /// Set in `kind` if counts are cumulative.
 pub const CUMULATIVE: u8 = 1 << 4;
 

@@ -47,7 +47,7 @@ impl PartialEq for LogarithmicScheme {
 
 impl LogarithmicScheme {
     /// Maximum index offset: beyond it neighbouring indexes are no longer distinct as doubles.
-    pub const OFFSET_MAX: f64 = 1e9;
+    pub(crate) const OFFSET_MAX: f64 = 1e9;
 
     /// A grid whose bucket edges have the ratio `gamma`: `gamma = (1 + a) / (1 - a)` for accuracy
     /// `a`.

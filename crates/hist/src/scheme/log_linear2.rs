@@ -23,11 +23,11 @@ pub struct LogLinear2 {
 impl LogLinear2 {
     /// Maximum number of sub-bits: HdrHistogram with five digits has 17, plus one for other
     /// sources.
-    pub const BITS_MAX: u8 = 18;
+    pub(crate) const BITS_MAX: u8 = 18;
     /// The lowest floor: below 2^-1022 doubles themselves are evenly spaced.
-    pub const FLOOR_MIN: i16 = -1022;
+    pub(crate) const FLOOR_MIN: i16 = -1022;
     /// The highest floor.
-    pub const FLOOR_MAX: i16 = 1023;
+    pub(crate) const FLOOR_MAX: i16 = 1023;
     /// The grid in which the buckets of every other scheme stay distinct (error at most 0.049 %):
     /// see [`crate::Mixture`].
     pub const UNIVERSAL: LogLinear2 = LogLinear2 { bits: 10, floor: Self::FLOOR_MIN };

@@ -151,7 +151,7 @@ impl Constant {
     }
 
     /// Constant with this name.
-    pub fn from_name(name: &str) -> Option<Constant> {
+    pub(crate) fn from_name(name: &str) -> Option<Constant> {
         Constant::ALL.into_iter().find(|constant| constant.name() == name)
     }
 }

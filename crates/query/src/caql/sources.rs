@@ -33,7 +33,7 @@ use crate::stream::{SeriesPoint, StepGrid, Stream, seconds};
 use crate::value::StepValue;
 
 /// Maximum number of streams of one find.
-pub const FIND_LIMIT_MAX: f64 = 3000.0;
+pub(crate) const FIND_LIMIT_MAX: f64 = 3000.0;
 
 /// Statistics by the last part of a function name.
 const STATISTICS: [(&str, MetricStatistic); 8] = [

@@ -85,17 +85,17 @@ impl fmt::Display for Bucket {
 
 impl FloatHistogram {
     /// Buckets of positive values, lowest first; all buckets if they are custom.
-    pub fn positive_buckets(&self) -> impl DoubleEndedIterator<Item = Bucket> + Clone + '_ {
+    pub(crate) fn positive_buckets(&self) -> impl DoubleEndedIterator<Item = Bucket> + Clone + '_ {
         self.positive.iter().map(|&(index, count)| Bucket::positive(&self.grid, index, count))
     }
 
     /// Buckets of negative values, nearest to zero first.
-    pub fn negative_buckets(&self) -> impl DoubleEndedIterator<Item = Bucket> + Clone + '_ {
+    pub(crate) fn negative_buckets(&self) -> impl DoubleEndedIterator<Item = Bucket> + Clone + '_ {
         self.negative.iter().map(|&(index, count)| Bucket::negative(&self.grid, index, count))
     }
 
     /// Zero bucket, empty or not.
-    pub fn zero_bucket(&self) -> Bucket {
+    pub(crate) fn zero_bucket(&self) -> Bucket {
         Bucket {
             lower: -self.zero_threshold,
             upper: self.zero_threshold,

@@ -71,7 +71,7 @@ impl Compensation {
 
 impl FloatHistogram {
     /// Adds the compensation, once the sum is complete.
-    pub fn apply_compensation(&mut self, compensation: &Compensation) {
+    pub(crate) fn apply_compensation(&mut self, compensation: &Compensation) {
         self.zero_count += compensation.zero_count;
         self.count += compensation.count;
         self.sum += compensation.sum;

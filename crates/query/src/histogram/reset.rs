@@ -6,7 +6,7 @@ impl FloatHistogram {
     /// Whether a counter was reset after `previous`: by the hint if there is one, otherwise because
     /// a count decreased or the buckets became finer, which only a restart allows. A gauge is
     /// treated as a counter.
-    pub fn detect_reset(&self, previous: &FloatHistogram) -> bool {
+    pub(crate) fn detect_reset(&self, previous: &FloatHistogram) -> bool {
         match self.hint {
             ResetHint::Reset => return true,
             ResetHint::NotReset => return false,

@@ -82,7 +82,7 @@ impl FloatHistogram {
 
     /// Adds `other` with the rounding errors in `compensation`, which starts empty and is added at
     /// the end by [`Self::apply_compensation`].
-    pub fn kahan_add(
+    pub(crate) fn kahan_add(
         &mut self,
         other: &FloatHistogram,
         compensation: &mut Compensation,

@@ -265,7 +265,7 @@ impl ValueType {
 
 impl Expr {
     /// Type of the result.
-    pub fn value_type(&self) -> ValueType {
+    pub(crate) fn value_type(&self) -> ValueType {
         match &self.kind {
             ExprKind::Number(_) => ValueType::Scalar,
             ExprKind::Text(_) => ValueType::Text,

@@ -91,7 +91,7 @@ impl DurationValue {
     }
 
     /// Length of an offset, which may be negative.
-    pub fn resolve_offset(&self, step_ns: i64, range_ns: i64) -> Result<i64> {
+    pub(crate) fn resolve_offset(&self, step_ns: i64, range_ns: i64) -> Result<i64> {
         self.evaluate(step_ns, range_ns, true)
     }
 

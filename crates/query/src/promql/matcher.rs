@@ -6,7 +6,7 @@ use super::pattern;
 use crate::labels::{LabelSet, NAME};
 
 /// Maximum size in bytes of a compiled regex, and of its search cache.
-pub const REGEX_SIZE_MAX: usize = 1 << 20;
+pub(crate) const REGEX_SIZE_MAX: usize = 1 << 20;
 /// Maximum nesting of groups and classes of a regex.
 const REGEX_NESTING_MAX: u32 = 100;
 
@@ -89,12 +89,12 @@ impl Matcher {
 
 /// Whether a string can be a label name: any non-empty UTF-8 string. Invalid bytes, as in `"\xff"`,
 /// were decoded as the replacement character.
-pub fn is_label_name(name: &str) -> bool {
+pub(crate) fn is_label_name(name: &str) -> bool {
     !name.is_empty() && !name.contains(char::REPLACEMENT_CHARACTER)
 }
 
 /// PromQL regex in Go's syntax: anchored at both ends, and `.` matches a newline.
-pub fn anchored_regex(text: &str) -> Result<Regex, String> {
+pub(crate) fn anchored_regex(text: &str) -> Result<Regex, String> {
     let failed = |why: &str| format!("error parsing regexp: {why}: `{text}`");
     let translated = pattern::translate(text).map_err(|why| failed(&why))?;
     RegexBuilder::new(&format!("^(?s:{translated})$"))

@@ -47,7 +47,7 @@ pub fn parse_duration(text: &str) -> Result<i64, String> {
 }
 
 /// Formatted duration: whole milliseconds; years and weeks only without a remainder.
-pub fn show_duration(nanos: i64) -> String {
+pub(crate) fn show_duration(nanos: i64) -> String {
     let mut rest = (nanos / 1_000_000).unsigned_abs();
     if rest == 0 {
         return "0s".to_owned();

@@ -55,7 +55,7 @@ fn slack(count: f64) -> f64 {
 }
 
 /// Sorts samples as [`quantile_of_sorted`] requires: NaN first.
-pub fn sort_samples(samples: &mut [f64]) {
+pub(crate) fn sort_samples(samples: &mut [f64]) {
     samples.sort_by(|a, b| {
         b.is_nan().cmp(&a.is_nan()).then(a.partial_cmp(b).unwrap_or(std::cmp::Ordering::Equal))
     });
@@ -63,7 +63,7 @@ pub fn sort_samples(samples: &mut [f64]) {
 
 /// Quantile of samples sorted by [`sort_samples`]: interpolated between two of them, which are its
 /// bounds.
-pub fn quantile_of_sorted(q: f64, samples: &[f64]) -> QuantileEstimate {
+pub(crate) fn quantile_of_sorted(q: f64, samples: &[f64]) -> QuantileEstimate {
     let Some(last) = samples.len().checked_sub(1) else { return QuantileEstimate::exact(f64::NAN) };
     if let Some(answer) = out_of_range(q) {
         return QuantileEstimate::exact(answer);

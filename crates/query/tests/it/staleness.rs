@@ -128,8 +128,8 @@ fn both_types_of_a_changed_series_are_returned() {
     assert_eq!(
         warnings,
         [
-            "served was sent as gauge and as cumulative-count: the samples are merged; select one with \
-          __unit or __kind, as in {__kind=\"gauge\"}"
+            "served was sent as gauge and as cumulative-count: the samples are merged; select one \
+             with __unit or __kind, as in {__kind=\"gauge\"}"
         ]
     );
 }

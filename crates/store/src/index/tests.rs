@@ -102,9 +102,9 @@ fn limit_errors_name_the_remedy() {
     check(gauge("m", &[("user", "1")]), Ok(0));
     check(gauge("m", &[("user", "2")]), Ok(1));
     check(gauge("m", &[("user", "3")]), Ok(2));
-    let error = "cannot store new value of label user of metric m: value limit per label and producer \
-                 (3) reached; drop the label if its values are unique per request, user or \
-                 session, or raise [store] max_label_values";
+    let error = "cannot store new value of label user of metric m: value limit per label and \
+                 producer (3) reached; drop the label if its values are unique per request, user \
+                 or session, or raise [store] max_label_values";
     check(gauge("m", &[("user", "4")]), Err(error));
     check(gauge("m", &[("user", "3")]), Ok(2));
     check(gauge("m", &[("user", "3"), ("a", "1")]), Ok(3));

@@ -39,7 +39,7 @@ pub struct ForcedMonotonic {
 /// with monotonic counts and unique bounds.
 ///
 /// NaN if there are fewer than two buckets, no `+Inf` bucket, or no values.
-pub fn classic_quantile(
+pub(crate) fn classic_quantile(
     q: f64,
     levels: &mut Vec<CumulativeBucket>,
 ) -> (QuantileEstimate, MonotonicFix) {
@@ -80,7 +80,7 @@ pub fn classic_quantile(
 
 /// `histogram_fraction` of a classic histogram: the share of values between two bounds. Buckets are
 /// left sorted with unique bounds.
-pub fn classic_fraction(
+pub(crate) fn classic_fraction(
     lower: f64,
     upper: f64,
     levels: &mut Vec<CumulativeBucket>,
