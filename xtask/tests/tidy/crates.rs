@@ -402,7 +402,7 @@ mod tests {
     fn an_arrow_up_is_found() {
         let hist = HIST.replace("anyhow = '1'", "collect = { workspace = true }");
         let problem = "crates/hist/Cargo.toml:4: `hist` (layer 0) → `collect` (layer 5): depend \
-                       on lower layers only; move what is shared down";
+                       on lower layers only; move shared code down";
         check_edges(&hist, COLLECT, &[problem]);
     }
 
@@ -410,7 +410,7 @@ mod tests {
     fn an_arrow_between_roles_is_found() {
         let hist = HIST.replace("layer = 0", "layer = 5");
         let problem = "crates/collect/Cargo.toml:4: `collect` (layer 5) → `hist` (layer 5): roles \
-                       do not know each other; join them in `topdeck`";
+                       may not depend on each other; connect them in `topdeck`";
         check_edges(&hist, COLLECT, &[problem]);
     }
 
@@ -421,7 +421,7 @@ mod tests {
             "[target.'cfg(unix)'.dependencies]\ncollect = {}",
         );
         let problem = "crates/hist/Cargo.toml:4: `hist` (layer 0) → `collect` (layer 5): depend \
-                       on lower layers only; move what is shared down";
+                       on lower layers only; move shared code down";
         check_edges(&hist, COLLECT, &[problem]);
     }
 

@@ -351,8 +351,8 @@ mod tests {
 
     #[test]
     fn a_missing_file_is_found() {
-        let problem = "docs/a.md:3: link to `c.md`, but docs/c.md does not exist: correct the path, \
-                       or commit the file";
+        let problem = "docs/a.md:3: link to `c.md`, but docs/c.md does not exist: \
+                       correct the path, or commit the file";
         check_link("[x](c.md)", &[problem]);
         let problem = problem.replace("c.md", "b.mdx");
         check_link("[x](b.mdx)", &[&problem]);
@@ -371,7 +371,7 @@ mod tests {
     #[test]
     fn a_link_out_of_the_repository_is_found() {
         let problem = "docs/a.md:3: link to `../../x.md`, outside the repository: link to a file \
-                       in it, or write no link";
+                       in the repository, or remove the link";
         check_link("[x](../../x.md)", &[problem]);
     }
 

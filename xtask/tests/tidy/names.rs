@@ -26,6 +26,7 @@ const NOUNS: &[&str] = &[
     "Mapping",
     "Opening",
     "Reading",
+    "Ring",
     "Rounding",
     "Sealed",
     "Seed",
@@ -148,8 +149,8 @@ mod tests {
                     pub(crate) trait Growing {}\n";
         let problem = |line, name| {
             format!(
-                "crates/a/src/a.rs:{line}: the type name `{name}` does not say what its value \
-                 is: use a noun, or add one (names.rs lists the rejected words)"
+                "crates/a/src/a.rs:{line}: the type name `{name}` does not describe its \
+                 value: use a noun, or add one (names.rs lists the rejected words)"
             )
         };
         let expected = [problem(2, "Told"), problem(6, "Growing")];

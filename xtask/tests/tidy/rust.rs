@@ -289,7 +289,7 @@ mod tests {
         let reason = "// slow: it waits for the kernel's minute\nfn a() {}\n// slowly grown\n";
         check(slow_tests_give_a_reason, &[file(reason)], &[]);
         let problem = "crates/a/src/a.rs:1: a slow test states no reason: write `// slow: REASON` \
-                       above the test, in a few words";
+                       above the test, with at least three words";
         check(slow_tests_give_a_reason, &[file("    // slow:\nfn a() {}\n")], &[problem]);
         check(slow_tests_give_a_reason, &[file("// slow\nfn a() {}\n")], &[problem]);
     }
@@ -364,8 +364,8 @@ mod tests {
     #[test]
     fn a_file_that_may_not_be_unsafe_is_found() {
         let files = [("crates/a/src/lib.rs", "//! R.\n\nunsafe {}\n")];
-        let problem = "crates/a/src/lib.rs:3: `unsafe` in a file that may not contain it: do \
-                       without, or add the file to UNSAFE_FILES in xtask/tests/tidy.rs";
+        let problem = "crates/a/src/lib.rs:3: `unsafe` in a file that may not contain it: remove \
+                       it, or add the file to UNSAFE_FILES in xtask/tests/tidy.rs";
         check(|repo| unsafe_only_in(repo, &[]), &files, &[problem]);
         check(|repo| unsafe_only_in(repo, &["crates/a/src/lib.rs"]), &files, &[]);
     }
@@ -373,8 +373,8 @@ mod tests {
     #[test]
     fn unused_unsafe_permission_is_found() {
         let files = [("crates/a/src/lib.rs", "//! No unsafe here.\n")];
-        let problem = "crates/a/src/lib.rs:1: is listed for `unsafe` but does not contain it: remove it from \
-                       UNSAFE_FILES in xtask/tests/tidy.rs";
+        let problem = "crates/a/src/lib.rs:1: is listed for `unsafe` but does not contain it: \
+                       remove it from UNSAFE_FILES in xtask/tests/tidy.rs";
         check(|repo| unsafe_only_in(repo, &["crates/a/src/lib.rs"]), &files, &[problem]);
     }
 
