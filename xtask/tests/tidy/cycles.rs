@@ -380,8 +380,7 @@ mod tests {
     fn a_listed_cycle_may_only_shrink() {
         check_ring(9, &[("a", 9)], &[]);
         let remedy = "lower the number in IMPORT_CYCLES of xtask/tests/tidy.rs; cycles of up to 8 \
-             files \
-             need no entry";
+                      files need no entry";
         let found = "crates/a/src/f0.rs:1: the largest import cycle has 9 files, 10 are listed";
         check_ring(9, &[("a", 10)], &[&format!("{found}: {remedy}")]);
         let files: BTreeSet<String> = (0..11).map(|n| format!("f{n}.rs")).collect();
