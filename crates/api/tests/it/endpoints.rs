@@ -37,7 +37,7 @@ fn invalid_body_is_rejected_whole() {
         .check(415, "unsupported content encoding \\\"br\\\"");
     it.post("/v1/records?metric=a", "", "1").check(404, "no route /v1/records");
     it.request("GET", "/v1/record?metric=a", "", b"").check(405, "");
-    it.post("/v1/traces", "", "").check(404, "topdeck takes metrics");
+    it.post("/v1/traces", "", "").check(404, "topdeck accepts metrics");
     assert_eq!(it.rows("{}").len(), 0);
 }
 
