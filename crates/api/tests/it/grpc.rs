@@ -127,12 +127,12 @@ fn errors_are_grpc_statuses() {
     };
     let message = request("seen", 1);
     check(EXPORT, None, &message, Code::Unauthenticated, "token with scope ingest");
-    check(EXPORT, read, &message, Code::PermissionDenied, "the token out does not have");
+    check(EXPORT, read, &message, Code::PermissionDenied, "token out lacks scope");
     check(EXPORT, ingest, b"\xff", Code::InvalidArgument, "invalid OTLP request");
     check(EXPORT, ingest, &[0; 201], Code::ResourceExhausted, "body size limit (200 bytes");
     let traces = "/opentelemetry.proto.collector.trace.v1.TraceService/Export";
-    check(traces, ingest, &message, Code::Unimplemented, "topdeck takes metrics");
-    check("/other.Service/Call", ingest, &message, Code::Unimplemented, "nothing at");
+    check(traces, ingest, &message, Code::Unimplemented, "topdeck accepts metrics");
+    check("/other.Service/Call", ingest, &message, Code::Unimplemented, "no route");
     assert_eq!(it.rows("{}").len(), 0);
     let answer = it.runtime.block_on(call(it.address, EXPORT, None, ingest, message));
     assert!(answer.is_ok() && it.count("seen") == 1, "{answer:?}");

@@ -54,7 +54,7 @@ fn panic_in_an_http_2_request_resets_its_stream_and_is_reported() {
 
 #[test]
 fn panic_in_a_query_is_an_error_response_and_is_reported() {
-    let supervisor = Supervisor::with_injected_panics(&[("work on a query", 1)]);
+    let supervisor = Supervisor::with_injected_panics(&[("query execution", 1)]);
     let fixture = ServerFixture::supervised(local_settings(None), supervisor.clone());
     let query = || fixture.request("GET", "/v1/series", "", b"");
     query().check(500, "panicked");

@@ -110,7 +110,7 @@ fn of_a_damaged_batch_that_no_ledger_has_the_audit_says_that_its_values_are_unkn
         (&*rest.losses[0].reason, rest.losses[0].samples_lost),
         ("missing in the journal: damaged", 1)
     );
-    let unknown = "; whose 1 batch were, and how many values, is not known";
+    let unknown = "; producers and number of values of 1 batch unknown";
     assert!(rest.reason.contains("unknown number of values") && rest.reason.ends_with(unknown));
     assert!(others.is_reconciled() && of_p.is_reconciled());
 }
