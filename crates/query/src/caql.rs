@@ -73,7 +73,6 @@ pub use kernel::LABEL;
 pub use parse::parse;
 pub(crate) use plan::plan;
 pub use signature::Signature;
-pub use sources::FIND_LIMIT_MAX;
 pub(crate) use stage::set_names;
 
 /// Maximum length of an expression in bytes: some thousands of calls.
