@@ -1,8 +1,8 @@
 import { svelte } from "@sveltejs/vite-plugin-svelte";
 import { defineConfig } from "vitest/config";
 
-// One file at a time: the tests of the host look at all servers that run on it, those of other files
-// among them. Deadlines are long, because other work may run beside them.
+// One file at a time: tests of the host see all servers on it, also those of other files. Timeouts
+// are long because other processes may use the CPUs.
 export default defineConfig({
   plugins: [svelte()],
   test: {

@@ -73,7 +73,7 @@ static void record(void)
 
 static pthread_key_t at_end;
 
-/* When a thread ends, its lane may have been given back already: what is recorded then must count all the same. */
+/* When a thread ends, its lane may be released already: what is recorded then must still count. */
 static void last_words(void *nothing)
 {
     (void)nothing;
@@ -124,7 +124,8 @@ static void *steadily(void *stop)
     return NULL;
 }
 
-/* The parent counts before and after; the child, forked off while another thread records, has counts of its own. */
+/* The parent counts before and after; the child, forked while another thread records, has counts
+ * of its own. */
 static void forks(void)
 {
     int stop = 0, status = -1;
@@ -151,7 +152,8 @@ static void forks(void)
     td_operation_end(&inherited);
 }
 
-/* Each number of the standard input is recorded both ways; its bucket, as the header has it, comes out. */
+/* Records each number of the standard input in both ways, and prints its bucket according to the
+ * header. */
 static void places(void)
 {
     uint64_t value, place;

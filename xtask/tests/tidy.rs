@@ -106,6 +106,12 @@ const PUBLIC_ITEMS: &[&str] = &[
     // Named by macros of `shm`.
     "LabelValues",
     "LinkTarget",
+    // The C ABI and the MMV layout of docs/formats/mmv.md, in public signatures and modules.
+    "GENERATION_BYTES",
+    "SECTIONS_MAX",
+    "c_void",
+    // `Default` of a scheme, in the documentation of `hist`.
+    "DEFAULT",
     // The layout of docs/formats/shm.md, for readers in other languages.
     "COMPATIBLE",
     "CREATED_UNIX",
@@ -115,6 +121,7 @@ const PUBLIC_ITEMS: &[&str] = &[
     "INCOMPATIBLE",
     "PAGE_MAX",
     "PID_NAMESPACE",
+    "REFUSED",
     "SHARING",
     "START_TICKS",
     "TEXT_BUFFERS",

@@ -56,7 +56,8 @@ mod tests {
 
     #[test]
     fn drops_column_is_parsed() {
-        let table = "   sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   \
+        let table = "   sl  local_address rem_address   st tx_queue rx_queue tr tm->when \
+                     retrnsmt   \
                      uid  timeout inode ref pointer drops\n211: 0100007F:1FBD 00000000:0000 07 \
                      00000000:00000000 00:00000000 00000000     0        0 4711 2 \
                      0000000000000000 17\n212: 0100007F:1FBE 00000000:0000 07 00000000:00000000 \

@@ -131,7 +131,11 @@ mod tests {
             unknown.starts_with("unknown scheme in \"gopher://a\"; expected http://, https://")
         );
         assert!(unknown.ends_with("tcp://, postgres://, redis:// or rediss://"), "{unknown}");
-        assert!(error_for("http://:80/").contains("no host"), "{}", error_for("http://:80/"));
+        assert!(
+            error_for("http://:80/").contains("host is missing"),
+            "{}",
+            error_for("http://:80/")
+        );
         assert!(error_for("tcp://a").contains("port"));
         assert!(error_for("http://a:99999/").contains("65535"));
         assert!(error_for("http://a:0/").contains("65535"));

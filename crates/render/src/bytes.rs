@@ -31,9 +31,9 @@ pub fn humanize_sizes(text: &str) -> String {
         return text.to_owned();
     }
     let words = text.split(' ').map(|word| {
-        let digits = word.trim_end_matches(',');
-        let size = digits.parse().map(format_bytes);
-        size.map_or(word.to_owned(), |size| size + &word[digits.len()..])
+        let number = word.trim_start_matches('(').trim_end_matches(',');
+        let size = number.parse().map(format_bytes);
+        size.map_or(word.to_owned(), |size| word.replace(number, &size))
     });
     words.collect::<Vec<_>>().join(" ").replace("B bytes", "B")
 }

@@ -143,8 +143,7 @@ mod tests {
         let panics =
             || store.inner().run_guarded("rolling up day 7", || panic!("a count overflows"));
         let error = panics().unwrap_err().to_string();
-        let expected =
-            "rolling up day 7 panicked and is retried in 60 s, please report it: a count overflows";
+        let expected = "rolling up day 7 panicked and is retried in 60 s, please report this bug: a count overflows";
         assert_eq!(error, expected);
         assert!(!panics().unwrap(), "it is left alone");
         assert!(store.inner().run_guarded("rolling up day 8", || Ok(true)).unwrap());

@@ -222,8 +222,18 @@ mod tests {
                                                                           decompressed",
             )),
         );
-        check(&gzip(&fits), ContentEncoding::Gzip, 999_999, Err((429, "no room")));
-        check(&zstd(&fits), ContentEncoding::Zstd, 1_000_000, Err((429, "no room")));
+        check(
+            &gzip(&fits),
+            ContentEncoding::Gzip,
+            999_999,
+            Err((429, "body memory limit reached")),
+        );
+        check(
+            &zstd(&fits),
+            ContentEncoding::Zstd,
+            1_000_000,
+            Err((429, "body memory limit reached")),
+        );
         check(
             &gzip(&fits)[..900],
             ContentEncoding::Gzip,
@@ -239,7 +249,7 @@ mod tests {
         check(&frames, ContentEncoding::Zstd, 4_000_000, Ok(CHUNK_BYTES + 2));
         let snappy = snap::raw::Encoder::new().compress_vec(&fits).unwrap();
         check(&snappy, ContentEncoding::Snappy, 1_000_000, Ok(1_000_000));
-        check(&snappy, ContentEncoding::Snappy, 999_999, Err((429, "no room")));
+        check(&snappy, ContentEncoding::Snappy, 999_999, Err((429, "body memory limit reached")));
         check(
             b"\xff\xff\xff\x7f",
             ContentEncoding::Snappy,
@@ -281,7 +291,7 @@ mod tests {
                 assert!(counted >= real.bytes_current as f64, "{about}: {real:?}, not {counted}");
                 if bytes < 1_000 && packing != ContentEncoding::Snappy {
                     let room = (real.bytes_max as f64 / 1.2) as usize;
-                    check(&packed, packing, room, Err((429, "no room")));
+                    check(&packed, packing, room, Err((429, "body memory limit reached")));
                 }
             }
         }
@@ -295,7 +305,7 @@ mod tests {
         encoder.set_parameter(CParameter::WindowLog(ZSTD_WINDOW_LOG_MAX)).unwrap();
         encoder.write_all(b"a few bytes").unwrap();
         let packed = encoder.finish().unwrap();
-        check(&packed, ContentEncoding::Zstd, 16 << 20, Err((429, "no room")));
+        check(&packed, ContentEncoding::Zstd, 16 << 20, Err((429, "body memory limit reached")));
         check(&packed, ContentEncoding::Zstd, 18 << 20, Ok(11));
     }
 

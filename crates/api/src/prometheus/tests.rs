@@ -150,5 +150,5 @@ async fn form_bodies_are_parsed() {
     let large = format!("query={}", "1".repeat(2 << 20));
     let (status, text) = server.send_request(post("/api/v1/query", large)).await;
     assert_eq!(status, StatusCode::BAD_REQUEST);
-    assert!(text.contains("it may have 1048576 bytes"), "{text}");
+    assert!(text.contains("the size limit is 1048576 bytes"), "{text}");
 }

@@ -64,7 +64,7 @@ async fn agent_has_no_store_to_query() {
         TestServer::with_target(home, crate::query_service::QueryServiceSettings::default());
     let (status, text) = server.get("/v1/query?query=1").await;
     assert_eq!(status, StatusCode::NOT_FOUND);
-    assert!(text.contains("an agent keeps nothing"), "{text}");
+    assert!(text.contains("an agent stores no data"), "{text}");
     let status = server.json("/v1/status").await;
     assert!(status["store"].is_null() && status["journal"]["end"] == 0);
     assert_eq!(server.get("/health").await.0, StatusCode::OK);

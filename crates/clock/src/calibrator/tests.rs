@@ -330,7 +330,7 @@ fn unusable_or_slow_counter_is_not_read() {
     let slow = SimulatedMachine { costs_ns: (22.0, 22.0), ..SimulatedMachine::new(2.5) };
     for (machine, reason) in [
         (refused, "it is broken"),
-        (slow, "the counter takes 22.0 ns to read, the system's clock 22.0 ns"),
+        (slow, "reading the counter takes 22.0 ns, the system clock 22.0 ns"),
     ] {
         let mut run = CalibratorRun::new(machine);
         run.advance(SECONDS(5));

@@ -516,7 +516,7 @@ fn unrepresentable_intervals_are_not_written() {
     };
     for tag in ["a,b", "a b", "a\nb", "a\r"] {
         let error = write(&HlogInterval { tag: Some(tag.into()), ..interval.clone() });
-        assert!(error.starts_with("tag "), "{error}");
+        assert!(error.starts_with("invalid tag "), "{error}");
     }
     let error = write(&HlogInterval { length_s: f64::NAN, ..interval.clone() });
     assert_eq!(error, "interval length is NaN, expected a finite number");

@@ -428,7 +428,7 @@ fn unrepresentable_histograms_are_rejected() {
          2^63 - 1"
     );
     let error = RemoteHistogram::from_histogram(&Histogram::new(Scheme::LogLinear10)).unwrap_err();
-    assert!(error.to_string().starts_with("a Prometheus histogram cannot hold log-linear"));
+    assert!(error.to_string().starts_with("a Prometheus histogram cannot represent log-linear"));
 }
 
 fn read_all(bytes: &[u8]) {

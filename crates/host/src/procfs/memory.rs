@@ -175,8 +175,8 @@ mod tests {
 
     #[test]
     fn sizes_are_in_bytes() {
-        let text = "MemTotal:       24684084 kB\nMemAvailable:   24090036 kB\nHugePages_Total:       \
-                    0\nSwapFree:              0 kB\n";
+        let text = "MemTotal:       24684084 kB\nMemAvailable:   24090036 kB\n\
+                    HugePages_Total:       0\nSwapFree:              0 kB\n";
         let expected = [
             ("host_memory_total_bytes{}", 24_684_084.0 * 1024.0),
             ("host_memory_available_bytes{}", 24_090_036.0 * 1024.0),

@@ -57,7 +57,7 @@ fn invalid_settings_are_rejected() {
         let problems = Settings::with_keys("box", keys).unwrap_err().to_string();
         assert!(problems.contains(expected), "{problems}");
     };
-    keys("hiccup_interval = '0s'", "\"0s\": expected a length of time");
+    keys("hiccup_interval = '0s'", "\"0s\": expected a duration");
     keys("hiccup_interval = '11s'", "hiccup_interval is 11s, must be 100µs to 10s");
     keys("shm_scrape_interval = '31s'", "shm_scrape_interval is 31s, must be 100ms to 30s");
     keys("hicup = true", "did you mean \"hiccup\"?");

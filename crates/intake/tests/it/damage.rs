@@ -131,8 +131,8 @@ fn damage_that_a_reader_meets_is_reported_once_with_what_to_do() {
     intake.audit().unwrap();
     let [report] = &supervisor.damage()[..] else { panic!("{:?}", supervisor.damage()) };
     assert_eq!((&*report.place, report.records), ("records 0..1 of the journal", 1));
-    let expected = "cannot read records 0..1 of the journal: damaged; `topdeck audit` says what is \
-                    lost; check the disk, stop topdeck and run \
+    let expected = "cannot read records 0..1 of the journal: damaged; `topdeck audit` reports the \
+                    loss; check the disk, stop topdeck and run \
                     `topdeck journal repair /data/store/journal`";
     assert_eq!(*log.lock().unwrap(), [expected]);
     assert_eq!(supervisor.damaged_records_total(), 1);
@@ -168,7 +168,12 @@ fn store_without_journal_file_starts_from_its_segments() {
         let set = |options: &mut store::Options| options.journal.settings = settings;
         let (intake, store) = reopen_store_intake(&disk, &now, set);
         assert_eq!(store.journal().stat().unwrap().settings, journal_settings());
-        let is_told = store.stat().unwrap().warnings.iter().any(|note| note.contains("made anew"));
+        let is_told = store
+            .stat()
+            .unwrap()
+            .warnings
+            .iter()
+            .any(|note| note.contains("rebuilt from the segments"));
         assert_eq!(is_told, settings.is_some());
         let audit = intake.audit().unwrap();
         assert_eq!(audit.producers[0].hops[1].stored.values, 3 * VALUES);

@@ -170,7 +170,7 @@ mod tests {
         assert!(Regex::anchored("a)|(b").is_err());
         assert!(Regex::anchored("(?x) a # and so on").is_err());
         let error = Regex::search(r"\w{1000}").unwrap_err();
-        assert_eq!(error.expected, "a regex of at most 1048576 bytes once compiled");
+        assert_eq!(error.expected, "a regex of at most 1048576 compiled bytes");
         let error = Regex::search("a(b").unwrap_err();
         assert_eq!(error.expected, "a regex (unclosed group)");
     }

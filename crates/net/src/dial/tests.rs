@@ -174,5 +174,5 @@ async fn body_above_the_limit_is_rejected() {
     let (mut connection, _) = dialer(None).dial(&target).await.unwrap();
     let allowed = ResponseLimits { max_bytes: 10, ..LIMITS };
     let error = connection.send(post("more than ten bytes"), allowed).await.unwrap_err();
-    assert_eq!(error.reason, "it has more than 10 bytes");
+    assert_eq!(error.reason, "response body exceeds 10 bytes");
 }

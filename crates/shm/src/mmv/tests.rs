@@ -417,7 +417,7 @@ fn page_matches_the_layout() {
     check_table("### Value", &layout::VALUE);
     check_table("### Label, version 3", &layout::LABEL);
     for limit in [
-        format!("{COUNT_MAX} entries of a section"),
+        format!("{COUNT_MAX} entries per section"),
         format!("{SECTIONS_MAX} sections"),
         format!("{LABELS_MAX} labels"),
         format!("{} MiB of text", TEXT_MAX >> 20),

@@ -155,7 +155,7 @@ fn producer_at_its_limits_blocks_no_other() {
             Ok(producer as u32 + 3),
         );
     }
-    let error = "cannot store new series p: series limit (9) reached; delete series, or raise \
+    let error = "cannot store new series p: series limit (9) reached; delete series or raise \
                  [store] max_series";
     check(&mut index, 6, &gauge("p", &[]), Err(error));
     // Stored before producers were recorded: no owner.

@@ -363,7 +363,8 @@ fn manifest_of_another_version_is_rejected() {
         files.extend(copy.map(|bytes| ("manifest.copy".into(), bytes)));
         let error = restore_store(&files).map(|_| ()).unwrap_err();
         assert!(matches!(error, Error::Version { found: 3, supported: 2, .. }), "{error}");
-        let expected = "cannot read /golden/manifest: format version 3, supported 2";
+        let expected = "cannot read /golden/manifest: format version 3, supported 2; use a newer \
+                        topdeck";
         assert_eq!(error.to_string(), expected);
     }
 }

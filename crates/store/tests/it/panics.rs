@@ -66,7 +66,7 @@ fn poison_record_is_quarantined_with_a_gap() {
         let gaps = store.stat().unwrap().gaps;
         assert_eq!(gaps.len(), 1, "{gaps:?}");
         assert_eq!((gaps[0].producer, gaps[0].lost), (Some(7), Some(1)));
-        assert!(gaps[0].reason.contains("(position 1): work on it panicked"), "{}", gaps[0].reason);
+        assert!(gaps[0].reason.contains("(position 1): processing panicked"), "{}", gaps[0].reason);
     };
     check(&store);
     let quarantined = supervisor.quarantined();

@@ -210,7 +210,7 @@ fn keys_of_checks_are_those_of_their_kinds() {
     check(
         "[[check]]\nname = \"a\"\nhttp = \"http://b\"\nstatus = \"ok\"\n",
         expect![[r#"
-            line 4: "ok": expected statuses such as 200, 200-299 or 200,301-302
+            line 4: invalid statuses "ok": expected 200, 200-299 or 200,301-302
               | status = "ok"
               |          ^"#]],
     );

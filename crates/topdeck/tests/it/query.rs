@@ -576,7 +576,7 @@ fn two_hosts_are_compared() {
             --- stderr
             topdeck: side B is missing; add a second selector, or another time with --from-b and --to-b
             topdeck: s: and(__name:tock) picks no series; available: depth, jobs, took
-            topdeck: and(__name:depth) picks no histograms, but 1 series of other kinds
+            topdeck: and(__name:depth) matches no histograms, but 1 series of other kinds
             --- exit status 1
         "#]],
     );
@@ -627,7 +627,7 @@ fn breakdown_names_the_slow_label() {
             --- stderr
             topdeck: --above 10 B: the values are in ns
             topdeck: the rectangle contains no values
-            topdeck: and(__name:depth) picks no histograms, but 1 series of other kinds
+            topdeck: and(__name:depth) matches no histograms, but 1 series of other kinds
             --- exit status 1
         "#]],
     );

@@ -150,7 +150,7 @@ fn unusual_numbers_are_counted() {
             standard input
 
               count                   3
-              above the grid           1
+              above the grid          1
               below the grid          1
 
               min             -infinity
@@ -173,8 +173,8 @@ fn unusual_numbers_are_counted() {
         expect![[r#"
             standard input
 
-              count         0
-              NaN  1
+              count  0
+              NaN    1
 
               The values have no unit; set it with --unit, as in --unit ms.
         "#]],

@@ -173,10 +173,10 @@ fn missing_metadata_is_reported() {
         &folder,
         "import none hiccup.hlog",
         expect![[r#"
-        --- stderr
-        topdeck: cannot open store none: not found; `topdeck store create none` makes one
-        --- exit status 1
-    "#]],
+            --- stderr
+            topdeck: cannot open store none: not found; create it with `topdeck store create none`
+            --- exit status 1
+        "#]],
     );
 }
 
@@ -342,10 +342,10 @@ fn store_is_opened_by_one_process() {
         &folder,
         "store stat s",
         expect![[r#"
-        --- stderr
-        topdeck: cannot open store s: in use by another process; close it there first (`fuser s/lock` says which)
-        --- exit status 1
-    "#]],
+            --- stderr
+            topdeck: cannot open store s: in use by another process; close it there first (find it with `fuser s/lock`)
+            --- exit status 1
+        "#]],
     );
 }
 

@@ -16,7 +16,7 @@ fn second_start_in_the_same_folder_names_the_first() {
     let (status, said) = deck.start_another(&[]);
     assert_eq!(status, Some(1), "{said}");
     let folder = deck.folder.path("data/store");
-    assert!(said.contains("is open in another process"), "{said}");
+    assert!(said.contains("in use by another process"), "{said}");
     assert!(said.contains(&format!("fuser {}", folder.join("lock").display())), "{said}");
     deck.stop();
     deck.start();
