@@ -230,7 +230,7 @@ test("concurrent changes of two users are not lost", async () => {
   }
   await other
     .getByRole("alert")
-    .filter({ hasText: "by somebody else" })
+    .filter({ hasText: "was changed or deleted since it was read" })
     .waitFor({ timeout: 5_000 });
   interface HistogramJson {
     dashboards: { title: string }[];

@@ -17,7 +17,7 @@ use crate::{
 
 /// Latency observability with full distributions instead of averages.
 ///
-/// topdeck stores the whole distribution of every latency and shows how many users were affected,
+/// topdeck stores the whole distribution of every latency and shows how many requests were slow,
 /// when and where.
 #[derive(Parser)]
 #[command(name = "topdeck", version, arg_required_else_help = true, after_long_help = AFTER)]

@@ -179,7 +179,7 @@ function searchParameters(context: CompletionContext & { metric: string }): Reco
   const isQuotedValue = context.at === "value" && context.form === "matcher";
   const text = isQuotedValue ? context.written.replace(/\\(.)/g, "$1") : context.written;
   const selector = isPlain ? { selector: context.metric } : {};
-  return { text, limit: String(MAX_SUGGESTIONS), ...selector };
+  return { search: text, limit: String(MAX_SUGGESTIONS), ...selector };
 }
 
 /** Escaped for a string in double quotes. */

@@ -505,7 +505,7 @@ fn run_is_written_in_every_format() {
     let compared = topdeck(&["load", "compare", json, other, "--time", "service", "--json"], b"");
     let compared: Value = serde_json::from_str(&compared.stdout).unwrap();
     assert_eq!(compared["a"]["count"], 200);
-    assert!(compared["kolmogorov_smirnov"]["lower"].is_number());
+    assert!(compared["ks_statistic"]["lower"].is_number());
 }
 
 /// A slower server differs significantly.
