@@ -164,7 +164,7 @@ test("late suggestions do not open over the result", async () => {
   await page.route(/\/v1\/labels/, () => undefined);
   await page.getByRole("combobox").fill("latency{");
   await page.getByRole("combobox").fill("latency{}");
-  const isLast = (url: string) => new URL(url).searchParams.get("text") === "h";
+  const isLast = (url: string) => new URL(url).searchParams.get("search") === "h";
   const requested = page.waitForRequest((request) => isLast(request.url()));
   await page.getByRole("combobox").fill("latency{h");
   await requested;
