@@ -94,6 +94,7 @@ def run_once(binary, bodies, lines, settle_s):
     config = os.path.join(folder, "topdeck.toml")
     with open(config, "w") as file:
         file.write(f'[http]\nlisten = ["127.0.0.1:{port}"]\n'
+                   "[http.limits]\nmax_buffered_response_bytes = 1073741824\n"
                    "[host]\nprocfs = false\nblock_io = false\nrun_queue = false\n"
                    "processes = false\nhiccup = false\nshm_metrics = false\n")
     log = open(os.path.join(folder, "log"), "w+")

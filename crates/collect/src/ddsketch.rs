@@ -76,8 +76,12 @@ fn sample(histogram: Histogram) -> DecodedSample {
     DecodedSample::new(DecodedValue::Histogram(Box::new(histogram)))
 }
 
+/// Bytes that tell text from a sketch. A sketch starts with a flag or with its mapping.
+const CHECKED_BYTES: usize = 4096;
+
 /// Whether the input is not text. A sketch never is: it contains the mapping's gamma as a double.
 fn is_binary(bytes: &[u8]) -> bool {
+    let bytes = &bytes[..bytes.len().min(CHECKED_BYTES)];
     let is_control = |byte: &u8| byte.is_ascii_control() && !byte.is_ascii_whitespace();
     // A character that is cut off at the end counts as text.
     let is_no_text = std::str::from_utf8(bytes).is_err_and(|error| error.error_len().is_some());

@@ -86,7 +86,7 @@ pub(super) fn overflowing_counts(scene: &AttackTarget) -> Result<String> {
     }
     // Maintenance downsamples past days; it must complete.
     scene.restart_with(|store| {
-        scene.command(&["store", "seal", store])?;
+        scene.command(&["store", "flush", store])?;
         scene.command(&["store", "maintain", store])
     })?;
     let answer = scene.request("GET", "/v1/histogram?selector=overflow", &[], b"")?;
@@ -140,7 +140,7 @@ pub(super) fn many_series_deleted(scene: &AttackTarget) -> Result<String> {
     scene.wait_until_series("doomed", SERIES)?;
     let mut time = Duration::ZERO;
     scene.restart_with(|store| {
-        scene.command(&["store", "seal", store])?;
+        scene.command(&["store", "flush", store])?;
         let began = std::time::Instant::now();
         let (from, to) = ("2000-01-01", "2200-01-01");
         scene
