@@ -1,10 +1,15 @@
-//! Returns free heap memory to the system while idle.
+//! Memory allocator: settings, return of free memory while idle, and what static binaries need.
 //!
 //! glibc keeps freed memory: pages between used blocks, in an arena per few threads. After a heavy
 //! query 1.65 GB of unused memory stayed resident. `malloc_trim` returns such pages. mimalloc, the
-//! allocator of static binaries, does so itself.
+//! allocator of static binaries, does so itself; [`MappingAllocator`] handles their large blocks.
+//!
+//! On x86-64, static binaries get their `memcpy`, `memmove`, `memcmp` and `bcmp` from here.
 #![deny(unsafe_code)]
 
+mod mapping_allocator;
+#[cfg(target_arch = "x86_64")]
+mod memory_functions;
 mod trim;
 
 use std::sync::Arc;
@@ -12,6 +17,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
+
+pub use self::mapping_allocator::MappingAllocator;
 
 /// Interval of checks of the resident memory.
 const PERIOD: Duration = Duration::from_secs(2);
@@ -40,8 +47,9 @@ pub struct HeapTrimmer {
     thread: Option<JoinHandle<()>>,
 }
 
-/// Limits the memory that the allocator keeps: large blocks are mapped individually, and there are
-/// few arenas. Call it before the first thread starts, because a thread keeps its arena.
+/// Limits the memory that the allocator keeps. glibc: large blocks are mapped individually, and
+/// there are few arenas. Static binaries: no transparent huge pages. Call it before the first
+/// thread starts, because a thread keeps its arena.
 pub fn configure_allocator() {
     trim::tune();
 }

@@ -1,5 +1,5 @@
-//! The call to the C library: the only `unsafe` of the crate.
-#![allow(unsafe_code, reason = "calls the C library; the call carries its argument")]
+//! Calls to the C library that configure its allocator and return its memory.
+#![allow(unsafe_code, reason = "calls the C library; each call carries its argument")]
 
 /// Whether the allocator needs trimming: glibc's does.
 pub(crate) const IS_NEEDED: bool = cfg!(target_env = "gnu");
@@ -29,6 +29,14 @@ pub(crate) fn tune() {
             // nothing.
             let _ = unsafe { libc::mallopt(parameter, value) };
         }
+    }
+    // mimalloc requests huge pages, which the kernel clears whole: queries took 12 % more CPU time,
+    // and an ingesting server had 122 MB resident instead of 55 MB.
+    #[cfg(target_env = "musl")]
+    // SAFETY: prctl(2) with this option takes integers. Old kernels do not know it and change
+    // nothing.
+    unsafe {
+        let _ = libc::prctl(libc::PR_SET_THP_DISABLE, 1, 0, 0, 0);
     }
 }
 

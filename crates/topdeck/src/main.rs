@@ -46,7 +46,8 @@ use std::process::ExitCode;
 /// used: docs/dist.md has the measurements. Libraries set no allocator.
 #[cfg(target_env = "musl")]
 #[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+static ALLOCATOR: heap::MappingAllocator<mimalloc::MiMalloc> =
+    heap::MappingAllocator::new(mimalloc::MiMalloc);
 
 fn main() -> ExitCode {
     match command::parse_args().run() {
