@@ -1,6 +1,6 @@
-//! Example of a load protocol: a small cache with the lines `set KEY BYTES` and `get KEY`. The file
-//! has the URL scheme with a default port, a URL option with its check, the codec, errors, the texts
-//! for `--help`, and a test.
+//! Example of a load protocol: a small cache with the lines `set KEY BYTES` and `get KEY`. The
+//! file has the URL scheme with a default port, a URL option with its check, the codec, errors, the
+//! texts for `--help`, and a test.
 
 use crate::{
     Codec, Completion, Failure, LoadProtocol, ProtocolRow, ProtocolTarget, RenderedRequest,
