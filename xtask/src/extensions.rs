@@ -10,7 +10,7 @@ mod peers;
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::time::Instant;
+use std::time::{Instant, SystemTime};
 
 use anyhow::{Context as _, Result, anyhow, ensure};
 
@@ -31,7 +31,10 @@ pub(crate) fn run(log: &PartLog) -> Result<PartOutcome> {
         return Ok(PartOutcome::Skipped(reason.to_owned()));
     }
     let clone = ExtendedClone::make(log)?;
+    let extended = clone.extended_files()?;
+    clone.update(log)?;
     let extensions = clone.add_extensions(log)?;
+    extended.iter().try_for_each(FileVersion::restore_time)?;
     clone.count_changes(log, &extensions)?;
     clone.check_format(log)?;
     let no_page = match page::missing_browser() {
@@ -78,7 +81,7 @@ struct ExtendedClone {
 }
 
 impl ExtendedClone {
-    /// Makes the clone, or updates that of an earlier run.
+    /// Makes the clone, or finds that of an earlier run.
     fn make(log: &PartLog) -> Result<ExtendedClone> {
         let folder = target().join("extensions/clone");
         let clone = ExtendedClone { folder, build: target().join("extensions/target") };
@@ -86,11 +89,21 @@ impl ExtendedClone {
             let line = CommandLine::new("git clone --quiet --shared");
             line.arg(&path_text(root())).arg(&path_text(&clone.folder)).run(log)?;
         }
-        let fetch = clone.git("fetch --quiet").arg(&path_text(root())).arg("HEAD");
-        fetch.run(log)?;
-        clone.git("reset --quiet --hard FETCH_HEAD").run(log)?;
-        clone.git("clean --quiet -d --force").run(log)?;
         Ok(clone)
+    }
+
+    /// Files that an earlier run added or changed.
+    fn extended_files(&self) -> Result<Vec<FileVersion>> {
+        let names = self.git("diff --cached --name-only --diff-filter=AM").stdout()?;
+        let names = String::from_utf8(names)?;
+        names.lines().map(|name| FileVersion::read(self.folder.join(name))).collect()
+    }
+
+    /// Checks out the last commit.
+    fn update(&self, log: &PartLog) -> Result<()> {
+        self.git("fetch --quiet").arg(&path_text(root())).arg("HEAD").run(log)?;
+        self.git("reset --quiet --hard FETCH_HEAD").run(log)?;
+        self.git("clean --quiet -d --force").run(log)
     }
 
     /// Adds the files and lines of all extensions.
@@ -185,6 +198,57 @@ impl ExtendedClone {
     }
 }
 
+/// A file with its contents and the time of its last change.
+struct FileVersion {
+    path: PathBuf,
+    bytes: Vec<u8>,
+    modified: SystemTime,
+}
+
+impl FileVersion {
+    fn read(path: PathBuf) -> Result<FileVersion> {
+        let read = || Ok((fs::read(&path)?, fs::metadata(&path)?.modified()?));
+        let found: std::io::Result<_> = read();
+        let (bytes, modified) = found.with_context(|| format!("cannot read {}", path.display()))?;
+        Ok(FileVersion { path, bytes, modified })
+    }
+
+    /// Restores the time of a file that was written again with the same contents: cargo compiles
+    /// files with a later time.
+    fn restore_time(&self) -> Result<()> {
+        if !fs::read(&self.path).is_ok_and(|bytes| bytes == self.bytes) {
+            return Ok(());
+        }
+        let file = fs::File::options().append(true).open(&self.path);
+        file.and_then(|file| file.set_modified(self.modified))
+            .with_context(|| format!("cannot set the time of {}", self.path.display()))
+    }
+}
+
 fn path_text(path: &Path) -> String {
     path.display().to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn only_a_file_with_the_same_contents_keeps_its_time() {
+        let path = std::env::temp_dir().join(format!("topdeck-version-{}", std::process::id()));
+        fs::write(&path, "a").unwrap();
+        let old = SystemTime::UNIX_EPOCH + Duration::from_secs(1);
+        let modified = || fs::metadata(&path).unwrap().modified().unwrap();
+        fs::File::options().append(true).open(&path).unwrap().set_modified(old).unwrap();
+        let version = FileVersion::read(path.clone()).unwrap();
+        fs::write(&path, "b").unwrap();
+        version.restore_time().unwrap();
+        assert_ne!(modified(), old);
+        fs::write(&path, "a").unwrap();
+        version.restore_time().unwrap();
+        assert_eq!(modified(), old);
+        fs::remove_file(&path).unwrap();
+    }
 }

@@ -142,7 +142,7 @@ fn check_subcommand(server: &ExtendedServer) -> Result<()> {
     server.prints(&["--help"], "Print a count per second")?;
     server.prints(&["rate", "--help"], "Duration in seconds")?;
     server.prints(&["completions", "bash"], "topdeck,rate")?;
-    server.prints(&["rate", "300", "--seconds", "60"], "5/s\n")?;
+    server.prints(&["rate", "300", "--seconds", "60"], "5/s")?;
     server.fails(&["rate", "1", "--seconds", "0"], "the duration is 0 s; pass --seconds")
 }
 

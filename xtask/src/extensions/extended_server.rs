@@ -52,10 +52,11 @@ impl ExtendedServer {
         output.with_context(|| format!("cannot start {}", self.program.display()))
     }
 
-    /// Runs a subcommand and searches its standard output.
+    /// Runs a subcommand and searches its standard output, in which a line break counts as a space.
     pub(super) fn prints(&self, arguments: &[&str], expected: &str) -> Result<()> {
         let output = self.output(arguments)?;
         let text = String::from_utf8_lossy(&output.stdout);
+        let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
         ensure!(
             output.status.success() && text.contains(expected),
             "`topdeck {}` does not print {expected:?}: {output:?}",
