@@ -11,6 +11,8 @@ mod clients;
 mod command_line;
 mod conformance;
 mod dist;
+mod extension_list;
+mod extensions;
 mod fuzz;
 mod golden;
 mod hostile;

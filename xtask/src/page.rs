@@ -58,9 +58,8 @@ pub(crate) fn check_and_test(log: &PartLog) -> Result<PartOutcome> {
 
 /// Runs the browser tests against the page of a real server, the program `topdeck`.
 pub(crate) fn test_in_browser(log: &PartLog, topdeck: &Path) -> Result<PartOutcome> {
-    if !CommandLine::new("chromium --version").succeeds() {
-        let reason = "chromium is not installed (Debian package chromium)";
-        return Ok(PartOutcome::Skipped(reason.to_owned()));
+    if let Some(reason) = missing_browser() {
+        return Ok(PartOutcome::Skipped(reason));
     }
     if let Some(reason) = install_packages(log)? {
         return Ok(PartOutcome::Skipped(reason));
@@ -140,6 +139,12 @@ fn shell_pattern(name: &str) -> String {
     format!("'{}'", name.chars().map(escape).collect::<String>())
 }
 
+/// Why the page cannot be opened in a browser.
+pub(crate) fn missing_browser() -> Option<String> {
+    let reason = "chromium is not installed (Debian package chromium)";
+    (!CommandLine::new("chromium --version").succeeds()).then(|| reason.to_owned())
+}
+
 /// Why the page cannot be built.
 fn missing_tool() -> Option<String> {
     // The minimum version that Vite requires.
@@ -203,7 +208,7 @@ fn mirror(from: &Path, to: &Path) -> Result<()> {
 
 /// Installs the packages of the lock file unless they are installed. Returns the reason if they are
 /// not available.
-fn install_packages(log: &PartLog) -> Result<Option<String>> {
+pub(crate) fn install_packages(log: &PartLog) -> Result<Option<String>> {
     if let Some(reason) = missing_tool() {
         return Ok(Some(reason));
     }

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use clap::builder::{PossibleValue, PossibleValuesParser};
 
 use crate::ci_part::{CiPart, OutputMode, run_all};
-use crate::{aarch64, clients, conformance, hostile, page, suite};
+use crate::{aarch64, clients, conformance, extensions, hostile, page, suite};
 
 /// Test topdeck against real peers: all parts, or the named ones
 #[derive(clap::Args)]
@@ -23,7 +23,7 @@ pub(crate) fn run(options: &Options) -> ExitCode {
     run_all("cargo xtask system", PARTS.iter().filter(is_named), OutputMode::Everything)
 }
 
-const PARTS: [CiPart; 6] = [
+const PARTS: [CiPart; 7] = [
     CiPart {
         name: "scripts",
         description: "test scripts of Prometheus",
@@ -58,6 +58,13 @@ const PARTS: [CiPart; 6] = [
         dependencies: &[],
         is_alone: true,
         run: hostile::run,
+    },
+    CiPart {
+        name: "extensions",
+        description: "an added role, check, format, function, view and others in a clone",
+        dependencies: &[],
+        is_alone: true,
+        run: extensions::run,
     },
     CiPart {
         name: "aarch64",

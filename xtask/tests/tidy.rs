@@ -9,6 +9,10 @@
 mod crates;
 #[path = "tidy/cycles.rs"]
 mod cycles;
+#[path = "../src/extension_list.rs"]
+mod extension_list;
+#[path = "tidy/extensions.rs"]
+mod extensions;
 #[path = "tidy/facts.rs"]
 mod facts;
 #[path = "tidy/markdown.rs"]
@@ -201,6 +205,11 @@ fn no_file_names_a_build_machine_path() {
 #[test]
 fn the_fuzzer_has_all_checks() {
     check(facts::fuzzer_has_all_checks);
+}
+
+#[test]
+fn an_extension_is_one_file_and_one_line() {
+    check(extensions::extensions_are_one_file_and_one_line);
 }
 
 #[test]

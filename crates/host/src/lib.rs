@@ -17,6 +17,9 @@
 mod block_io;
 mod bpf;
 mod error;
+#[cfg(test)]
+#[path = "../../../testdata/extensions/host_source/entropy.rs"]
+mod example;
 mod hiccup;
 mod host;
 mod metric;

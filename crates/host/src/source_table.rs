@@ -2,25 +2,19 @@
 
 use role::settings::{Document, Problems};
 
-use crate::block_io::BlockIoSettings;
 use crate::error::Result;
-use crate::hiccup::HiccupSettings;
-use crate::process_table::ProcessTableSettings;
-use crate::procfs::ProcfsSettings;
-use crate::run_queue::RunQueueSettings;
-use crate::shm_metrics::ShmMetricsSettings;
 use crate::source::{AnySource, SourceSettings, TABLE};
 
 /// All sources, in the order in which they are opened and read. Hiccups come first: their first row
 /// begins when the sources are opened, and loading BPF programs takes time. `procfs` follows block
 /// I/O because it reports the sums of `/proc/diskstats` if block I/O has no distributions.
 pub(crate) const SOURCES: &[SourceRow] = &[
-    row::<HiccupSettings>(),
-    row::<BlockIoSettings>(),
-    row::<RunQueueSettings>(),
-    row::<ProcfsSettings>(),
-    row::<ProcessTableSettings>(),
-    row::<ShmMetricsSettings>(),
+    row::<crate::hiccup::HiccupSettings>(),
+    row::<crate::block_io::BlockIoSettings>(),
+    row::<crate::run_queue::RunQueueSettings>(),
+    row::<crate::procfs::ProcfsSettings>(),
+    row::<crate::process_table::ProcessTableSettings>(),
+    row::<crate::shm_metrics::ShmMetricsSettings>(),
 ];
 
 /// A source in the table.

@@ -9,8 +9,11 @@ pub use graphite::Graphite;
 pub use statsd::Statsd;
 
 /// All formats, in start order.
-pub(crate) const FORMATS: &[LineFormatRow] =
-    &[LineFormatRow::of::<Statsd>(), LineFormatRow::of::<Graphite>()];
+pub(crate) const FORMATS: &[LineFormatRow] = &[
+    // A comment: rustfmt then writes one row per line.
+    LineFormatRow::of::<Statsd>(),
+    LineFormatRow::of::<Graphite>(),
+];
 
 /// Settings tables of the formats.
 pub(crate) const TABLES: [&str; FORMATS.len()] = {

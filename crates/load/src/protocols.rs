@@ -20,5 +20,12 @@ pub(crate) use echo::EchoProtocol;
 pub(crate) use http1::Http1Protocol;
 
 /// All protocols.
-pub static PROTOCOLS: &[ProtocolRow] =
-    &[http1::ROW, http2::ROW, grpc::ROW, echo::ROW, postgres::ROW, redis::ROW];
+pub static PROTOCOLS: &[ProtocolRow] = &[
+    // A comment: rustfmt then writes one row per line.
+    http1::ROW,
+    http2::ROW,
+    grpc::ROW,
+    echo::ROW,
+    postgres::ROW,
+    redis::ROW,
+];

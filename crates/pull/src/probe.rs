@@ -7,6 +7,10 @@
 mod http;
 mod tcp;
 
+#[cfg(test)]
+#[path = "../../../testdata/extensions/check/header.rs"]
+mod example;
+
 use std::any::Any;
 use std::fmt;
 use std::pin::Pin;
@@ -22,7 +26,11 @@ pub use self::http::{HttpProbe, Statuses};
 pub use self::tcp::TcpProbe;
 
 /// All check kinds.
-pub(crate) const PROBES: &[ProbeRow] = &[row::<HttpProbe>(), row::<TcpProbe>()];
+pub(crate) const PROBES: &[ProbeRow] = &[
+    // A comment: rustfmt then writes one row per line.
+    row::<HttpProbe>(),
+    row::<TcpProbe>(),
+];
 
 /// Check kind. The fields of the type are its keys of `[[check]]`.
 pub trait Probe: DeserializeOwned + fmt::Debug + PartialEq + Send + Sync + 'static {

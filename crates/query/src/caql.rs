@@ -57,6 +57,7 @@ mod window;
 mod zone;
 
 #[cfg(test)]
+#[path = "../../../testdata/extensions/caql_package/cube.rs"]
 mod example;
 #[cfg(test)]
 mod test_kernel;

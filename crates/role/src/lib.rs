@@ -4,7 +4,7 @@
 //! Its crate contains everything about it: its keys of the settings file and their checks, start,
 //! reload and stop, log lines, sections of `/v1/status`, routes of the HTTP API. The node and the
 //! API see the roles of the table only as [`RoleSettings`] and [`RunningRoles`].
-//! `tests/it/heartbeat.rs` is a complete role in one file.
+//! `testdata/extensions/role/heartbeat.rs` is a complete role in one file.
 #![forbid(unsafe_code)]
 
 mod role;

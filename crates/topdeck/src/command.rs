@@ -9,11 +9,7 @@ use anyhow::{Context as _, Result};
 use clap::{CommandFactory, Parser};
 use render::text::escape_control;
 
-use crate::{
-    audit, breakdown, cardinality, cat, check_config, compare, completions, diff, doctor, generate,
-    heatmap, hiccup, hist, import, in_flight, journal, load, ls, man, post_mortem, query,
-    renamed_flags, restore, serve, snapshot, store, token, top, watch,
-};
+use crate::renamed_flags;
 
 /// Latency observability with full distributions instead of averages.
 ///
@@ -57,36 +53,36 @@ pub(crate) use subcommands;
 
 subcommands! {
     Command:
-    Serve(serve::ServeOptions) => serve::serve,
-    Agent(serve::AgentOptions) => serve::agent,
-    Ls(ls::Options) => ls::run,
-    Cat(cat::Options) => cat::run,
-    Watch(watch::Options) => watch::run,
-    Hist(hist::Options) => hist::run,
-    InFlight(in_flight::Options) => in_flight::run,
-    Diff(diff::Options) => diff::run,
-    PostMortem(post_mortem::Options) => post_mortem::run,
-    Journal(journal::Options) => journal::run,
-    Load(Box<load::Options>) => load::run,
-    Store(store::Options) => store::run,
-    Import(import::Options) => import::run,
-    Query(query::Options) => query::run,
-    Compare(compare::Options) => compare::run,
-    Breakdown(breakdown::Options) => breakdown::run,
-    Heatmap(heatmap::Options) => heatmap::run,
-    Cardinality(cardinality::Options) => cardinality::run,
+    Serve(crate::serve::ServeOptions) => crate::serve::serve,
+    Agent(crate::serve::AgentOptions) => crate::serve::agent,
+    Ls(crate::ls::Options) => crate::ls::run,
+    Cat(crate::cat::Options) => crate::cat::run,
+    Watch(crate::watch::Options) => crate::watch::run,
+    Hist(crate::hist::Options) => crate::hist::run,
+    InFlight(crate::in_flight::Options) => crate::in_flight::run,
+    Diff(crate::diff::Options) => crate::diff::run,
+    PostMortem(crate::post_mortem::Options) => crate::post_mortem::run,
+    Journal(crate::journal::Options) => crate::journal::run,
+    Load(Box<crate::load::Options>) => crate::load::run,
+    Store(crate::store::Options) => crate::store::run,
+    Import(crate::import::Options) => crate::import::run,
+    Query(crate::query::Options) => crate::query::run,
+    Compare(crate::compare::Options) => crate::compare::run,
+    Breakdown(crate::breakdown::Options) => crate::breakdown::run,
+    Heatmap(crate::heatmap::Options) => crate::heatmap::run,
+    Cardinality(crate::cardinality::Options) => crate::cardinality::run,
     #[command(name = "gen")]
-    Generate(generate::Options) => generate::run,
-    Token(token::Options) => token::run,
-    Audit(audit::Options) => audit::run,
-    Snapshot(snapshot::Options) => snapshot::run,
-    Restore(restore::Options) => restore::run,
-    CheckConfig(check_config::Options) => check_config::run,
-    Doctor(doctor::Options) => doctor::run,
-    Top(top::Options) => top::run,
-    Hiccup(hiccup::Options) => hiccup::run,
-    Completions(completions::Options) => completions::run,
-    Man(man::Options) => man::run,
+    Generate(crate::generate::Options) => crate::generate::run,
+    Token(crate::token::Options) => crate::token::run,
+    Audit(crate::audit::Options) => crate::audit::run,
+    Snapshot(crate::snapshot::Options) => crate::snapshot::run,
+    Restore(crate::restore::Options) => crate::restore::run,
+    CheckConfig(crate::check_config::Options) => crate::check_config::run,
+    Doctor(crate::doctor::Options) => crate::doctor::run,
+    Top(crate::top::Options) => crate::top::run,
+    Hiccup(crate::hiccup::Options) => crate::hiccup::run,
+    Completions(crate::completions::Options) => crate::completions::run,
+    Man(crate::man::Options) => crate::man::run,
 }
 
 pub(crate) fn parse_args() -> Topdeck {

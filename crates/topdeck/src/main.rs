@@ -13,6 +13,9 @@ mod completions;
 mod data_folders;
 mod diff;
 mod doctor;
+#[cfg(test)]
+#[path = "../../../testdata/extensions/subcommand/rate.rs"]
+mod example;
 mod generate;
 mod heatmap;
 mod hiccup;

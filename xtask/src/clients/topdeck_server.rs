@@ -55,7 +55,7 @@ impl TopdeckServer {
     }
 
     /// The address that follows `word` in the log; empty before the server is ready.
-    fn logged_address(&self, word: &str) -> String {
+    pub(crate) fn logged_address(&self, word: &str) -> String {
         let log = fs::read_to_string(self.folder.join("log")).unwrap_or_default();
         let log = log.get(self.log_offset..).unwrap_or_default();
         let address = log.split(word).nth(1).unwrap_or_default();

@@ -5,7 +5,8 @@ use std::path::Path;
 use std::process::Command;
 
 /// Folders with Rust sources.
-const RUST_FOLDERS: [&str; 5] = ["crates/", "xtask/", "fuzz/", "bench/", "loom/"];
+const RUST_FOLDERS: [&str; 6] =
+    ["crates/", "xtask/", "fuzz/", "bench/", "loom/", "testdata/extensions/"];
 
 /// All tracked files, and untracked files that are not ignored; sorted by path.
 pub(crate) struct RepoFiles {

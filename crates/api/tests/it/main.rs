@@ -8,5 +8,10 @@ mod grpc;
 mod hostile;
 mod http2;
 mod ingest_format;
+#[path = "../../../../testdata/extensions/ingest_format/laps.rs"]
+mod laps;
 mod panics;
 mod stopping;
+
+// The worked example `laps` imports them from `crate`, as a file of the crate `api`.
+use api::{ApiRoute, ErrorResponse, IngestFormat, IngestOutcome, IngestRequest, json_response};

@@ -1,80 +1,15 @@
-//! Worked example: a line format, `name;milliseconds`, in datagrams. This file is complete: a
-//! setting with its check, a metric, an error, and tests. A row in `src/formats.rs` adds the format
-//! to a node. CONTRIBUTING.md refers to this file.
+//! The worked example of a line format with a real socket.
 
 use std::fmt::Write as _;
-use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
-use hist::codec::header::Temporality;
-use listen::{
-    AggregateKind, AnyLineFormat, LineFormat, LineFormatRow, LineSink, LineValue, ListenTables,
-    Listener, SocketAddresses,
-};
-use model::{Series, SeriesKind};
-use role::settings::{Document, Problems, SettingsCheck, TableRef, Transport};
-use serde::Deserialize;
+use listen::{AnyLineFormat, LineFormatRow, ListenTables, Listener};
+use role::settings::{Document, Problems, SettingsCheck};
 
 use crate::fixture::{ListenFixture, TIMEOUT, ip};
-
-/// `[stopwatch]`.
-#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
-#[serde(deny_unknown_fields, default)]
-struct Stopwatch {
-    udp: Vec<SocketAddr>,
-    /// Prefix of all metric names.
-    prefix: String,
-}
-
-#[derive(Debug, thiserror::Error)]
-enum StopwatchError {
-    #[error("cannot read {line:?}: no semicolon; send name;milliseconds")]
-    NoSemicolon { line: String },
-    #[error("cannot read {line:?}: no number after the semicolon; send name;milliseconds")]
-    NoNumber { line: String },
-}
-
-fn parse(line: &str) -> Result<(&str, f64), StopwatchError> {
-    let no_semicolon = || StopwatchError::NoSemicolon { line: line.to_owned() };
-    let (name, time) = line.split_once(';').ok_or_else(no_semicolon)?;
-    let time = time.parse().ok().filter(|time: &f64| time.is_finite());
-    time.map(|time| (name, time)).ok_or_else(|| StopwatchError::NoNumber { line: line.to_owned() })
-}
-
-impl LineFormat for Stopwatch {
-    const NAME: &'static str = "stopwatch";
-    const TITLE: &'static str = "Stopwatch";
-
-    fn check(&self, table: TableRef<'_>, check: &mut SettingsCheck<'_>) {
-        check.listen(table, "udp", Transport::Udp, &self.udp);
-        if self.prefix.contains(';') {
-            check.problem(table, "prefix", "prefix has a semicolon, which ends a name");
-        }
-    }
-
-    fn sockets(&self) -> SocketAddresses {
-        SocketAddresses { udp: self.udp.clone(), ..SocketAddresses::default() }
-    }
-
-    fn read(&self, bytes: &[u8], sink: &mut LineSink<'_>) {
-        for line in String::from_utf8_lossy(bytes).lines() {
-            match parse(line) {
-                Ok((name, time)) => {
-                    sink.series(b't', &[&self.prefix, name], AggregateKind::Histogram, None);
-                    sink.value(LineValue::Number(time), 1.0);
-                }
-                Err(error) => sink.reject(&error),
-            }
-        }
-    }
-
-    fn series(&self, _kind: u8, name: &str) -> model::Result<Series> {
-        let kind = SeriesKind::Histogram(Temporality::Delta);
-        Series::new(name, kind).with_unit("ms").validate()
-    }
-}
+use crate::stopwatch::Stopwatch;
 
 const FORMATS: &[LineFormatRow] = &[LineFormatRow::of::<Stopwatch>()];
 

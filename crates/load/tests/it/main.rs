@@ -1,5 +1,7 @@
 //! Integration tests of the load generator.
 
+#[path = "../../../../testdata/extensions/load_protocol/cache.rs"]
+mod cache;
 mod calibration;
 mod checks;
 mod codecs;
@@ -9,9 +11,15 @@ mod coordinated_omission_protocols;
 mod fixture;
 mod fuzz_regressions;
 mod hostile;
-mod memory_cache;
+mod load_protocol;
 mod protocols;
 mod scheduling;
 mod seconds;
 mod servers;
 mod stopped_generator;
+
+// The worked example `cache` imports them from `crate`, as a file of the crate `load`.
+use load::{
+    Codec, Completion, Failure, LoadProtocol, ProtocolRow, ProtocolTarget, RenderedRequest,
+    RequestId, TargetUrl, UrlScheme,
+};

@@ -5,6 +5,7 @@
 
 pub(crate) mod absent;
 #[cfg(test)]
+#[path = "../../../../testdata/extensions/promql_function/cube.rs"]
 pub(crate) mod example;
 pub(crate) mod histogram;
 pub(crate) mod info;

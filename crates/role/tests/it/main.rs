@@ -1,6 +1,8 @@
 //! Roles through the public interface: a complete role in one file, and the order of several.
 
+#[path = "../../../../testdata/extensions/role/heartbeat.rs"]
 mod heartbeat;
+mod heartbeat_role;
 mod node;
 mod order;
 

@@ -1,7 +1,5 @@
-//! Example of a CAQL package, in test builds only: `example:cube()`, the third power.
-//!
-//! The package is this file and one line of the table in `functions.rs`. CONTRIBUTING.md explains
-//! it.
+//! Example of a CAQL package: `example:cube()`, the third power. The file has the function with its
+//! signature, and tests; errors of arguments follow from the signature.
 
 use super::function_table::FunctionTable;
 use super::kernel::Kernel;

@@ -1,7 +1,5 @@
-//! Example of a PromQL function, in test builds only: `example_cube(v)`, the third power.
-//!
-//! The function is this file and one row of the table in `promql/functions.rs`. CONTRIBUTING.md
-//! explains it.
+//! Example of a PromQL function: `example_cube(v)`, the third power. The file has the kernel, and
+//! tests; errors of arguments follow from the signature in the row.
 
 use crate::error::Result;
 use crate::eval::Evaluation;
