@@ -155,7 +155,7 @@ test("an incomplete result describes its gaps", async () => {
     await route.fulfill({ response: answer, json });
   });
   await page.goto(address("explore", { selector: "latency", ...range }));
-  await says(/Incomplete data: 1,204 values missing: the agent's journal was full\./);
+  await says(/Incomplete data: 1,204 samples or records missing: the agent's journal was full\./);
 });
 
 test("touch: drag of the threshold, zoom, scroll, tap on a column", async () => {

@@ -207,9 +207,11 @@ test("labels are formatted as in a selector", () => {
 test("a gap is described once, though it overlaps many columns", () => {
   const gap = { start: 0, end: 10, lost: 1_204 as number | null, reason: "the journal was full" };
   expect(describeGaps([])).toBe(null);
-  expect(describeGaps([gap, { ...gap }])).toBe("1,204 values missing: the journal was full");
-  expect(describeGaps([gap, { ...gap, start: 5, lost: null, reason: "it was restarted" }])).toBe(
-    "1,204 values missing, 1 gap of unknown size: the journal was full; it was restarted",
+  expect(describeGaps([gap, { ...gap }])).toBe(
+    "1,204 samples or records missing: the journal was full",
+  );
+  expect(describeGaps([gap, { ...gap, start: 5, lost: null, reason: "restarted" }])).toBe(
+    "1,204 samples or records missing, 1 gap of unknown size: the journal was full; restarted",
   );
 });
 

@@ -72,7 +72,7 @@ fn exchanges(bytes: &[u8], port: u16) -> Result<Histogram> {
     while let (Some(seconds), Some(nanoseconds), Some(kept)) =
         (word(at), word(at + 4), word(at + 8))
     {
-        let moment = u64::from(seconds) * 1_000_000_000 + u64::from(nanoseconds);
+        let timestamp = u64::from(seconds) * 1_000_000_000 + u64::from(nanoseconds);
         let Some(packet) = bytes.get(at + 16..at + 16 + kept as usize) else { break };
         at += 16 + kept as usize;
         let Some((from, to, length)) = parse_tcp(packet) else { continue };
@@ -80,9 +80,9 @@ fn exchanges(bytes: &[u8], port: u16) -> Result<Histogram> {
             continue;
         }
         if to == port {
-            asked.entry(from).or_insert(moment);
+            asked.entry(from).or_insert(timestamp);
         } else if let Some(began) = asked.remove(&to) {
-            times.record(moment.saturating_sub(began));
+            times.record(timestamp.saturating_sub(began));
         }
     }
     Ok(times.snapshot())

@@ -181,8 +181,8 @@ pub(crate) fn run(
         true => kill_process_group(group, signal),
         false => kill_process(stopped, signal),
     };
-    let at = |moment: f64| {
-        thread::sleep(Duration::from_secs_f64(moment).saturating_sub(began.elapsed()));
+    let at = |seconds: f64| {
+        thread::sleep(Duration::from_secs_f64(seconds).saturating_sub(began.elapsed()));
     };
     for (from, to) in scenario.stops(seconds).into_iter().filter(|_| happens_something) {
         at(from);

@@ -174,15 +174,15 @@ async fn serve<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
     accepting: ListenerContext,
     builder: &Builder<RequestExecutor>,
 ) {
-    let ListenerContext { middleware: gate, mut phase, supervisor, .. } = accepting;
+    let ListenerContext { middleware, mut phase, supervisor, .. } = accepting;
     let life = ConnectionMonitor::new();
     let service = {
-        let (gate, life, phase) = (Arc::clone(&gate), Arc::clone(&life), phase.clone());
-        let unread = ConnectionResponseBuffers::new(&gate.response_buffers);
+        let (middleware, life, phase) = (Arc::clone(&middleware), Arc::clone(&life), phase.clone());
+        let unread = ConnectionResponseBuffers::new(&middleware.response_buffers);
         service_fn(move |request: Request<Incoming>| {
             supervisor.fault_point(format_args!("request {}", request.uri().path()));
             let in_flight = life.begin_request();
-            let (gate, peer, phase) = (Arc::clone(&gate), peer.clone(), phase.clone());
+            let (middleware, peer, phase) = (Arc::clone(&middleware), peer.clone(), phase.clone());
             let unread = Arc::clone(&unread);
             let supervisor = supervisor.clone();
             async move {
@@ -192,12 +192,12 @@ async fn serve<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
                 in_flight.set_write_pending(true);
                 unread.wait_ready().await;
                 in_flight.set_write_pending(false);
-                let response = match gate.response_buffers.is_full() {
-                    true => gate.response_buffers_full(is_grpc),
-                    false => Arc::clone(&gate).handle(peer, request).await,
+                let response = match middleware.response_buffers.is_full() {
+                    true => middleware.response_buffers_full(is_grpc),
+                    false => Arc::clone(&middleware).handle(peer, request).await,
                 };
                 let phase = is_endless(&response).then_some(phase);
-                let (response, held) = track_response(&gate, &unread, response, is_grpc);
+                let (response, held) = track_response(&middleware, &unread, response, is_grpc);
                 Ok::<_, Infallible>(
                     response.map(|body| TrackedResponseBody::new(body, in_flight, phase, held)),
                 )
@@ -206,13 +206,13 @@ async fn serve<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
     };
     let io = TokioIo::new(MonitoredStream { inner: stream, monitor: Arc::clone(&life) });
     let mut connection = std::pin::pin!(builder.serve_connection(io, service));
-    let mut overdue = std::pin::pin!(life.wait_for_timeout(&gate.limits));
+    let mut overdue = std::pin::pin!(life.wait_for_timeout(&middleware.limits));
     loop {
         tokio::select! {
             // The result is ignored: errors of the client are counted elsewhere.
             _ = connection.as_mut() => return,
             why = overdue.as_mut() => {
-                why.into_iter().for_each(|why| gate.reject_counters.count(why));
+                why.into_iter().for_each(|why| middleware.reject_counters.count(why));
                 return;
             }
             changed = phase.changed() => {
@@ -228,7 +228,7 @@ async fn serve<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
 /// Reserves buffer space for a response, or returns the error response; and whether its bytes are
 /// counted.
 fn track_response(
-    gate: &RequestMiddleware,
+    middleware: &RequestMiddleware,
     unread: &Arc<ConnectionResponseBuffers>,
     response: Response<Body>,
     is_grpc: bool,
@@ -239,7 +239,7 @@ fn track_response(
     if let Some(held) = unread.reserve(usize::try_from(bytes).unwrap_or(usize::MAX)) {
         return (response, (held, is_own));
     }
-    let refusal = gate.response_buffers_full(is_grpc);
+    let refusal = middleware.response_buffers_full(is_grpc);
     let held = unread.reserve(0).expect("BUG: a tiny response is always admitted");
     (refusal, (held, true))
 }

@@ -87,7 +87,7 @@ impl Annotation {
             Annotation { start: now, end: now, text: String::new(), tags: Vec::new() };
         let (mut time, mut from, mut to) = (None, None, None);
         for (name, value) in fields {
-            let moment = || {
+            let timestamp = || {
                 let written = match &value {
                     Read::String(text) => text.clone(),
                     other => other.to_string(),
@@ -97,9 +97,9 @@ impl Annotation {
                     .ok_or_else(|| ApiError::invalid_parameter(&name, &written, TIME_SYNTAX))
             };
             match (name.as_str(), &value) {
-                ("time", _) => time = moment()?,
-                ("from", _) => from = moment()?,
-                ("to", _) => to = moment()?,
+                ("time", _) => time = timestamp()?,
+                ("from", _) => from = timestamp()?,
+                ("to", _) => to = timestamp()?,
                 ("text", Read::String(text)) => annotation.text = text.clone(),
                 ("tags", Read::Object(tags)) => {
                     for (tag, value) in tags {

@@ -1,7 +1,7 @@
-//! `/v1/audit`: reconciliation per producer and hop.
+//! `/v1/audit`: reconciliation per producer and stage.
 
 use axum::routing;
-use intake::{Audit, HopAudit, Loss, ProducerAudit, ProducerCounts, SourceCounts};
+use intake::{Audit, Loss, ProducerAudit, ProducerCounts, SourceCounts, StageAudit};
 
 use crate::api_error::ApiError;
 use crate::bounded_buffer::JsonBody;
@@ -12,7 +12,7 @@ use crate::route::ApiRoute;
 
 pub(crate) const ROUTES: &[ApiRoute] = &[ApiRoute::get(
     "/v1/audit",
-    "Reconciliation per producer and hop: counts received, acknowledged, stored and lost.",
+    "Reconciliation per producer and stage: counts received, acknowledged, stored and lost.",
     &[],
     || routing::get(audit),
 )];
@@ -29,7 +29,7 @@ async fn audit(context: Context) -> Result<JsonBody, ApiError> {
 
 /// An audit as JSON.
 fn audit_json(audit: &Audit) -> Json {
-    let lines = || audit.producers.iter().flat_map(|account| &account.hops);
+    let lines = || audit.producers.iter().flat_map(|account| &account.stages);
     Object(vec![
         ("schema", integer(2)),
         ("start_time_ns", Integer(audit.started_at.into())),
@@ -47,7 +47,7 @@ fn producer_json(account: &ProducerAudit) -> Json {
         ("name", Text(account.name.clone())),
         ("source", account.source.as_ref().map_or(Null, source_json)),
         ("losses", List(account.losses.iter().map(loss_json).collect())),
-        ("hops", List(account.hops.iter().map(hop_json).collect())),
+        ("stages", List(account.stages.iter().map(stage_json).collect())),
     ])
 }
 
@@ -73,9 +73,9 @@ fn loss_json(loss: &Loss) -> Json {
     ])
 }
 
-fn hop_json(line: &HopAudit) -> Json {
+fn stage_json(line: &StageAudit) -> Json {
     Object(vec![
-        ("hop", Text(line.hop.clone())),
+        ("stage", Text(line.stage.clone())),
         ("received", counts_json(&line.received)),
         ("acknowledged", counts_json(&line.acknowledged)),
         ("stored", counts_json(&line.stored)),

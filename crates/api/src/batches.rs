@@ -28,8 +28,8 @@ use crate::access::Principal;
 use crate::body::BodyLimits;
 use crate::context::Context;
 use crate::error_response::ErrorResponse;
+use crate::ingest::decompress_zstd;
 use crate::ingest::ingest_request::{earlier_producer, scoped_producer};
-use crate::ingest::unpack_zstd;
 use crate::route::{ApiRoute, JSON};
 
 /// Hash context that separates producer numbers of agents' journals from others.
@@ -85,11 +85,11 @@ async fn handle_batches(
     let agent = headers.get(AGENT_PRODUCER).and_then(|name| name.to_str().ok()).unwrap_or_default();
     // A prefix distinguishes agents from other producers.
     let agent = if agent.is_empty() { String::new() } else { format!("agent {agent}") };
-    let bound =
+    let limits =
         parts.extensions.get::<Arc<BodyLimits>>().expect("BUG: a body without limits").clone();
     // Decompression uses CPU time, and the append may wait for the disk.
     let work = move || {
-        let parcel = if packed { decompress(&body, &bound)?.into() } else { body };
+        let parcel = if packed { decompress(&body, &limits)?.into() } else { body };
         append_batches(&intake, client.as_deref(), &agent, seal.as_ref(), &parcel)
     };
     let mut answer = match tokio::task::spawn_blocking(work).await {
@@ -157,8 +157,8 @@ async fn read_body(body: Body) -> Result<Bytes, ErrorResponse> {
     })
 }
 
-fn decompress(body: &[u8], bound: &BodyLimits) -> Result<Vec<u8>, ErrorResponse> {
-    let parcel = unpack_zstd(body, WINDOW_LOG_MAX, bound)?;
+fn decompress(body: &[u8], limits: &BodyLimits) -> Result<Vec<u8>, ErrorResponse> {
+    let parcel = decompress_zstd(body, WINDOW_LOG_MAX, limits)?;
     if parcel.len() > FORWARD_REQUEST_BYTES_MAX { Err(too_large()) } else { Ok(parcel) }
 }
 
@@ -190,7 +190,7 @@ fn append_batches(
 ) -> Result<ForwardOutcome, ErrorResponse> {
     let parcel = ForwardRequest::decode(bytes)
         .map_err(|error| ErrorResponse::bad_request(format!("invalid forward request: {error}")))?;
-    let (producer, boot) = parcel.producer_and_epoch();
+    let (producer, epoch) = parcel.producer_and_epoch();
     // Keys of version 0.1.0 are stored under its producer numbers, and batches accepted under these
     // numbers are duplicates.
     let earlier = client.map_or(producer, |client| earlier_producer(PRODUCERS, client, producer));
@@ -203,7 +203,7 @@ fn append_batches(
     intake.check_key(producer, earlier, agent, seal.map(|seal| &seal.key))?;
     let mut answer = ForwardOutcome::default();
     for &(sequence, batch) in &parcel.entries {
-        let identity = BatchIdentity { producer, epoch: boot, sequence };
+        let identity = BatchIdentity { producer, epoch, sequence };
         let earlier = BatchIdentity { producer: earlier, ..identity };
         match append_batch(intake, agent, (identity, earlier), batch) {
             Ok(receipt) => {
@@ -231,7 +231,7 @@ fn append_batch(
 ) -> Result<Receipt, ErrorResponse> {
     let refuse = |error: model::Error| ErrorResponse::bad_request(error.to_string());
     let batch = Batch::check(batch.to_owned()).map_err(refuse)?;
-    if let Some(receipt) = intake.repeat_of(earlier)? {
+    if let Some(receipt) = intake.find_duplicate(earlier)? {
         return Ok(receipt);
     }
     Ok(intake.append_encoded(identity, agent, &batch)?)

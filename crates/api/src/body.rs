@@ -32,14 +32,14 @@ pub(crate) struct BodyLimits {
 
 impl BodyLimits {
     pub(crate) fn new(
-        held: BodyReservation,
-        refused: &Arc<RejectCounters>,
+        reservation: BodyReservation,
+        rejects: &Arc<RejectCounters>,
         bytes_max: usize,
         time_max: Duration,
     ) -> BodyLimits {
         BodyLimits {
-            reservation: Arc::new(held),
-            reject_counters: Arc::clone(refused),
+            reservation: Arc::new(reservation),
+            reject_counters: Arc::clone(rejects),
             bytes_max,
             timeout: time_max,
             violation: OnceLock::new(),
@@ -115,7 +115,7 @@ fn limit_error(why: RejectReason, bytes_max: usize, time_max: Duration) -> Error
 }
 
 /// Memory of a request beside its body, while the body is read and handled. Mostly the futures: 9.0
-/// kB in total were measured (`many_small_bodies_take_no_more_than_is_counted`).
+/// kB in total were measured (`memory_of_many_small_bodies_is_accounted`).
 const BODY_BYTES: usize = 8 << 10;
 
 /// Appends to a buffer that grows to at most an eighth more than its length: doubling would exceed
@@ -150,10 +150,10 @@ enum Reading {
 }
 
 impl<B> LimitedBody<B> {
-    pub(crate) fn new(inner: B, bound: Arc<BodyLimits>) -> LimitedBody<B> {
-        let deadline = Box::pin(tokio::time::sleep_until(Instant::now() + bound.timeout));
+    pub(crate) fn new(inner: B, limits: Arc<BodyLimits>) -> LimitedBody<B> {
+        let deadline = Box::pin(tokio::time::sleep_until(Instant::now() + limits.timeout));
         let (pending, phase) = (Vec::new(), Reading::Unread);
-        LimitedBody { inner, limits: bound, pending, trailers: None, phase, deadline }
+        LimitedBody { inner, limits, pending, trailers: None, phase, deadline }
     }
 }
 

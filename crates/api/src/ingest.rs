@@ -21,7 +21,7 @@ use crate::context::Context;
 use crate::ingest::ingest_format::IngestFormatRow;
 use crate::token::Scope;
 
-pub(crate) use decompress::unpack_zstd;
+pub(crate) use decompress::decompress_zstd;
 
 /// All formats: a format is added by its file and its row.
 pub(crate) const FORMATS: &[IngestFormatRow] = &[

@@ -146,8 +146,8 @@ pub(crate) struct BodyReservation {
 }
 
 impl BodyReservation {
-    pub(crate) fn new(room: &Arc<BodyBudget>) -> BodyReservation {
-        BodyReservation { budget: Arc::clone(room), bytes: AtomicUsize::new(0) }
+    pub(crate) fn new(budget: &Arc<BodyBudget>) -> BodyReservation {
+        BodyReservation { budget: Arc::clone(budget), bytes: AtomicUsize::new(0) }
     }
 
     /// Reserves more bytes; `false` if they exceed the budget.
@@ -196,23 +196,23 @@ mod tests {
 
     #[test]
     fn body_budget_is_released() {
-        let room = BodyBudget::new(10);
-        let (a, b) = (BodyReservation::new(&room), BodyReservation::new(&room));
+        let budget = BodyBudget::new(10);
+        let (a, b) = (BodyReservation::new(&budget), BodyReservation::new(&budget));
         assert!(a.reserve(6) && b.reserve(4) && !a.reserve(1) && !b.reserve(usize::MAX));
-        assert_eq!(room.used(), 10);
+        assert_eq!(budget.used(), 10);
         drop(a);
         assert!(b.reserve(6) && !b.reserve(1));
         b.less(2);
         assert!(b.reserve(2) && !b.reserve(1));
         drop(b);
-        assert_eq!(room.used(), 0);
+        assert_eq!(budget.used(), 0);
     }
 
     #[test]
     fn every_reason_has_a_counter() {
         let meter = Meter::default();
-        let refused = RejectCounters::new(&meter);
-        RejectReason::ALL.iter().for_each(|&(why, _)| refused.count(why));
-        assert!(refused.0.iter().all(|counter| counter.get() == 1));
+        let rejects = RejectCounters::new(&meter);
+        RejectReason::ALL.iter().for_each(|&(why, _)| rejects.count(why));
+        assert!(rejects.0.iter().all(|counter| counter.get() == 1));
     }
 }

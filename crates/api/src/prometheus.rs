@@ -163,40 +163,40 @@ struct ResponseExtras {
 
 /// A success response around data that `write` writes.
 fn success(
-    mut page: BoundedBuffer,
-    beside: &ResponseExtras,
+    mut out: BoundedBuffer,
+    extras: &ResponseExtras,
     write: impl FnOnce(&mut BoundedBuffer) -> std::fmt::Result,
 ) -> Result<JsonBody, ApiError> {
-    let all = |page: &mut BoundedBuffer| {
-        page.write_str("{\"status\":\"success\",\"data\":")?;
-        write(page)?;
-        for (name, texts) in [("warnings", &beside.warnings), ("infos", &beside.infos)] {
+    let all = |out: &mut BoundedBuffer| {
+        out.write_str("{\"status\":\"success\",\"data\":")?;
+        write(out)?;
+        for (name, texts) in [("warnings", &extras.warnings), ("infos", &extras.infos)] {
             if !texts.is_empty() {
-                write!(page, ",\"{name}\":")?;
-                write_list(page, texts, |page, text| write_text(page, text))?;
+                write!(out, ",\"{name}\":")?;
+                write_list(out, texts, |out, text| write_text(out, text))?;
             }
         }
-        page.write_char('}')
+        out.write_char('}')
     };
-    match all(&mut page) {
-        Ok(()) => Ok(JsonBody(page.text)),
-        Err(_) => Err(page.into_error()),
+    match all(&mut out) {
+        Ok(()) => Ok(JsonBody(out.text)),
+        Err(_) => Err(out.into_error()),
     }
 }
 
 fn write_list<T>(
-    page: &mut BoundedBuffer,
+    out: &mut BoundedBuffer,
     items: impl IntoIterator<Item = T>,
     mut write: impl FnMut(&mut BoundedBuffer, T) -> std::fmt::Result,
 ) -> std::fmt::Result {
-    page.write_char('[')?;
+    out.write_char('[')?;
     for (at, item) in items.into_iter().enumerate() {
         if at > 0 {
-            page.write_char(',')?;
+            out.write_char(',')?;
         }
-        write(page, item)?;
+        write(out, item)?;
     }
-    page.write_char(']')
+    out.write_char(']')
 }
 
 /// API error in Prometheus' format.

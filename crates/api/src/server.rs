@@ -157,12 +157,13 @@ impl Server {
         let queries = Arc::clone(&context.queries);
         let supervisor = context.intake.supervisor().clone();
         let router = router(&context, limits.max_body_bytes).with_state(context);
-        let gate = Arc::new(RequestMiddleware::new(access, limits, router, &meter));
-        let connections_max = gate.limits.max_connections.min(files).min(Semaphore::MAX_PERMITS);
+        let middleware = Arc::new(RequestMiddleware::new(access, limits, router, &meter));
+        let connections_max =
+            middleware.limits.max_connections.min(files).min(Semaphore::MAX_PERMITS);
         let mut server = Server {
             permits: Arc::new(Semaphore::new(connections_max)),
             connections_max,
-            middleware: gate,
+            middleware,
             settings,
             listeners: Vec::new(),
             phase: watch::channel(ServerPhase::Open).0,
@@ -322,8 +323,8 @@ fn load_tokens(settings: &Settings) -> Result<TokenFile, ServerError> {
     Ok(tokens)
 }
 
-fn set_tokens(gate: &RequestMiddleware, tokens: TokenFile) {
-    *gate.access.tokens.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(tokens);
+fn set_tokens(middleware: &RequestMiddleware, tokens: TokenFile) {
+    *middleware.access.tokens.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(tokens);
 }
 
 /// Number of attempts to bind a port that is in use: three seconds in total.
@@ -375,7 +376,7 @@ struct TokenFileWatcher {
 
 impl Restartable for TokenFileWatcher {
     async fn run(&mut self) {
-        let TokenFileWatcher { path, middleware: gate, queries } = self;
+        let TokenFileWatcher { path, middleware, queries } = self;
         let mut seen = None;
         queries.add_status_section("tokens_error", || Json::Null);
         loop {
@@ -384,13 +385,13 @@ impl Restartable for TokenFileWatcher {
             if now != seen {
                 match TokenFile::open(path) {
                     Ok(tokens) => {
-                        set_tokens(gate, tokens);
+                        set_tokens(middleware, tokens);
                         seen = now;
                         queries.add_status_section("tokens_error", || Json::Null);
                     }
                     // Retried soon, even if the file does not change.
                     Err(error) => {
-                        gate.token_file_errors.add(1);
+                        middleware.token_file_errors.add(1);
                         let why = format!("{error}; the previous tokens stay valid");
                         queries.add_status_section("tokens_error", move || Json::Text(why.clone()));
                     }

@@ -66,11 +66,11 @@ impl TestServer {
         home: WriteTarget,
         query_settings: QueryServiceSettings,
     ) -> TestServer {
-        TestServer::offering(home, query_settings, Vec::new())
+        TestServer::with_routes(home, query_settings, Vec::new())
     }
 
     /// A server with routes of roles.
-    pub(crate) fn offering(
+    pub(crate) fn with_routes(
         home: WriteTarget,
         query_settings: QueryServiceSettings,
         routes: Vec<role::Route>,

@@ -75,7 +75,7 @@ fn parse_date_time(text: &str) -> Option<i64> {
 /// Parses a time of a request parameter.
 pub(crate) fn parse_time_parameter(text: &str, now: i64) -> Option<i64> {
     parse_unix_seconds(text.trim())
-        .or_else(|| TimeExpr::parse(text).map(|moment| moment.to_unix_ns(now)))
+        .or_else(|| TimeExpr::parse(text).map(|timestamp| timestamp.to_unix_ns(now)))
 }
 
 /// Parses Unix seconds: integer and decimals separately, as a double lacks the precision. Truncated
@@ -118,7 +118,11 @@ mod tests {
 
     #[track_caller]
     fn check(text: &str, expected: Option<i64>) {
-        assert_eq!(TimeExpr::parse(text).map(|moment| moment.to_unix_ns(NOON)), expected, "{text}");
+        assert_eq!(
+            TimeExpr::parse(text).map(|timestamp| timestamp.to_unix_ns(NOON)),
+            expected,
+            "{text}"
+        );
         if expected.is_some() {
             assert_eq!(parse_time_parameter(text, NOON), expected, "{text}");
         }

@@ -24,7 +24,8 @@ const SEGMENT_NS: u64 = SECOND;
 const DISCIPLINED_SEGMENT_NS: u64 = 250 * MS;
 /// Without a comparison for this long, the calibration is discarded.
 const COMPARISON_TIMEOUT_NS: u64 = 15 * SECOND;
-/// A counter that jumps this often within `STEADY_NS` is not used for `SHUN_NS`.
+/// A counter that jumps this often within `JUMP_WINDOW_NS` is not used for
+/// `BACKOFF_NS`.
 const JUMPS_MAX: usize = 3;
 const JUMP_WINDOW_NS: u64 = 60 * SECOND;
 const BACKOFF_NS: u64 = 3_600 * SECOND;

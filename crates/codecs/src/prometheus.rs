@@ -42,6 +42,6 @@ pub enum HistogramSample {
 
 const FORMAT: &str = "a Prometheus histogram";
 const SCHEMA_CUSTOM: i32 = -53;
-/// Schemas that Prometheus writes. The others in [`SCHEMAS_READ`] are reserved.
+/// Schemas that Prometheus writes. The others in [`READ_SCHEMAS`] are reserved.
 const WRITE_SCHEMAS: std::ops::RangeInclusive<i32> = -4..=8;
 const READ_SCHEMAS: std::ops::RangeInclusive<i32> = -9..=52;

@@ -50,7 +50,7 @@ pub fn read(input: &mut dyn BufRead, sink: &mut dyn SampleSink) -> io::Result<()
             Ok(()) => ControlFlow::Continue(()),
             Err(((expected, found), is_absurd)) => {
                 let error = InputError::new(InputPosition::Line(number), expected, found);
-                sink.error(InputError { is_semantic: is_absurd, ..error })
+                sink.error(InputError { is_invalid_value: is_absurd, ..error })
             }
         };
         stopped = flow.is_break();

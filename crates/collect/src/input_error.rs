@@ -27,7 +27,7 @@ pub struct InputError {
     /// Actual text.
     pub actual: String,
     /// The syntax is valid but the value is not, such as falling cumulative counts of a histogram.
-    pub is_semantic: bool,
+    pub is_invalid_value: bool,
 }
 
 impl InputError {
@@ -40,7 +40,7 @@ impl InputError {
             position: place,
             expected: expected.into(),
             actual: found.into(),
-            is_semantic: false,
+            is_invalid_value: false,
         }
     }
 
@@ -50,7 +50,7 @@ impl InputError {
         expected: impl Into<Cow<'static, str>>,
         found: impl Into<String>,
     ) -> InputError {
-        InputError { is_semantic: true, ..InputError::new(place, expected, found) }
+        InputError { is_invalid_value: true, ..InputError::new(place, expected, found) }
     }
 }
 

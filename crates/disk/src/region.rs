@@ -111,9 +111,10 @@ impl Region {
     /// Wake word, `index` below 64; each has its own cache line.
     pub fn wake_word(&self, index: usize) -> &AtomicU32 {
         assert!(index < WAKE_BYTES / 64, "BUG: there is no wake word {index}");
-        // SAFETY: the byte index * 64 lies in the first WAKE_BYTES, which `checked` and `over_file`
-        // saw to be there; it is aligned as the base is (to 8 at least), and these bytes are used
-        // as u32 only. The memory lives as long as the reference, which borrows `self`.
+        // SAFETY: the byte index * 64 lies in the first WAKE_BYTES, which `checked_len`,
+        // `check_len` and `from_words` checked to be there; it is aligned as the base is (to 8 at
+        // least), and these bytes are used as u32 only. The memory lives as long as the reference,
+        // which borrows `self`.
         unsafe { AtomicU32::from_ptr(self.base.add(index * 64).cast().as_ptr()) }
     }
 
@@ -160,10 +161,10 @@ impl Deref for Region {
 
     fn deref(&self) -> &[AtomicU64] {
         let count = (self.len - WAKE_BYTES) / 8;
-        // SAFETY: `count` words from WAKE_BYTES on end at `len` at the latest, which `checked` and
-        // `over_file` saw to be at least that; WAKE_BYTES is a multiple of 8 and the base aligned
-        // to 8. Atomics may be shared with whoever else maps the memory. It lives as long as the
-        // reference, which borrows `self`.
+        // SAFETY: `count` words from WAKE_BYTES on end at `len` at the latest, which
+        // `checked_len`, `check_len` and `from_words` checked to be larger than WAKE_BYTES; that is a
+        // multiple of 8 and the base aligned to 8. Atomics may be shared with whoever else maps the
+        // memory. It lives as long as the reference, which borrows `self`.
         unsafe { std::slice::from_raw_parts(self.base.add(WAKE_BYTES).cast().as_ptr(), count) }
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Weak};
 use std::time::Instant;
 
-use intake::{DownstreamHop, Intake};
+use intake::{DownstreamStage, Intake};
 use journal::{CheckpointKind, StartPosition};
 use net::dial::{DialTimeouts, Dialer};
 use net::signature::Signer;
@@ -23,7 +23,7 @@ use crate::status::{OrphanedSubscriber, RemoteStatus, StatusCell};
 const PREFIX: &str = "site ";
 
 /// Name of a remote in the audit and in thread names.
-fn hop_name(remote: &str) -> String {
+fn stage_name(remote: &str) -> String {
     format!("remote {remote}")
 }
 
@@ -57,9 +57,9 @@ impl Forward {
             .flat_map(|signer| remotes.iter().map(|remote| task(signer, remote)))
             .collect::<Result<_>>()?;
         for task in tasks {
-            let name = hop_name(&task.name);
-            let progress = Arc::clone(&task.progress) as Arc<dyn DownstreamHop>;
-            forward.intake.add_hop(name.clone(), progress);
+            let name = stage_name(&task.name);
+            let progress = Arc::clone(&task.progress) as Arc<dyn DownstreamStage>;
+            forward.intake.add_stage(name.clone(), progress);
             forward.statuses.push(task.status.clone());
             let supervised = forward.intake.supervisor().thread(name);
             forward.tasks.push(tokio::spawn(intake::keep_running(supervised, task)));
@@ -152,7 +152,7 @@ impl Forward {
             let _ = task.await;
         }
         for remote in &self.settings.remotes {
-            self.intake.remove_hop(&hop_name(&remote.name));
+            self.intake.remove_stage(&stage_name(&remote.name));
         }
     }
 }

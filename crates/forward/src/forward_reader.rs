@@ -116,8 +116,8 @@ impl ForwardReader {
     }
 
     fn pack(&mut self, now: i64, signer: &Signer) -> Result<Option<EncodedRequest>> {
-        let mut packing = RequestBuilder::new(self.journal);
-        while packing.writer.bytes() < REQUEST_BYTES_MAX && packing.writer.len() < BATCHES_MAX {
+        let mut request = RequestBuilder::new(self.journal);
+        while request.writer.bytes() < REQUEST_BYTES_MAX && request.writer.len() < BATCHES_MAX {
             let (subscriber, rest) = (
                 &mut self.subscriber,
                 PackContext {
@@ -132,20 +132,20 @@ impl ForwardReader {
             let mut full = None;
             match item {
                 ReadItem::Gap(gap) => {
-                    packing.set_oldest(self.last_gap_time);
+                    request.set_oldest(self.last_gap_time);
                     for gap in
                         split_gap(&gap, self.progress.position(), self.progress.unacknowledged())
                     {
                         let (batch, end) = encode_gap(&gap, self.last_gap_time, now);
-                        packing.push(gap_entry(gap), &batch);
+                        request.push(gap_entry(gap), &batch);
                         self.last_gap_time = self.last_gap_time.max(end);
                     }
                 }
                 ReadItem::Batch(batch) => {
-                    packing.set_oldest(batch.times().0);
+                    request.set_oldest(batch.times().0);
                     for record in batch.records() {
                         let ready = rest.prepare_or_dead_letter(&record, batch.times())?;
-                        if packing.writer.bytes_with(ready.batch.len()) > FORWARD_REQUEST_BYTES_MAX
+                        if request.writer.bytes_with(ready.batch.len()) > FORWARD_REQUEST_BYTES_MAX
                         {
                             full = Some(record.position);
                             break;
@@ -158,7 +158,7 @@ impl ForwardReader {
                             bytes: record.bytes.len() as u64,
                             ledger_update: LedgerUpdate::Record(ready.counted_record),
                         };
-                        packing.push(part, &ready.batch);
+                        request.push(part, &ready.batch);
                     }
                     self.last_gap_time = batch.times().1;
                 }
@@ -168,7 +168,7 @@ impl ForwardReader {
                 break;
             }
         }
-        if packing.writer.is_empty() { Ok(None) } else { packing.finish(signer).map(Some) }
+        if request.writer.is_empty() { Ok(None) } else { request.finish(signer).map(Some) }
     }
 }
 

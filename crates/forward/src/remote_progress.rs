@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use intake::{DownstreamHop, Intake, Ledger, LedgerFile, LedgerLoad};
+use intake::{DownstreamStage, Intake, Ledger, LedgerFile, LedgerLoad};
 
 use crate::encoded_request::{LedgerUpdate, RequestEntry};
 use crate::error::Result;
@@ -39,22 +39,22 @@ struct PendingAck {
     unsaved_since: Option<Instant>,
 }
 
-impl DownstreamHop for RemoteProgress {
+impl DownstreamStage for RemoteProgress {
     fn ledger(&self) -> Ledger {
         self.lock().ledger.clone()
     }
 }
 
 impl RemoteProgress {
-    /// Opens the ledger of a hop whose subscriber is at `position`. Creates a new ledger if the
+    /// Opens the ledger of a stage whose subscriber is at `position`. Creates a new ledger if the
     /// subscriber is new or the ledger is not its own.
     pub(crate) fn open(
         intake: &Intake,
-        hop: &str,
+        stage: &str,
         position: u64,
         is_new: bool,
     ) -> Result<RemoteProgress> {
-        let file = intake.ledger_file(hop)?;
+        let file = intake.ledger_file(stage)?;
         let journal = intake.target().journal();
         let (id, end) = (journal.id(), journal.watermarks().end);
         let (ledger, why) = match file.load()? {

@@ -159,7 +159,7 @@ impl Accumulator {
     /// first outermost bucket on, adds to them, and returns the number of values.
     #[expect(
         clippy::expect_used,
-        reason = "makes_room saw that there is a sum, extremes, and room for them"
+        reason = "reserve checked that there is a sum, extremes, and space for them"
     )]
     pub(crate) fn add_run(
         &mut self,

@@ -237,12 +237,12 @@ impl WakeUp {
     /// Calls `record` with each deadline that has passed and its delay, including all deadlines
     /// within a stall. Returns how many were left out because of [`MISSED_MAX`].
     pub fn for_each_sample(&self, mut record: impl FnMut(u64, u64)) -> u64 {
-        let (late, moments) = (self.delay_ns(), self.count());
-        for moment in 0..moments.min(MISSED_MAX) {
-            let after_ns = moment * self.period_ns;
+        let (late, samples) = (self.delay_ns(), self.count());
+        for sample in 0..samples.min(MISSED_MAX) {
+            let after_ns = sample * self.period_ns;
             record(self.intended_ns + after_ns, late - after_ns);
         }
-        moments.saturating_sub(MISSED_MAX)
+        samples.saturating_sub(MISSED_MAX)
     }
 }
 
@@ -251,11 +251,11 @@ fn now() -> u64 {
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
-fn sleep_until(moment: u64) {
-    let [tv_sec, tv_nsec] = [moment / 1_000_000_000, moment % 1_000_000_000].map(|n| n as i64);
-    let moment = Timespec { tv_sec, tv_nsec };
+fn sleep_until(deadline: u64) {
+    let [tv_sec, tv_nsec] = [deadline / 1_000_000_000, deadline % 1_000_000_000].map(|n| n as i64);
+    let deadline = Timespec { tv_sec, tv_nsec };
     // A signal may interrupt the sleep before the deadline; the thread sleeps again.
-    while clock_nanosleep_absolute(ClockId::Monotonic, &moment) == Err(rustix::io::Errno::INTR) {}
+    while clock_nanosleep_absolute(ClockId::Monotonic, &deadline) == Err(rustix::io::Errno::INTR) {}
 }
 
 #[cfg(test)]
@@ -265,14 +265,14 @@ mod tests {
     #[track_caller]
     fn check(intended: u64, now: u64, waits: &[u64], next: u64) {
         let woken = WakeUp::new(intended, now, 10);
-        let (mut found, mut moments) = (Vec::new(), Vec::new());
-        let left_out = woken.for_each_sample(|moment, wait| {
+        let (mut found, mut timestamps) = (Vec::new(), Vec::new());
+        let left_out = woken.for_each_sample(|timestamp, wait| {
             found.push(wait);
-            moments.push(moment);
+            timestamps.push(timestamp);
         });
         assert_eq!((woken.next_ns(), left_out), (next, 0));
         assert_eq!(found, waits);
-        assert!(moments.iter().zip(waits).all(|(moment, wait)| moment + wait == now));
+        assert!(timestamps.iter().zip(waits).all(|(timestamp, wait)| timestamp + wait == now));
     }
 
     #[test]

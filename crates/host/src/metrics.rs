@@ -20,7 +20,7 @@ pub(crate) const BLOCK_IO_UNMEASURED: MetricDefinition = counter(
     "host_block_io_unmeasured_total",
     "",
     "block I/O requests not in `host_block_io_latency`, by `reason`: no_start (`iostats` of the \
-     queue is 0), no_slot (no slot for the device)",
+     queue is 0), no_slot (device table full)",
 );
 pub(crate) const RUN_QUEUE_LATENCY: MetricDefinition = distribution(
     "host_run_queue_latency",
@@ -30,7 +30,7 @@ pub(crate) const RUN_QUEUE_LATENCY: MetricDefinition = distribution(
 pub(crate) const RUN_QUEUE_UNMEASURED: MetricDefinition = counter(
     "host_run_queue_unmeasured_total",
     "",
-    "context switches not in `host_run_queue_latency`: more CPUs than cells",
+    "context switches not in `host_run_queue_latency`: more CPUs than the BPF map has entries for",
 );
 pub(crate) const HICCUP_DELAY: MetricDefinition = distribution(
     "host_hiccup_delay",
@@ -95,7 +95,7 @@ mod tests {
         let kind = match metric.kind {
             MetricKind::Counter => "counter",
             MetricKind::Gauge => "gauge",
-            MetricKind::Distribution => "distribution",
+            MetricKind::Distribution => "histogram",
             MetricKind::Text => "text",
         };
         format!("| `{}` | {kind} | {} | {} |", metric.name, metric.unit, metric.help)

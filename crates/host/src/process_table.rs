@@ -111,7 +111,7 @@ fn publish(
         folder,
         writer: None,
         reading: meter.histogram(
-            "topdeck_host_processes_read_duration",
+            "topdeck_host_processes_scrape_duration",
             "duration of reading and publishing the process table",
             &[],
         ),

@@ -89,7 +89,7 @@ fn collect(
     intake: Arc<Intake>,
 ) -> Result<CollectorThread<Result<()>>> {
     let meter = intake.meter();
-    let deferred = "shm readings deferred to the next one under backpressure";
+    let deferred = "scrapes of shared-memory metrics deferred to the next one under backpressure";
     let supervised = intake.supervisor().thread("programs");
     let mut worker = ShmWorker {
         // The name must not change: a producer's identity is a hash of its name.
@@ -99,11 +99,11 @@ fn collect(
         period,
         lost_gauges: None,
         reading: meter.histogram(
-            "topdeck_shm_reading_duration",
-            "duration of a shm metrics reading",
+            "topdeck_shm_scrape_duration",
+            "duration of a scrape of shared-memory metrics",
             &[],
         ),
-        deferred: meter.counter("topdeck_shm_deferred_total", deferred, &[]),
+        deferred: meter.counter("topdeck_shm_deferred_scrapes_total", deferred, &[]),
         intake,
     };
     CollectorThread::start("programs", None, supervised, move |stop| worker.run(stop))

@@ -161,11 +161,11 @@ mod tests {
 
     /// Compares the results at these clock readings, one after the other.
     #[track_caller]
-    fn check_boundary(moments: &[i64], expected: i64) {
+    fn check_boundary(timestamps: &[i64], expected: i64) {
         let at = Cell::new(0);
-        let now = || moments[at.replace(at.get() + 1)];
+        let now = || timestamps[at.replace(at.get() + 1)];
         let found = next_boundary(&StopSignal::default(), Duration::from_nanos(100), now);
-        assert_eq!((found, at.get()), (Some(expected), moments.len()));
+        assert_eq!((found, at.get()), (Some(expected), timestamps.len()));
     }
 
     #[test]

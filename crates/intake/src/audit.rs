@@ -1,4 +1,4 @@
-//! Audit: reconciliation of received, stored and lost samples per producer and hop.
+//! Audit: reconciliation of received, stored and lost samples per producer and stage.
 //!
 //! The journal is compared with the counts of this process since its start; the store and the
 //! remotes are compared with the journal. A discrepancy is zero or has a reason; one without a
@@ -14,9 +14,9 @@ use crate::counts::{Loss, ProducerCounts, add_loss};
 use crate::ledger::{Ledger, LedgerEntry};
 use crate::recent_batches::BatchSums;
 
-/// Downstream hop of the journal with a ledger of its own.
-pub trait DownstreamHop: Send + Sync + Debug {
-    /// Counts that the hop has durably acknowledged.
+/// Downstream stage of the journal with a ledger of its own.
+pub trait DownstreamStage: Send + Sync + Debug {
+    /// Counts that the stage has durably acknowledged.
     fn ledger(&self) -> Ledger;
 }
 
@@ -46,8 +46,8 @@ pub struct ProducerAudit {
     pub source: Option<SourceCounts>,
     /// Losses reported by gaps before the journal.
     pub losses: Vec<Loss>,
-    /// An entry for each hop, the journal first.
-    pub hops: Vec<HopAudit>,
+    /// An entry for each stage, the journal first.
+    pub stages: Vec<StageAudit>,
 }
 
 /// Value counts of an internal source since the start of the process.
@@ -69,18 +69,18 @@ impl SourceCounts {
     }
 }
 
-/// Counts of a producer at one hop.
+/// Counts of a producer at one stage.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct HopAudit {
+pub struct StageAudit {
     /// `journal`, `store`, or `remote NAME`.
-    pub hop: String,
-    /// Counts of the previous hop.
+    pub stage: String,
+    /// Counts of the previous stage.
     pub received: ProducerCounts,
     /// Acknowledged counts.
     pub acknowledged: ProducerCounts,
     /// Stored counts.
     pub stored: ProducerCounts,
-    /// Known losses at this hop.
+    /// Known losses at this stage.
     pub losses: Vec<Loss>,
     /// Values received and not stored, as far as known.
     pub discrepancy: i128,
@@ -105,7 +105,7 @@ pub(crate) struct AuditInputs {
     pub(crate) store: Option<IngestProgress>,
     /// For each gap of the store: counts of its batches by producer; `None` if unknown.
     pub(crate) lost: Vec<Option<BTreeMap<u64, BatchSums>>>,
-    pub(crate) hops: Vec<(String, Ledger)>,
+    pub(crate) stages: Vec<(String, Ledger)>,
     pub(crate) process_started_at: i64,
     pub(crate) warnings: Vec<String>,
 }
@@ -155,13 +155,15 @@ impl AuditInputs {
             Some((name, source)) => (name.clone(), Some(source.clone())),
             None => (entry.name.clone(), None),
         };
-        let mut lines = vec![self.journal_hop(id, &entry)];
-        lines.extend(self.store.as_ref().map(|fed| self.store_hop(id, &entry, fed)));
-        lines.extend(self.hops.iter().map(|(hop, book)| self.remote_hop(id, &entry, hop, book)));
-        ProducerAudit { id, name, source, losses: entry.losses, hops: lines }
+        let mut lines = vec![self.journal_stage(id, &entry)];
+        lines.extend(self.store.as_ref().map(|fed| self.store_stage(id, &entry, fed)));
+        lines.extend(
+            self.stages.iter().map(|(stage, book)| self.remote_stage(id, &entry, stage, book)),
+        );
+        ProducerAudit { id, name, source, losses: entry.losses, stages: lines }
     }
 
-    fn journal_hop(&self, id: Option<u64>, entry: &LedgerEntry) -> HopAudit {
+    fn journal_stage(&self, id: Option<u64>, entry: &LedgerEntry) -> StageAudit {
         let mut received = ledger_counts(&self.previous, id);
         let taken = self.accepted.get(&id).copied().unwrap_or_default();
         received.add(&taken);
@@ -181,9 +183,9 @@ impl AuditInputs {
             }
         };
         let difference = i128::from(received.values) - i128::from(stored.values);
-        let hop = "journal".to_owned();
-        HopAudit {
-            hop,
+        let stage = "journal".to_owned();
+        StageAudit {
+            stage,
             received,
             acknowledged: stored,
             stored,
@@ -211,7 +213,12 @@ impl AuditInputs {
         fed.missing.iter().zip(&self.lost).filter_map(of_gap).collect()
     }
 
-    fn store_hop(&self, id: Option<u64>, entry: &LedgerEntry, fed: &IngestProgress) -> HopAudit {
+    fn store_stage(
+        &self,
+        id: Option<u64>,
+        entry: &LedgerEntry,
+        fed: &IngestProgress,
+    ) -> StageAudit {
         let (received, lost) = (entry.counts, self.store_losses(id, entry, fed));
         let behind = self.ledger.position().saturating_sub(fed.position);
         let (is_reconciled, reason) = match behind {
@@ -219,8 +226,8 @@ impl AuditInputs {
             n => (false, format!("{} of the journal not yet in the store", plural(n, "record"))),
         };
         let StoreLosses { losses, stored, .. } = lost;
-        HopAudit {
-            hop: "store".to_owned(),
+        StageAudit {
+            stage: "store".to_owned(),
             received,
             acknowledged: stored,
             stored,
@@ -287,13 +294,13 @@ impl AuditInputs {
         StoreLosses { losses, stored, rejected, known, unknown, unattributed }
     }
 
-    fn remote_hop(
+    fn remote_stage(
         &self,
         id: Option<u64>,
         entry: &LedgerEntry,
-        hop: &str,
+        stage: &str,
         book: &Ledger,
-    ) -> HopAudit {
+    ) -> StageAudit {
         let theirs = find_entry(book, id).cloned().unwrap_or_default();
         let stored = theirs.counts;
         let is_whole = book.first() == self.ledger.first();
@@ -337,11 +344,11 @@ impl AuditInputs {
             n => (false, format!("{n} batches missing at the remote: bug in topdeck")),
         };
         let difference = i128::from(received.values) - i128::from(stored.values);
-        let (hop, lost) = (hop.to_owned(), theirs.losses);
+        let (stage, lost) = (stage.to_owned(), theirs.losses);
         // The remote's own ledger has the values: the discrepancy is known independently of losses.
         let (acknowledged, unknown_batches) = (stored, 0);
-        HopAudit {
-            hop,
+        StageAudit {
+            stage,
             received,
             acknowledged,
             stored,
@@ -410,13 +417,13 @@ impl StoreLosses {
 impl ProducerAudit {
     fn has_data(&self) -> bool {
         !self.losses.is_empty()
-            || self.hops.iter().any(|line| {
+            || self.stages.iter().any(|line| {
                 line.received.records() > 0 || line.stored.records() > 0 || !line.losses.is_empty()
             })
     }
 
     /// Whether every discrepancy is zero or has a known reason.
     pub fn is_reconciled(&self) -> bool {
-        self.hops.iter().all(|line| line.is_reconciled)
+        self.stages.iter().all(|line| line.is_reconciled)
     }
 }

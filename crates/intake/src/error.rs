@@ -34,7 +34,7 @@ pub enum Error {
     /// The sequence jumps further from the last one than allowed.
     #[error(
         "cannot take sequence {sequence} of producer {producer:016x}: the last one was {last}, \
-         and at most {max} may be left out; a sender that begins anew takes a new boot number"
+         and at most {max} may be left out; a sender that begins anew takes a new epoch"
     )]
     SequenceJump {
         /// Producer number.

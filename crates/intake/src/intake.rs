@@ -7,7 +7,7 @@ use std::thread::JoinHandle;
 use journal::{BatchIdentity, Supervisor};
 use model::{Batch, SeriesId};
 
-use crate::audit::{Audit, DownstreamHop};
+use crate::audit::{Audit, DownstreamStage};
 use crate::error::{Error, Result};
 use crate::group_commit::{GroupCommit, Receipt};
 use crate::housekeeping;
@@ -30,8 +30,8 @@ use crate::write_target::WriteTarget;
 /// into duplicates.
 pub const SEQUENCE_JUMP_MAX: u64 = 1 << 20;
 /// The same for a sender without a secret, whose name others can use: one forged request causes at
-/// most this many duplicates. A sender that has to skip more uses a new boot number.
-pub const OPEN_SEQUENCE_JUMP_MAX: u64 = 1 << 12;
+/// most this many duplicates. A sender that has to skip more uses a new epoch.
+pub const UNAUTHENTICATED_SEQUENCE_JUMP_MAX: u64 = 1 << 12;
 /// The same for a journal, whose sequences are positions: the maximum number of records that it may
 /// drop at once.
 pub const REQUEST_JUMP_MAX: u64 = 1 << 32;
@@ -100,7 +100,7 @@ impl Intake {
             batch_bytes_max: batch_bytes_max(&home),
             group_commit: commit,
             ledger_reader: books,
-            hops: Mutex::default(),
+            stages: Mutex::default(),
             warnings: Mutex::new(notes),
             meter,
             target: home,
@@ -197,7 +197,7 @@ impl Intake {
 
     /// A receipt, if the batch was accepted under the identity that its sender had in an earlier
     /// version.
-    pub fn repeat_of(&self, earlier: BatchIdentity) -> Result<Option<Receipt>> {
+    pub fn find_duplicate(&self, earlier: BatchIdentity) -> Result<Option<Receipt>> {
         match self.shared.target.has_taken(earlier)? {
             true => Ok(Some(self.shared.repeated())),
             false => Ok(None),
@@ -248,26 +248,26 @@ impl Intake {
         self.shared.is_unclean.store(true, Ordering::Relaxed);
     }
 
-    /// Ledger file of a downstream hop, in the journal's folder.
-    pub fn ledger_file(&self, hop: &str) -> Result<LedgerFile> {
+    /// Ledger file of a downstream stage, in the journal's folder.
+    pub fn ledger_file(&self, stage: &str) -> Result<LedgerFile> {
         let home = &self.shared.target;
-        LedgerFile::new(home.journal().disk().clone(), &ledger_reader::ledger_dir(home), hop)
+        LedgerFile::new(home.journal().disk().clone(), &ledger_reader::ledger_dir(home), stage)
     }
 
-    /// Adds a hop to the audit; replaces a hop of the same name.
-    pub fn add_hop(&self, name: impl Into<String>, hop: Arc<dyn DownstreamHop>) {
+    /// Adds a stage to the audit; replaces a stage of the same name.
+    pub fn add_stage(&self, name: impl Into<String>, stage: Arc<dyn DownstreamStage>) {
         let name = name.into();
-        let mut hops = lock(&self.shared.hops);
-        hops.retain(|(known, _)| *known != name);
-        hops.push((name, hop));
+        let mut stages = lock(&self.shared.stages);
+        stages.retain(|(known, _)| *known != name);
+        stages.push((name, stage));
     }
 
-    /// Removes a hop from the audit.
-    pub fn remove_hop(&self, name: &str) {
-        lock(&self.shared.hops).retain(|(known, _)| known != name);
+    /// Removes a stage from the audit.
+    pub fn remove_stage(&self, name: &str) {
+        lock(&self.shared.stages).retain(|(known, _)| known != name);
     }
 
-    /// Flushes the journal and reconciles every hop's counts of each producer.
+    /// Flushes the journal and reconciles every stage's counts of each producer.
     pub fn audit(&self) -> Result<Audit> {
         self.shared.audit()
     }
@@ -390,7 +390,7 @@ mod tests {
         assert_eq!(intake.in_flight_bytes(), 0);
         take(&["a"], 1).unwrap();
         let audit = intake.audit().unwrap();
-        assert_eq!(audit.producers[0].hops[1].stored.samples, 2);
+        assert_eq!(audit.producers[0].stages[1].stored.samples, 2);
         assert!(audit.producers[0].is_reconciled());
     }
 }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use journal::{Ack, BatchIdentity, Level};
 use model::{Batch, SeriesId, SeriesRef};
 
-use crate::audit::{Audit, AuditInputs, DownstreamHop, SourceCounts};
+use crate::audit::{Audit, AuditInputs, DownstreamStage, SourceCounts};
 use crate::counts::{self, ProducerCounts};
 use crate::error::{Error, Result};
 use crate::group_commit::{GroupCommit, Receipt};
@@ -32,7 +32,7 @@ const RETRY_AFTER_BACKLOG: Duration = Duration::from_secs(1);
 const GAP_DURABLE_TIMEOUT: Duration = Duration::from_secs(1);
 /// Timeout of a batch behind other batches of its producer that wait for journal space.
 const APPEND_LOCK_TIMEOUT: Duration = Duration::from_secs(2);
-/// Maximum number of producer boots whose last sequence is kept beside the ledger, which lags
+/// Maximum number of producer epochs whose last sequence is kept beside the ledger, which lags
 /// slightly.
 const SEQUENCES_MAX: usize = 1 << 16;
 /// Maximum number of producers with separate accepted counts in this process; beyond it, producers
@@ -49,7 +49,7 @@ pub(crate) struct IntakeState {
     pub(crate) producers: Mutex<HashMap<String, Producer>>,
     /// Accepted counts since the start of the process, by producer.
     pub(crate) accepted: Mutex<BTreeMap<Option<u64>, ProducerCounts>>,
-    /// Last accepted sequence of each producer boot.
+    /// Last accepted sequence of each producer epoch.
     pub(crate) sequences: Mutex<LastSequences>,
     pub(crate) known_keys: KnownKeys,
     pub(crate) identity_rejections: IdentityRejections,
@@ -58,7 +58,7 @@ pub(crate) struct IntakeState {
     pub(crate) meter: Arc<Meter>,
     pub(crate) group_commit: GroupCommit,
     pub(crate) ledger_reader: LedgerReader,
-    pub(crate) hops: Mutex<Vec<(String, Arc<dyn DownstreamHop>)>>,
+    pub(crate) stages: Mutex<Vec<(String, Arc<dyn DownstreamStage>)>>,
     pub(crate) warnings: Mutex<Vec<String>>,
     pub(crate) outcomes: BatchOutcomes,
     pub(crate) append_latency: LatencyHistogram,
@@ -75,7 +75,7 @@ pub(crate) struct IntakeState {
 /// Last accepted sequences, bounded.
 #[derive(Debug, Default)]
 pub(crate) struct LastSequences {
-    /// By producer and boot: the sequence, and the number of batches counted before it.
+    /// By producer and epoch: the sequence, and the number of batches counted before it.
     table: BTreeMap<(u64, u64), (u64, u64)>,
     batches: u64,
 }
@@ -88,8 +88,8 @@ impl LastSequences {
         journal::evict(&mut self.table, SEQUENCES_MAX, |(_, heard)| *heard);
     }
 
-    fn of(&self, producer: u64, boot: u64) -> Option<u64> {
-        self.table.get(&(producer, boot)).map(|(last, _)| *last)
+    fn of(&self, producer: u64, epoch: u64) -> Option<u64> {
+        self.table.get(&(producer, epoch)).map(|(last, _)| *last)
     }
 }
 
@@ -261,11 +261,11 @@ impl IntakeState {
         )
     }
 
-    /// Returns an error if a sequence is too far ahead of the last one of its producer's boot.
+    /// Returns an error if a sequence is too far ahead of the last one of its producer's epoch.
     pub(crate) fn check_sequence(&self, identity: BatchIdentity, max: u64) -> Result<()> {
-        let BatchIdentity { producer, epoch: boot, sequence: found } = identity;
-        let taken = lock(&self.sequences).of(producer, boot);
-        let Some(last) = taken.max(self.ledger_reader.last_sequence(producer, boot)) else {
+        let BatchIdentity { producer, epoch, sequence: found } = identity;
+        let taken = lock(&self.sequences).of(producer, epoch);
+        let Some(last) = taken.max(self.ledger_reader.last_sequence(producer, epoch)) else {
             return Ok(());
         };
         if found.saturating_sub(last) <= max {
@@ -517,7 +517,7 @@ impl IntakeState {
             (producer.id(), (producer.name().to_owned(), source))
         };
         let sources = lock(&self.producers).values().map(source).collect();
-        let hops = lock(&self.hops).clone();
+        let stages = lock(&self.stages).clone();
         let fed = self.target.store().map(|store| store.ingest_progress()).transpose()?;
         fed.iter().for_each(|fed| self.keep_damaged(fed));
         let sums =
@@ -527,7 +527,7 @@ impl IntakeState {
             previous: self.ledger_reader.previous().clone(),
             store: fed,
             lost,
-            hops: hops.into_iter().map(|(name, hop)| (name, hop.ledger())).collect(),
+            stages: stages.into_iter().map(|(name, stage)| (name, stage.ledger())).collect(),
             warnings: self
                 .ledger_reader
                 .warnings()

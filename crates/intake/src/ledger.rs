@@ -21,7 +21,7 @@ pub const PRODUCERS_MAX: usize = 4096;
 const FREE_TIMES_MAX: usize = 8;
 /// Maximum stored length of a producer's name, in bytes.
 const NAME_BYTES_MAX: usize = 128;
-/// Number of latest boots per producer for which duplicates are detected.
+/// Number of latest epochs per producer for which duplicates are detected.
 pub(crate) const EPOCHS_MAX: usize = 4;
 
 /// Ledger entry of one producer.
@@ -33,7 +33,7 @@ pub struct LedgerEntry {
     pub counts: ProducerCounts,
     /// Known losses.
     pub losses: Vec<Loss>,
-    /// Boot and last sequence of each of the latest boots, the latest last.
+    /// Boot and last sequence of each of the latest epochs, the latest last.
     pub(crate) epochs: Vec<(u64, u64)>,
 }
 
@@ -44,7 +44,7 @@ impl LedgerEntry {
 
     /// Whether a batch is a duplicate; records its sequence if not.
     fn check_and_record(&mut self, identity: BatchIdentity) -> bool {
-        let known = self.epochs.iter().position(|&(boot, _)| boot == identity.epoch);
+        let known = self.epochs.iter().position(|&(epoch, _)| epoch == identity.epoch);
         if let Some(at) = known {
             let (_, last) = self.epochs[at];
             if identity.sequence <= last {
@@ -83,7 +83,7 @@ impl CountedRecord {
         CountedRecord { position, identity, counts, gaps }
     }
 
-    /// A forwarded record: the gaps in it are losses of the previous hop.
+    /// A forwarded record: the gaps in it are losses of the previous stage.
     pub fn forwarded(
         position: u64,
         identity: Option<BatchIdentity>,
@@ -92,7 +92,7 @@ impl CountedRecord {
         CountedRecord { gaps: Vec::new(), ..CountedRecord::from_record(position, identity, bytes) }
     }
 
-    /// A record that a hop rejects; `gap` has the reason.
+    /// A record that a stage rejects; `gap` has the reason.
     pub fn lost(position: u64, identity: Option<BatchIdentity>, gap: Gap) -> CountedRecord {
         let counts = ProducerCounts { missing: 1, ..ProducerCounts::default() };
         CountedRecord { position, identity, counts: Some(counts), gaps: vec![gap] }
@@ -159,10 +159,10 @@ impl Ledger {
         &self.entries
     }
 
-    /// Last sequence of a producer boot, if it is one of the latest boots.
-    pub(crate) fn last_sequence(&self, producer: u64, boot: u64) -> Option<u64> {
-        let boots = &self.entries.get(&producer)?.epochs;
-        boots.iter().find(|&&(known, _)| known == boot).map(|&(_, last)| last)
+    /// Last sequence of a producer epoch, if it is one of the latest epochs.
+    pub(crate) fn last_sequence(&self, producer: u64, epoch: u64) -> Option<u64> {
+        let epochs = &self.entries.get(&producer)?.epochs;
+        epochs.iter().find(|&&(known, _)| known == epoch).map(|&(_, last)| last)
     }
 
     /// Shared entry of unlisted producers.

@@ -11,7 +11,7 @@
 //! loss GAPS LOST UNKNOWN START END REASON
 //! checksum CRC                      CRC-32C of all preceding lines, 8 hexadecimal digits
 //! ```
-//! Numbers are decimal, ids and boots hexadecimal, times ns since the Unix epoch.
+//! Numbers are decimal, ids and epochs hexadecimal, times ns since the Unix epoch.
 //! `docs/formats/books.md` specifies the format.
 
 use std::fmt::Write as _;
@@ -192,8 +192,8 @@ impl Ledger {
                 "producer {id} {name} {batches} {samples} {values} {repeated} {unreadable} \
                  {missing}"
             ));
-            for (boot, sequence) in &entry.epochs {
-                line(format_args!("boot {boot:x} {sequence}"));
+            for (epoch, sequence) in &entry.epochs {
+                line(format_args!("boot {epoch:x} {sequence}"));
             }
             for loss in &entry.losses {
                 let Loss {
@@ -264,11 +264,11 @@ impl Ledger {
                 }
             }
             "boot" => {
-                let [boot, sequence] = split_words(rest)?;
-                let boot = u64::from_str_radix(boot, 16).ok()?;
-                let boots = &mut self.entry_for_line(*producer)?.epochs;
-                (boots.len() < EPOCHS_MAX).then(|| boots.push((boot, 0)))?;
-                boots.last_mut()?.1 = parse_number(sequence)?;
+                let [epoch, sequence] = split_words(rest)?;
+                let epoch = u64::from_str_radix(epoch, 16).ok()?;
+                let epochs = &mut self.entry_for_line(*producer)?.epochs;
+                (epochs.len() < EPOCHS_MAX).then(|| epochs.push((epoch, 0)))?;
+                epochs.last_mut()?.1 = parse_number(sequence)?;
             }
             "loss" => {
                 let loss = parse_loss(rest)?;

@@ -254,9 +254,9 @@ impl LedgerReader {
         lock(&self.ledger).is_volatile = self.is_volatile.load(Ordering::Relaxed);
     }
 
-    /// Last counted sequence of a producer boot.
-    pub(crate) fn last_sequence(&self, producer: u64, boot: u64) -> Option<u64> {
-        lock(&self.ledger).last_sequence(producer, boot)
+    /// Last counted sequence of a producer epoch.
+    pub(crate) fn last_sequence(&self, producer: u64, epoch: u64) -> Option<u64> {
+        lock(&self.ledger).last_sequence(producer, epoch)
     }
 
     /// Counts of the batches at these positions, by producer; `None` if any of them is unknown.

@@ -33,12 +33,12 @@ mod write_target;
 
 mod audit;
 
-pub use audit::{Audit, DownstreamHop, HopAudit, ProducerAudit, SourceCounts};
+pub use audit::{Audit, DownstreamStage, ProducerAudit, SourceCounts, StageAudit};
 pub use counts::{Loss, ProducerCounts};
 pub use error::{Error, Result};
 pub use group_commit::Receipt;
 pub use ingest_writer::IngestWriter;
-pub use intake::{Intake, OPEN_SEQUENCE_JUMP_MAX, REQUEST_JUMP_MAX, SEQUENCE_JUMP_MAX};
+pub use intake::{Intake, REQUEST_JUMP_MAX, SEQUENCE_JUMP_MAX, UNAUTHENTICATED_SEQUENCE_JUMP_MAX};
 pub use journal::supervisor::{
     DamageReport, LogFn, QuarantinedInput, SupervisedThread, Supervisor, ThreadStatus,
     panic_message,

@@ -118,8 +118,8 @@ impl GapBuilder {
 
     pub(crate) fn record(&mut self, identity: Option<BatchIdentity>) {
         self.records = self.records.saturating_add(1);
-        if let Some(BatchIdentity { producer, epoch: boot, sequence }) = identity {
-            let part = self.producers.entry((producer, boot)).or_insert((sequence, sequence, 0));
+        if let Some(BatchIdentity { producer, epoch, sequence }) = identity {
+            let part = self.producers.entry((producer, epoch)).or_insert((sequence, sequence, 0));
             *part = (part.0.min(sequence), part.1.max(sequence), part.2.saturating_add(1));
         }
     }
@@ -129,8 +129,8 @@ impl GapBuilder {
         let complete =
             self.records == positions.end.saturating_sub(positions.start) && !self.is_partial_frame;
         let producers =
-            self.producers.into_iter().map(|((producer, boot), (first, last, records))| {
-                ProducerGap { producer, epoch: boot, sequences: first..=last, records }
+            self.producers.into_iter().map(|((producer, epoch), (first, last, records))| {
+                ProducerGap { producer, epoch, sequences: first..=last, records }
             });
         RecordGap {
             positions,

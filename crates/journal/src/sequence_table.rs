@@ -30,12 +30,12 @@ pub(crate) struct SequenceTable<'a> {
 
 impl<'a> SequenceTable<'a> {
     /// The set of a producer epoch.
-    fn set_of(&self, producer: u64, boot: u64) -> &'a [[AtomicU64; PRODUCER_WORDS]] {
+    fn set_of(&self, producer: u64, epoch: u64) -> &'a [[AtomicU64; PRODUCER_WORDS]] {
         // Multiplicative hashing, whose top bits depend on all input bits; producers may be
         // numbered by hand or in their upper half, and epochs are often times. The constants are
         // odd and have no pattern.
-        let mixed =
-            producer.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ boot.wrapping_mul(0xd6e8_feb8_6659_fd93);
+        let mixed = producer.wrapping_mul(0x9e37_79b9_7f4a_7c15)
+            ^ epoch.wrapping_mul(0xd6e8_feb8_6659_fd93);
         let mixed = (mixed ^ (mixed >> 32)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         // Product of two 64-bit numbers, scaled to the number of sets.
         let set =
@@ -45,11 +45,11 @@ impl<'a> SequenceTable<'a> {
 
     /// Last accepted sequence of a producer epoch, and the end of that batch. The caller holds the
     /// lock.
-    pub(crate) fn last(&self, producer: u64, boot: u64) -> Option<(u64, u64)> {
-        let entries = self.set_of(producer, boot);
+    pub(crate) fn last(&self, producer: u64, epoch: u64) -> Option<(u64, u64)> {
+        let entries = self.set_of(producer, epoch);
         entries.iter().find_map(|entry| {
             let [p, b, sequence, end] = entry.each_ref().map(|word| word.load(Relaxed));
-            (p == producer && b == boot).then_some((sequence, end.checked_sub(1)?))
+            (p == producer && b == epoch).then_some((sequence, end.checked_sub(1)?))
         })
     }
 
@@ -60,8 +60,8 @@ impl<'a> SequenceTable<'a> {
         let end_plus_one = end.saturating_add(1);
         let mut ways = [(0, 0); PRODUCERS_PER_SET];
         for (way, entry) in ways.iter_mut().zip(entries) {
-            let [producer, boot, sequence, used] = entry.each_ref().map(|word| word.load(Relaxed));
-            if used != 0 && producer == identity.producer && boot == identity.epoch {
+            let [producer, epoch, sequence, used] = entry.each_ref().map(|word| word.load(Relaxed));
+            if used != 0 && producer == identity.producer && epoch == identity.epoch {
                 if sequence <= identity.sequence {
                     entry[2].store(identity.sequence, Relaxed);
                     entry[3].store(end_plus_one, Relaxed);

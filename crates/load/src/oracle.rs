@@ -21,9 +21,9 @@ pub fn expected_response_times(
     stalls: &[ServerStall],
     end_ns: u64,
 ) -> hist::Histogram {
-    let after_stall = |moment: u64| {
-        let stall = stalls.iter().find(|one| (one.from_ns..one.to_ns).contains(&moment));
-        stall.map_or(moment, |one| one.to_ns)
+    let after_stall = |timestamp: u64| {
+        let stall = stalls.iter().find(|one| (one.from_ns..one.to_ns).contains(&timestamp));
+        stall.map_or(timestamp, |one| one.to_ns)
     };
     let mut recorder = Recorder::new();
     for due_ns in due {

@@ -24,7 +24,7 @@ pub use pattern::{Pattern, REGEX_BYTES_MAX, Regex};
 
 use hist::codec::header::Temporality;
 
-use crate::series::{Series, SeriesKind};
+use crate::series::{Series, SeriesKind, spell_unit};
 
 /// Maximum length of a selector in bytes: some hundreds of conditions.
 pub const LENGTH_MAX: usize = 16 << 10;
@@ -131,6 +131,10 @@ impl Selector {
     pub fn tag(name: impl Into<String>, pattern: Pattern) -> Selector {
         let name = name.into();
         let name = if name == "__name__" { NAME.to_owned() } else { name };
+        let pattern = match pattern {
+            Pattern::Exact(unit) if name == UNIT => Pattern::Exact(spell_unit(&unit).to_owned()),
+            pattern => pattern,
+        };
         Selector::Tag { name, pattern }
     }
 

@@ -90,6 +90,19 @@ impl SeriesKind {
     }
 }
 
+/// Unit as topdeck spells it: `B` for UCUM's `By`, none for UCUM's `1`. The result is a prefix of
+/// the argument.
+///
+/// Up to version 0.1.0, metrics of shared memory were stored with the spelling of UCUM. Their
+/// series keep their keys, and are read with topdeck's spelling.
+pub fn spell_unit(unit: &str) -> &str {
+    match unit {
+        "By" => &unit[..1],
+        "1" => &unit[..0],
+        unit => unit,
+    }
+}
+
 /// Series ID: the hash of the canonical key, the same on every host.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SeriesId(pub [u8; 16]);
@@ -132,10 +145,12 @@ impl Series {
         Series { name: name.into(), unit: String::new(), kind, labels: Vec::new() }
     }
 
-    /// Sets the unit of its values, as it is written after a number.
+    /// Sets the unit of its values, as it is written after a number. Units of UCUM are spelled as
+    /// in [`spell_unit`].
     #[must_use]
     pub fn with_unit(mut self, unit: impl Into<String>) -> Series {
         self.unit = unit.into();
+        self.unit.truncate(spell_unit(&self.unit).len());
         self
     }
 
@@ -181,7 +196,8 @@ impl Series {
 
     /// Unit of the values; empty for plain numbers.
     pub fn unit(&self) -> &str {
-        &self.unit
+        // A stored key may have the spelling of an earlier version.
+        spell_unit(&self.unit)
     }
 
     /// Type of the values.
@@ -224,7 +240,9 @@ impl Series {
         let kind = Series::check_canonical_key(form)?;
         let mut reader = WireReader::new(&form[1..]);
         let name = reader.text("name")?;
-        let mut series = Series::new(name, kind).with_unit(reader.text("unit")?);
+        let mut series = Series::new(name, kind);
+        // The key stays as it is, because its hash is the ID.
+        reader.text("unit")?.clone_into(&mut series.unit);
         let count = reader.count(2, "label count")?;
         for _ in 0..count {
             let name = reader.text("label name")?.to_owned();
@@ -335,6 +353,25 @@ mod tests {
         }
         let series = series.validate().ok()?;
         (series.canonical_key() == form).then_some(series)
+    }
+
+    #[test]
+    fn bytes_of_every_source_have_one_unit() {
+        let with_unit = |unit| Series::new("m", SeriesKind::Gauge).with_unit(unit).validate();
+        let bytes = with_unit("By").unwrap();
+        assert_eq!((bytes.unit(), bytes.id()), ("B", with_unit("B").unwrap().id()));
+        assert_eq!(with_unit("1").unwrap(), with_unit("").unwrap());
+        assert_eq!(with_unit("MiBy").unwrap().unit(), "MiBy");
+    }
+
+    #[test]
+    fn series_stored_with_the_unit_by_are_found_as_b() {
+        let stored = *b"\x02\x01m\x02By\x00";
+        let series = Series::from_canonical_key(&stored).unwrap();
+        assert_eq!((series.unit(), &*series.canonical_key()), ("B", &stored[..]));
+        for selector in ["and(__unit:B)", "and(__unit:By)", "{__unit=\"By\"}"] {
+            assert!(crate::Selector::parse(selector).unwrap().matches(&series), "{selector}");
+        }
     }
 
     #[track_caller]

@@ -27,7 +27,7 @@
 //! let request = QueryRequest { text, language: Language::PromQl, start: end, end, step: 0, options };
 //! let view = store.view()?;
 //! let result = execute(&StoreSource::new(&view), &request, &Settings::default(), &|| false)?;
-//! let ResultData::Vector(streams) = result.data else { panic!("one moment has a vector") };
+//! let ResultData::Vector(streams) = result.data else { panic!("an instant query has a vector") };
 //! let p99 = streams[0].points[0].as_ref().and_then(|value| value.bracket()).unwrap();
 //! assert!(p99.contains(990.0) && p99.upper / p99.lower < 1.03, "the truth, and how near it is known");
 //! assert_eq!(result.unit.as_deref(), Some("ms"));

@@ -115,9 +115,9 @@ pub struct HsperfSnapshot {
 }
 
 impl HsperfSnapshot {
-    fn reject(&mut self, count: u64, trouble: Error) {
+    fn reject(&mut self, count: u64, error: Error) {
         self.rejected += count;
-        self.first_error.get_or_insert(trouble);
+        self.first_error.get_or_insert(error);
     }
 }
 

@@ -92,11 +92,11 @@ pub fn parse(bytes: &[u8], wall_us: i64) -> Result<MmvSnapshot, Error> {
     for index in 0..sections.values.count {
         match reader.metric(index, &sections, &labels, &mut text_left) {
             Ok(metric) => shown.metrics.push(metric),
-            Err(trouble @ Error::Text { .. }) => {
-                shown.reject(sections.values.count - index, trouble);
+            Err(error @ Error::Text { .. }) => {
+                shown.reject(sections.values.count - index, error);
                 break;
             }
-            Err(trouble) => shown.reject(1, trouble),
+            Err(error) => shown.reject(1, error),
         }
     }
     let count = endian::remove_duplicates(&mut shown.metrics);
@@ -107,9 +107,9 @@ pub fn parse(bytes: &[u8], wall_us: i64) -> Result<MmvSnapshot, Error> {
 }
 
 impl MmvSnapshot {
-    fn reject(&mut self, count: u64, trouble: Error) {
+    fn reject(&mut self, count: u64, error: Error) {
         self.rejected += count;
-        self.first_error.get_or_insert(trouble);
+        self.first_error.get_or_insert(error);
     }
 }
 

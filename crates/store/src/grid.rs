@@ -44,11 +44,12 @@ impl TimeGrid {
     /// the row's end.
     pub fn column(&self, at: u64) -> Range<i64> {
         // The distance between the extreme timestamps exceeds `i64`.
-        let moment = |at: i128| {
-            let moment = i128::from(self.step).saturating_mul(at).saturating_add(self.start.into());
-            moment.clamp(i64::MIN.into(), i64::MAX.into()) as i64
+        let timestamp = |at: i128| {
+            let timestamp =
+                i128::from(self.step).saturating_mul(at).saturating_add(self.start.into());
+            timestamp.clamp(i64::MIN.into(), i64::MAX.into()) as i64
         };
-        moment(at.into())..moment(i128::from(at).saturating_add(1))
+        timestamp(at.into())..timestamp(i128::from(at).saturating_add(1))
     }
 
     /// Time range of the grid.

@@ -31,7 +31,7 @@ use std::hash::{BuildHasher, RandomState};
 
 use model::selector::KINDS;
 use model::wire::WireReader;
-use model::{Selector, Series, SeriesId, SeriesKind};
+use model::{Selector, Series, SeriesId, SeriesKind, spell_unit};
 
 pub use self::admission::NewSeries;
 pub use self::cardinality::{Cardinality, LabelCardinality};
@@ -519,7 +519,7 @@ impl<'a> ParsedKey<'a> {
     fn try_parse(form: &'a [u8]) -> Result<ParsedKey<'a>, model::Error> {
         let mut rest = WireReader::new(form);
         rest.u8("kind")?;
-        let (name, unit) = (rest.bytes("name")?, rest.bytes("unit")?);
+        let (name, unit) = (rest.bytes("name")?, spell_unit(rest.text("unit")?).as_bytes());
         let labels_count = rest.count(2, "label count")?;
         Ok(ParsedKey { name, unit, labels_count, labels: rest })
     }

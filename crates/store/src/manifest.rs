@@ -197,9 +197,9 @@ impl Manifest {
         }
         line(format_args!("series {}", self.series));
         line(format_args!("next {}", self.next_part));
-        for ((producer, boot), heard) in &self.producers.0 {
+        for ((producer, epoch), heard) in &self.producers.0 {
             line(format_args!(
-                "producer {producer:x} {boot:x} {} {}",
+                "producer {producer:x} {epoch:x} {} {}",
                 heard.sequence, heard.position
             ));
         }
@@ -291,13 +291,13 @@ impl Manifest {
                 self.position = position.parse().ok()?;
             }
             "producer" => {
-                let [producer, boot, sequence, position] = split_words(rest)?;
+                let [producer, epoch, sequence, position] = split_words(rest)?;
                 let hex = |text| u64::from_str_radix(text, 16).ok();
                 let heard = ProducerState {
                     sequence: sequence.parse().ok()?,
                     position: position.parse().ok()?,
                 };
-                self.producers.0.insert((hex(producer)?, hex(boot)?), heard);
+                self.producers.0.insert((hex(producer)?, hex(epoch)?), heard);
             }
             "keep" => {
                 let [resolution, duration, selector] = split_words(rest)?;

@@ -21,7 +21,7 @@ pub(super) struct DatasetPlan {
     seed: u64,
     /// Number of values of each minute of the full length. Longer data sets repeat the list.
     minute_counts: Vec<u64>,
-    /// Cumulative share of a minute's values, in units of 1 / `SHARE_WHOLE`: entry `i` is the share
+    /// Cumulative share of a minute's values, in units of 1 / `SHARE_ONE`: entry `i` is the share
     /// of the series before `i`; the last entry is the whole. Wider data sets repeat the list.
     series_shares: Vec<u64>,
     /// Incidents of data set A, sorted by their first minute.
@@ -185,7 +185,7 @@ impl DatasetPlan {
     /// Modes of a request: served from a cache, processed, and waiting for another service.
     fn request_modes(&self, series: usize, key: u64) -> [LatencyMode; 3] {
         let (endpoint, host) = (series % ENDPOINTS, series / ENDPOINTS);
-        let (hour, trouble) = ((key / 4) as usize, key % 4);
+        let (hour, fault) = ((key / 4) as usize, key % 4);
         let busy = daily_load(hour * HOUR_MINUTES + HOUR_MINUTES / 2);
         let own = fraction([self.seed, SHAPES, endpoint as u64]);
         let of_host = 0.9 + 0.2 * fraction([self.seed, SHAPES + 1, host as u64]);
@@ -200,7 +200,7 @@ impl DatasetPlan {
             LatencyMode::new(0.75, median, 5),
             LatencyMode::new(0.02 + 0.04 * own, median * 6.0, 5),
         ];
-        match trouble {
+        match fault {
             SLOW_HOST => modes[1].median_ns *= 3.0,
             WAITING => modes[2].weight *= 7.0,
             _ => {}

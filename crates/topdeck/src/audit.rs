@@ -59,18 +59,18 @@ fn count_text(value: &Value) -> String {
 
 fn audit_table(audit: &Value) -> String {
     let mut rows = vec![
-        ["producer", "hop", "received", "acknowledged", "stored", "reason"].map(str::to_owned),
+        ["producer", "stage", "received", "acknowledged", "stored", "reason"].map(str::to_owned),
     ];
     for producer in json_array(&audit["producers"]) {
         let name = match producer["name"].as_str() {
             Some("") | None => producer["id"].as_str().unwrap_or("others"),
             Some(name) => name,
         };
-        for (at, line) in json_array(&producer["hops"]).iter().enumerate() {
+        for (at, line) in json_array(&producer["stages"]).iter().enumerate() {
             let text = |key: &str| escape_control(line[key].as_str().unwrap_or(""));
             rows.push([
                 if at == 0 { escape_control(name) } else { String::new() },
-                text("hop"),
+                text("stage"),
                 count_text(&line["received"]),
                 count_text(&line["acknowledged"]),
                 count_text(&line["stored"]),

@@ -25,7 +25,7 @@ pub(crate) fn spawn<T: Send + 'static>(
     })
 }
 
-/// Runs `work` on a new thread, and `on_panic` after a panic.
+/// Runs `work` on a new thread, and `panicked` after a panic.
 fn spawn_or<T: Send + 'static>(
     name: &'static str,
     work: impl FnOnce() -> T + Send + 'static,

@@ -74,8 +74,8 @@ fn report_errors(options: &Options, collected: &CollectedInput) {
     for unread in &collected.unreadable {
         print_message(unread);
     }
-    for (file, trouble) in collected.errors.iter().take(ERRORS_SHOWN_MAX) {
-        print_message(format_args!("{file}: {trouble}"));
+    for (file, error) in collected.errors.iter().take(ERRORS_SHOWN_MAX) {
+        print_message(format_args!("{file}: {error}"));
     }
     let more = collected.error_count.saturating_sub(ERRORS_SHOWN_MAX as u64);
     if more > 0 {
@@ -84,8 +84,7 @@ fn report_errors(options: &Options, collected: &CollectedInput) {
     if options.keep_going {
         print_message("reporting the readable part");
     } else if collected.error_count > 0 {
-        let unknown =
-            collected.errors.iter().any(|(_, trouble)| trouble.expected == "a known format");
+        let unknown = collected.errors.iter().any(|(_, error)| error.expected == "a known format");
         let advice = if unknown {
             "set the format with --format"
         } else {

@@ -39,7 +39,7 @@ impl IngestFormat for LapFormat {
     /// Number of stored laps.
     type Summary = usize;
 
-    fn read_head(request: &mut IngestRequest) -> Result<LapFormat, ErrorResponse> {
+    fn parse_request(request: &mut IngestRequest) -> Result<LapFormat, ErrorResponse> {
         request.reject_unknown_parameters(PARAMETERS)?;
         Ok(LapFormat { prefix: request.parameter("prefix").unwrap_or_default().to_owned() })
     }

@@ -13,7 +13,9 @@ export function describeGaps(gaps: readonly Gap[]): string | null {
   const lost = all.reduce((sum, gap) => sum + (gap.lost ?? 0), 0);
   const unknown = all.filter((gap) => gap.lost === null).length;
   const parts = [
-    ...(lost > 0 ? [`${formatCount(lost)} ${lost === 1 ? "value" : "values"} missing`] : []),
+    ...(lost > 0
+      ? [`${formatCount(lost)} ${lost === 1 ? "sample or record" : "samples or records"} missing`]
+      : []),
     ...(unknown > 0
       ? [`${formatCount(unknown)} ${unknown === 1 ? "gap" : "gaps"} of unknown size`]
       : []),
@@ -22,5 +24,5 @@ export function describeGaps(gaps: readonly Gap[]): string | null {
   const more = reasons.length - MAX_REASONS;
   const list = reasons.slice(0, MAX_REASONS).join("; ");
   const rest = more > 0 ? `; ${more} more reasons` : "";
-  return `${parts.join(", ") || "0 values missing"}: ${list}${rest}`;
+  return `${parts.join(", ") || "0 samples missing"}: ${list}${rest}`;
 }

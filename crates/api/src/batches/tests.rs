@@ -99,25 +99,25 @@ type ResponseParts = (u16, Option<u64>, Option<u64>, String);
 
 /// The route behind the middleware's body limits.
 fn service(here: &TestNode) -> Router {
-    let room = BodyBudget::new(3 * FORWARD_REQUEST_BYTES_MAX);
-    let refused = Arc::new(RejectCounters::new(here.context.intake.meter()));
-    let bound = BodyLimits::new(
-        BodyReservation::new(&room),
-        &refused,
+    let budget = BodyBudget::new(3 * FORWARD_REQUEST_BYTES_MAX);
+    let rejects = Arc::new(RejectCounters::new(here.context.intake.meter()));
+    let limits = BodyLimits::new(
+        BodyReservation::new(&budget),
+        &rejects,
         FORWARD_REQUEST_BYTES_MAX,
         Duration::from_secs(60),
     );
-    routes().with_state(here.context.clone()).layer(axum::Extension(Arc::new(bound)))
+    routes().with_state(here.context.clone()).layer(axum::Extension(Arc::new(limits)))
 }
 
 async fn submit(here: &TestNode, request: Request<Body>) -> ResponseParts {
     let response = service(here).oneshot(request).await.unwrap();
     let number =
         |name| response.headers().get(name).map(|it| it.to_str().unwrap().parse().unwrap());
-    let (accepted, refused) = (number(ACKED_SEQUENCE_HEADER), number(REJECTED_SEQUENCE_HEADER));
+    let (accepted, rejected) = (number(ACKED_SEQUENCE_HEADER), number(REJECTED_SEQUENCE_HEADER));
     let status = response.status().as_u16();
     let body = axum::body::to_bytes(response.into_body(), 1 << 16).await.unwrap();
-    (status, accepted, refused, String::from_utf8(body.to_vec()).unwrap())
+    (status, accepted, rejected, String::from_utf8(body.to_vec()).unwrap())
 }
 
 #[track_caller]
@@ -171,15 +171,15 @@ async fn rejected_batch_is_named_and_earlier_ones_are_accepted() {
         r#"{"error":"batch 2: magic at byte 0 is 110, expected 211 (0xd3), the magic of a batch"}"#;
     check(submit(&here, forward_request(&unsound)).await, (400, Some(1), Some(2), why));
     assert_eq!(durable(&here).len(), 1);
-    let (status, accepted, refused, said) =
+    let (status, accepted, rejected, said) =
         submit(&here, forward_request(&[(5, batch(true, 1))])).await;
-    assert_eq!((status, accepted, refused), (400, None, Some(5)));
+    assert_eq!((status, accepted, rejected), (400, None, Some(5)));
     assert!(said.contains("its canonical key was not sent"), "{said}");
-    // A store rejects an unknown series id, and accepts a known one.
+    // A store rejected an unknown series id, and accepts a known one.
     let here = store_node();
-    let (status, accepted, refused, _) =
+    let (status, accepted, rejected, _) =
         submit(&here, forward_request(&[(5, batch(true, 1))])).await;
-    assert_eq!((status, accepted, refused), (400, None, Some(5)));
+    assert_eq!((status, accepted, rejected), (400, None, Some(5)));
     let known = [(6, batch(false, 1)), (7, batch(true, 1))];
     assert_eq!(submit(&here, forward_request(&known)).await.1, Some(7));
 }
@@ -192,8 +192,8 @@ async fn invalid_request_is_rejected_without_a_sequence() {
     flipped[40] ^= 1;
     let post = |body: Vec<u8>| Request::post(PATH).body(Body::from(body)).unwrap();
     for body in [flipped, b"hello".to_vec(), Vec::new()] {
-        let (status, accepted, refused, _) = submit(&here, post(body)).await;
-        assert_eq!((status, accepted, refused), (400, None, None));
+        let (status, accepted, rejected, _) = submit(&here, post(body)).await;
+        assert_eq!((status, accepted, rejected), (400, None, None));
     }
     let mut unknown = post(sound.clone());
     unknown.headers_mut().insert("content-encoding", HeaderValue::from_static("br"));

@@ -9,96 +9,96 @@ use crate::json::number;
 use crate::maxima::Maxima;
 
 /// A query result with the maxima of its percentiles.
-pub fn to_json(answer: &QueryResult, maxima: &[Maxima]) -> Json {
-    let (kind, data) = match &answer.data {
+pub fn to_json(result: &QueryResult, maxima: &[Maxima]) -> Json {
+    let (kind, data) = match &result.data {
         ResultData::Scalar(numbers) => (
             "scalar",
             List(points_json(
-                answer,
+                result,
                 numbers.iter().map(|n| Some(value_json(&StepValue::Number(*n)))),
             )),
         ),
         ResultData::Text(text) => ("text", Text(text.clone())),
         ResultData::Vector(streams) => {
-            ("vector", List(streams.iter().map(|of| stream_json(answer, of)).collect()))
+            ("vector", List(streams.iter().map(|stream| stream_json(result, stream)).collect()))
         }
         ResultData::Matrix(streams) => {
-            ("matrix", List(streams.iter().map(|of| stream_json(answer, of)).collect()))
+            ("matrix", List(streams.iter().map(|stream| stream_json(result, stream)).collect()))
         }
         ResultData::Points(series) => {
-            let series = series.iter().map(|of| {
-                let readings = of.points.iter().map(reading_json).collect();
+            let series = series.iter().map(|series| {
+                let samples = series.points.iter().map(sample_json).collect();
                 Object(vec![
-                    ("labels", super::labels(of.labels.iter())),
-                    ("samples", List(readings)),
+                    ("labels", super::labels(series.labels.iter())),
+                    ("samples", List(samples)),
                 ])
             });
             ("samples", List(series.collect()))
         }
     };
-    let maximum = |of: &Maxima| {
-        let streams = of.streams.iter().map(|of| stream_json(answer, of)).collect();
+    let maximum = |maxima: &Maxima| {
+        let streams = maxima.streams.iter().map(|stream| stream_json(result, stream)).collect();
         Object(vec![
-            ("expression", Text(of.expression.clone())),
-            ("unit", of.unit.clone().map_or(Null, Text)),
+            ("expression", Text(maxima.expression.clone())),
+            ("unit", maxima.unit.clone().map_or(Null, Text)),
             ("data", List(streams)),
         ])
     };
-    let notes =
-        |kind| List(answer.warnings.of_kind(kind).map(|(text, _)| Text(text.to_owned())).collect());
+    let messages =
+        |kind| List(result.warnings.of_kind(kind).map(|(text, _)| Text(text.to_owned())).collect());
     Object(vec![
         ("schema", Integer(2)),
         ("kind", Text(kind.to_owned())),
-        ("unit", answer.unit.clone().map_or(Null, Text)),
+        ("unit", result.unit.clone().map_or(Null, Text)),
         ("data", data),
         ("maxima", List(maxima.iter().map(maximum).collect())),
-        ("warnings", notes(QueryWarningKind::Warning)),
-        ("infos", notes(QueryWarningKind::Info)),
-        ("gaps", List(answer.gaps.iter().map(gap).collect())),
+        ("warnings", messages(QueryWarningKind::Warning)),
+        ("infos", messages(QueryWarningKind::Info)),
+        ("gaps", List(result.gaps.iter().map(gap).collect())),
     ])
 }
 
-fn stream_json(answer: &QueryResult, stream: &Stream) -> Json {
+fn stream_json(result: &QueryResult, stream: &Stream) -> Json {
     let values = stream.points.iter().map(|point| point.as_ref().map(value_json));
     Object(vec![
         ("labels", super::labels(stream.labels.iter())),
-        ("points", List(points_json(answer, values))),
+        ("points", List(points_json(result, values))),
     ])
 }
 
 /// Existing points only; times in nanoseconds.
-fn points_json(answer: &QueryResult, values: impl Iterator<Item = Option<Json>>) -> Vec<Json> {
-    let of = |(at, value): (usize, Option<Json>)| {
-        let time = Integer(answer.steps.time(at).into());
+fn points_json(result: &QueryResult, values: impl Iterator<Item = Option<Json>>) -> Vec<Json> {
+    let point = |(at, value): (usize, Option<Json>)| {
+        let time = Integer(result.steps.time(at).into());
         Some(Object(vec![("time_ns", time), ("value", value?)]))
     };
-    let mut points: Vec<Json> = values.enumerate().filter_map(of).collect();
+    let mut points: Vec<Json> = values.enumerate().filter_map(point).collect();
     // The vector grew by doubling, and is kept until the response is written.
     points.shrink_to_fit();
     points
 }
 
-fn reading_json(reading: &SeriesPoint) -> Json {
+fn sample_json(sample: &SeriesPoint) -> Json {
     Object(vec![
-        ("start_ns", reading.start.map_or(Null, |start| Integer(start.into()))),
-        ("time_ns", Integer(reading.time.into())),
-        ("value", value_json(&reading.value)),
+        ("start_ns", sample.start.map_or(Null, |start| Integer(start.into()))),
+        ("time_ns", Integer(sample.time.into())),
+        ("value", value_json(&sample.value)),
     ])
 }
 
 /// A number, a statistic with its bounds, or a distribution with its buckets.
 fn value_json(value: &StepValue) -> Json {
     match value {
-        StepValue::Number(of) => number_or_text(*of),
-        StepValue::Bracket(of) => bracket_json(**of),
+        StepValue::Number(number) => number_or_text(*number),
+        StepValue::Bracket(bracket) => bracket_json(**bracket),
         StepValue::Distribution(mixture) => {
             let mut fields = distribution(mixture);
             let statistics =
                 [("sum", Some(mixture.sum())), ("min", mixture.min()), ("max", mixture.max())];
-            for (name, of) in statistics {
+            for (name, bracket) in statistics {
                 let field = fields.iter_mut().find(|field| field.0 == name);
                 field.expect("BUG: a distribution has sum, min and max").1 =
-                    of.map_or(Null, bracket_json);
+                    bracket.map_or(Null, bracket_json);
             }
             Object(fields)
         }
@@ -120,11 +120,11 @@ fn value_json(value: &StepValue) -> Json {
 }
 
 /// A statistic with its bounds.
-fn bracket_json(of: Bracket) -> Json {
+fn bracket_json(bracket: Bracket) -> Json {
     Object(vec![
-        ("lower", number_or_text(of.lower)),
-        ("estimate", number_or_text(of.estimate)),
-        ("upper", number_or_text(of.upper)),
+        ("lower", number_or_text(bracket.lower)),
+        ("estimate", number_or_text(bracket.estimate)),
+        ("upper", number_or_text(bracket.upper)),
     ])
 }
 
@@ -142,8 +142,8 @@ const FIELD_BYTES: usize = size_of::<(&str, Json)>();
 /// Size of a bracket, beside the value itself.
 const BRACKET_BYTES: usize = 3 * FIELD_BYTES;
 
-/// Size of result data in memory plus its JSON document, before serialization. Results over the
-/// limit are rejected by this before the document is built, which is several times as large.
+/// Estimated memory of result data and its JSON tree. Larger results are rejected before the tree
+/// is built.
 pub(crate) fn data_bytes(data: &ResultData) -> usize {
     match data {
         ResultData::Scalar(numbers) => numbers.len() * (size_of::<f64>() + POINT_BYTES),
@@ -186,7 +186,7 @@ fn labels_bytes(labels: &LabelSet) -> usize {
 fn value_bytes(value: &StepValue) -> usize {
     match value {
         StepValue::Number(_) => 0,
-        StepValue::Bracket(of) => size_of_val(&**of) + BRACKET_BYTES,
+        StepValue::Bracket(bracket) => size_of_val(&**bracket) + BRACKET_BYTES,
         StepValue::Distribution(mixture) => {
             let cells: usize = mixture.parts().iter().map(|part| part.cells().count()).sum();
             // Collected without a size hint, vectors have up to twice the capacity.
@@ -213,13 +213,14 @@ mod tests {
 
     #[test]
     fn infinite_bounds_are_texts() {
+        // An infinite bound of a statistic is a text, as in Prometheus. A cell at the open end of
+        // its grid has no bound: null, as in docs/query.md.
         check(&StepValue::Number(f64::NAN), expect![[r#""NaN""#]]);
         let bracket = |of| StepValue::Bracket(Box::new(of));
         check(
             &bracket(Bracket { lower: f64::NEG_INFINITY, estimate: 1.5, upper: f64::INFINITY }),
             expect![[r#"{"lower":"-Inf","estimate":1.5,"upper":"+Inf"}"#]],
         );
-        // No lower bound, and an infinite one, differ.
         check(
             &bracket(Bracket::exact(f64::INFINITY)),
             expect![[r#"{"lower":"+Inf","estimate":"+Inf","upper":"+Inf"}"#]],

@@ -1,7 +1,8 @@
 //! Body decompression: gzip, zstd and snappy.
 //!
 //! Decompressed bytes are counted while they are produced, so that a small body cannot expand
-//! without limit; the decoder's memory is counted too, of which a small body can request much.
+//! without limit; memory of the decoder is accounted too,
+//! because a small zstd frame can request a large window.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -28,7 +29,7 @@ pub(crate) enum ContentEncoding {
 const CHUNK_BYTES: usize = 64 << 10;
 /// Memory of a gzip decoder: a window of 32 KiB, and tables.
 const GZIP_BYTES: usize = 48 << 10;
-/// Maximum memory of zstd decompression, as a power of two; by default no body is larger.
+/// log2 of the largest zstd window: 16 MiB, the default limit of a body.
 const ZSTD_WINDOW_LOG_MAX: u32 = 24;
 
 impl ContentEncoding {
@@ -52,62 +53,64 @@ pub(crate) fn unsupported(found: &str, expected: &str) -> ErrorResponse {
 /// The decompressed body.
 pub(crate) fn decompress<'a>(
     body: &'a [u8],
-    packing: ContentEncoding,
-    bound: &BodyLimits,
+    encoding: ContentEncoding,
+    limits: &BodyLimits,
 ) -> Result<Cow<'a, [u8]>, ErrorResponse> {
-    match packing {
+    match encoding {
         ContentEncoding::Identity => Ok(body.into()),
-        ContentEncoding::Gzip => unpack_gzip(body, bound).map(Cow::from),
-        ContentEncoding::Zstd => unpack_zstd(body, ZSTD_WINDOW_LOG_MAX, bound).map(Cow::from),
+        ContentEncoding::Gzip => decompress_gzip(body, limits).map(Cow::from),
+        ContentEncoding::Zstd => decompress_zstd(body, ZSTD_WINDOW_LOG_MAX, limits).map(Cow::from),
         ContentEncoding::Snappy => {
             let wrong = |error: &dyn fmt::Display| {
                 ErrorResponse::bad_request(format!("cannot decompress snappy: {error}"))
             };
             let length = snap::raw::decompress_len(body).map_err(|error| wrong(&error))?;
-            bound.reserve_decompressed(length, length)?;
+            limits.reserve_decompressed(length, length)?;
             let out = remote_write::decompress(body, length).map_err(|error| wrong(&error))?;
             Ok(out.into())
         }
     }
 }
 
-fn unpack_gzip(body: &[u8], bound: &BodyLimits) -> Result<Vec<u8>, ErrorResponse> {
-    let decoding = DecompressorMemory::new(bound, GZIP_BYTES + CHUNK_BYTES)?;
+fn decompress_gzip(body: &[u8], limits: &BodyLimits) -> Result<Vec<u8>, ErrorResponse> {
+    let decoding = DecompressorMemory::new(limits, GZIP_BYTES + CHUNK_BYTES)?;
     let mut decoder = flate2::bufread::MultiGzDecoder::new(body);
-    let (mut out, mut step) = (Vec::new(), vec![0; CHUNK_BYTES]);
+    let (mut out, mut chunk) = (Vec::new(), vec![0; CHUNK_BYTES]);
     loop {
-        let more = decoder.read(&mut step);
+        let more = decoder.read(&mut chunk);
         let more = more.map_err(|error| {
             ErrorResponse::bad_request(format!("cannot decompress gzip: {error}"))
         })?;
         if more == 0 {
             return Ok(out);
         }
-        decoding.append(&mut out, &step[..more])?;
+        decoding.append(&mut out, &chunk[..more])?;
     }
 }
 
-/// Decompresses zstd frames. Frames that need more memory than 2 to `window_log_max` are rejected.
-pub(crate) fn unpack_zstd(
+/// Decompresses zstd frames. Frames with a window of more than 2^`window_log_max` bytes are
+/// rejected.
+pub(crate) fn decompress_zstd(
     body: &[u8],
     window_log_max: u32,
-    bound: &BodyLimits,
+    limits: &BodyLimits,
 ) -> Result<Vec<u8>, ErrorResponse> {
     let wrong =
         |error: &str| ErrorResponse::bad_request(format!("cannot decompress zstd: {error}"));
     let known = |code| wrong(get_error_name(code));
-    let mut decoding = DecompressorMemory::new(bound, CHUNK_BYTES)?;
+    let mut decoding = DecompressorMemory::new(limits, CHUNK_BYTES)?;
     let mut context = DCtx::try_create().ok_or_else(|| wrong("out of memory"))?;
     context.set_parameter(DParameter::WindowLogMax(window_log_max)).map_err(known)?;
-    let (mut input, mut out, mut step) = (InBuffer::around(body), Vec::new(), vec![0; CHUNK_BYTES]);
+    let (mut input, mut out, mut chunk) =
+        (InBuffer::around(body), Vec::new(), vec![0; CHUNK_BYTES]);
     let mut is_whole = body.is_empty();
     while !is_whole {
-        let mut output = OutBuffer::around(&mut step[..]);
+        let mut output = OutBuffer::around(&mut chunk[..]);
         let wanted = context.decompress_stream(&mut output, &mut input).map_err(known)?;
         let more = output.pos();
-        // The frame header, decoded by this step at the latest, determines its memory.
+        // The frame header, decoded by this call at the latest, determines its memory.
         decoding.hold(CHUNK_BYTES + context.sizeof())?;
-        decoding.append(&mut out, &step[..more])?;
+        decoding.append(&mut out, &chunk[..more])?;
         let is_read = input.pos() == body.len();
         is_whole = is_read && wanted == 0;
         if is_read && !is_whole && more < CHUNK_BYTES {
@@ -119,26 +122,26 @@ pub(crate) fn unpack_zstd(
 
 /// Memory of the decompressor, released when it ends.
 struct DecompressorMemory<'a> {
-    bound: &'a BodyLimits,
+    limits: &'a BodyLimits,
     bytes: usize,
 }
 
 impl DecompressorMemory<'_> {
-    fn new(bound: &BodyLimits, bytes: usize) -> Result<DecompressorMemory<'_>, ErrorResponse> {
-        bound.hold(bytes)?;
-        Ok(DecompressorMemory { bound, bytes })
+    fn new(limits: &BodyLimits, bytes: usize) -> Result<DecompressorMemory<'_>, ErrorResponse> {
+        limits.hold(bytes)?;
+        Ok(DecompressorMemory { limits, bytes })
     }
 
     /// Reserves up to this much in total.
     fn hold(&mut self, bytes: usize) -> Result<(), ErrorResponse> {
         let more = bytes.saturating_sub(self.bytes);
-        self.bound.hold(more)?;
+        self.limits.hold(more)?;
         self.bytes += more;
         Ok(())
     }
 
     fn append(&self, out: &mut Vec<u8>, more: &[u8]) -> Result<(), ErrorResponse> {
-        self.bound.reserve_decompressed(out.len() + more.len(), more.len())?;
+        self.limits.reserve_decompressed(out.len() + more.len(), more.len())?;
         append(out, more);
         Ok(())
     }
@@ -146,7 +149,7 @@ impl DecompressorMemory<'_> {
 
 impl Drop for DecompressorMemory<'_> {
     fn drop(&mut self) {
-        self.bound.release(self.bytes);
+        self.limits.release(self.bytes);
     }
 }
 
@@ -162,29 +165,29 @@ mod tests {
     use crate::limits::{BodyBudget, BodyReservation, RejectCounters};
 
     fn test_limits(bytes: usize, room: usize) -> BodyLimits {
-        let refused = Arc::new(RejectCounters::new(&intake::Meter::default()));
+        let rejects = Arc::new(RejectCounters::new(&intake::Meter::default()));
         BodyLimits::new(
             BodyReservation::new(&BodyBudget::new(room)),
-            &refused,
+            &rejects,
             bytes,
             Duration::from_secs(60),
         )
     }
 
     fn gzip(bytes: &[u8]) -> Vec<u8> {
-        let mut packer = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
-        packer.write_all(bytes).unwrap();
-        packer.finish().unwrap()
+        let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        encoder.write_all(bytes).unwrap();
+        encoder.finish().unwrap()
     }
 
     #[track_caller]
     fn check(
-        packed: &[u8],
-        packing: ContentEncoding,
+        compressed: &[u8],
+        encoding: ContentEncoding,
         room: usize,
         expected: Result<usize, (u16, &str)>,
     ) {
-        match (decompress(packed, packing, &test_limits(1_000_000, room)), expected) {
+        match (decompress(compressed, encoding, &test_limits(1_000_000, room)), expected) {
             (Ok(found), Ok(length)) => assert_eq!(found.len(), length),
             (Err(problem), Err((status, part))) => {
                 assert_eq!(problem.status.as_u16(), status);
@@ -206,21 +209,13 @@ mod tests {
             &gzip(&large),
             ContentEncoding::Gzip,
             9_000_000,
-            Err((
-                413,
-                "compressed and \
-                                                                          decompressed",
-            )),
+            Err((413, "compressed and decompressed")),
         );
         check(
             &zstd(&large),
             ContentEncoding::Zstd,
             9_000_000,
-            Err((
-                413,
-                "compressed and \
-                                                                          decompressed",
-            )),
+            Err((413, "compressed and decompressed")),
         );
         check(
             &gzip(&fits),
@@ -254,11 +249,7 @@ mod tests {
             b"\xff\xff\xff\x7f",
             ContentEncoding::Snappy,
             1_000_000,
-            Err((
-                413,
-                "compressed and \
-                                                                                  decompressed",
-            )),
+            Err((413, "compressed and decompressed")),
         );
         check(b"", ContentEncoding::Snappy, 1_000_000, Err((400, "cannot decompress snappy")));
         let two = [gzip(b"a"), gzip(b"b")].concat();
@@ -268,30 +259,31 @@ mod tests {
     /// Reserved memory after decompression, and the peak for small bodies. zstd does not use Rust's
     /// allocator; its memory is counted as zstd reports it.
     #[test]
-    fn unpacking_takes_no_more_than_is_counted() {
+    fn memory_of_decompression_is_accounted() {
         let snappy = |bytes: &[u8]| snap::raw::Encoder::new().compress_vec(bytes).unwrap();
         for bytes in [1, 999, 65_536, 300_001, 5_000_000] {
             let body: Vec<u8> =
                 (0..bytes).map(|at: u32| (at.wrapping_mul(at) >> 9) as u8).collect();
             let zstd = zstd::encode_all(&body[..], 1).unwrap();
-            for (packed, packing) in [
+            for (compressed, encoding) in [
                 (gzip(&body), ContentEncoding::Gzip),
                 (zstd, ContentEncoding::Zstd),
                 (snappy(&body), ContentEncoding::Snappy),
             ] {
-                let about = format!("{packing:?} of {bytes} bytes");
-                let room = BodyBudget::new(64 << 20);
-                let refused = Arc::new(RejectCounters::new(&intake::Meter::default()));
-                let held = BodyReservation::new(&room);
-                let bound = BodyLimits::new(held, &refused, 16 << 20, Duration::from_secs(60));
+                let about = format!("{encoding:?} of {bytes} bytes");
+                let budget = BodyBudget::new(64 << 20);
+                let rejects = Arc::new(RejectCounters::new(&intake::Meter::default()));
+                let reservation = BodyReservation::new(&budget);
+                let limits =
+                    BodyLimits::new(reservation, &rejects, 16 << 20, Duration::from_secs(60));
                 let mut out = None;
-                let real = measure(|| out = Some(decompress(&packed, packing, &bound)));
+                let real = measure(|| out = Some(decompress(&compressed, encoding, &limits)));
                 assert_eq!(out.unwrap().unwrap().len(), body.len(), "{about}");
-                let counted = room.used() as f64 * 1.2;
+                let counted = budget.used() as f64 * 1.2;
                 assert!(counted >= real.bytes_current as f64, "{about}: {real:?}, not {counted}");
-                if bytes < 1_000 && packing != ContentEncoding::Snappy {
+                if bytes < 1_000 && encoding != ContentEncoding::Snappy {
                     let room = (real.bytes_max as f64 / 1.2) as usize;
-                    check(&packed, packing, room, Err((429, "body memory limit reached")));
+                    check(&compressed, encoding, room, Err((429, "body memory limit reached")));
                 }
             }
         }
@@ -299,14 +291,19 @@ mod tests {
 
     /// 22 bytes that request 16 MiB.
     #[test]
-    fn a_window_is_counted_before_it_is_filled() {
+    fn a_zstd_window_is_accounted_before_it_is_filled() {
         use zstd::zstd_safe::CParameter;
         let mut encoder = zstd::Encoder::new(Vec::new(), 1).unwrap();
         encoder.set_parameter(CParameter::WindowLog(ZSTD_WINDOW_LOG_MAX)).unwrap();
         encoder.write_all(b"a few bytes").unwrap();
-        let packed = encoder.finish().unwrap();
-        check(&packed, ContentEncoding::Zstd, 16 << 20, Err((429, "body memory limit reached")));
-        check(&packed, ContentEncoding::Zstd, 18 << 20, Ok(11));
+        let compressed = encoder.finish().unwrap();
+        check(
+            &compressed,
+            ContentEncoding::Zstd,
+            16 << 20,
+            Err((429, "body memory limit reached")),
+        );
+        check(&compressed, ContentEncoding::Zstd, 18 << 20, Ok(11));
     }
 
     #[test]

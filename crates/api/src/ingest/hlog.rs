@@ -39,7 +39,7 @@ impl IngestFormat for HlogFormat {
 
     type Summary = MapSummary;
 
-    fn read_head(request: &mut IngestRequest) -> Result<HlogFormat, ErrorResponse> {
+    fn parse_request(request: &mut IngestRequest) -> Result<HlogFormat, ErrorResponse> {
         request.reject_unknown_parameters(PARAMETERS)?;
         if request.parameter("metric").is_none_or(str::is_empty) {
             return Err(ErrorResponse::bad_request(
@@ -94,31 +94,31 @@ pub(crate) fn read_log(
 ) -> MapSummary {
     let SampleDefaults { metric, labels, .. } = samples;
     let rules = MappingDefaults { metric: metric.as_deref(), labels, unit: None, time: None };
-    let mut sink = RelativeTimeSink { sink: RowMapper::new(rules, rows), start };
+    let mut sink = AbsoluteTimeSink { sink: RowMapper::new(rules, rows), start };
     collect::hlog::read(&mut &body[..], &mut sink).expect("BUG: reading from memory failed");
     sink.sink.finish()
 }
 
 /// Sink that turns relative log times into absolute ones.
-struct RelativeTimeSink<S> {
+struct AbsoluteTimeSink<S> {
     sink: S,
     start: Option<i64>,
 }
 
-impl<S: SampleSink> SampleSink for RelativeTimeSink<S> {
+impl<S: SampleSink> SampleSink for AbsoluteTimeSink<S> {
     fn number(&mut self, value: f64) {
         self.sink.number(value);
     }
 
     fn sample(&mut self, mut reading: DecodedSample) {
         if !collect::hlog::make_absolute(&mut reading, self.start) {
-            let trouble = InputError {
+            let error = InputError {
                 position: InputPosition::Line(1),
                 expected: "absolute times, or ?start= with the start of the log".into(),
                 actual: "times relative to the start of the log".to_owned(),
-                is_semantic: false,
+                is_invalid_value: false,
             };
-            let _ = self.sink.error(trouble);
+            let _ = self.sink.error(error);
             return;
         }
         self.sink.sample(reading);
@@ -128,7 +128,7 @@ impl<S: SampleSink> SampleSink for RelativeTimeSink<S> {
         self.sink.skipped(what);
     }
 
-    fn error(&mut self, trouble: InputError) -> ControlFlow<()> {
-        self.sink.error(trouble)
+    fn error(&mut self, error: InputError) -> ControlFlow<()> {
+        self.sink.error(error)
     }
 }

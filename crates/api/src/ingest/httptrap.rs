@@ -58,7 +58,7 @@ impl IngestFormat for HttpTrapFormat {
 
     type Summary = MapSummary;
 
-    fn read_head(request: &mut IngestRequest) -> Result<HttpTrapFormat, ErrorResponse> {
+    fn parse_request(request: &mut IngestRequest) -> Result<HttpTrapFormat, ErrorResponse> {
         request.reject_unknown_parameters(PARAMETERS)?;
         let mut labels = request.labels();
         let check = request.path_parameter("check");

@@ -25,7 +25,7 @@ const PARAMETERS: &[Parameter] = &[
     LABELS,
 ];
 
-/// A request with a recording.
+/// A request with a file.
 pub(crate) struct ImportFormat {
     samples: SampleDefaults,
     /// Detected by content if absent.
@@ -44,7 +44,7 @@ impl IngestFormat for ImportFormat {
 
     type Summary = (InputFormat, MapSummary);
 
-    fn read_head(request: &mut IngestRequest) -> Result<ImportFormat, ErrorResponse> {
+    fn parse_request(request: &mut IngestRequest) -> Result<ImportFormat, ErrorResponse> {
         request.reject_unknown_parameters(PARAMETERS)?;
         let samples = SampleDefaults::from_request(request)?;
         let format = request.parameter("format").map(format).transpose()?;

@@ -43,7 +43,7 @@ impl IngestFormat for InfluxFormat {
 
     type Summary = MapSummary;
 
-    fn read_head(request: &mut IngestRequest) -> Result<InfluxFormat, ErrorResponse> {
+    fn parse_request(request: &mut IngestRequest) -> Result<InfluxFormat, ErrorResponse> {
         let precision = match request.parameter("precision") {
             None | Some("") => TimestampPrecision::default(),
             Some(text) => TimestampPrecision::parse(text).ok_or_else(|| {

@@ -15,8 +15,8 @@ use crate::error_response::ErrorResponse;
 use crate::ingest::ingest_request::{IngestOutcome, IngestRequest};
 use crate::route::ApiRoute;
 
-/// A push format over HTTP. A value of the type is the parsed head of one request: parameters,
-/// content type, version.
+/// A push format over HTTP. A value of the type has what one request says about its body:
+/// parameters, content type, version.
 pub trait IngestFormat: Sized + Send + Sync + 'static {
     /// Name of the producer of its requests.
     const NAME: &'static str;
@@ -28,10 +28,10 @@ pub trait IngestFormat: Sized + Send + Sync + 'static {
     /// Summary of its decoder.
     type Summary: Send + 'static;
 
-    /// Parses the head of a request.
-    fn read_head(request: &mut IngestRequest) -> Result<Self, ErrorResponse>;
+    /// Parses the parameters and headers of a request.
+    fn parse_request(request: &mut IngestRequest) -> Result<Self, ErrorResponse>;
 
-    /// The decoder that makes series keys.
+    /// Encoding of the series keys, named by the decoder that writes them.
     fn key_encoding(&self) -> SeriesKeyEncoding {
         SeriesKeyEncoding::new(Self::NAME)
     }
@@ -48,14 +48,14 @@ pub trait IngestFormat: Sized + Send + Sync + 'static {
     /// The response, sent when the batch is durable.
     fn response(&self, outcome: IngestOutcome<Self::Summary>) -> Response;
 
-    /// The response to a failed request of which nothing is stored; `head` is `None` if the head is
-    /// invalid.
-    fn error_response(_head: Option<&Self>, error: ErrorResponse) -> Response {
+    /// The response to a failed request of which nothing is stored; `format` is `None`
+    /// if parameters or headers are invalid.
+    fn error_response(_format: Option<&Self>, error: ErrorResponse) -> Response {
         error.into_response()
     }
 }
 
-/// The row of a format.
+/// Row of a format in the table of formats.
 #[derive(Clone, Copy)]
 pub struct IngestFormatRow {
     pub(crate) name: &'static str,
@@ -70,7 +70,7 @@ impl std::fmt::Debug for IngestFormatRow {
 }
 
 impl IngestFormatRow {
-    /// The row.
+    /// Row of this format.
     pub const fn of<F: IngestFormat>() -> IngestFormatRow {
         IngestFormatRow { name: F::NAME, routes: F::ROUTES, router: router::<F> }
     }
@@ -95,7 +95,7 @@ fn router<F: IngestFormat>() -> Router<Context> {
 }
 
 async fn handle<F: IngestFormat>(mut request: IngestRequest) -> Response {
-    let format = match F::read_head(&mut request) {
+    let format = match F::parse_request(&mut request) {
         Ok(format) => Arc::new(format),
         Err(error) => return F::error_response(None, error),
     };

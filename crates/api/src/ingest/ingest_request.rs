@@ -9,7 +9,9 @@ use bytes::Bytes;
 use collect::Unit;
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, StatusCode, header};
-use intake::{IngestWriter, OPEN_SEQUENCE_JUMP_MAX, Producer, Receipt, SEQUENCE_JUMP_MAX};
+use intake::{
+    IngestWriter, Producer, Receipt, SEQUENCE_JUMP_MAX, UNAUTHENTICATED_SEQUENCE_JUMP_MAX,
+};
 use journal::BatchIdentity;
 
 use crate::access::Principal;
@@ -28,7 +30,7 @@ const BATCH_HEADER: &str = "topdeck-batch";
 const BATCH_SECRET: &str = "topdeck-batch-secret";
 /// Valid length of a secret in bytes: hard to guess, and short enough for a header.
 const SECRET_BYTES: std::ops::RangeInclusive<usize> = 16..=256;
-/// Hash context that separates numbers of these producers from others.
+/// Key-derivation context (domain separation) of the IDs of these producers.
 const PRODUCERS: &str = "topdeck 2026 producers of HTTP batches";
 /// Prefix of label parameters: `label.host=web-1`.
 const LABEL_PREFIX: &str = "label.";
@@ -81,10 +83,10 @@ impl FromRequest<Context> for IngestRequest {
         let (mut parts, body) = request.into_parts();
         let path_parameters = path_parameters(&mut parts).await?;
         let permits = parts.extensions.get::<DecodePermits>().expect("BUG: no decode permits");
-        let bound = parts.extensions.get::<Arc<BodyLimits>>().expect("BUG: a body without limits");
+        let limits = parts.extensions.get::<Arc<BodyLimits>>().expect("BUG: a body without limits");
         let client = parts.extensions.get::<Principal>().expect("BUG: no principal");
         let encoding = header_text(&parts.headers, header::CONTENT_ENCODING.as_str())?;
-        let packing = ContentEncoding::parse(encoding.unwrap_or_default())?;
+        let content_encoding = ContentEncoding::parse(encoding.unwrap_or_default())?;
         let secret = secret(&parts.headers)?;
         let identity = header_text(&parts.headers, BATCH_HEADER)?;
         let identity =
@@ -92,19 +94,19 @@ impl FromRequest<Context> for IngestRequest {
         let Query(parameters) = Query::try_from_uri(&parts.uri).map_err(|error| {
             ErrorResponse::bad_request(format!("cannot parse the query string: {error}"))
         })?;
-        let body = axum::body::to_bytes(body, bound.bytes_max()).await;
+        let body = axum::body::to_bytes(body, limits.bytes_max()).await;
         // The middleware reports exceeded limits.
         let body = body.map_err(|error| ErrorResponse::bad_request(error.to_string()))?;
         Ok(IngestRequest {
             body,
-            content_encoding: packing,
+            content_encoding,
             parameters,
             identity,
             path: parts.uri.path().to_owned(),
             path_parameters,
             context: context.clone(),
             decode_permits: permits.clone(),
-            limits: Arc::clone(bound),
+            limits: Arc::clone(limits),
             principal: client.clone(),
             headers: parts.headers,
         })
@@ -164,51 +166,55 @@ fn parse_identity(
     let read = || {
         let mut parts = text.split('/');
         let producer = u64::from_str_radix(parts.next()?, 16).ok()?;
-        let (boot, sequence) = (parts.next()?.parse().ok()?, parts.next()?.parse().ok()?);
-        (parts.next().is_none() && sequence > 0).then_some((producer, boot, sequence))
+        let (epoch, sequence) = (parts.next()?.parse().ok()?, parts.next()?.parse().ok()?);
+        (parts.next().is_none() && sequence > 0).then_some((producer, epoch, sequence))
     };
-    let (producer, boot, sequence) = read().ok_or_else(|| {
+    let (producer, epoch, sequence) = read().ok_or_else(|| {
         ErrorResponse::bad_request(format!(
             "invalid header {BATCH_HEADER}: expected PRODUCER/EPOCH/SEQUENCE, the producer in hex \
              and the sequence from 1, found {text:?}"
         ))
     })?;
     let client = client.name.as_deref().unwrap_or_default();
-    let of = |producer| BatchIdentity { producer, epoch: boot, sequence };
+    let of = |producer| BatchIdentity { producer, epoch, sequence };
     Ok(SenderIdentity {
         identity: of(scoped_producer(PRODUCERS, client, producer, secret)),
-        jump_max: if secret.is_some() { SEQUENCE_JUMP_MAX } else { OPEN_SEQUENCE_JUMP_MAX },
+        jump_max: if secret.is_some() {
+            SEQUENCE_JUMP_MAX
+        } else {
+            UNAUTHENTICATED_SEQUENCE_JUMP_MAX
+        },
         earlier: secret.is_none().then(|| of(earlier_producer(PRODUCERS, client, producer))),
     })
 }
 
-/// The producer number for a client's name for it: distinct for different clients and different
-/// secrets. The context separates kinds of numbers. All numbers of a client have one origin, so
-/// that a client cannot evict other clients' producers from tables.
+/// The ID of a producer, from the client and the client's number of it: distinct for different
+/// clients and different secrets. Its upper 16 bits are a hash of the client alone, the origin:
+/// tables evict producers per origin, so that a client cannot evict those of other clients.
 pub(crate) fn scoped_producer(
     context: &'static str,
     client: &str,
     producer: u64,
     secret: Option<&str>,
 ) -> u64 {
-    let origin = number(blake3::Hasher::new_derive_key(context).update(client.as_bytes()));
+    let origin = hash_to_u64(blake3::Hasher::new_derive_key(context).update(client.as_bytes()));
     let mut hash = blake3::Hasher::new_derive_key(context);
     hash.update(client.as_bytes());
     hash.update(&producer.to_le_bytes());
     if let Some(secret) = secret {
         hash.update(secret.as_bytes());
     }
-    journal::with_origin(origin, number(&hash))
+    journal::with_origin(origin, hash_to_u64(&hash))
 }
 
-/// The producer's number up to version 0.1.0: batches accepted under it are duplicates.
+/// The producer's ID up to version 0.1.0: batches accepted under it are duplicates.
 pub(crate) fn earlier_producer(context: &'static str, client: &str, producer: u64) -> u64 {
     let mut hash = blake3::Hasher::new_derive_key(context);
     hash.update(client.as_bytes());
-    number(hash.update(&producer.to_le_bytes()))
+    hash_to_u64(hash.update(&producer.to_le_bytes()))
 }
 
-fn number(hash: &blake3::Hasher) -> u64 {
+fn hash_to_u64(hash: &blake3::Hasher) -> u64 {
     let hash = hash.finalize();
     u64::from_le_bytes(*hash.as_bytes().first_chunk().expect("BUG: a hash has 32 bytes"))
 }
@@ -289,7 +295,7 @@ impl IngestRequest {
             intake.supervisor().fault_point("decode");
             let body = decompress(&self.body, self.content_encoding, &self.limits)?;
             let source = self.source(F::NAME);
-            let mut writer = intake.writer_for(source.number(), format.key_encoding());
+            let mut writer = intake.writer_for(source.producer_id(), format.key_encoding());
             let summary = format.decode(&body, intake.now(), &mut writer)?;
             let values = writer.values();
             Ok::<_, ErrorResponse>((summary, values, self.append(&source, writer)?))
@@ -327,7 +333,7 @@ impl IngestRequest {
         }
         match source {
             BatchSource::Named(SenderIdentity { identity, jump_max, earlier }, name) => {
-                let repeat = earlier.map(|earlier| intake.repeat_of(earlier)).transpose()?;
+                let repeat = earlier.map(|earlier| intake.find_duplicate(earlier)).transpose()?;
                 match repeat.flatten() {
                     Some(receipt) => Ok(Some(receipt)),
                     None => {
@@ -349,7 +355,7 @@ enum BatchSource {
 }
 
 impl BatchSource {
-    fn number(&self) -> u64 {
+    fn producer_id(&self) -> u64 {
         match self {
             BatchSource::Named(batch, _) => batch.identity.producer,
             BatchSource::Internal(producer) => producer.id(),
@@ -386,7 +392,7 @@ mod tests {
     }
 
     #[test]
-    fn a_secret_makes_a_producer_its_senders_own() {
+    fn a_secret_is_part_of_the_producer_id() {
         let producer = |secret| {
             parse_identity("1/1/1", secret, &Principal::default()).unwrap().identity.producer
         };

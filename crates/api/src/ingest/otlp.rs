@@ -45,7 +45,7 @@ impl IngestFormat for OtlpFormat {
 
     type Summary = OtlpSummary;
 
-    fn read_head(request: &mut IngestRequest) -> Result<OtlpFormat, ErrorResponse> {
+    fn parse_request(request: &mut IngestRequest) -> Result<OtlpFormat, ErrorResponse> {
         if request.path() == SERVICE {
             return unpack_grpc(request);
         }
@@ -86,8 +86,8 @@ impl IngestFormat for OtlpFormat {
         }
     }
 
-    fn error_response(head: Option<&Self>, error: ErrorResponse) -> Response {
-        match head {
+    fn error_response(format: Option<&Self>, error: ErrorResponse) -> Response {
+        match format {
             // The middleware translates it to a gRPC status.
             None | Some(OtlpFormat::Grpc) => error.into_response(),
             Some(OtlpFormat::Protobuf) => error_response(error, false),
@@ -136,7 +136,7 @@ fn unpack_grpc(request: &mut IngestRequest) -> Result<OtlpFormat, ErrorResponse>
         (false, _) => ContentEncoding::Identity,
         (true, Some(encoding)) => match ContentEncoding::parse(encoding)? {
             ContentEncoding::Identity => return Err(ErrorResponse::bad_request(MISSING_ENCODING)),
-            packing => packing,
+            encoding => encoding,
         },
         (true, None) => return Err(ErrorResponse::bad_request(MISSING_ENCODING)),
     };

@@ -35,7 +35,7 @@ impl IngestFormat for RecordFormat {
 
     type Summary = MapSummary;
 
-    fn read_head(request: &mut IngestRequest) -> Result<RecordFormat, ErrorResponse> {
+    fn parse_request(request: &mut IngestRequest) -> Result<RecordFormat, ErrorResponse> {
         request.reject_unknown_parameters(PARAMETERS)?;
         if request.parameter("metric").is_none_or(str::is_empty) {
             return Err(ErrorResponse::bad_request(

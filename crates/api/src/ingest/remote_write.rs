@@ -39,7 +39,7 @@ impl IngestFormat for RemoteWriteFormat {
 
     type Summary = WriteSummary;
 
-    fn read_head(request: &mut IngestRequest) -> Result<RemoteWriteFormat, ErrorResponse> {
+    fn parse_request(request: &mut IngestRequest) -> Result<RemoteWriteFormat, ErrorResponse> {
         let version = version(&request.headers)?;
         if request.content_encoding != ContentEncoding::Snappy {
             let found = request.headers.get(header::CONTENT_ENCODING);
@@ -80,7 +80,7 @@ impl IngestFormat for RemoteWriteFormat {
         with_counts(ErrorResponse::bad_request(what).into_response(), &written)
     }
 
-    fn error_response(_head: Option<&Self>, error: ErrorResponse) -> Response {
+    fn error_response(_format: Option<&Self>, error: ErrorResponse) -> Response {
         with_counts(error.into_response(), &WriteSummary::default())
     }
 }

@@ -69,7 +69,7 @@ static DOORS: RouteSpec = RouteSpec {
 #[tokio::test]
 async fn role_route_is_served_and_documented() {
     let doors = role::Route::new(&DOORS, |query| Ok(integer(query.count("limit", 3, 9)?)));
-    let server = TestServer::offering(
+    let server = TestServer::with_routes(
         WriteTarget::Store(empty_store()),
         QueryServiceSettings::default(),
         vec![doors],

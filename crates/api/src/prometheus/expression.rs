@@ -58,11 +58,11 @@ pub(super) async fn range_query(
 ) -> Result<JsonBody, PrometheusError> {
     let parameters = parameters?;
     let now = context.intake.now();
-    let moment = |name: &str| {
+    let timestamp = |name: &str| {
         parameters.required(name, crate::time_expr::TIME_SYNTAX)?;
         Ok::<_, ApiError>(millis(parameters.time(name, now)?.unwrap_or(now)))
     };
-    let (start, end) = (moment("start")?, moment("end")?);
+    let (start, end) = (timestamp("start")?, timestamp("end")?);
     if end < start {
         let what = "invalid parameter \"end\": end timestamp must not be before start time";
         return Err(ApiError::BadRequest(what.to_owned()).into());
@@ -152,10 +152,10 @@ async fn query_response(
                 other => ApiError::from_query_error(other, text),
             })?;
         let is_cut = response::truncate(&mut answer, *limit);
-        let mut beside = response::warnings_and_gaps(&answer, text);
-        beside.warnings.extend(is_cut.then(|| TRUNCATED.to_owned()));
-        success(active.response_buffer(), &beside, |page| {
-            response::write_result(page, &answer, *step != 0)
+        let mut extras = response::warnings_and_gaps(&answer, text);
+        extras.warnings.extend(is_cut.then(|| TRUNCATED.to_owned()));
+        success(active.response_buffer(), &extras, |out| {
+            response::write_result(out, &answer, *step != 0)
         })
     };
     Ok(context.run_query("prometheus", timeout, estimate, work).await?)
@@ -172,8 +172,8 @@ pub(super) async fn format_query(
         let expression =
             promql::parse(text, &OPTIONS).map_err(|error| parse_error("query", &error, text))?;
         let shown = expression.to_string();
-        success(queries.response_buffer(), &ResponseExtras::default(), |page| {
-            write_text(page, &shown)
+        success(queries.response_buffer(), &ResponseExtras::default(), |out| {
+            write_text(out, &shown)
         })
     };
     Ok(context.run_light("prometheus_format", None, work).await?)

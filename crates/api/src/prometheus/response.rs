@@ -17,11 +17,11 @@ const GAPS_REPORTED_MAX: usize = 10;
 
 /// Writes the data of an instant or range query.
 pub(super) fn write_result(
-    page: &mut BoundedBuffer,
-    answer: &QueryResult,
+    out: &mut BoundedBuffer,
+    result: &QueryResult,
     is_range: bool,
 ) -> Result {
-    let kind = match &answer.data {
+    let kind = match &result.data {
         ResultData::Scalar(_) | ResultData::Vector(_) | ResultData::Matrix(_) if is_range => {
             "matrix"
         }
@@ -30,17 +30,17 @@ pub(super) fn write_result(
         ResultData::Vector(_) => "vector",
         ResultData::Matrix(_) | ResultData::Points(_) => "matrix",
     };
-    write!(page, "{{\"resultType\":\"{kind}\",\"result\":")?;
-    let steps = answer.steps;
-    match &answer.data {
+    write!(out, "{{\"resultType\":\"{kind}\",\"result\":")?;
+    let steps = result.steps;
+    match &result.data {
         ResultData::Scalar(numbers) if is_range => {
             let points: Vec<(i64, StepValue)> = steps
                 .times()
                 .zip(numbers.iter().map(|number| StepValue::Number(*number)))
                 .collect();
-            write_list(page, [points], |page, points| {
+            write_list(out, [points], |out, points| {
                 write_series(
-                    page,
+                    out,
                     &LabelSet::default(),
                     points.iter().map(|(at, value)| (*at, value)),
                 )
@@ -48,129 +48,129 @@ pub(super) fn write_result(
         }
         ResultData::Scalar(numbers) => {
             write_point(
-                page,
+                out,
                 steps.start,
                 &StepValue::Number(numbers.first().copied().unwrap_or(f64::NAN)),
             )?;
         }
         ResultData::Text(text) => {
-            page.write_char('[')?;
-            write_time(page, steps.start)?;
-            page.write_char(',')?;
-            write_text(page, text)?;
-            page.write_char(']')?;
+            out.write_char('[')?;
+            write_time(out, steps.start)?;
+            out.write_char(',')?;
+            write_text(out, text)?;
+            out.write_char(']')?;
         }
         ResultData::Vector(streams) if !is_range => {
-            write_list(page, streams, |page, stream| write_sample(page, stream, steps))?;
+            write_list(out, streams, |out, stream| write_sample(out, stream, steps))?;
         }
         ResultData::Vector(streams) | ResultData::Matrix(streams) => {
-            write_list(page, streams, |page, stream| {
+            write_list(out, streams, |out, stream| {
                 let points = stream.points.iter().enumerate();
                 let points =
                     points.filter_map(|(at, value)| Some((steps.time(at), value.as_ref()?)));
-                write_series(page, &stream.labels, points)
+                write_series(out, &stream.labels, points)
             })?;
         }
         ResultData::Points(all) => {
-            write_list(page, all, |page, series| {
+            write_list(out, all, |out, series| {
                 let readings = series.points.iter().map(|reading| (reading.time, &reading.value));
-                write_series(page, &series.labels, readings)
+                write_series(out, &series.labels, readings)
             })?;
         }
     }
-    page.write_char('}')
+    out.write_char('}')
 }
 
-fn write_labels(page: &mut BoundedBuffer, labels: &LabelSet) -> Result {
-    page.write_char('{')?;
+fn write_labels(out: &mut BoundedBuffer, labels: &LabelSet) -> Result {
+    out.write_char('{')?;
     for (at, (name, value)) in labels.iter().enumerate() {
         if at > 0 {
-            page.write_char(',')?;
+            out.write_char(',')?;
         }
-        write_text(page, name)?;
-        page.write_char(':')?;
-        write_text(page, value)?;
+        write_text(out, name)?;
+        out.write_char(':')?;
+        write_text(out, value)?;
     }
-    page.write_char('}')
+    out.write_char('}')
 }
 
 /// A series of an instant query.
-fn write_sample(page: &mut BoundedBuffer, stream: &Stream, steps: StepGrid) -> Result {
-    page.write_str("{\"metric\":")?;
-    write_labels(page, &stream.labels)?;
+fn write_sample(out: &mut BoundedBuffer, stream: &Stream, steps: StepGrid) -> Result {
+    out.write_str("{\"metric\":")?;
+    write_labels(out, &stream.labels)?;
     if let Some(value) = stream.points.first().and_then(Option::as_ref) {
         let name = if value.is_distribution() { "histogram" } else { "value" };
-        write!(page, ",\"{name}\":")?;
-        write_point(page, steps.start, value)?;
+        write!(out, ",\"{name}\":")?;
+        write_point(out, steps.start, value)?;
     }
-    page.write_char('}')
+    out.write_char('}')
 }
 
 /// A series of a range query: `values` and `histograms`, each if not empty.
 fn write_series<'a>(
-    page: &mut BoundedBuffer,
+    out: &mut BoundedBuffer,
     labels: &LabelSet,
     points: impl Iterator<Item = (i64, &'a StepValue)> + Clone,
 ) -> Result {
-    page.write_str("{\"metric\":")?;
-    write_labels(page, labels)?;
+    out.write_str("{\"metric\":")?;
+    write_labels(out, labels)?;
     for (name, is_distribution) in [("values", false), ("histograms", true)] {
         let mut some = points
             .clone()
             .filter(|(_, value)| value.is_distribution() == is_distribution)
             .peekable();
         if some.peek().is_some() {
-            write!(page, ",\"{name}\":")?;
-            write_list(page, some, |page, (time, value)| write_point(page, time, value))?;
+            write!(out, ",\"{name}\":")?;
+            write_list(out, some, |out, (time, value)| write_point(out, time, value))?;
         }
     }
-    page.write_char('}')
+    out.write_char('}')
 }
 
-fn write_point(page: &mut BoundedBuffer, time: i64, value: &StepValue) -> Result {
-    page.write_char('[')?;
-    write_time(page, time)?;
-    page.write_char(',')?;
+fn write_point(out: &mut BoundedBuffer, time: i64, value: &StepValue) -> Result {
+    out.write_char('[')?;
+    write_time(out, time)?;
+    out.write_char(',')?;
     match (value.number(), value.histogram()) {
-        (Some(number), _) => write_number(page, number)?,
-        (None, Some(histogram)) => write_histogram(page, &histogram)?,
-        (None, None) => page.write_str("\"NaN\"")?,
+        (Some(number), _) => write_number(out, number)?,
+        (None, Some(histogram)) => write_histogram(out, &histogram)?,
+        (None, None) => out.write_str("\"NaN\"")?,
     }
-    page.write_char(']')
+    out.write_char(']')
 }
 
-/// Buckets are `[boundary rule, lower, upper, count]`; empty ones are omitted.
-fn write_histogram(page: &mut BoundedBuffer, histogram: &FloatHistogram) -> Result {
-    page.write_str("{\"count\":")?;
-    write_number(page, histogram.count)?;
-    page.write_str(",\"sum\":")?;
-    write_number(page, histogram.sum)?;
+/// Buckets are `[boundaries, lower, upper, count]`; empty ones are omitted.
+fn write_histogram(out: &mut BoundedBuffer, histogram: &FloatHistogram) -> Result {
+    out.write_str("{\"count\":")?;
+    write_number(out, histogram.count)?;
+    out.write_str(",\"sum\":")?;
+    write_number(out, histogram.sum)?;
     let mut buckets = histogram.buckets().filter(|bucket| bucket.count != 0.0).peekable();
     if buckets.peek().is_some() {
-        page.write_str(",\"buckets\":")?;
-        write_list(page, buckets, |page, bucket| {
+        out.write_str(",\"buckets\":")?;
+        write_list(out, buckets, |out, bucket| {
             let rule = match (bucket.lower_inclusive, bucket.upper_inclusive) {
                 (false, true) => 0,
                 (true, false) => 1,
                 (false, false) => 2,
                 (true, true) => 3,
             };
-            write!(page, "[{rule}")?;
+            write!(out, "[{rule}")?;
             for number in [bucket.lower, bucket.upper, bucket.count] {
-                page.write_char(',')?;
-                write_number(page, number)?;
+                out.write_char(',')?;
+                write_number(out, number)?;
             }
-            page.write_char(']')
+            out.write_char(']')
         })?;
     }
-    page.write_char('}')
+    out.write_char('}')
 }
 
 /// Warnings and infos of a result: notes with their positions, and gaps.
-pub(super) fn warnings_and_gaps(answer: &QueryResult, text: &str) -> ResponseExtras {
+pub(super) fn warnings_and_gaps(result: &QueryResult, text: &str) -> ResponseExtras {
     let notes = |kind| {
-        let notes = answer.warnings.of_kind(kind).map(|(note, place)| {
-            let (line, column) = place.line_and_column(text);
+        let notes = result.warnings.of_kind(kind).map(|(note, span)| {
+            let (line, column) = span.line_and_column(text);
             format!("{note} ({line}:{column})")
         });
         notes.collect::<Vec<_>>()
@@ -180,21 +180,21 @@ pub(super) fn warnings_and_gaps(answer: &QueryResult, text: &str) -> ResponseExt
         jiff::Timestamp::from_nanosecond(ns.into())
             .map_or_else(|_| ns.to_string(), |at| at.to_string())
     };
-    for gap in answer.gaps.iter().take(GAPS_REPORTED_MAX) {
+    for gap in result.gaps.iter().take(GAPS_REPORTED_MAX) {
         warnings.push(format!("missing from {} to {}: {gap}", shown(gap.start), shown(gap.end)));
     }
-    if let Some(more) = answer.gaps.len().checked_sub(GAPS_REPORTED_MAX).filter(|more| *more > 0) {
+    if let Some(more) = result.gaps.len().checked_sub(GAPS_REPORTED_MAX).filter(|more| *more > 0) {
         warnings.push(format!("missing: {more} more gaps"));
     }
     ResponseExtras { warnings, infos: notes(QueryWarningKind::Info) }
 }
 
 /// Truncates to `limit` series, unless it is 0; returns whether there were more.
-pub(super) fn truncate(answer: &mut QueryResult, limit: usize) -> bool {
+pub(super) fn truncate(result: &mut QueryResult, limit: usize) -> bool {
     if limit == 0 {
         return false;
     }
-    match &mut answer.data {
+    match &mut result.data {
         ResultData::Vector(streams) | ResultData::Matrix(streams) if streams.len() > limit => {
             streams.truncate(limit);
             true

@@ -21,25 +21,25 @@ use crate::query::{EntryBudget, for_each_series, label_value};
 /// The union of all `match[]`; `None` if there are none.
 fn match_selector(parameters: &Parameters) -> Result<Option<Selector>, ApiError> {
     let one = |text: &str| {
-        let unread = |error: query::Error| parse_error("match[]", &error, text);
-        let expression = promql::parse(text, &promql::Options::default()).map_err(unread)?;
+        let to_error = |error: query::Error| parse_error("match[]", &error, text);
+        let expression = promql::parse(text, &promql::Options::default()).map_err(to_error)?;
         let promql::ExprKind::Selector(selector) = &expression.kind else {
             let what = "is not a selector such as up or {job=\"a\"}";
             return Err(ApiError::BadRequest(format!(
                 "invalid parameter \"match[]\": {text:?} {what}"
             )));
         };
-        promql::selector_of(selector).map_err(unread)
+        promql::selector_of(selector).map_err(to_error)
     };
     parse_all("match[]", parameters.all("match[]"), promql::REGEXES_MAX, one)
 }
 
-/// Collects items of all selected series, and responds with the list, truncated at a limit. Info
-/// metrics are skipped: Prometheus has none.
+/// Collects items of all selected series, and responds with the list, truncated at a limit.
+/// Series of texts are skipped: Prometheus has only numbers and histograms.
 async fn list_response<T: Ord>(
     context: Context,
     parameters: Result<Parameters, ApiError>,
-    (kind, needs_match): (&'static str, bool),
+    (endpoint, needs_match): (&'static str, bool),
     collect: impl Fn(&Series, &mut BTreeSet<T>) + Send + 'static,
     write: impl Fn(&mut BoundedBuffer, &T) -> fmt::Result + Send + 'static,
 ) -> Result<JsonBody, PrometheusError> {
@@ -61,13 +61,13 @@ async fn list_response<T: Ord>(
             }
             entries.set_count(found.len())
         })?;
-        let mut beside = ResponseExtras::default();
-        beside.warnings.extend((found.len() > limit).then(|| TRUNCATED.to_owned()));
-        success(active.response_buffer(), &beside, |page| {
-            write_list(page, found.iter().take(limit), write)
+        let mut extras = ResponseExtras::default();
+        extras.warnings.extend((found.len() > limit).then(|| TRUNCATED.to_owned()));
+        success(active.response_buffer(), &extras, |out| {
+            write_list(out, found.iter().take(limit), write)
         })
     };
-    Ok(context.run_light_with_view(kind, None, work).await?)
+    Ok(context.run_light_with_view(endpoint, None, work).await?)
 }
 
 pub(super) async fn series(
@@ -78,15 +78,15 @@ pub(super) async fn series(
         let pairs = series.labels().iter().map(|(name, value)| (name.as_str(), value.as_str()));
         found.insert(LabelSet::new(pairs.chain([(NAME, series.name())])));
     };
-    let write = |page: &mut BoundedBuffer, labels: &LabelSet| {
-        page.write_char('{')?;
+    let write = |out: &mut BoundedBuffer, labels: &LabelSet| {
+        out.write_char('{')?;
         for (at, (name, value)) in labels.iter().enumerate() {
-            page.write_str(if at > 0 { "," } else { "" })?;
-            write_text(page, name)?;
-            page.write_char(':')?;
-            write_text(page, value)?;
+            out.write_str(if at > 0 { "," } else { "" })?;
+            write_text(out, name)?;
+            out.write_char(':')?;
+            write_text(out, value)?;
         }
-        page.write_char('}')
+        out.write_char('}')
     };
     list_response(context, parameters, ("prometheus_series", true), collect, write).await
 }
@@ -106,8 +106,8 @@ pub(super) async fn labels(
         insert_text(NAME, found);
         series.labels().iter().for_each(|(name, _)| insert_text(name, found));
     };
-    list_response(context, parameters, ("prometheus_labels", false), collect, |page, text| {
-        write_text(page, text)
+    list_response(context, parameters, ("prometheus_labels", false), collect, |out, text| {
+        write_text(out, text)
     })
     .await
 }
@@ -122,8 +122,8 @@ pub(super) async fn values(
             insert_text(value, found);
         }
     };
-    list_response(context, parameters, ("prometheus_values", false), collect, |page, text| {
-        write_text(page, text)
+    list_response(context, parameters, ("prometheus_values", false), collect, |out, text| {
+        write_text(out, text)
     })
     .await
 }
@@ -155,19 +155,19 @@ pub(super) async fn metadata(
             }
             entries.set_count(found.len())
         })?;
-        success(active.response_buffer(), &ResponseExtras::default(), |page| {
-            page.write_char('{')?;
+        success(active.response_buffer(), &ResponseExtras::default(), |out| {
+            out.write_char('{')?;
             for (at, (name, all)) in found.iter().take(limit).enumerate() {
-                page.write_str(if at > 0 { "," } else { "" })?;
-                write_text(page, name)?;
-                page.write_char(':')?;
-                write_list(page, all.iter().take(per_metric), |page, (kind, unit)| {
-                    write!(page, "{{\"type\":\"{kind}\",\"unit\":")?;
-                    write_text(page, unit)?;
-                    page.write_str(",\"help\":\"\"}")
+                out.write_str(if at > 0 { "," } else { "" })?;
+                write_text(out, name)?;
+                out.write_char(':')?;
+                write_list(out, all.iter().take(per_metric), |out, (kind, unit)| {
+                    write!(out, "{{\"type\":\"{kind}\",\"unit\":")?;
+                    write_text(out, unit)?;
+                    out.write_str(",\"help\":\"\"}")
                 })?;
             }
-            page.write_char('}')
+            out.write_char('}')
         })
     };
     Ok(context.run_light_with_view("prometheus_metadata", None, work).await?)

@@ -14,8 +14,8 @@ use crate::parameters::Parameters;
 const VERSION: &str = "3.15.0";
 
 fn data_response(context: &Context, json: &Json) -> Result<JsonBody, PrometheusError> {
-    Ok(success(context.queries.response_buffer(), &ResponseExtras::default(), |page| {
-        write!(page, "{json:#}")
+    Ok(success(context.queries.response_buffer(), &ResponseExtras::default(), |out| {
+        write!(out, "{json:#}")
     })?)
 }
 
@@ -129,8 +129,8 @@ pub(super) async fn tsdb_status(
             ("memoryInBytesByLabelName", List(Vec::new())),
             ("seriesCountByLabelValuePair", List(pairs.collect())),
         ]);
-        success(queries.response_buffer(), &ResponseExtras::default(), |page| {
-            write!(page, "{fields:#}")
+        success(queries.response_buffer(), &ResponseExtras::default(), |out| {
+            write!(out, "{fields:#}")
         })
     };
     Ok(context.run_light("prometheus_tsdb", None, work).await?)

@@ -24,16 +24,16 @@ pub(super) async fn breakdown(
     let limits = super::parse_limits(&parameters, queries.settings.limits)?;
     let asked = parameters.clone();
     let estimate = move |view: &ReadView, _: &ActiveQuery| {
-        let moment = |name| asked.time(name, now).ok().flatten();
-        let ends = (moment("baseline_from"), moment("baseline_to"));
-        let rows = |selector| selection::estimate_rows(view, &selector, ends, 1);
+        let timestamp = |name| asked.time(name, now).ok().flatten();
+        let baseline = (timestamp("baseline_from"), timestamp("baseline_to"));
+        let rows = |selector| selection::estimate_rows(view, &selector, baseline, 1);
         asked.selectors("selector").map_or(0, rows)
     };
     let work = move |view: &ReadView, active: &ActiveQuery| {
         let selector = parameters.selectors("selector")?;
         let found = selection::find_histograms(view, &selector, limits.series)?;
         let unit = selection::common_unit(&selector, &found)?;
-        let one = |name: &str| {
+        let parse_one = |name: &str| {
             let all = selection::parse_limits(&parameters, name, unit.as_ref())?;
             match &all[..] {
                 [] => Ok(None),
@@ -44,15 +44,20 @@ pub(super) async fn breakdown(
                 }
             }
         };
-        let (above, up_to) = (one("above")?, one("up_to")?);
-        let moment = |name: &'static str| Ok::<_, ApiError>((name, parameters.time(name, now)?));
-        let ends = (moment("baseline_from")?, moment("baseline_to")?);
-        let picture = selection::resolve_range(view, &found, ends)?;
-        let start = moment("from")?.1.unwrap_or(picture.start);
-        let end = moment("to")?.1.unwrap_or(picture.end);
+        let (above, up_to) = (parse_one("above")?, parse_one("up_to")?);
+        let timestamp = |name: &'static str| Ok::<_, ApiError>((name, parameters.time(name, now)?));
+        let baseline = (timestamp("baseline_from")?, timestamp("baseline_to")?);
+        let heatmap_range = selection::resolve_range(view, &found, baseline)?;
+        let start = timestamp("from")?.1.unwrap_or(heatmap_range.start);
+        let end = timestamp("to")?.1.unwrap_or(heatmap_range.end);
         // A rectangle beyond the data extends the heatmap's range.
-        let first = if ends.0.1.is_none() { picture.start.min(start) } else { picture.start };
-        let last = if ends.1.1.is_none() { picture.end.max(end) } else { picture.end };
+        let first = if baseline.0.1.is_none() {
+            heatmap_range.start.min(start)
+        } else {
+            heatmap_range.start
+        };
+        let last =
+            if baseline.1.1.is_none() { heatmap_range.end.max(end) } else { heatmap_range.end };
         let rectangle = HeatmapSelection {
             selector,
             baseline: first..last,

@@ -34,9 +34,9 @@ pub(super) async fn compare(
     let limits = super::parse_limits(&parameters, queries.settings.limits)?;
     let asked = parameters.clone();
     let estimate = move |view: &ReadView, _: &ActiveQuery| {
-        let moment = |name| asked.time(name, now).ok().flatten();
-        let (from, to) = (moment("from"), moment("to"));
-        let ends_b = (moment("from_b").or(from), moment("to_b").or(to));
+        let timestamp = |name| asked.time(name, now).ok().flatten();
+        let (from, to) = (timestamp("from"), timestamp("to"));
+        let ends_b = (timestamp("from_b").or(from), timestamp("to_b").or(to));
         let selector = |name| asked.selector(name).ok().flatten();
         let a = selector("a").unwrap_or(Selector::All);
         let b = selector("b").unwrap_or_else(|| a.clone());
@@ -46,12 +46,12 @@ pub(super) async fn compare(
     let work = move |view: &ReadView, active: &ActiveQuery| {
         let a = parameters.selector("a")?.unwrap_or(Selector::All);
         let b = parameters.selector("b")?.unwrap_or_else(|| a.clone());
-        let moment = |name: &'static str| Ok::<_, ApiError>((name, parameters.time(name, now)?));
-        let (from, to) = (moment("from")?, moment("to")?);
+        let timestamp = |name: &'static str| Ok::<_, ApiError>((name, parameters.time(name, now)?));
+        let (from, to) = (timestamp("from")?, timestamp("to")?);
         let or = |own: RangeBound<'static>, other: RangeBound<'static>| {
             if own.1.is_some() { own } else { other }
         };
-        let (from_b, to_b) = (or(moment("from_b")?, from), or(moment("to_b")?, to));
+        let (from_b, to_b) = (or(timestamp("from_b")?, from), or(timestamp("to_b")?, to));
         let sides = [side(view, a, (from, to), limits)?, side(view, b, (from_b, to_b), limits)?];
         let source = StoreSource::new(view).with_context(active);
         let comparison = query::compare::compare(&source, [&sides[0], &sides[1]], limits, active)

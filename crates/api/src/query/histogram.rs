@@ -65,8 +65,8 @@ pub(super) fn estimate_rows(
     now: i64,
     columns: u64,
 ) -> u64 {
-    let moment = |name| parameters.time(name, now).ok().flatten();
-    let ends = (moment("from"), moment("to"));
+    let timestamp = |name| parameters.time(name, now).ok().flatten();
+    let ends = (timestamp("from"), timestamp("to"));
     let rows = |selector| selection::estimate_rows(view, &selector, ends, columns);
     // The handler reports errors.
     parameters.selectors("selector").map_or(0, rows)

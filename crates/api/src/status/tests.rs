@@ -24,9 +24,9 @@ async fn audit_has_no_discrepancy() {
     assert_eq!(audit["reconciled"], true);
     let producer = &audit["producers"][0];
     assert_eq!(producer["name"], "server");
-    for (at, hop) in ["journal", "store"].into_iter().enumerate() {
-        let line = &producer["hops"][at];
-        assert_eq!((&line["hop"], &line["discrepancy"]), (&hop.into(), &0.into()));
+    for (at, stage) in ["journal", "store"].into_iter().enumerate() {
+        let line = &producer["stages"][at];
+        assert_eq!((&line["stage"], &line["discrepancy"]), (&stage.into(), &0.into()));
         assert_eq!(
             line["stored"]["values"], 1320,
             "60 minutes of 2 × 10 values, 1 count and 1 gauge"

@@ -65,7 +65,7 @@ impl Decoder for RawCodec {
 async fn call(
     address: SocketAddr,
     path: &'static str,
-    packing: Option<CompressionEncoding>,
+    encoding: Option<CompressionEncoding>,
     token: Option<&str>,
     message: Vec<u8>,
 ) -> Result<Vec<u8>, Status> {
@@ -80,8 +80,8 @@ async fn call(
     });
     let origin = format!("http://localhost:{}", address.port()).parse().unwrap();
     let mut client = Grpc::with_origin(service, origin);
-    if let Some(packing) = packing {
-        client = client.send_compressed(packing);
+    if let Some(encoding) = encoding {
+        client = client.send_compressed(encoding);
     }
     client.ready().await.unwrap();
     let mut request = Request::new(message);
@@ -98,10 +98,10 @@ async fn call(
 #[test]
 fn tonic_client_works_with_each_encoding() {
     let it = ServerFixture::new();
-    let packings = [None, Some(CompressionEncoding::Gzip), Some(CompressionEncoding::Zstd)];
-    for (packing, name) in packings.into_iter().zip(["plain", "gzip", "zstd"]) {
+    let encodings = [None, Some(CompressionEncoding::Gzip), Some(CompressionEncoding::Zstd)];
+    for (encoding, name) in encodings.into_iter().zip(["plain", "gzip", "zstd"]) {
         let message = request(name, 3);
-        let answer = it.runtime.block_on(call(it.address, EXPORT, packing, None, message));
+        let answer = it.runtime.block_on(call(it.address, EXPORT, encoding, None, message));
         assert_eq!(answer.unwrap(), [0; 0]);
         assert_eq!(it.count(name), 3);
     }

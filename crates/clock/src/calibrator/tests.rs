@@ -16,17 +16,18 @@ use crate::status::ClockMode;
 struct SimulatedMachine {
     /// Nanoseconds since the test began.
     time_ns: Cell<f64>,
-    tick: Cell<f64>,
-    system: Cell<f64>,
+    counter_ticks: Cell<f64>,
+    system_time_ns: Cell<f64>,
     ticks_per_ns: Cell<f64>,
-    /// Rate of the system clock relative to true time.
+    /// Rate of the system clock relative to true time: a ratio.
     slew: Cell<f64>,
-    /// Skew of the counters of other CPUs.
-    skew: Cell<f64>,
+    /// Skew of the counters of other CPUs, in ticks.
+    skew_ticks: Cell<f64>,
     /// Duration of a comparison.
     width_ns: f64,
     is_disciplined: bool,
     refusal: Option<&'static str>,
+    /// Cost of reading the counter, and of reading the system clock.
     costs_ns: (f64, f64),
     random: Cell<u64>,
 }
@@ -35,11 +36,11 @@ impl SimulatedMachine {
     fn new(ticks_per_ns: f64) -> SimulatedMachine {
         SimulatedMachine {
             time_ns: Cell::new(0.0),
-            tick: Cell::new(7e12),
-            system: Cell::new(3e12),
+            counter_ticks: Cell::new(7e12),
+            system_time_ns: Cell::new(3e12),
             ticks_per_ns: Cell::new(ticks_per_ns),
             slew: Cell::new(0.0),
-            skew: Cell::new(0.0),
+            skew_ticks: Cell::new(0.0),
             width_ns: 40.0,
             is_disciplined: false,
             refusal: None,
@@ -50,8 +51,8 @@ impl SimulatedMachine {
 
     fn advance(&self, ns: f64) {
         self.time_ns.set(self.time_ns.get() + ns);
-        self.tick.set(self.tick.get() + ns * self.ticks_per_ns.get());
-        self.system.set(self.system.get() + ns * (1.0 + self.slew.get()));
+        self.counter_ticks.set(self.counter_ticks.get() + ns * self.ticks_per_ns.get());
+        self.system_time_ns.set(self.system_time_ns.get() + ns * (1.0 + self.slew.get()));
     }
 
     /// Uniform in [0, 1).
@@ -66,8 +67,8 @@ impl SimulatedMachine {
 
     /// Counter of one of two CPUs.
     fn any_cpu_tick(&self) -> u64 {
-        let skew = if self.random() < 0.5 { self.skew.get() } else { 0.0 };
-        (self.tick.get() + skew) as u64
+        let skew = if self.random() < 0.5 { self.skew_ticks.get() } else { 0.0 };
+        (self.counter_ticks.get() + skew) as u64
     }
 }
 
@@ -77,25 +78,25 @@ impl MachineClocks for SimulatedMachine {
     }
 
     fn tick(&self) -> u64 {
-        self.tick.get() as u64
+        self.counter_ticks.get() as u64
     }
 
     fn system_ns(&self) -> u64 {
-        self.system.get() as u64
+        self.system_time_ns.get() as u64
     }
 
     fn compare(&mut self, ns_per_tick: f64) -> Option<ClockComparison> {
-        let skew = if self.random() < 0.5 { self.skew.get() } else { 0.0 };
+        let skew = if self.random() < 0.5 { self.skew_ticks.get() } else { 0.0 };
         let attempts: Vec<_> = (0..4)
             .map(|_| {
                 let width = self.width_ns * (1.0 + self.random());
-                let before = (self.tick.get() + skew) as u64;
+                let before = (self.counter_ticks.get() + skew) as u64;
                 // The system clock is read at a random time between the two counter readings.
-                let moment = self.random();
-                self.advance(width * moment);
+                let fraction = self.random();
+                self.advance(width * fraction);
                 let system = self.system_ns();
-                self.advance(width * (1.0 - moment));
-                (before, system, (self.tick.get() + skew) as u64)
+                self.advance(width * (1.0 - fraction));
+                (before, system, (self.counter_ticks.get() + skew) as u64)
             })
             .collect();
         ClockComparison::best(attempts.into_iter(), ns_per_tick)
@@ -168,12 +169,12 @@ impl CalibratorRun {
         let off = read.ns.abs_diff(machine.system_ns());
         self.worst_ns = self.worst_ns.max(off);
         self.readings += 1;
-        // Both are integers.
+        // 1 ns for rounding.
         self.violations += u64::from(off > read.error_ns + 1);
     }
 
-    /// Greatest difference since the last call.
-    fn worst_ns(&mut self) -> u64 {
+    /// Greatest difference since the last call; resets it.
+    fn take_worst_ns(&mut self) -> u64 {
         std::mem::take(&mut self.worst_ns)
     }
 }
@@ -185,7 +186,7 @@ fn counter_is_tracked_at_any_rate() {
     for ticks_per_ns in [1.0, 2.3, 2.5961, 5.1] {
         let mut run = CalibratorRun::new(SimulatedMachine::new(ticks_per_ns));
         run.advance(SECONDS(10));
-        run.worst_ns();
+        run.take_worst_ns();
         run.advance(SECONDS(180));
         let status = run.calibrator.status();
         assert_eq!(
@@ -195,7 +196,7 @@ fn counter_is_tracked_at_any_rate() {
         assert!((status.ticks_per_second / ticks_per_ns / 1e9 - 1.0).abs() < 1e-8);
         assert!((180..220).contains(&status.comparisons), "{}", status.comparisons);
         assert_eq!(status.residuals.count(), status.comparisons - 2);
-        let worst_ns = run.worst_ns();
+        let worst_ns = run.take_worst_ns();
         assert!(worst_ns <= 50, "{worst_ns} ns off at {ticks_per_ns} ticks a nanosecond");
     }
 }
@@ -204,10 +205,10 @@ fn counter_is_tracked_at_any_rate() {
 fn system_clock_is_used_until_rate_is_known() {
     let mut run = CalibratorRun::new(SimulatedMachine::new(2.5));
     run.advance(Duration::from_millis(5));
-    assert_eq!((run.calibrator.status().mode, run.worst_ns()), (ClockMode::Starting, 0));
+    assert_eq!((run.calibrator.status().mode, run.take_worst_ns()), (ClockMode::Starting, 0));
     run.advance(Duration::from_millis(300));
     assert_eq!(run.calibrator.status().mode, ClockMode::Counter);
-    assert!(run.worst_ns() < 2_000);
+    assert!(run.take_worst_ns() < 2_000);
     run.advance(SECONDS(10));
     assert_eq!(run.violations, 0);
 }
@@ -223,7 +224,7 @@ fn slewed_system_clock_is_tracked_within_the_bound() {
     }
     assert!(run.readings > 100_000);
     assert_eq!((run.violations, run.calibrator.status().discontinuities), (0, 0));
-    assert!(run.worst_ns() < 500_000);
+    assert!(run.take_worst_ns() < 500_000);
 }
 
 #[test]
@@ -232,14 +233,14 @@ fn stopped_calibrator_falls_back_to_system() {
     run.advance(SECONDS(12));
     run.is_calibrated = false;
     run.advance(SECONDS(2));
-    run.worst_ns();
+    run.take_worst_ns();
     run.advance(SECONDS(600));
-    assert_eq!((run.worst_ns(), run.violations), (0, 0));
+    assert_eq!((run.take_worst_ns(), run.violations), (0, 0));
     run.is_calibrated = true;
     run.advance(SECONDS(12));
-    run.worst_ns();
+    run.take_worst_ns();
     run.advance(SECONDS(20));
-    assert!(run.worst_ns() <= 50);
+    assert!(run.take_worst_ns() <= 50);
     assert_eq!((run.violations, run.calibrator.status().mode), (0, ClockMode::Counter));
 }
 
@@ -249,12 +250,12 @@ fn counter_jump_keeps_time_monotonic() {
     for jump in [HOUR_TICKS, -HOUR_TICKS, 2.5e6, -2.5e6, 2.5e3, -2.5e3, -7e12] {
         let mut run = CalibratorRun::new(SimulatedMachine::new(2.5));
         run.advance(SECONDS(20));
-        run.machine.tick.set((run.machine.tick.get() + jump).max(0.0));
+        run.machine.counter_ticks.set((run.machine.counter_ticks.get() + jump).max(0.0));
         run.advance(SECONDS(8));
-        run.worst_ns();
+        run.take_worst_ns();
         run.violations = 0;
         run.advance(SECONDS(10));
-        let worst_ns = run.worst_ns();
+        let worst_ns = run.take_worst_ns();
         assert!(worst_ns < 1_000, "a jump by {jump} ticks: {worst_ns} ns off");
         assert_eq!(run.violations, 0, "a jump by {jump} ticks");
         assert_eq!(run.calibrator.status().mode, ClockMode::Counter);
@@ -268,10 +269,10 @@ fn counter_rate_change_is_tracked() {
         run.advance(SECONDS(20));
         run.machine.ticks_per_ns.set(2.5 * factor);
         run.advance(SECONDS(15));
-        run.worst_ns();
+        run.take_worst_ns();
         run.violations = 0;
         run.advance(SECONDS(30));
-        assert!(run.worst_ns() < 1_000, "{factor} times as fast");
+        assert!(run.take_worst_ns() < 1_000, "{factor} times as fast");
         assert_eq!(run.violations, 0, "{factor} times as fast");
         assert!(run.calibrator.status().discontinuities > 0, "{factor} times as fast");
     }
@@ -282,14 +283,14 @@ fn repeated_jumps_disable_counter_for_an_hour() {
     let mut run = CalibratorRun::new(SimulatedMachine::new(2.5));
     for _ in 0..10 {
         run.advance(SECONDS(5));
-        run.machine.tick.set(run.machine.tick.get() + 2.5e4);
+        run.machine.counter_ticks.set(run.machine.counter_ticks.get() + 2.5e4);
     }
     assert_eq!(run.calibrator.status().mode, ClockMode::System);
     let reason = run.calibrator.status().reason.clone().unwrap();
     assert_eq!(reason, "counter and system clock diverged 3 times within 60 s");
-    run.worst_ns();
+    run.take_worst_ns();
     run.advance(SECONDS(60));
-    assert_eq!(run.worst_ns(), 0);
+    assert_eq!(run.take_worst_ns(), 0);
     run.advance(SECONDS(3_600));
     assert_eq!(run.calibrator.status().mode, ClockMode::Counter);
 }
@@ -297,11 +298,11 @@ fn repeated_jumps_disable_counter_for_an_hour() {
 #[test]
 fn unsynchronised_cpu_counters_are_detected() {
     let mut machine = SimulatedMachine::new(2.5);
-    machine.skew.set(2.5e3);
-    // Until then, readings go back by the skew and are not checked.
-    let (mut calibrator, lines) = (Calibrator::new(), SegmentSeqlock::new());
+    machine.skew_ticks.set(2.5e3);
+    // Until the skew is detected, time may go back by the skew and is not checked.
+    let (mut calibrator, segments) = (Calibrator::new(), SegmentSeqlock::new());
     for _ in 0..200 {
-        let wait = calibrator.tick(&mut machine, &lines);
+        let wait = calibrator.tick(&mut machine, &segments);
         machine.advance(wait.as_nanos() as f64);
     }
     assert_eq!(calibrator.status().mode, ClockMode::System, "{:?}", calibrator.status().reason);
@@ -336,7 +337,7 @@ fn unusable_or_slow_counter_is_not_read() {
         run.advance(SECONDS(5));
         assert_eq!(run.calibrator.status().mode, ClockMode::System);
         assert_eq!(run.calibrator.status().reason.as_deref(), Some(reason));
-        assert_eq!((run.worst_ns(), run.calibrator.status().comparisons), (0, 0));
+        assert_eq!((run.take_worst_ns(), run.calibrator.status().comparisons), (0, 0));
         // The counter is assessed again an hour later.
         run.machine.refusal = None;
         run.machine.costs_ns = (18.0, 22.0);
@@ -381,7 +382,7 @@ fn disciplined_clock_with_late_calibrator_stays_in_bound() {
 fn counter_reset_is_tracked_at_once() {
     let mut run = CalibratorRun::new(SimulatedMachine::new(2.5));
     run.advance(SECONDS(20));
-    run.machine.tick.set(1e9);
+    run.machine.counter_ticks.set(1e9);
     run.advance(SECONDS(5));
     let before = run.calibrator.status().comparisons;
     run.advance(SECONDS(20));
@@ -395,16 +396,18 @@ fn counter_reset_is_tracked_at_once() {
 }
 
 #[test]
-fn preempted_machine_keeps_time_monotonic() {
+fn random_disturbances_keep_time_monotonic() {
     for seed in 1..40u64 {
         let mut run = CalibratorRun::new(SimulatedMachine::new(2.5));
         run.machine.random.set(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
         for _ in 0..30 {
             let machine = &mut run.machine;
             match (machine.random() * 8.0) as u32 {
-                // Only forward: a counter that goes back by less than a segment makes a reading go
-                // back, except for the thread's latest value.
-                0 => machine.tick.set(machine.tick.get() + 1e8 * machine.random()),
+                // Only forward. If the counter goes back by less than a segment, time goes back: each
+                // thread returns at least its own latest time, but other threads see earlier times.
+                0 => {
+                    machine.counter_ticks.set(machine.counter_ticks.get() + 1e8 * machine.random())
+                }
                 1 => machine.ticks_per_ns.set(0.5 + 4.0 * machine.random()),
                 2 => machine.slew.set((machine.random() - 0.5) * 1e-3),
                 3 => run.is_calibrated = false,

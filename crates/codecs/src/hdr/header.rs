@@ -11,7 +11,7 @@ use hist::{EncodeError, Histogram, LogLinear2, Scheme};
 use super::FORMAT;
 
 /// log2 of the buckets per octave, by digits.
-const BITS: [u8; 6] = [0, 4, 7, 10, 14, 17];
+const SUB_BUCKET_BITS: [u8; 6] = [0, 4, 7, 10, 14, 17];
 
 /// Header parameters of an HdrHistogram, enough for a lossless re-encoding.
 ///
@@ -21,8 +21,10 @@ pub struct HdrHeader {
     digits: u8,
     lowest: i64,
     highest: i64,
+    /// Conversion ratio: value of one unit of a histogram of doubles.
     ratio: f64,
     index_offset: i32,
+    /// Highest to lowest value ratio of a histogram of doubles.
     range: Option<i64>,
 }
 
@@ -66,7 +68,7 @@ impl HdrHeader {
     /// `ratio`, an exact power of two, is the width of the lowest buckets; HdrHistogram moves it to
     /// the range of the values.
     pub fn double(digits: u32, range: i64, ratio: f64) -> Result<HdrHeader, HeaderError> {
-        let bits = BITS[usize::from(check_digits(digits)?)];
+        let bits = SUB_BUCKET_BITS[usize::from(check_digits(digits)?)];
         // Octaves above the linear part: enough for the range at any start, plus one.
         let octaves = u64::BITS.wrapping_sub(range.leading_zeros()).wrapping_add(1);
         let shift = u32::from(bits).wrapping_add(octaves);
@@ -74,7 +76,7 @@ impl HdrHeader {
             return Err(HeaderError::new(
                 "highest to lowest value ratio",
                 range,
-                "at least 2, and below 2^62 when multiplied by twice the buckets of an octave",
+                "at least 2, with ratio · 2 · buckets per octave < 2^62",
             ));
         }
         let highest = (1i64 << shift).wrapping_sub(1);
@@ -94,7 +96,8 @@ impl HdrHeader {
     pub fn for_histogram(histogram: &Histogram) -> Result<HdrHeader, EncodeError> {
         let scheme = || EncodeError::scheme(FORMAT, histogram.scheme());
         let Scheme::LogLinear2(grid) = histogram.scheme() else { return Err(scheme()) };
-        let digits = BITS.iter().position(|&bits| bits == grid.bits()).ok_or_else(scheme)? as u8;
+        let digits =
+            SUB_BUCKET_BITS.iter().position(|&bits| bits == grid.bits()).ok_or_else(scheme)? as u8;
         let unit = i32::from(grid.floor()).wrapping_sub(i32::from(grid.bits()));
         let last = histogram.positive().indexes().last().map_or(0, |&index| i64::from(index));
         // The last octave in use ends at 2^(octaves + bits) widths of the lowest bucket.
@@ -138,7 +141,7 @@ impl HdrHeader {
             return Err(HeaderError::new(
                 "lowest discernible value",
                 self.lowest,
-                "at least 1, and below 2^63 when multiplied by the buckets of two octaves",
+                "at least 1, with value · 2 · buckets per octave < 2^63",
             ));
         }
         if self.highest / 2 < self.lowest {
@@ -146,7 +149,7 @@ impl HdrHeader {
             return Err(HeaderError::new("highest trackable value", self.highest, expected));
         }
         if self.index_offset.unsigned_abs() >= self.counts_len() {
-            let expected = "nearer to zero than the length of the counts array";
+            let expected = "smaller in magnitude than the length of the counts array";
             return Err(HeaderError::new("normalizing index offset", self.index_offset, expected));
         }
         self.check_ratio()?;
@@ -208,7 +211,7 @@ impl HdrHeader {
     }
 
     /// The grid of the counts array.
-    #[expect(clippy::expect_used, reason = "checked saw that there is such a grid")]
+    #[expect(clippy::expect_used, reason = "validate checked it")]
     pub fn scheme(&self) -> Scheme {
         LogLinear2::with_floor(self.bits().into(), self.floor())
             .map(Scheme::LogLinear2)
@@ -224,7 +227,7 @@ impl HdrHeader {
     }
 
     fn bits(&self) -> u8 {
-        BITS[usize::from(self.digits)]
+        SUB_BUCKET_BITS[usize::from(self.digits)]
     }
 
     fn unit_magnitude(&self) -> u32 {
@@ -240,7 +243,7 @@ impl HdrHeader {
 fn check_digits(digits: u32) -> Result<u8, HeaderError> {
     u8::try_from(digits)
         .ok()
-        .filter(|&digits| usize::from(digits) < BITS.len())
+        .filter(|&digits| usize::from(digits) < SUB_BUCKET_BITS.len())
         .ok_or_else(|| HeaderError::new("digits", digits as i32, "0 to 5"))
 }
 

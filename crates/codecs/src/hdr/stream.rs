@@ -20,10 +20,10 @@ pub(super) struct HdrStream<'a> {
 
 enum StreamSource<'a> {
     Plain(std::slice::Iter<'a, u8>),
-    Deflated(Inflate<'a>),
+    Deflated(Inflater<'a>),
 }
 
-struct Inflate<'a> {
+struct Inflater<'a> {
     state: Decompress,
     compressed: &'a [u8],
     window: Vec<u8>,
@@ -39,7 +39,7 @@ impl<'a> HdrStream<'a> {
 
     /// Reads a zlib stream, which must end at the end of `compressed`.
     pub(super) fn inflate(compressed: &'a [u8]) -> HdrStream<'a> {
-        let inflate = Inflate {
+        let inflate = Inflater {
             state: Decompress::new(true),
             compressed,
             window: Vec::with_capacity(WINDOW_BYTES),
@@ -131,7 +131,7 @@ impl<'a> HdrStream<'a> {
             ));
         }
         match &self.source {
-            StreamSource::Deflated(Inflate { compressed, .. }) if !compressed.is_empty() => {
+            StreamSource::Deflated(Inflater { compressed, .. }) if !compressed.is_empty() => {
                 Err(ByteReader::invalid_error(
                     offset,
                     "end",
@@ -144,7 +144,7 @@ impl<'a> HdrStream<'a> {
     }
 }
 
-impl Inflate<'_> {
+impl Inflater<'_> {
     /// The next byte; `offset` is its offset in the inflated bytes.
     #[inline]
     fn next(&mut self, offset: usize) -> Result<Option<u8>, DecodeError> {

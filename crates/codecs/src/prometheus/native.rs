@@ -1,7 +1,7 @@
-//! Native histogram rules shared by both messages.
+//! Native histogram rules shared by the messages of remote write and of the client model.
 //!
 //! The rules are those of Prometheus' own validation (`model/histogram`, `Validate`): the spans
-//! cover as many buckets as there are counts and never step back, no count is negative, custom
+//! cover as many buckets as there are counts and do not overlap, no count is negative, custom
 //! bounds are finite and ascending and have neither a zero bucket nor negative buckets, and the
 //! count is the sum of the buckets, or larger if the sum is NaN. Float counts are not compared with
 //! their total, because rounding makes them differ.
@@ -102,15 +102,18 @@ impl NativeFields<'_> {
 
     fn integer(&self, grid: &NativeGrid, count: u64, zero: u64) -> Result<Histogram, DecodeError> {
         if count == 0 && self.sum.is_nan() {
-            // No value could produce this, and no histogram of ours contains it: it would be
-            // decoded as 0. Float counts may come from a rule over NaN, whose count is
-            // approximately zero.
+            // A valid integer histogram without values has the sum 0. A float histogram may have
+            // the sum NaN: a recording rule over NaN gives a count of approximately zero.
             return Err(field_error("sum", self.sum, "0, as there are no values"));
         }
         let read = |buckets: &NativeBuckets| {
             if !buckets.counts.is_empty() {
                 let found = format_args!("{} float counts", buckets.counts.len());
-                return Err(field_error(buckets.field, found, "deltas, as the count is whole"));
+                return Err(field_error(
+                    buckets.field,
+                    found,
+                    "deltas, as the count is an integer",
+                ));
             }
             let counts = from_deltas(buckets.field, buckets.deltas)?;
             let indexed = index_buckets(buckets.field, buckets.spans, &counts)?;
@@ -189,7 +192,7 @@ impl NativeGrid {
     }
 }
 
-/// A histogram of parts whose outermost buckets may be the bucket of infinities.
+/// A histogram of parts whose outermost buckets may be overflow buckets (±Inf).
 pub(super) fn assemble(
     mut parts: HistogramParts,
     sum: f64,
@@ -199,11 +202,11 @@ pub(super) fn assemble(
     parts.nan = nan_count(message::total(counts.chain([parts.zero])))?;
     if let Scheme::Exp2(grid) = parts.scheme {
         let end = exponential::end_index(grid);
-        let infinite = |buckets: &mut Vec<(i32, u64)>| {
+        let take_overflow = |buckets: &mut Vec<(i32, u64)>| {
             buckets.pop_if(|(index, _)| *index == end).map_or(0, |(_, count)| count)
         };
-        parts.overflow = infinite(&mut parts.positive);
-        parts.underflow = infinite(&mut parts.negative);
+        parts.overflow = take_overflow(&mut parts.positive);
+        parts.underflow = take_overflow(&mut parts.negative);
     }
     parts.sum = if sum.is_nan() {
         TrackedValue::Absent
@@ -243,12 +246,12 @@ pub(super) struct NativeMessage<N, D> {
     pub(super) custom_values: Vec<f64>,
 }
 
-/// Whole counts, their buckets as deltas.
+/// Encodes an integer histogram, with its bucket counts as deltas.
 pub(super) fn write(histogram: &Histogram) -> Result<NativeMessage<u64, i64>, EncodeError> {
     let target = SchemaFields::for_scheme(histogram.scheme())?;
     target.check_custom_zero(histogram.zero_count() as f64)?;
-    let side = |buckets: &hist::Buckets, infinite: u64| {
-        let end = (infinite > 0).then_some((target.end.unwrap_or(i32::MAX), infinite));
+    let encode_sign = |buckets: &hist::Buckets, overflow: u64| {
+        let end = (overflow > 0).then_some((target.end.unwrap_or(i32::MAX), overflow));
         let all = buckets.iter().chain(end);
         let (spans, counts) =
             to_spans(all.map(|(index, count)| (index.wrapping_add(target.offset), count)));
@@ -263,8 +266,8 @@ pub(super) fn write(histogram: &Histogram) -> Result<NativeMessage<u64, i64>, En
         let what = histogram.overflow().wrapping_add(histogram.underflow());
         return Err(unrepresentable_error(format!("{what} values outside of custom buckets")));
     }
-    let (positive_spans, positive) = side(histogram.positive(), histogram.overflow())?;
-    let (negative_spans, negative) = side(histogram.negative(), histogram.underflow())?;
+    let (positive_spans, positive) = encode_sign(histogram.positive(), histogram.overflow())?;
+    let (negative_spans, negative) = encode_sign(histogram.negative(), histogram.underflow())?;
     Ok(NativeMessage {
         schema: target.schema,
         zero_threshold: if target.end.is_some() { histogram.zero_threshold() } else { 0.0 },
@@ -279,16 +282,16 @@ pub(super) fn write(histogram: &Histogram) -> Result<NativeMessage<u64, i64>, En
     })
 }
 
-/// Double counts.
+/// Encodes a float histogram.
 pub(super) fn write_float(float: &FloatHistogram) -> Result<NativeMessage<f64, f64>, EncodeError> {
     let target = SchemaFields::for_scheme(&float.scheme)?;
     target.check_custom_zero(float.zero_count + float.zero_threshold)?;
     float.check().map_err(|error| unrepresentable_error(error.to_string()))?;
-    let side = |buckets: &[(i32, f64)]| {
+    let encode_sign = |buckets: &[(i32, f64)]| {
         to_spans(buckets.iter().map(|&(index, count)| (index.wrapping_add(target.offset), count)))
     };
-    let (positive_spans, positive) = side(&float.positive);
-    let (negative_spans, negative) = side(&float.negative);
+    let (positive_spans, positive) = encode_sign(&float.positive);
+    let (negative_spans, negative) = encode_sign(&float.negative);
     Ok(NativeMessage {
         schema: target.schema,
         zero_threshold: float.zero_threshold,

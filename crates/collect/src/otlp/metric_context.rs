@@ -205,9 +205,5 @@ impl<'a> MetricContext<'a> {
 
 /// OTLP units are UCUM (ucum.org). Units known to topdeck get topdeck's name; others are unchanged.
 fn unit_name(unit: &str) -> String {
-    match unit {
-        "1" => String::new(),
-        "By" => Unit::Bytes.name().to_owned(),
-        unit => Unit::parse(unit).map_or_else(|| unit.to_owned(), |known| known.name().to_owned()),
-    }
+    Unit::parse(unit).map_or_else(|| unit.to_owned(), |known| known.name().to_owned())
 }

@@ -50,9 +50,9 @@ async fn run_with_faults(seed: u64) {
     remote.wait_for_position(batches).await;
     wait_caught_up(&forward, batches).await;
     let audit = intake.audit().unwrap();
-    let line = audit.producers[0].hops.last().unwrap();
+    let line = audit.producers[0].stages.last().unwrap();
     assert_eq!(
-        (&*line.hop, line.stored.values, line.discrepancy),
+        (&*line.stage, line.stored.values, line.discrepancy),
         ("remote a", count, 0),
         "{line:?}"
     );

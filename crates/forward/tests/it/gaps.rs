@@ -26,8 +26,8 @@ async fn permanently_rejected_batch_is_dead_lettered() {
     let producer = intake.producer("test").id();
     let audit = intake.audit().unwrap();
     let account = audit.producers.iter().find(|account| account.id == Some(producer)).unwrap();
-    let line = account.hops.last().unwrap();
-    assert_eq!((&*line.hop, line.received.values, line.stored.values), ("remote a", 42, 35));
+    let line = account.stages.last().unwrap();
+    assert_eq!((&*line.stage, line.received.values, line.stored.values), ("remote a", 42, 35));
     assert_eq!((line.discrepancy, line.is_reconciled), (7, true));
     assert_eq!(line.reason, "1 batch missing at the remote; see the losses");
     assert_eq!(line.losses[0].reason, "rejected by remote a, dead-lettered: 400: so!");
@@ -92,7 +92,7 @@ async fn dropped_records_are_reported_as_a_gap() {
     assert_eq!((status.records, status.dead_lettered), (written - first, 0));
     assert_eq!((status.missing, status.lag), (first, 0));
     let audit = intake.audit().unwrap();
-    let line = audit.producers[0].hops.last().unwrap();
+    let line = audit.producers[0].stages.last().unwrap();
     assert_eq!((line.stored.batches, line.stored.missing), (written - first, first));
     assert!(audit.producers.iter().all(|account| account.is_reconciled()), "{audit:?}");
     stop_all(forward, intake).await;

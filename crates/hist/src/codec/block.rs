@@ -435,7 +435,7 @@ impl BlockDecoder {
     /// Adds runs of rows directly to the accumulators. Returns `false` without any change if rows
     /// have more than positive buckets, zeros and exact side values, or if an accumulator cannot
     /// take all rows.
-    #[expect(clippy::expect_used, reason = "coming gives nothing where a row is not exact")]
+    #[expect(clippy::expect_used, reason = "pending_adds returns None if a row is not exact")]
     fn add_directly(
         &self,
         [positive, negative]: &[CountTable; 2],

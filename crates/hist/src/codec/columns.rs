@@ -135,18 +135,18 @@ fn put_exactness<T: Copy>(
     bits: &mut BitWriter,
     sides: impl Iterator<Item = TrackedValue<T>> + Clone,
 ) {
-    let standing = |side| match side {
+    let exactness = |side| match side {
         TrackedValue::Absent => 0,
         TrackedValue::Estimated(_) => 1,
         TrackedValue::Exact(_) => 2,
     };
-    let mut standings = sides.map(standing);
-    let first = standings.clone().next().unwrap_or(0);
-    if standings.clone().all(|standing| standing == first) {
+    let mut exactness = sides.map(exactness);
+    let first = exactness.clone().next().unwrap_or(0);
+    if exactness.clone().all(|exactness| exactness == first) {
         bits.put(first, 2);
     } else {
         bits.put(MIXED_EXACTNESS, 2);
-        standings.by_ref().for_each(|standing| bits.put(standing, 2));
+        exactness.by_ref().for_each(|exactness| bits.put(exactness, 2));
     }
 }
 
@@ -342,19 +342,19 @@ fn get_exactness(
     bits: &mut BitReader<'_>,
     is_empty: impl Iterator<Item = bool>,
 ) -> Result<Vec<TrackedValue<()>>, DecodeError> {
-    let common = bits.get(2, "standing")?;
+    let common = bits.get(2, "exactness")?;
     is_empty
         .map(|is_empty| {
             if is_empty {
                 return Ok(TrackedValue::Absent);
             }
-            let standing =
-                if common == MIXED_EXACTNESS { bits.get(2, "standing")? } else { common };
-            Ok(match standing {
+            let exactness =
+                if common == MIXED_EXACTNESS { bits.get(2, "exactness")? } else { common };
+            Ok(match exactness {
                 0 => TrackedValue::Absent,
                 1 => TrackedValue::Estimated(()),
                 2 => TrackedValue::Exact(()),
-                _ => return Err(ByteReader::invalid_error(0, "standing", standing, "0 to 2")),
+                _ => return Err(ByteReader::invalid_error(0, "exactness", exactness, "0 to 2")),
             })
         })
         .collect()
@@ -381,8 +381,8 @@ impl SummaryColumns {
     }
 }
 
-fn with_exactness<T>(standing: TrackedValue<()>, value: T) -> TrackedValue<T> {
-    match standing {
+fn with_exactness<T>(exactness: TrackedValue<()>, value: T) -> TrackedValue<T> {
+    match exactness {
         TrackedValue::Exact(()) => TrackedValue::Exact(value),
         TrackedValue::Estimated(()) => TrackedValue::Estimated(value),
         TrackedValue::Absent => TrackedValue::Absent,
@@ -395,14 +395,14 @@ fn get_extremes(
     places: fn(&RowBounds) -> DecimalGrid,
     power: f64,
 ) -> Result<Vec<TrackedValue<f64>>, DecodeError> {
-    let standings = get_exactness(bits, rows.iter().map(RowBounds::is_empty))?;
+    let exactness = get_exactness(bits, rows.iter().map(RowBounds::is_empty))?;
     let form = bits.get(2, "form of extremes")?;
     if form > PARTLY_CODED {
         return Err(ByteReader::invalid_error(0, "form of extremes", form, "0 to 2"));
     }
     let mut column = Vec::with_capacity(rows.len());
-    for (row, standing) in rows.iter().zip(standings) {
-        if standing == TrackedValue::Absent {
+    for (row, exactness) in rows.iter().zip(exactness) {
+        if exactness == TrackedValue::Absent {
             column.push(TrackedValue::Absent);
             continue;
         }
@@ -415,7 +415,7 @@ fn get_extremes(
         } else {
             f64::from_bits(bits.get(64, "extreme")?)
         };
-        column.push(with_exactness(standing, value));
+        column.push(with_exactness(exactness, value));
     }
     Ok(column)
 }
@@ -425,7 +425,7 @@ fn get_sums(
     rows: &[RowBounds],
     exponent: u32,
 ) -> Result<Vec<TrackedValue<CompensatedSum>>, DecodeError> {
-    let standings = get_exactness(bits, rows.iter().map(RowBounds::is_empty))?;
+    let exactness = get_exactness(bits, rows.iter().map(RowBounds::is_empty))?;
     let form = bits.get(2, "form of sums")?;
     let (mut unit, mut whole_bits, mut rest_bits) = (0, 0, 0);
     if form == CODED || form == PARTLY_CODED {
@@ -434,8 +434,8 @@ fn get_sums(
         rest_bits = if unit > 0 { bits.get_rice_parameter()? } else { 0 };
     }
     let mut column = Vec::with_capacity(rows.len());
-    for (row, standing) in rows.iter().zip(standings) {
-        if standing == TrackedValue::Absent {
+    for (row, exactness) in rows.iter().zip(exactness) {
+        if exactness == TrackedValue::Absent {
             column.push(TrackedValue::Absent);
             continue;
         }
@@ -451,7 +451,7 @@ fn get_sums(
                 if form == RAW_HIGH { 0.0 } else { f64::from_bits(bits.get(64, "low word")?) };
             CompensatedSum::from_parts(high, low)
         };
-        column.push(with_exactness(standing, sum));
+        column.push(with_exactness(exactness, sum));
     }
     Ok(column)
 }

@@ -76,7 +76,7 @@ pub fn encode(histogram: &Histogram, meaning: SeriesMeta, out: &mut Vec<u8>) {
         TrackedValue::Estimated(_) => flag,
         TrackedValue::Absent => 0,
     };
-    let sum_standing = match histogram.tracked_sum() {
+    let sum_exactness = match histogram.tracked_sum() {
         _ if empty => TrackedValue::Absent,
         TrackedValue::Exact(_) => TrackedValue::Exact(0.0),
         TrackedValue::Estimated(_) => TrackedValue::Estimated(0.0),
@@ -87,7 +87,7 @@ pub fn encode(histogram: &Histogram, meaning: SeriesMeta, out: &mut Vec<u8>) {
         | if_set(histogram.overflow() > 0, OVERFLOW)
         | if_set(histogram.underflow() > 0, UNDERFLOW)
         | if_set(histogram.nan_count() > 0, NAN)
-        | side(sum_standing, SUM)
+        | side(sum_exactness, SUM)
         | if_set(!empty && sum.1 != 0.0, SUM_LOW)
         | side(histogram.tracked_min(), MIN)
         | side(histogram.tracked_max(), MAX)
@@ -217,15 +217,16 @@ impl FrameFields {
             0 => Ok(0),
             _ => reader.varint(field),
         };
-        let side = |reader: &mut ByteReader<'_>, flag, field| match flags
-            & (flag | exact_flag(flag))
-        {
-            0 => Ok(TrackedValue::Absent),
-            standing => read_number(reader, field).map(|value| match standing & exact_flag(flag) {
-                0 => TrackedValue::Estimated(value),
-                _ => TrackedValue::Exact(value),
-            }),
-        };
+        let side =
+            |reader: &mut ByteReader<'_>, flag, field| match flags & (flag | exact_flag(flag)) {
+                0 => Ok(TrackedValue::Absent),
+                exactness => {
+                    read_number(reader, field).map(|value| match exactness & exact_flag(flag) {
+                        0 => TrackedValue::Estimated(value),
+                        _ => TrackedValue::Exact(value),
+                    })
+                }
+            };
         let zero = count(reader, ZERO, "zero count")?;
         let zero_threshold =
             if flags & ZERO_THRESHOLD != 0 { read_number(reader, "zero threshold")? } else { 0.0 };

@@ -633,7 +633,7 @@ pub(crate) fn exactness(bits: &mut Bits<'_>, held: usize) -> Vec<Option<bool>> {
             0 => None,
             1 => Some(false),
             2 => Some(true),
-            _ => panic!("a standing of 3"),
+            _ => panic!("an exactness of 3"),
         })
         .collect()
 }

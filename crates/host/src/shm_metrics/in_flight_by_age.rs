@@ -13,9 +13,9 @@ pub(crate) const AGE_BUCKETS: [(&str, u64); 4] = [
 ];
 /// Age of operations that had no slot in the table.
 pub(crate) const UNKNOWN_AGE: &str = "unknown";
-/// Limit of tag combinations per table; all others are combined under [`OTHERS`].
+/// Limit of tag combinations per table; all others are combined with the label `overflow="true"`,
+/// as series of shared memory beyond their limit.
 const TAGS_MAX: usize = 64;
-const OTHERS: &str = "others";
 
 type TagPairs = Vec<(String, String)>;
 
@@ -47,7 +47,7 @@ impl InFlightByAge {
 
     fn add(&mut self, mut tags: TagPairs, place: usize, more: u64) {
         if self.0.len() >= TAGS_MAX && !self.0.contains_key(&tags) {
-            tags.iter_mut().for_each(|(_, value)| OTHERS.clone_into(value));
+            tags = vec![("overflow".to_owned(), "true".to_owned())];
         }
         let count = &mut self.0.entry(tags).or_default()[place];
         *count = Some(count.unwrap_or(0) + more);
@@ -123,7 +123,10 @@ mod tests {
         (full.started, full.ended, full.unlisted) = (30, 20, 12);
         flight.count(&full, 10);
         check(&flight, &[("", UNKNOWN_AGE, 9), ("a", "below 1s", 1)]);
+    }
 
+    #[test]
+    fn operations_beyond_the_limit_of_tags_are_counted_as_overflow() {
         let mut flight = InFlightByAge::default();
         let names: Vec<String> = (0..1_000).map(|n| format!("d{n:04}")).collect();
         let starts: Vec<_> = names.iter().map(|name| (1, name.as_str())).collect();
@@ -134,5 +137,8 @@ mod tests {
         flight.count(&many, 2);
         assert_eq!(flight.0.len(), TAGS_MAX + 1);
         assert_eq!(flight.iter().map(|(.., count)| count).sum::<u64>(), 1_000);
+        let overflow: Vec<_> = flight.iter().filter(|(tags, ..)| tags[0].0 == "overflow").collect();
+        let tags = vec![("overflow".to_owned(), "true".to_owned())];
+        assert_eq!(overflow, [(&tags, "below 1s", 1_000 - TAGS_MAX as u64)]);
     }
 }

@@ -156,7 +156,7 @@ fn mmv_counters_restart_at_zero_after_process_restart() {
     assert_eq!(one("busy", &[]), (COUNTER, "us".to_owned(), Some(2_500.0)));
     for (instance, bytes) in [("sda", 4_096.0), ("sdb", 8_192.0)] {
         let found = one("io.bytes", &[("instance", instance)]);
-        assert_eq!(found, (COUNTER, "By".to_owned(), Some(bytes)));
+        assert_eq!(found, (COUNTER, "B".to_owned(), Some(bytes)));
     }
     let texts = |name| told.series(name, &of).map(|row| row.1.value.clone()).collect::<Vec<_>>();
     assert_eq!(texts("version"), [SampleValue::Text("1.2.3".to_owned())]);
@@ -229,7 +229,7 @@ fn jvm_counters_have_their_units() {
     };
     let time = (COUNTER, "ns".to_owned(), Some(1_500_000.0));
     assert_eq!(one("sun.gc.collector.0.time"), time);
-    let used = (SeriesKind::Gauge, "By".to_owned(), Some(4_096.0));
+    let used = (SeriesKind::Gauge, "B".to_owned(), Some(4_096.0));
     assert_eq!(one("sun.gc.generation.0.used"), used);
     let ends: Vec<_> = told.series("process_exit_info", &of).map(|row| &row.1.value).collect();
     assert_eq!(ends, [&SampleValue::Text("terminated".to_owned())]);

@@ -14,7 +14,7 @@ fn rejected_reading_is_retried() {
     let filler = vec![b'x'; 16 << 10];
     while place.journal.append(&filler, Level::Process).is_ok() {}
     let host = place.start(only("procfs = true\nhiccup_interval = '1ms'"));
-    let deferred = place.intake.meter().counter("topdeck_host_deferred_readings_total", "", &[]);
+    let deferred = place.intake.meter().counter("topdeck_host_deferred_scrapes_total", "", &[]);
     wait("three readings are deferred", || deferred.get() >= 3);
     let mut slow = place.journal.subscribe("slow").unwrap();
     while slow.next().unwrap().is_some() {}

@@ -40,10 +40,10 @@ fn hiccups_follow_each_other_without_a_hole() {
     let (count, _) = told.distribution_totals("host_hiccup_delay", &[]);
     // One value per millisecond, including those of stalls; row times have a resolution of some
     // milliseconds.
-    let moments = (last.end - first.start) as f64 / 1e6;
+    let samples = (last.end - first.start) as f64 / 1e6;
     assert!(
-        (count as f64) < moments + 30.0 && count as f64 > moments - 60.0,
-        "{count} of {moments}"
+        (count as f64) < samples + 30.0 && count as f64 > samples - 60.0,
+        "{count} of {samples}"
     );
     assert!(matches!(rows[0].0.kind(), SeriesKind::Histogram(_)));
     assert!(matches!(first.value, SampleValue::Histogram(_)));

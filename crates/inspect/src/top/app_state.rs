@@ -166,7 +166,7 @@ impl AppState {
         unix_ns: i64,
         after_pause: bool,
     ) {
-        let length_ns = self.last_sample.map(|moment| at_ns.saturating_sub(moment.at_ns));
+        let length_ns = self.last_sample.map(|sample_time| at_ns.saturating_sub(sample_time.at_ns));
         let wanted = self.interval_ns as f64 * LATE_RATIO;
         let is_late = length_ns
             .is_some_and(|length| length as f64 > wanted && length > self.interval_ns + LATE_NS);

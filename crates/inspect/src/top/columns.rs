@@ -238,8 +238,8 @@ fn value_text(series: &SeriesHistory, now_ns: u64) -> String {
 
 /// Why a value in a row is unknown, or a problem; `None` if there is none.
 pub(crate) fn row_status(process: &ProcessHistory) -> Option<String> {
-    if let Some(trouble) = &process.error {
-        return Some(format!("cannot be read: {trouble}"));
+    if let Some(error) = &process.error {
+        return Some(format!("cannot be read: {error}"));
     }
     if process.dropped + process.rejected > 0 {
         let (lost, refused) =

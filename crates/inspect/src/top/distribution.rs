@@ -43,8 +43,8 @@ pub(crate) fn page_lines(
             .collect();
     let mut lines = statistics_table(series, &windows).text(screen.width);
     lines.push(String::new());
-    if let Some(moment) = board.last_sample.filter(|_| !series.points.is_empty()) {
-        match terminal_heatmap::heatmap_text(&series_heatmap(series, moment), screen) {
+    if let Some(sample_time) = board.last_sample.filter(|_| !series.points.is_empty()) {
+        match terminal_heatmap::heatmap_text(&series_heatmap(series, sample_time), screen) {
             Ok(text) => lines.extend(text.lines().map(str::to_owned)),
             Err(error) => lines.push(format!("  no heatmap: {error}")),
         }
@@ -190,10 +190,10 @@ fn statistics_table(
     ColumnTable { rows: rows.collect(), headings }
 }
 
-fn series_heatmap(series: &SeriesHistory, moment: SampleTime) -> Heatmap {
+fn series_heatmap(series: &SeriesHistory, sample_time: SampleTime) -> Heatmap {
     let unix = |ns: u64| {
-        let age = i64::try_from(moment.at_ns.saturating_sub(ns)).unwrap_or(i64::MAX);
-        moment.unix_ns.saturating_sub(age)
+        let age = i64::try_from(sample_time.at_ns.saturating_sub(ns)).unwrap_or(i64::MAX);
+        sample_time.unix_ns.saturating_sub(age)
     };
     let columns = series.points.iter().map(|past| {
         let mut values = MergedDistribution::default();

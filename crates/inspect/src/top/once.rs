@@ -27,8 +27,8 @@ pub fn snapshot_text(board: &AppState) -> String {
         lines.push("~ only the bucket of the greatest value is known".to_owned());
     }
     for process in rows {
-        if let Some(trouble) = row_status(process) {
-            lines.push(format!("{} {}: {trouble}", process.pid, process.program));
+        if let Some(error) = row_status(process) {
+            lines.push(format!("{} {}: {error}", process.pid, process.program));
         }
     }
     lines.join("\n") + "\n"
@@ -37,14 +37,14 @@ pub fn snapshot_text(board: &AppState) -> String {
 fn summary_line(board: &AppState, rows: usize) -> String {
     let noun = if rows == 1 { "process" } else { "processes" };
     let mut line = format!("{} {noun}", value_formatter::count(rows as u64));
-    if let Some(moment) = board.last_sample {
-        if let Some(length) = moment.interval_ns {
-            let late = if moment.is_late { ", late" } else { "" };
+    if let Some(sample_time) = board.last_sample {
+        if let Some(length) = sample_time.interval_ns {
+            let late = if sample_time.is_late { ", late" } else { "" };
             line.push_str(&format!(", the last {}{late}", age_text(length)));
         }
         line.push_str(&format!(
             ", {}",
-            render::time::time_text(moment.unix_ns, render::time::NS_PER_S)
+            render::time::time_text(sample_time.unix_ns, render::time::NS_PER_S)
         ));
     }
     line

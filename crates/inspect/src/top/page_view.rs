@@ -252,12 +252,12 @@ fn title_line(
     if board.is_paused {
         all.push(("PAUSED".into(), Some(TextStyle::Max)));
     }
-    if let Some(moment) = board.last_sample {
-        match moment.interval_ns {
+    if let Some(sample_time) = board.last_sample {
+        match sample_time.interval_ns {
             None => all.push(("first sample".into(), Some(TextStyle::Max))),
             Some(length) => {
                 let length = format!("{:.2} s", length as f64 / 1e9);
-                all.push(match (moment.is_late, moment.is_after_pause) {
+                all.push(match (sample_time.is_late, sample_time.is_after_pause) {
                     (true, _) => (format!("LATE: last {length}"), Some(TextStyle::Max)),
                     (_, true) => (format!("last {length}, a pause"), Some(TextStyle::Max)),
                     _ => (format!("last {length}"), None),
@@ -266,9 +266,9 @@ fn title_line(
         }
     }
     all.extend(parts.iter().map(|part| (part.clone(), None)));
-    if let Some(moment) = board.last_sample {
+    if let Some(sample_time) = board.last_sample {
         all.push((
-            render::time::time_text(moment.unix_ns, render::time::NS_PER_S),
+            render::time::time_text(sample_time.unix_ns, render::time::NS_PER_S),
             Some(TextStyle::Faint),
         ));
     }
@@ -287,8 +287,8 @@ fn title_line(
 
 /// Status of the selected process, and its severity.
 fn process_status(board: &AppState, process: &ProcessHistory) -> (String, TextStyle) {
-    if let Some(trouble) = row_status(process) {
-        return (trouble, TextStyle::Max);
+    if let Some(error) = row_status(process) {
+        return (error, TextStyle::Max);
     }
     if let [problem, more @ ..] = &board.errors[..] {
         let more =

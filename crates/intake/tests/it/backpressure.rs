@@ -30,7 +30,7 @@ fn senders_wait_while_the_write_backlog_is_full() {
     assert_eq!(intake.in_flight_bytes(), 0);
     append(&intake, 1).unwrap().wait_durable().unwrap();
     let audit = intake.audit().unwrap();
-    assert_eq!(audit.producers[0].hops[0].stored.values, 1001);
+    assert_eq!(audit.producers[0].stages[0].stored.values, 1001);
     assert!(audit.producers[0].is_reconciled());
 }
 
@@ -60,7 +60,7 @@ fn senders_wait_while_the_store_head_is_full() {
     store.maintain().unwrap();
     append(&intake, 10).unwrap().wait_durable().unwrap();
     let audit = intake.audit().unwrap();
-    let lines = &audit.producers[0].hops;
+    let lines = &audit.producers[0].stages;
     assert_eq!(lines[1].stored.values, (taken + 1) * 10);
     assert!(audit.producers[0].is_reconciled());
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicI64;
 
-use intake::{DownstreamHop, Error, Intake, Ledger, Settings, WriteTarget};
+use intake::{DownstreamStage, Error, Intake, Ledger, Settings, WriteTarget};
 use journal::BatchIdentity;
 use model::{BatchWriter, Gap};
 use sim::{DiskOperation, Fault, FaultKind, SimDisk};
@@ -35,9 +35,9 @@ fn batch_is_in_the_store_and_in_the_ledger() {
     let account = audit.producers.iter().find(|account| account.name == "statsd").unwrap();
     let source = account.source.as_ref().unwrap();
     assert_eq!((source.received, source.accepted, source.buffered()), (24, 21, 2));
-    let hops: Vec<_> = account.hops.iter().map(|line| line.hop.as_str()).collect();
-    assert_eq!(hops, ["journal", "store"]);
-    for line in &account.hops {
+    let stages: Vec<_> = account.stages.iter().map(|line| line.stage.as_str()).collect();
+    assert_eq!(stages, ["journal", "store"]);
+    for line in &account.stages {
         let stored = line.stored;
         assert_eq!((stored.batches, stored.samples, stored.values), (3, 6, 21), "{line:?}");
         assert_eq!((line.discrepancy, line.is_reconciled), (0, true), "{line:?}");
@@ -58,7 +58,7 @@ fn duplicate_is_acknowledged_and_counted_once() {
     assert_eq!([1, 1, 2, 1].map(send), [false, true, false, true]);
     let audit = intake.audit().unwrap();
     let account = audit.producers.iter().find(|account| account.name == "agent").unwrap();
-    assert_eq!(account.hops[0].stored.values, 8);
+    assert_eq!(account.stages[0].stored.values, 8);
     assert!(account.is_reconciled());
     assert_eq!(store.stat().unwrap().head_rows, 2);
 }
@@ -90,7 +90,7 @@ fn rejected_samples_are_reported_with_their_reason() {
         store.journal().append_batch(Some(identity(5, 1)), &[bytes], journal::Level::Disk).unwrap();
     let audit = intake.audit().unwrap();
     let account = audit.producers.iter().find(|account| account.id == Some(5)).unwrap();
-    let line = &account.hops[1];
+    let line = &account.stages[1];
     assert_eq!((line.received.samples, line.stored.samples), (2, 1));
     assert_eq!((line.discrepancy, line.is_reconciled), (1, true));
     assert!(line.losses[0].reason.contains("unknown series"), "{line:?}");
@@ -98,9 +98,9 @@ fn rejected_samples_are_reported_with_their_reason() {
 }
 
 #[derive(Debug)]
-struct RemoteHop(Ledger);
+struct RemoteStage(Ledger);
 
-impl DownstreamHop for RemoteHop {
+impl DownstreamStage for RemoteStage {
     fn ledger(&self) -> Ledger {
         self.0.clone()
     }
@@ -119,12 +119,12 @@ fn remote_is_reconciled_with_the_journal() {
             .wait_durable()
             .unwrap();
     }
-    let check = |hop: Ledger, difference: i128, is_explained: bool| {
-        intake.add_hop("site a", Arc::new(RemoteHop(hop)));
+    let check = |stage: Ledger, difference: i128, is_explained: bool| {
+        intake.add_stage("site a", Arc::new(RemoteStage(stage)));
         let audit = intake.audit().unwrap();
         let account = audit.producers.iter().find(|account| account.name == "agent").unwrap();
-        assert_eq!(account.hops.len(), 2);
-        let line = &account.hops[1];
+        assert_eq!(account.stages.len(), 2);
+        let line = &account.stages[1];
         assert_eq!((line.discrepancy, line.is_reconciled), (difference, is_explained), "{line:?}");
     };
     check(site.clone(), 9, true);
@@ -135,8 +135,8 @@ fn remote_is_reconciled_with_the_journal() {
     check(liar, 5, false);
     site.add(1, Some(identity(9, 2)), batches[1].bytes());
     check(site.clone(), 0, true);
-    intake.remove_hop("site a");
-    assert_eq!(intake.audit().unwrap().producers[0].hops.len(), 1);
+    intake.remove_stage("site a");
+    assert_eq!(intake.audit().unwrap().producers[0].stages.len(), 1);
 }
 
 #[test]
@@ -186,8 +186,8 @@ fn concurrent_appends_all_complete() {
     let audit = intake.audit().unwrap();
     for name in ["p0", "p1"] {
         let account = audit.producers.iter().find(|account| account.name == name).unwrap();
-        assert_eq!((account.hops[0].stored.batches, account.hops[0].stored.values), (100, 300));
-        assert_eq!((account.hops[0].discrepancy, account.is_reconciled()), (0, true));
+        assert_eq!((account.stages[0].stored.batches, account.stages[0].stored.values), (100, 300));
+        assert_eq!((account.stages[0].discrepancy, account.is_reconciled()), (0, true));
     }
     intake.stop();
     intake.stop();

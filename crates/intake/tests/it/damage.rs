@@ -54,13 +54,13 @@ fn flipped_bit_in_a_series_definition_loses_one_batch() {
     let check = |intake: &Intake| {
         let audit = intake.audit().unwrap();
         let [of_p] = &audit.producers[..] else { panic!("{audit:?}") };
-        let line = &of_p.hops[1];
+        let line = &of_p.stages[1];
         assert_eq!((line.received.values, line.stored.values), (1_800, 1_794));
         assert_eq!((line.discrepancy, line.unknown_batches), (6, 0));
         assert_eq!((line.stored.batches, line.stored.missing), (BATCHES - 1, 1));
         let expected = "1 batch with 6 values damaged or dropped in the journal after they were \
                         counted and before the store read them: their values are not in the store";
-        assert_eq!((&*line.hop, &*line.reason), ("store", expected));
+        assert_eq!((&*line.stage, &*line.reason), ("store", expected));
         let [loss] = &line.losses[..] else { panic!("{line:?}") };
         assert_eq!((&*loss.reason, loss.samples_lost), ("missing in the journal: damaged", 1));
         assert!(of_p.is_reconciled());
@@ -82,10 +82,10 @@ fn flipped_bit_in_a_series_definition_loses_one_batch() {
     intake.checkpoint_ledger().unwrap();
     store.seal().unwrap();
     let audit = intake.audit().unwrap();
-    assert_eq!(audit.producers[0].hops[1].discrepancy, 6);
+    assert_eq!(audit.producers[0].stages[1].discrepancy, 6);
     drop((intake, view, store));
     let (intake, _store) = reopen_store_intake(&disk, &now, |_| {});
-    let line = &intake.audit().unwrap().producers[0].hops[1];
+    let line = &intake.audit().unwrap().producers[0].stages[1];
     assert_eq!((line.discrepancy, line.unknown_batches), (6, 0), "{line:?}");
 }
 
@@ -98,8 +98,8 @@ fn of_a_damaged_batch_that_no_ledger_has_the_audit_says_that_its_values_are_unkn
     let (intake, _store) = reopen_store_intake(&disk, &now, |_| {});
     let audit = intake.audit().unwrap();
     let [of_p, others] = &audit.producers[..] else { panic!("{audit:?}") };
-    let (line, rest) = (&of_p.hops[1], &others.hops[1]);
-    assert_eq!((&*line.hop, &*rest.hop), ("store", "store"));
+    let (line, rest) = (&of_p.stages[1], &others.stages[1]);
+    assert_eq!((&*line.stage, &*rest.stage), ("store", "store"));
     assert_eq!(
         line.reason,
         "the store has all records but those of 1 batch lost in the journal, of unknown \
@@ -149,7 +149,7 @@ fn store_batches(disk: &SimDisk, now: &Arc<AtomicI64>, batches: u64) {
     }
     intake.checkpoint_ledger().unwrap();
     let audit = intake.audit().unwrap();
-    assert_eq!(audit.producers[0].hops[1].reason, "the store has all records of the journal");
+    assert_eq!(audit.producers[0].stages[1].reason, "the store has all records of the journal");
 }
 
 #[test]
@@ -176,7 +176,7 @@ fn store_without_journal_file_starts_from_its_segments() {
             .any(|note| note.contains("rebuilt from the segments"));
         assert_eq!(is_told, settings.is_some());
         let audit = intake.audit().unwrap();
-        assert_eq!(audit.producers[0].hops[1].stored.values, 3 * VALUES);
+        assert_eq!(audit.producers[0].stages[1].stored.values, 3 * VALUES);
         assert!(audit.producers[0].is_reconciled());
     }
 }
@@ -203,6 +203,6 @@ fn store_without_manifest_opens_from_the_copy() {
         let (intake, store) = reopen_store_intake(&disk, &now, |_| {});
         let notes = store.stat().unwrap().warnings;
         assert!(notes.iter().any(|note| note.contains("manifest")), "{notes:?}");
-        assert_eq!(intake.audit().unwrap().producers[0].hops[1].stored.values, 3 * VALUES);
+        assert_eq!(intake.audit().unwrap().producers[0].stages[1].stored.values, 3 * VALUES);
     }
 }

@@ -41,7 +41,7 @@ fn producer_at_its_series_limit_does_not_affect_others() {
     let audit = intake.audit().unwrap();
     assert!(audit.producers.iter().all(|account| account.is_reconciled()));
     let account = audit.producers.iter().find(|account| account.id == Some(7)).unwrap();
-    assert_eq!((account.losses[0].samples_lost, account.hops[0].stored.samples), (4, 4));
+    assert_eq!((account.losses[0].samples_lost, account.stages[0].stored.samples), (4, 4));
     intake.stop();
 }
 

@@ -33,7 +33,7 @@ fn check(point: &str, thread: &str) {
     let audit = intake.audit().unwrap();
     let account = audit.producers.iter().find(|account| account.name == "p").unwrap();
     assert!(account.is_reconciled(), "{account:?}");
-    let stored = &account.hops[0].stored;
+    let stored = &account.stages[0].stored;
     assert_eq!((stored.batches, stored.values, stored.missing), (taken, 10 * taken, 0));
     intake.stop();
 }

@@ -767,8 +767,8 @@ impl JournalFixture {
             if sent.state != BatchState::Alive {
                 return;
             }
-            if let Some(BatchIdentity { producer, epoch: boot, sequence }) = sent.identity {
-                let part = expected.entry((producer, boot)).or_insert((sequence, sequence, 0));
+            if let Some(BatchIdentity { producer, epoch, sequence }) = sent.identity {
+                let part = expected.entry((producer, epoch)).or_insert((sequence, sequence, 0));
                 *part = (part.0.min(sequence), part.1.max(sequence), part.2 + 1);
             }
         }
@@ -834,8 +834,8 @@ impl JournalFixture {
                 Ok((positions, records)) => {
                     for (position, identity, _) in &records {
                         there.insert(*position);
-                        if let Some(BatchIdentity { producer, epoch: boot, sequence }) = *identity {
-                            let before = last.insert((producer, boot), sequence);
+                        if let Some(BatchIdentity { producer, epoch, sequence }) = *identity {
+                            let before = last.insert((producer, epoch), sequence);
                             self.ensure(before.is_none_or(|before| before <= sequence), || {
                                 format!("{identity:?} at {position} comes after {before:?}")
                             });

@@ -185,9 +185,9 @@ impl PushSink {
         let at = |ns: u64| self.start_unix_ns.saturating_add(i64::try_from(ns).unwrap_or(i64::MAX));
         let times = (at(self.before_ns), at(end_ns.max(self.before_ns + 1)));
         self.before_ns = end_ns;
-        let boot = self.start_unix_ns.unsigned_abs() / 1_000_000;
+        let epoch = self.start_unix_ns.unsigned_abs() / 1_000_000;
         let batch = PushBatch {
-            identity: format!("{:x}/{boot}/{}", self.producer, self.sequence),
+            identity: format!("{:x}/{epoch}/{}", self.producer, self.sequence),
             body: Bytes::from(body(&self.labels, times, tally)),
         };
         // If the thread has ended, the result says so.

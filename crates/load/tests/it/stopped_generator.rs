@@ -114,8 +114,8 @@ fn stopped() -> Result<(), String> {
         line.expect(word).split_whitespace().map(|one| one.parse().unwrap()).collect()
     };
     let start_ns = numbers("began ")[0];
-    let until = |moment: u64| {
-        thread::sleep(Duration::from_nanos(moment.saturating_sub(clock::now())));
+    let until = |timestamp: u64| {
+        thread::sleep(Duration::from_nanos(timestamp.saturating_sub(clock::now())));
         clock::now()
     };
     until(start_ns + 600 * MS);

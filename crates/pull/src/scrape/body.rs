@@ -138,7 +138,7 @@ impl<R: RowSink> SampleSink for WithTargetLabels<'_, '_, R> {
     }
 
     fn error(&mut self, error: InputError) -> ControlFlow<()> {
-        if error.is_semantic {
+        if error.is_invalid_value {
             return self.mapper.error(error);
         }
         self.first_error = Some(error.to_string());

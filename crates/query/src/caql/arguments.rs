@@ -208,7 +208,10 @@ fn unexpected_argument(function: &Signature, word: Option<&str>) -> String {
             Some(option) => format!("named arguments, such as {}=…", option.name),
             None => "no named arguments".to_owned(),
         };
-        return format!("{name} takes {count} by position and {hint}: {function}");
+        return match (function.parameters.is_empty(), function.options.is_empty()) {
+            (true, false) => format!("{name} takes only {hint}: {function}"),
+            _ => format!("{name} takes {count} by position and {hint}: {function}"),
+        };
     };
     let known = function.parameters.iter().chain(&function.options);
     let hint = match nearest_name(word, known.map(|parameter| parameter.name)) {

@@ -117,9 +117,7 @@ impl Binder<'_> {
         let function = self.function(call)?;
         let name = &function.name;
         if self.context.is_serial && !function.is_serial {
-            return refused(format!(
-                "{name} needs the whole range: not available with #serial or in checks"
-            ));
+            return refused(format!("{name} needs the whole range: not available with #serial"));
         }
         let arguments = arguments(function, call, self.context)?;
         self.count_regexes(&arguments)?;

@@ -14,17 +14,17 @@ use crate::value::StepValue;
 /// Adds the functions of this package.
 pub(super) fn add_functions(table: &mut FunctionTable) {
     let with_number: [(&str, Kernel); 11] = [
-        ("add", Kernel::slotwise(|work| map_with_number(work, "add"))),
-        ("sub", Kernel::slotwise(|work| map_with_number(work, "sub"))),
-        ("mul", Kernel::slotwise(|work| map_with_number(work, "mul"))),
-        ("div", Kernel::slotwise(|work| map_with_number(work, "div"))),
-        ("mod", Kernel::slotwise(|work| map_with_number(work, "mod"))),
-        ("exp", Kernel::slotwise(|work| map_with_number(work, "exp"))),
-        ("eq", Kernel::slotwise(|work| map_with_number(work, "eq"))),
-        ("geq", Kernel::slotwise(|work| map_with_number(work, "geq"))),
-        ("gt", Kernel::slotwise(|work| map_with_number(work, "gt"))),
-        ("leq", Kernel::slotwise(|work| map_with_number(work, "leq"))),
-        ("lt", Kernel::slotwise(|work| map_with_number(work, "lt"))),
+        ("add", Kernel::per_step(|work| map_with_number(work, "add"))),
+        ("sub", Kernel::per_step(|work| map_with_number(work, "sub"))),
+        ("mul", Kernel::per_step(|work| map_with_number(work, "mul"))),
+        ("div", Kernel::per_step(|work| map_with_number(work, "div"))),
+        ("mod", Kernel::per_step(|work| map_with_number(work, "mod"))),
+        ("exp", Kernel::per_step(|work| map_with_number(work, "exp"))),
+        ("eq", Kernel::per_step(|work| map_with_number(work, "eq"))),
+        ("geq", Kernel::per_step(|work| map_with_number(work, "geq"))),
+        ("gt", Kernel::per_step(|work| map_with_number(work, "gt"))),
+        ("leq", Kernel::per_step(|work| map_with_number(work, "leq"))),
+        ("lt", Kernel::per_step(|work| map_with_number(work, "lt"))),
     ];
     for (name, kernel) in with_number {
         let keeps_unit = matches!(name, "add" | "sub");
@@ -36,7 +36,7 @@ pub(super) fn add_functions(table: &mut FunctionTable) {
             .quantiles(if is_scale { QuantileRule::Kept } else { QuantileRule::Other });
     }
     table
-        .add_map("each:coalesce", Numbers, Kernel::slotwise(|work| Ok(coalesce(work, "x"))))
+        .add_map("each:coalesce", Numbers, Kernel::per_step(|work| Ok(coalesce(work, "x"))))
         .required("x", Number)
         .unit(Sources)
         .quantiles(QuantileRule::Kept);

@@ -15,7 +15,7 @@ pub(super) fn add_functions(table: &mut FunctionTable) {
         .add_map(
             "fill",
             Numbers,
-            Kernel::slotwise(|work| Ok(super::elementwise::coalesce(work, "value"))),
+            Kernel::per_step(|work| Ok(super::elementwise::coalesce(work, "value"))),
         )
         .required("value", Number)
         .unit(StreamUnitRule::Sources)

@@ -22,7 +22,7 @@ use crate::stream::{StepGrid, Stream, seconds};
 
 /// Adds the functions of this package.
 pub(super) fn add_functions(table: &mut FunctionTable) {
-    let some = Kernel::slotwise(streams);
+    let some = Kernel::per_step(streams);
     let latest =
         Kernel { reach: |arguments, steps| (lookback_slots(arguments, steps), 0), run: streams };
     for outer in ["", "not:"] {
@@ -59,18 +59,18 @@ pub(super) fn add_functions(table: &mut FunctionTable) {
         add_filter(table.add_choice(name, Numbers, some).required("x", Number).not_serial());
     }
     table.add_alias("filter:label:matches", "filter:label");
-    let unique = Kernel::slotwise(|mut work| {
+    let unique = Kernel::per_step(|mut work| {
         let mut seen = HashSet::new();
         work.inputs.retain(|stream| seen.insert(legend(&stream.labels)));
         Ok(work.inputs)
     });
     add_filter(table.add_choice("filter:label:unique", Either, unique));
-    let limit = Kernel::slotwise(|mut work| {
+    let limit = Kernel::per_step(|mut work| {
         work.inputs.truncate(work.arguments.number("n").unwrap_or(0.0) as usize);
         Ok(work.inputs)
     });
     add_filter(table.add_choice("filter:limit", Either, limit).required("n", COUNT));
-    let row = table.add_map("filter:whence", Either, Kernel::slotwise(by_time));
+    let row = table.add_map("filter:whence", Either, Kernel::per_step(by_time));
     add_filter(row.option("start", Time, Absent).option("end", Time, Absent));
 }
 
@@ -82,7 +82,7 @@ fn add_filter(row: &mut CaqlFunctionRow) {
 }
 
 fn add_value_filters(table: &mut FunctionTable) {
-    let kernel = Kernel::slotwise(values);
+    let kernel = Kernel::per_step(values);
     for inner in ["", "not:"] {
         for condition in CONDITIONS {
             let name = format!("filter:values:{inner}{condition}");
@@ -216,13 +216,13 @@ fn values(work: KernelInput<'_>) -> Result<Vec<Stream>> {
 fn by_time(work: KernelInput<'_>) -> Result<Vec<Stream>> {
     let KernelInput { mut inputs, arguments, steps, .. } = work;
     let end = seconds(steps.time(steps.count));
-    let moment = |name: &str| match arguments.get(name) {
+    let timestamp = |name: &str| match arguments.get(name) {
         Some(ArgumentValue::Duration(before)) => Some(end - seconds(*before)),
-        Some(ArgumentValue::Number(moment)) => Some(*moment),
+        Some(ArgumentValue::Number(timestamp)) => Some(*timestamp),
         _ => None,
     };
-    let from = moment("start").unwrap_or(f64::NEG_INFINITY);
-    let to = moment("end").unwrap_or(f64::INFINITY);
+    let from = timestamp("start").unwrap_or(f64::NEG_INFINITY);
+    let to = timestamp("end").unwrap_or(f64::INFINITY);
     for stream in &mut inputs {
         for (time, point) in steps.times().zip(&mut stream.points) {
             if !(from..to).contains(&seconds(time)) {

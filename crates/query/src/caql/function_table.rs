@@ -67,7 +67,7 @@ impl FunctionTable {
         kernel: CaqlKernel,
     ) -> &mut CaqlFunctionRow {
         let signature = Signature {
-            computes: name.clone(),
+            canonical_name: name.clone(),
             name,
             parameters: Vec::new(),
             variadic: None,
@@ -136,8 +136,8 @@ impl FunctionTable {
     }
 
     /// Adds an alias of a function that was already added.
-    pub(super) fn add_alias(&mut self, name: &str, computes: &str) -> &mut CaqlFunctionRow {
-        let known = self.0.iter().find(|known| known.signature.name == computes);
+    pub(super) fn add_alias(&mut self, name: &str, canonical_name: &str) -> &mut CaqlFunctionRow {
+        let known = self.0.iter().find(|known| known.signature.name == canonical_name);
         let CaqlFunctionRow { signature, kernel } =
             known.expect("BUG: an alias follows its function").clone();
         let signature = Signature { name: name.to_owned(), ..signature };

@@ -18,15 +18,15 @@ use super::arguments::Arguments;
 /// Adds the functions of this package.
 pub(super) fn add_functions(table: &mut FunctionTable) {
     table
-        .add_map("pass", Either, Kernel::slotwise(|work| Ok(work.inputs)))
+        .add_map("pass", Either, Kernel::per_step(|work| Ok(work.inputs)))
         .unit(Sources)
         .quantiles(QuantileRule::Kept);
     table
-        .add_fold("coalesce", Numbers, Kernel::slotwise(coalesce))
+        .add_fold("coalesce", Numbers, Kernel::per_step(coalesce))
         .unit(Sources)
         .quantiles(QuantileRule::Kept);
     table
-        .add_fold("count", Either, Kernel::slotwise(super::stats::count_present))
+        .add_fold("count", Either, Kernel::per_step(super::stats::count_present))
         .output(OutputKind::Numbers)
         .unit(Named("streams"));
     table
@@ -34,10 +34,10 @@ pub(super) fn add_functions(table: &mut FunctionTable) {
         .variadic("delay", Duration)
         .shape(OutputShape::EachPerArgument)
         .quantiles(QuantileRule::Kept);
-    table.add_fold("if", Numbers, Kernel::slotwise(choose)).inputs(InputArity::Exactly(3));
-    table.add_map("is_missing", Either, Kernel::slotwise(is_missing)).output(OutputKind::Numbers);
+    table.add_fold("if", Numbers, Kernel::per_step(choose)).inputs(InputArity::Exactly(3));
+    table.add_map("is_missing", Either, Kernel::per_step(is_missing)).output(OutputKind::Numbers);
     table
-        .add_map("normalize", Numbers, Kernel::slotwise(normalize))
+        .add_map("normalize", Numbers, Kernel::per_step(normalize))
         .option("scale", Number, DefaultValue::Number(1.0))
         .option("default", Number, DefaultValue::Number(0.5));
     let wait =

@@ -21,25 +21,25 @@ use crate::stream::{Stream, seconds};
 /// Adds the functions of this package.
 pub(super) fn add_functions(table: &mut FunctionTable) {
     let renames: [(&str, Kernel, ArgumentType); 3] = [
-        ("aliasbynode", Kernel::slotwise(alias_by_node), INTEGER),
-        ("removenode", Kernel::slotwise(remove_node), INTEGER),
-        ("aliasbytags", Kernel::slotwise(alias_by_tags), Text),
+        ("aliasbynode", Kernel::per_step(alias_by_node), INTEGER),
+        ("removenode", Kernel::per_step(remove_node), INTEGER),
+        ("aliasbytags", Kernel::per_step(alias_by_tags), Text),
     ];
     for (name, kernel, wants) in renames {
         let parameter = if name == "aliasbytags" { "tag" } else { "node" };
         table.add_map(format!("graphite:{name}"), Either, kernel).variadic(parameter, wants);
     }
     table
-        .add_map("graphite:aliassub", Either, Kernel::slotwise(alias_sub))
+        .add_map("graphite:aliassub", Either, Kernel::per_step(alias_sub))
         .required("search", ArgumentType::Regex)
         .required("replace", Text);
     table
-        .add_map("graphite:tagbynode", Either, Kernel::slotwise(tag_by_node))
+        .add_map("graphite:tagbynode", Either, Kernel::per_step(tag_by_node))
         .required("key", Text)
         .variadic("node", INTEGER);
     let by_percentile: [(&str, Kernel); 2] = [
-        ("averageoutsidepercentile", Kernel::slotwise(outside_percentiles)),
-        ("removebetweenpercentile", Kernel::slotwise(remove_between)),
+        ("averageoutsidepercentile", Kernel::per_step(outside_percentiles)),
+        ("removebetweenpercentile", Kernel::per_step(remove_between)),
     ];
     for (name, kernel) in by_percentile {
         table
@@ -48,23 +48,23 @@ pub(super) fn add_functions(table: &mut FunctionTable) {
             .not_serial();
     }
     table
-        .add_map("graphite:substr", Either, Kernel::slotwise(substr))
+        .add_map("graphite:substr", Either, Kernel::per_step(substr))
         .optional("start", INTEGER, DefaultValue::Number(0.0))
         .optional("stop", INTEGER, DefaultValue::Number(0.0));
-    table.add_map("graphite:interpolate", Numbers, Kernel::slotwise(interpolate)).optional(
+    table.add_map("graphite:interpolate", Numbers, Kernel::per_step(interpolate)).optional(
         "limit",
         ArgumentType::Number,
         Absent,
     );
     table
-        .add_map("graphite:integralbyinterval", Numbers, Kernel::slotwise(integral))
+        .add_map("graphite:integralbyinterval", Numbers, Kernel::per_step(integral))
         .required("interval", ArgumentType::Span);
     table
-        .add_map("graphite:linearregression", Numbers, Kernel::slotwise(regression))
+        .add_map("graphite:linearregression", Numbers, Kernel::per_step(regression))
         .optional("bootstrap", ArgumentType::Duration, Absent)
         .not_serial();
-    table.add_map("graphite:offsettozero", Numbers, Kernel::slotwise(offset)).not_serial();
-    table.add_fold("graphite:rangeofseries", Numbers, Kernel::slotwise(range_of_series));
+    table.add_map("graphite:offsettozero", Numbers, Kernel::per_step(offset)).not_serial();
+    table.add_fold("graphite:rangeofseries", Numbers, Kernel::per_step(range_of_series));
     let seasonal = Kernel { reach: |_, steps| (seasons::reach(steps), 0), run: seasons::work };
     for name in ["forecast", "confidencebands", "aberration"] {
         let name = format!("graphite:holtwinters{name}");

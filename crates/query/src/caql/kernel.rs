@@ -27,7 +27,7 @@ pub(crate) struct Kernel {
 
 impl Kernel {
     /// Kernel that reads each slot by itself.
-    pub(crate) fn slotwise(work: KernelFn) -> Kernel {
+    pub(crate) fn per_step(work: KernelFn) -> Kernel {
         Kernel { reach: |_, _| (0, 0), run: work }
     }
 }

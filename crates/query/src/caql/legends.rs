@@ -14,9 +14,9 @@ use crate::stream::Stream;
 
 /// Adds the functions of this package.
 pub(super) fn add_functions(table: &mut FunctionTable) {
-    let label = Kernel::slotwise(|work| set_labels(work, |labels, text| labels.with(LABEL, text)));
+    let label = Kernel::per_step(|work| set_labels(work, |labels, text| labels.with(LABEL, text)));
     for (name, kernel) in
-        [("label", label), ("label:name", Kernel::slotwise(|work| set_labels(work, rename)))]
+        [("label", label), ("label:name", Kernel::per_step(|work| set_labels(work, rename)))]
     {
         table
             .add_map(name, Either, kernel)
@@ -25,26 +25,26 @@ pub(super) fn add_functions(table: &mut FunctionTable) {
             .quantiles(QuantileRule::Kept);
     }
     table
-        .add_map("label:replace", Either, Kernel::slotwise(replace))
+        .add_map("label:replace", Either, Kernel::per_step(replace))
         .required("format", Format)
         .required("regex", Regex)
         .required("replacement", Text)
         .unit(Sources)
         .quantiles(QuantileRule::Kept);
     table
-        .add_map("tag:add", Either, Kernel::slotwise(add))
+        .add_map("tag:add", Either, Kernel::per_step(add))
         .variadic("tag", Text)
         .unit(Sources)
         .quantiles(QuantileRule::Kept);
     table.add_alias("tag", "tag:add");
     table
-        .add_map("tag:remove", Either, Kernel::slotwise(remove))
+        .add_map("tag:remove", Either, Kernel::per_step(remove))
         .required("category", Text)
         .optional("value", Text, Absent)
         .unit(Sources)
         .quantiles(QuantileRule::Kept);
     table
-        .add_map("tag:synth", Either, Kernel::slotwise(synth))
+        .add_map("tag:synth", Either, Kernel::per_step(synth))
         .required("format", Format)
         .required("regex", Regex)
         .required("category", Text)

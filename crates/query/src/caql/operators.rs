@@ -20,25 +20,25 @@ use crate::value::StepValue;
 
 /// Adds the functions of this package.
 pub(super) fn add_functions(table: &mut FunctionTable) {
-    let negate = Kernel::slotwise(|mut work| {
+    let negate = Kernel::per_step(|mut work| {
         for value in work.inputs.iter_mut().flat_map(|stream| &mut stream.points).flatten() {
             *value = negate_value(value);
         }
         Ok(work.inputs)
     });
     table.add_map("op:neg", Numbers, negate).unit(Sources).quantiles(QuantileRule::Kept);
-    let not = Kernel::slotwise(|work| Ok(map(work.inputs, |x| bool_to_number(x == 0.0))));
+    let not = Kernel::per_step(|work| Ok(map(work.inputs, |x| bool_to_number(x == 0.0))));
     table.add_map("op:not", Numbers, not);
     let arithmetic: [(&str, Kernel); 4] = [
-        ("sum", Kernel::slotwise(|work| fold_rows(work, |row| row.iter().sum::<f64>() + 0.0))),
+        ("sum", Kernel::per_step(|work| fold_rows(work, |row| row.iter().sum::<f64>() + 0.0))),
         (
             "sub",
-            Kernel::slotwise(|work| fold_rows(work, |row| fold(row, |left, right| left - right))),
+            Kernel::per_step(|work| fold_rows(work, |row| fold(row, |left, right| left - right))),
         ),
-        ("prod", Kernel::slotwise(|work| fold_rows(work, |row| row.iter().product()))),
+        ("prod", Kernel::per_step(|work| fold_rows(work, |row| row.iter().product()))),
         (
             "div",
-            Kernel::slotwise(|work| {
+            Kernel::per_step(|work| {
                 fold_rows(work, |row| row[0] / row[1..].iter().product::<f64>())
             }),
         ),
@@ -54,27 +54,27 @@ pub(super) fn add_functions(table: &mut FunctionTable) {
     let pairwise: [(&str, Kernel); 8] = [
         (
             "div2",
-            Kernel::slotwise(|work| fold_rows(work, |row| fold(row, |l, r| pair("div", l, r)))),
+            Kernel::per_step(|work| fold_rows(work, |row| fold(row, |l, r| pair("div", l, r)))),
         ),
         (
             "mod",
-            Kernel::slotwise(|work| fold_rows(work, |row| fold(row, |l, r| pair("mod", l, r)))),
+            Kernel::per_step(|work| fold_rows(work, |row| fold(row, |l, r| pair("mod", l, r)))),
         ),
         (
             "exp",
-            Kernel::slotwise(|work| fold_rows(work, |row| fold(row, |l, r| pair("exp", l, r)))),
+            Kernel::per_step(|work| fold_rows(work, |row| fold(row, |l, r| pair("exp", l, r)))),
         ),
-        ("eq", Kernel::slotwise(|work| fold_rows(work, |row| fold(row, |l, r| pair("eq", l, r))))),
+        ("eq", Kernel::per_step(|work| fold_rows(work, |row| fold(row, |l, r| pair("eq", l, r))))),
         (
             "geq",
-            Kernel::slotwise(|work| fold_rows(work, |row| fold(row, |l, r| pair("geq", l, r)))),
+            Kernel::per_step(|work| fold_rows(work, |row| fold(row, |l, r| pair("geq", l, r)))),
         ),
-        ("gt", Kernel::slotwise(|work| fold_rows(work, |row| fold(row, |l, r| pair("gt", l, r))))),
+        ("gt", Kernel::per_step(|work| fold_rows(work, |row| fold(row, |l, r| pair("gt", l, r))))),
         (
             "leq",
-            Kernel::slotwise(|work| fold_rows(work, |row| fold(row, |l, r| pair("leq", l, r)))),
+            Kernel::per_step(|work| fold_rows(work, |row| fold(row, |l, r| pair("leq", l, r)))),
         ),
-        ("lt", Kernel::slotwise(|work| fold_rows(work, |row| fold(row, |l, r| pair("lt", l, r))))),
+        ("lt", Kernel::per_step(|work| fold_rows(work, |row| fold(row, |l, r| pair("lt", l, r))))),
     ];
     for (name, kernel) in pairwise {
         let row = table
@@ -85,11 +85,11 @@ pub(super) fn add_functions(table: &mut FunctionTable) {
             row.quantiles(QuantileRule::KeptWithConstants);
         }
     }
-    let or = Kernel::slotwise(|work| {
+    let or = Kernel::per_step(|work| {
         fold_rows(work, |row| bool_to_number(row.iter().any(|number| *number != 0.0)))
     });
     table.add_fold("op:or", Numbers, or);
-    let and = Kernel::slotwise(|work| {
+    let and = Kernel::per_step(|work| {
         fold_rows(work, |row| bool_to_number(row.iter().all(|number| *number != 0.0)))
     });
     table.add_fold("op:and", Numbers, and);

@@ -25,7 +25,12 @@ use crate::error::{Error, Result, SourceSpan};
 /// Parses a query.
 pub fn parse(text: &str) -> Result<CaqlQuery> {
     if text.len() > EXPRESSION_BYTES_MAX {
-        return Err(limit_error("bytes", text.len(), EXPRESSION_BYTES_MAX, "split the query"));
+        return Err(limit_error(
+            "bytes of query text",
+            text.len(),
+            EXPRESSION_BYTES_MAX,
+            "split the query",
+        ));
     }
     let mut lexer = CaqlLexer::new(text, 0);
     let (directives, is_promql) = head(&mut lexer)?;

@@ -157,7 +157,7 @@ impl CaqlPlanner {
                 format!("{}", bound.span)
             }
             BoundKind::Call { function, arguments, .. } => {
-                format!("{} {arguments:?}", function.computes)
+                format!("{} {arguments:?}", function.canonical_name)
             }
             BoundKind::Operation { operator, .. } => format!("{operator:?}"),
         };

@@ -22,7 +22,7 @@ pub(super) fn reject_averages(bound: &BoundExpr, text: &str) -> Result<()> {
         AverageOver::Streams => ("streams", "histogram:merge()".to_owned()),
         AverageOver::Groups => ("streams", format!("group_by:merge({})", texts(arguments))),
         AverageOver::Windows => {
-            let package = function.computes.split(':').next().unwrap_or_default();
+            let package = function.canonical_name.split(':').next().unwrap_or_default();
             ("time", format!("{package}:merge({})", length("window_duration")))
         }
         AverageOver::Period => ("time", format!("window:merge({})", length("period"))),

@@ -14,15 +14,15 @@ use crate::stream::Stream;
 pub(super) fn add_functions(table: &mut FunctionTable) {
     for name in ["top", "bottom"] {
         table
-            .add_choice(name, Numbers, Kernel::slotwise(pick_streams))
+            .add_choice(name, Numbers, Kernel::per_step(pick_streams))
             .required("k", POSITION)
             .option("method", OneOf(&["mean", "max", "min"]), DefaultValue::Text("mean"))
             .not_serial()
             .unit(StreamUnitRule::Sources)
             .quantiles(QuantileRule::Kept);
     }
-    let by_legend = Kernel::slotwise(|work| by_text(work, |stream| legend(&stream.labels)));
-    let by_name = Kernel::slotwise(|work| by_text(work, |stream| canonical(&stream.labels)));
+    let by_legend = Kernel::per_step(|work| by_text(work, |stream| legend(&stream.labels)));
+    let by_name = Kernel::per_step(|work| by_text(work, |stream| canonical(&stream.labels)));
     for (name, kernel) in [("sort:label", by_legend), ("sort:name", by_name)] {
         table
             .add_choice(name, Either, kernel)
@@ -32,7 +32,7 @@ pub(super) fn add_functions(table: &mut FunctionTable) {
     }
     for name in ["sort:mean", "sort:min", "sort:max"] {
         table
-            .add_choice(name, Numbers, Kernel::slotwise(by_number))
+            .add_choice(name, Numbers, Kernel::per_step(by_number))
             .option("reverse", SWITCH, DefaultValue::Number(0.0))
             .not_serial()
             .unit(StreamUnitRule::Sources)

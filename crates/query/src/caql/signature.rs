@@ -14,7 +14,7 @@ pub struct Signature {
     /// Name as written in a query, package included.
     pub name: String,
     /// Name of the implemented function: that of another function if this one is an alias.
-    pub computes: String,
+    pub canonical_name: String,
     /// Positional parameters.
     pub parameters: Vec<FunctionParameter>,
     /// Variadic parameter: any number of arguments after the positional ones, at least one.

@@ -110,7 +110,7 @@ impl PlanStage {
             check_count(function, streams, span)?;
             let (context, notes) = (&self.context, &mut notes);
             (kernel.run)(KernelInput {
-                name: &function.computes,
+                name: &function.canonical_name,
                 inputs,
                 are_counts,
                 arguments,

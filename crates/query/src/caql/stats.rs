@@ -19,12 +19,12 @@ use crate::stream::Stream;
 pub(super) fn add_functions(table: &mut FunctionTable) {
     type Kernels<const N: usize> = [(&'static str, Kernel); N];
     let with_number: Kernels<6> = [
-        ("sum", Kernel::slotwise(|work| across(work, |row| reduce("sum", row)))),
-        ("sub", Kernel::slotwise(|work| across(work, |row| reduce("sub", row)))),
-        ("prod", Kernel::slotwise(|work| across(work, |row| reduce("prod", row)))),
-        ("div", Kernel::slotwise(|work| across(work, |row| reduce("div", row)))),
-        ("max", Kernel::slotwise(|work| across(work, |row| reduce("max", row)))),
-        ("min", Kernel::slotwise(|work| across(work, |row| reduce("min", row)))),
+        ("sum", Kernel::per_step(|work| across(work, |row| reduce("sum", row)))),
+        ("sub", Kernel::per_step(|work| across(work, |row| reduce("sub", row)))),
+        ("prod", Kernel::per_step(|work| across(work, |row| reduce("prod", row)))),
+        ("div", Kernel::per_step(|work| across(work, |row| reduce("div", row)))),
+        ("max", Kernel::per_step(|work| across(work, |row| reduce("max", row)))),
+        ("min", Kernel::per_step(|work| across(work, |row| reduce("min", row)))),
     ];
     for (name, kernel) in with_number {
         let has_unit = !matches!(name, "prod" | "div");
@@ -34,10 +34,10 @@ pub(super) fn add_functions(table: &mut FunctionTable) {
             .unit(if has_unit { Sources } else { Unknown });
     }
     let plain: Kernels<4> = [
-        ("mean", Kernel::slotwise(|work| across(work, |row| reduce("mean", row)))),
-        ("stddev", Kernel::slotwise(|work| across(work, |row| reduce("stddev", row)))),
-        ("var", Kernel::slotwise(|work| across(work, |row| reduce("var", row)))),
-        ("popvar", Kernel::slotwise(|work| across(work, |row| reduce("popvar", row)))),
+        ("mean", Kernel::per_step(|work| across(work, |row| reduce("mean", row)))),
+        ("stddev", Kernel::per_step(|work| across(work, |row| reduce("stddev", row)))),
+        ("var", Kernel::per_step(|work| across(work, |row| reduce("var", row)))),
+        ("popvar", Kernel::per_step(|work| across(work, |row| reduce("popvar", row)))),
     ];
     for (name, kernel) in plain {
         let row = table.add_fold(format!("stats:{name}"), Numbers, kernel);
@@ -48,37 +48,37 @@ pub(super) fn add_functions(table: &mut FunctionTable) {
         };
     }
     table
-        .add_fold("stats:count", Either, Kernel::slotwise(count_present))
+        .add_fold("stats:count", Either, Kernel::per_step(count_present))
         .output(OutputKind::Numbers)
         .unit(Named("streams"));
-    let any_present = Kernel::slotwise(|work| map_presence(work, |any| any.then_some(1.0)));
+    let any_present = Kernel::per_step(|work| map_presence(work, |any| any.then_some(1.0)));
     table.add_fold("stats:alwaysone", Either, any_present).output(OutputKind::Numbers);
     let none_present =
-        Kernel::slotwise(|work| map_presence(work, |any| if any { None } else { Some(1.0) }));
+        Kernel::per_step(|work| map_presence(work, |any| if any { None } else { Some(1.0) }));
     table.add_fold("stats:absent", Either, none_present).output(OutputKind::Numbers);
     table
-        .add_fold("stats:percentile", Numbers, Kernel::slotwise(percentiles))
+        .add_fold("stats:percentile", Numbers, Kernel::per_step(percentiles))
         .variadic("percentile", PERCENT)
         .shape(OutputShape::OnePerArgument)
         .unit(Sources);
     table
-        .add_map("stats:ratio", Numbers, Kernel::slotwise(ratio))
+        .add_map("stats:ratio", Numbers, Kernel::per_step(ratio))
         .option("partition_fmt", Format, Absent)
         .option("partition", Text, Absent)
         .option("of", Number, DefaultValue::Number(1.0));
     table
-        .add_map("stats:clamp", Numbers, Kernel::slotwise(clamp))
+        .add_map("stats:clamp", Numbers, Kernel::per_step(clamp))
         .required("min", Number)
         .required("max", Number)
         .unit(Sources)
         .quantiles(QuantileRule::Kept);
     table
-        .add_map("stats:trim", Numbers, Kernel::slotwise(trim))
+        .add_map("stats:trim", Numbers, Kernel::per_step(trim))
         .required("n", COUNT)
         .shape(OutputShape::Other)
         .unit(Sources);
     table
-        .add_fold("stats:select", Numbers, Kernel::slotwise(select))
+        .add_fold("stats:select", Numbers, Kernel::per_step(select))
         .required("n", POSITION)
         .unit(Sources);
 }

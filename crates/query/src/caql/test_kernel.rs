@@ -60,7 +60,7 @@ pub(super) fn run_kernel_serial(
         panic!("BUG: a call")
     };
     let CaqlKernel::Kernel(kernel) = functions::kernel(function) else {
-        panic!("no kernel of {}", function.computes)
+        panic!("no kernel of {}", function.canonical_name)
     };
     let (before, after) = (kernel.reach)(&arguments, steps);
     let streams = made.iter().enumerate().map(|(number, made)| {
@@ -72,7 +72,7 @@ pub(super) fn run_kernel_serial(
     });
     (kernel.run)(KernelInput {
         are_counts: false,
-        name: &function.computes,
+        name: &function.canonical_name,
         inputs: streams.collect(),
         arguments: &arguments,
         steps,

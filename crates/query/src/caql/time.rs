@@ -1,4 +1,4 @@
-//! `time:*`: start time of a slot.
+//! `time:*`: timestamp of a step, and its calendar fields.
 
 use super::function_table::{FunctionTable, StreamUnitRule};
 use super::kernel::{Kernel, KernelInput};
@@ -12,12 +12,12 @@ use crate::stream::{Stream, seconds};
 
 /// Adds the functions of this package.
 pub(super) fn add_functions(table: &mut FunctionTable) {
-    let epoch = Kernel::slotwise(epoch);
+    let epoch = Kernel::per_step(epoch);
     table
         .add_source("time:epoch", OutputKind::Numbers, epoch.into())
         .unit(StreamUnitRule::Named("s"));
     table
-        .add_source("time:tz", OutputKind::Numbers, Kernel::slotwise(field).into())
+        .add_source("time:tz", OutputKind::Numbers, Kernel::per_step(calendar_field).into())
         .required("timezone", Text)
         .required("field", OneOf(&FIELDS));
 }
@@ -29,7 +29,7 @@ fn epoch(work: KernelInput<'_>) -> Result<Vec<Stream>> {
     Ok(vec![stream(LabelSet::default(), work.steps.times().map(|time| Some(seconds(time))))])
 }
 
-fn field(work: KernelInput<'_>) -> Result<Vec<Stream>> {
+fn calendar_field(work: KernelInput<'_>) -> Result<Vec<Stream>> {
     let zone = Zone::find(work.arguments.text("timezone").unwrap_or_default())
         .map_err(|message| Error::Parse { span: work.span, message })?;
     let field = work.arguments.text("field").unwrap_or_default();

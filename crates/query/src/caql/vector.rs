@@ -19,7 +19,7 @@ use crate::stream::Stream;
 /// Adds the functions of this package.
 pub(super) fn add_functions(table: &mut FunctionTable) {
     table
-        .add_fold("vector:pack", Either, Kernel::slotwise(pack))
+        .add_fold("vector:pack", Either, Kernel::per_step(pack))
         .required("format", Format)
         .option("sloppy", SWITCH, DefaultValue::Number(0.0))
         .option("meta", SWITCH, DefaultValue::Number(1.0))
@@ -27,13 +27,13 @@ pub(super) fn add_functions(table: &mut FunctionTable) {
         .quantiles(QuantileRule::Kept);
     table.add_alias("vector", "vector:pack");
     table
-        .add_map("vector:unpack", Either, Kernel::slotwise(unpack))
+        .add_map("vector:unpack", Either, Kernel::per_step(unpack))
         .inputs(InputArity::Exactly(1))
         .shape(OutputShape::Other)
         .unit(StreamUnitRule::Sources)
         .quantiles(QuantileRule::Kept);
     table
-        .add_map("vector:drop", Either, Kernel::slotwise(drop_keys))
+        .add_map("vector:drop", Either, Kernel::per_step(drop_keys))
         .variadic("key", Text)
         .unit(StreamUnitRule::Sources)
         .quantiles(QuantileRule::Kept);
@@ -43,7 +43,7 @@ fn pack(work: KernelInput<'_>) -> Result<Vec<Stream>> {
     let KernelInput { mut inputs, arguments, span, .. } = work;
     let Some(format) = arguments.format("format") else { return Ok(inputs) };
     let is_on = |name: &str| arguments.number(name).is_some_and(|number| number != 0.0);
-    let (is_sloppy, keeps) = (is_on("sloppy"), is_on("meta"));
+    let (is_sloppy, keep_labels) = (is_on("sloppy"), is_on("meta"));
     let keys = NamedStreams::from_streams(&inputs).labels(std::slice::from_ref(format));
     let mut seen = HashSet::new();
     if let Some(duplicate) = keys.iter().find(|key| !seen.insert(key.as_str()))
@@ -58,7 +58,7 @@ fn pack(work: KernelInput<'_>) -> Result<Vec<Stream>> {
     let mut held = HashSet::new();
     let vector = span.start.to_string();
     for (stream, key) in inputs.iter_mut().zip(&keys) {
-        let labels = if keeps { stream.labels.clone() } else { LabelSet::default() };
+        let labels = if keep_labels { stream.labels.clone() } else { LabelSet::default() };
         // A label must not be empty, but a key may be.
         stream.labels = labels.with(KEY, &format!("={key}")).with(VECTOR, &vector);
     }
@@ -94,18 +94,14 @@ fn drop_keys(work: KernelInput<'_>) -> Result<Vec<Stream>> {
 /// Whether a function runs once per key.
 pub(super) fn is_elementwise(function: &Signature, inputs: &[Stream]) -> bool {
     matches!(function.output_shape, OutputShape::One | OutputShape::OnePerArgument)
-        && !function.computes.starts_with("vector:")
+        && !function.canonical_name.starts_with("vector:")
         && inputs.iter().any(|stream| key_of(&stream.labels).is_some())
 }
 
 /// Number of operands: a vector counts as one.
 pub(super) fn count(inputs: &[Stream]) -> usize {
     let mut counter = VectorCounter::default();
-    inputs
-        .iter()
-        .map(|stream| counter.is_same_vector(&stream.labels))
-        .filter(|goes_on| !goes_on)
-        .count()
+    inputs.iter().map(|stream| counter.advance(&stream.labels)).filter(|goes_on| !goes_on).count()
 }
 
 /// Detects vector boundaries in a list of streams.
@@ -116,8 +112,8 @@ struct VectorCounter {
 }
 
 impl VectorCounter {
-    /// Whether a stream is in the same vector as the previous one.
-    fn is_same_vector(&mut self, labels: &LabelSet) -> bool {
+    /// Advances to the next stream. Returns whether it is in the same vector as the previous one.
+    fn advance(&mut self, labels: &LabelSet) -> bool {
         let Some(key) = key_of(labels) else {
             self.vector.clear();
             return false;
@@ -140,25 +136,25 @@ pub(super) fn for_each_key(
     let mut operands: Vec<Vec<Stream>> = Vec::new();
     let mut counter = VectorCounter::default();
     for stream in inputs {
-        match (counter.is_same_vector(&stream.labels), operands.last_mut()) {
+        match (counter.advance(&stream.labels), operands.last_mut()) {
             (true, Some(operand)) => operand.push(stream),
             _ => operands.push(vec![stream]),
         }
     }
     let is_vector = |operand: &&Vec<Stream>| key_of(&operand[0].labels).is_some();
     let keys: Vec<(String, String)> = operands.iter().find(is_vector).map_or(Vec::new(), |first| {
-        let own = |stream: &Stream| {
+        let key_and_vector = |stream: &Stream| {
             (stream.labels.get(KEY).to_owned(), stream.labels.get(VECTOR).to_owned())
         };
-        first.iter().map(own).collect()
+        first.iter().map(key_and_vector).collect()
     });
     let mut outputs = Vec::with_capacity(keys.len());
     for (key, vector) in keys {
-        let of_key = |operand: &Vec<Stream>| match key_of(&operand[0].labels) {
+        let stream_for_key = |operand: &Vec<Stream>| match key_of(&operand[0].labels) {
             None => operand.first().cloned(),
             Some(_) => operand.iter().find(|stream| stream.labels.get(KEY) == key).cloned(),
         };
-        let Some(inputs) = operands.iter().map(of_key).collect::<Option<Vec<_>>>() else {
+        let Some(inputs) = operands.iter().map(stream_for_key).collect::<Option<Vec<_>>>() else {
             continue;
         };
         for mut stream in work(inputs)? {

@@ -22,7 +22,7 @@ impl Zone {
 
     /// Timestamp of a local date and time; the earlier one if the local time occurs twice or never.
     pub(crate) fn time_of_local(&self, local: DateTime) -> Option<i64> {
-        let moment = self.0.to_ambiguous_timestamp(local).compatible().ok()?;
-        i64::try_from(moment.as_nanosecond()).ok()
+        let timestamp = self.0.to_ambiguous_timestamp(local).compatible().ok()?;
+        i64::try_from(timestamp.as_nanosecond()).ok()
     }
 }

@@ -52,12 +52,12 @@ impl Evaluation<'_> {
             let mut until = |time: i64, latest: &Option<SeriesPoint>| {
                 while points.len() < steps.count {
                     let step = steps.time(points.len());
-                    let moment = fetch.shift.apply(step);
-                    if moment >= time {
+                    let timestamp = fetch.shift.apply(step);
+                    if timestamp >= time {
                         break;
                     }
                     let fresh = latest.as_ref().filter(|reading| {
-                        reading.time > moment.saturating_sub(lookback)
+                        reading.time > timestamp.saturating_sub(lookback)
                             && !is_stale_marker(&reading.value)
                     });
                     points.push(fresh.and_then(|reading| of(step, reading)));
@@ -345,9 +345,9 @@ impl ResetDetector {
 
 /// Number of samples at or before a timestamp; `from` is the number at an earlier timestamp. For a
 /// fixed timestamp it does not change.
-pub(crate) fn advance(readings: &[SeriesPoint], from: usize, moment: i64) -> usize {
-    let from = if from > 0 && readings[from - 1].time > moment { 0 } else { from };
-    from + readings[from..].iter().take_while(|reading| reading.time <= moment).count()
+pub(crate) fn advance(readings: &[SeriesPoint], from: usize, timestamp: i64) -> usize {
+    let from = if from > 0 && readings[from - 1].time > timestamp { 0 } else { from };
+    from + readings[from..].iter().take_while(|reading| reading.time <= timestamp).count()
 }
 
 /// Whether a sample is a staleness marker.

@@ -35,8 +35,8 @@ pub(crate) fn histograms(load: &LoadCommand) -> Result<Vec<(LabelSet, Vec<Series
             else {
                 continue;
             };
-            let moments = all.entry(labels.clone()).or_default();
-            let said = moments.entry(load.step * at as i64).or_default();
+            let timestamps = all.entry(labels.clone()).or_default();
+            let said = timestamps.entry(load.step * at as i64).or_default();
             match part {
                 "bucket" => said.buckets.push((bound, *number)),
                 "sum" => said.sum = *number,
@@ -45,9 +45,9 @@ pub(crate) fn histograms(load: &LoadCommand) -> Result<Vec<(LabelSet, Vec<Series
         }
     }
     let mut histograms = Vec::with_capacity(all.len());
-    for (labels, moments) in all {
-        let mut readings = Vec::with_capacity(moments.len());
-        for (time, said) in moments {
+    for (labels, timestamps) in all {
+        let mut readings = Vec::with_capacity(timestamps.len());
+        for (time, said) in timestamps {
             let histogram = said.histogram().map_err(|wrong| format!("{labels}: {wrong}"))?;
             let value = StepValue::Histogram(histogram.into());
             readings.push(SeriesPoint { start: None, time, value });

@@ -272,7 +272,9 @@ impl EvalCommand {
         }
         let (labels, values) = notation::series(line)?;
         if values.len() > 1 && !self.is_range && self.is_for_range_too {
-            return Err("an answer for one moment has one value; expect range vector".to_owned());
+            return Err(
+                "the result of an instant query has one value; expect range vector".to_owned()
+            );
         }
         match &mut self.answer {
             ExpectedResult::Series(series) => series.push((labels, values)),

@@ -64,7 +64,7 @@ fn check(store: &Store, text: &str, second: i64, expected: Option<f64>) {
     let view = store.view().unwrap();
     let answer =
         execute(&StoreSource::new(&view), &question, &Settings::default(), &|| false).unwrap();
-    let ResultData::Vector(streams) = answer.data else { panic!("one moment has a vector") };
+    let ResultData::Vector(streams) = answer.data else { panic!("an instant query has a vector") };
     let found = streams.first().and_then(|stream| stream.points[0].as_ref()?.number());
     assert_eq!((streams.len() < 2, found), (true, expected), "{text} at {second} s");
 }

@@ -122,7 +122,7 @@ impl<'a> Document<'a> {
         });
         match place {
             Some(byte) => Problem::at(self.text, byte, what),
-            None => Problem::of_nothing(what),
+            None => Problem::without_position(what),
         }
     }
 

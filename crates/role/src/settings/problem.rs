@@ -9,7 +9,7 @@ pub(crate) struct Problem {
     /// Line number from 1, if known.
     line: Option<usize>,
     /// Column from 1 in characters, and the source line.
-    shown: Option<(usize, String)>,
+    source_line: Option<(usize, String)>,
     what: String,
 }
 
@@ -44,7 +44,7 @@ impl Problems {
 
     /// A problem of the file as a whole.
     pub fn of_file(path: &Path, what: String) -> Problems {
-        let problem = Problem::of_nothing(what);
+        let problem = Problem::without_position(what);
         Problems { file: Some(path.to_owned()), all: vec![problem] }
     }
 
@@ -63,16 +63,16 @@ impl Problems {
         };
         let problem = match error.span() {
             Some(span) => Problem::at(text, span.start, what),
-            None => Problem::of_nothing(what),
+            None => Problem::without_position(what),
         };
         Problems { file: None, all: vec![problem] }
     }
 }
 
 impl Problem {
-    /// A problem without a line.
-    pub(crate) fn of_nothing(what: String) -> Problem {
-        Problem { line: None, shown: None, what }
+    /// A problem without a position in the file.
+    pub(crate) fn without_position(what: String) -> Problem {
+        Problem { line: None, source_line: None, what }
     }
 
     /// A problem at a byte of the text.
@@ -81,8 +81,8 @@ impl Problem {
         let start = before.rfind('\n').map_or(0, |at| at + 1);
         let line = before.matches('\n').count() + 1;
         let column = before[start..].chars().count() + 1;
-        let shown = text[start..].lines().next().unwrap_or("").to_owned();
-        Problem { line: Some(line), shown: Some((column, shown)), what }
+        let source_line = text[start..].lines().next().unwrap_or("").to_owned();
+        Problem { line: Some(line), source_line: Some((column, source_line)), what }
     }
 }
 
@@ -103,7 +103,7 @@ impl fmt::Display for Problems {
                 write!(f, "line {line}: ")?;
             }
             f.write_str(&problem.what)?;
-            if let Some((column, line)) = &problem.shown {
+            if let Some((column, line)) = &problem.source_line {
                 // Tabs are kept, so that the marker lines up with the source line.
                 let blank: String = line
                     .chars()

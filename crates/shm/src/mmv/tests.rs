@@ -420,7 +420,7 @@ fn page_matches_the_layout() {
         format!("{COUNT_MAX} entries per section"),
         format!("{SECTIONS_MAX} sections"),
         format!("{LABELS_MAX} labels"),
-        format!("{} MiB of text", TEXT_MAX >> 20),
+        format!("{} MiB of strings", TEXT_MAX >> 20),
     ] {
         assert!(PAGE.contains(&limit), "{limit}");
     }

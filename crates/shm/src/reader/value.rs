@@ -158,14 +158,14 @@ impl MetricsFileReader {
         parts.positive =
             counted.map(|(place, &count)| (Integers::<SCALE>::index(place), count)).collect();
         parts.zero = zero;
-        let standing = |value| {
+        let exactness = |value| {
             if is_exact { TrackedValue::Exact(value) } else { TrackedValue::Estimated(value) }
         };
         parts.sum = match is_exact {
             true => TrackedValue::Exact(CompensatedSum::from_integer(sum)),
             false => TrackedValue::Estimated(CompensatedSum::from_integer(sum)),
         };
-        (parts.min, parts.max) = (standing(min as f64), standing(max as f64));
+        (parts.min, parts.max) = (exactness(min as f64), exactness(max as f64));
         Ok(Histogram::from_parts(parts).ok())
     }
 

@@ -21,43 +21,43 @@ const TEXT_LEVEL: i32 = 3;
 const PLAIN_META: SeriesMeta =
     SeriesMeta { unit: hist::codec::header::Unit::None, temporality: Temporality::Delta };
 /// The first row has no predecessor.
-const FIRST_READING: u8 = 0;
-/// The first row is encoded as its delta to the predecessor.
-const DELTA_CODED: u8 = 1;
-/// The first row is encoded standalone.
-const STANDALONE: u8 = 2;
+const PREDECESSOR_NONE: u8 = 0;
+/// The first row is stored as its delta to the predecessor, which precedes it.
+const PREDECESSOR_DELTA: u8 = 1;
+/// The predecessor and the first row are stored in full.
+const PREDECESSOR_FULL: u8 = 2;
 
 #[expect(
     clippy::expect_used,
-    reason = "divided parts readings that do not follow; zstd packs what fits memory"
+    reason = "chunks are split where no delta is possible; zstd compresses what fits memory"
 )]
 pub(super) fn put_values(out: &mut Vec<u8>, rows: Rows, predecessor: &Predecessor) {
     match rows {
         Rows::Histograms(rows) => put_block(out, rows.into_iter().map(|row| row.value).collect()),
         Rows::Cumulative(rows) => {
-            let step = |before: &Histogram, after: &Histogram| {
-                delta_between(before, after).expect("BUG: such rows are in another chunk")
+            let delta = |before: &Histogram, after: &Histogram| {
+                delta_between(before, after).expect("BUG: the chunk was not split here")
             };
-            let mut steps = Vec::with_capacity(rows.len());
+            let mut deltas = Vec::with_capacity(rows.len());
             match predecessor {
                 Predecessor::Unknown => put_frame(out, &rows[0].value),
                 Predecessor::Nothing => {
-                    out.push(FIRST_READING);
+                    out.push(PREDECESSOR_NONE);
                     put_frame(out, &rows[0].value);
                 }
                 Predecessor::Reading(Rows::Cumulative(before)) => {
                     let before = &before[0];
                     // Deltas of one chunk must be of the same kind: the second is checked as if it
                     // were the first.
-                    let is_step = is_delta_codable(std::slice::from_ref(before), &rows[0])
+                    let is_delta = is_delta_codable(std::slice::from_ref(before), &rows[0])
                         && rows.get(1).is_none_or(|second| {
                             is_delta_codable(&[before.clone(), rows[0].clone()], second)
                         });
-                    out.push(if is_step { DELTA_CODED } else { STANDALONE });
+                    out.push(if is_delta { PREDECESSOR_DELTA } else { PREDECESSOR_FULL });
                     put_time(out, before);
                     put_frame(out, &before.value);
-                    match is_step {
-                        true => steps.push(step(&before.value, &rows[0].value)),
+                    match is_delta {
+                        true => deltas.push(delta(&before.value, &rows[0].value)),
                         false => put_frame(out, &rows[0].value),
                     }
                 }
@@ -65,24 +65,25 @@ pub(super) fn put_values(out: &mut Vec<u8>, rows: Rows, predecessor: &Predecesso
                     panic!("BUG: the predecessor of histograms is {other:?}")
                 }
             }
-            steps.extend(rows.windows(2).map(|pair| step(&pair[0].value, &pair[1].value)));
+            deltas.extend(rows.windows(2).map(|pair| delta(&pair[0].value, &pair[1].value)));
             let mut block = Vec::new();
-            put_block(&mut block, steps);
+            put_block(&mut block, deltas);
             put_bytes(out, &block);
-            let sides: Vec<SummaryValues> =
+            let summaries: Vec<SummaryValues> =
                 rows.iter().map(|row| SummaryValues::from_histogram(&row.value)).collect();
-            out.extend(sides.iter().map(SummaryValues::exactness_bits));
+            out.extend(summaries.iter().map(SummaryValues::exactness_bits));
             for at in 0..4 {
-                let column: Vec<f64> = sides.iter().map(|sides| sides.numbers()[at]).collect();
+                let column: Vec<f64> =
+                    summaries.iter().map(|summary| summary.numbers()[at]).collect();
                 put_bytes(out, &column::put(&column));
             }
         }
         Rows::Numbers(rows) => {
             match predecessor {
                 Predecessor::Unknown => {}
-                Predecessor::Nothing => out.push(FIRST_READING),
+                Predecessor::Nothing => out.push(PREDECESSOR_NONE),
                 Predecessor::Reading(Rows::Numbers(before)) => {
-                    out.push(STANDALONE);
+                    out.push(PREDECESSOR_FULL);
                     put_time(out, &before[0]);
                     out.extend(before[0].value.to_le_bytes());
                 }
@@ -129,12 +130,10 @@ fn put_time<T>(out: &mut Vec<u8>, row: &Row<T>) {
 const SUMMARY_COLUMNS: [fn(&NumberSummary) -> f64; 6] =
     [|s| s.sum.parts().0, |s| s.sum.parts().1, |s| s.min, |s| s.max, |s| s.first, |s| s.last];
 
-#[expect(
-    clippy::expect_used,
-    reason = "divided and within_cells give rows that are alike and not too many"
-)]
+#[expect(clippy::expect_used, reason = "the writer splits rows by scheme and by number of cells")]
 fn put_block(out: &mut Vec<u8>, histograms: Vec<Histogram>) {
-    block::encode(&histograms, PLAIN_META, out).expect("BUG: rows are alike and not too many");
+    block::encode(&histograms, PLAIN_META, out)
+        .expect("BUG: rows differ in scheme, or have too many cells");
 }
 
 /// Start and end of each row.
@@ -227,10 +226,10 @@ struct CumulativeReadings {
     /// The first sample or, if the first is delta-encoded too, its predecessor.
     base: Histogram,
     /// Block of deltas, one per sample.
-    steps: Vec<u8>,
+    deltas: Vec<u8>,
     rows: usize,
-    is_first_added: bool,
-    standings: Vec<u8>,
+    is_first_delta: bool,
+    exactness: Vec<u8>,
     columns: Vec<Vec<f64>>,
 }
 
@@ -242,15 +241,15 @@ impl CumulativeReadings {
     ) -> Result<CumulativeReadings, Corruption> {
         let mut predecessor = Predecessor::Unknown;
         let mut before = None;
-        let mut is_first_added = false;
+        let mut is_first_delta = false;
         if content == ChunkKind::CumulativeWithPredecessor {
             predecessor = Predecessor::Nothing;
-            let tag = reader.u8("standing").map_err(|error| error.to_string())?;
+            let tag = reader.u8("predecessor tag").map_err(|error| error.to_string())?;
             if has_predecessor(tag)? {
                 let (start, end) = read_time(reader)?;
                 let value = read_frame(reader, "predecessor")?;
-                is_first_added = tag == DELTA_CODED;
-                before = is_first_added.then(|| value.clone());
+                is_first_delta = tag == PREDECESSOR_DELTA;
+                before = is_first_delta.then(|| value.clone());
                 predecessor =
                     Predecessor::Reading(Rows::Cumulative(vec![Row { start, end, value }]));
             }
@@ -260,41 +259,41 @@ impl CumulativeReadings {
             None => read_frame(reader, "first row")?,
         };
         let text = |error: model::Error| error.to_string();
-        let steps = reader.bytes("steps").map_err(text)?.to_owned();
-        let standings = reader.read_bytes(rows, "standings").map_err(text)?.to_owned();
+        let deltas = reader.bytes("deltas").map_err(text)?.to_owned();
+        let exactness = reader.read_bytes(rows, "exactness").map_err(text)?.to_owned();
         let columns = (0..4).map(|_| read_column(reader, rows)).collect::<Result<_, _>>()?;
         Ok(CumulativeReadings {
             predecessor,
             base,
-            steps,
+            deltas,
             rows,
-            is_first_added,
-            standings,
+            is_first_delta,
+            exactness,
             columns,
         })
     }
 
     fn summary_values(&self, row: usize) -> SummaryValues {
         SummaryValues::from_bits(
-            self.standings[row],
+            self.exactness[row],
             std::array::from_fn(|column| self.columns[column][row]),
         )
     }
 
     fn values(&self) -> Result<Vec<Histogram>, Corruption> {
-        let (steps, _) = block::decode(&self.steps).map_err(|error| error.to_string())?;
-        let recorded = usize::from(!self.is_first_added);
-        if steps.len().saturating_add(recorded) != self.rows {
-            return Err(format!("{} deltas for {} rows", steps.len(), self.rows));
+        let (deltas, _) = block::decode(&self.deltas).map_err(|error| error.to_string())?;
+        let recorded = usize::from(!self.is_first_delta);
+        if deltas.len().saturating_add(recorded) != self.rows {
+            return Err(format!("{} deltas for {} rows", deltas.len(), self.rows));
         }
         let mut values = Vec::with_capacity(self.rows);
         let mut last = self.base.clone();
-        if !self.is_first_added {
+        if !self.is_first_delta {
             values.push(last.clone());
         }
-        for step in &steps {
-            let sides = self.summary_values(values.len());
-            last = apply_delta(&last, step, &sides).ok_or("delta does not apply")?;
+        for delta in &deltas {
+            let summary = self.summary_values(values.len());
+            last = apply_delta(&last, delta, &summary).ok_or("delta does not apply")?;
             values.push(last.clone());
         }
         Ok(values)
@@ -302,12 +301,12 @@ impl CumulativeReadings {
 
     /// The last value. The chunk is not empty.
     fn last(&self) -> Result<Histogram, Corruption> {
-        if self.rows == 1 && !self.is_first_added {
+        if self.rows == 1 && !self.is_first_delta {
             return Ok(self.base.clone());
         }
-        let scheme = block::scheme(&self.steps).map_err(|error| error.to_string())?;
+        let scheme = block::scheme(&self.deltas).map_err(|error| error.to_string())?;
         let mut added = Accumulator::new(scheme);
-        block::merge_into(&self.steps, 0..self.rows, &mut added)
+        block::merge_into(&self.deltas, 0..self.rows, &mut added)
             .map_err(|error| error.to_string())?;
         let mut parts = added.to_histogram().into_parts();
         (parts.sum, parts.min, parts.max) =
@@ -322,8 +321,8 @@ impl CumulativeReadings {
 /// Whether the predecessor tag says that there is a predecessor.
 fn has_predecessor(tag: u8) -> Result<bool, Corruption> {
     match tag {
-        FIRST_READING => Ok(false),
-        DELTA_CODED | STANDALONE => Ok(true),
+        PREDECESSOR_NONE => Ok(false),
+        PREDECESSOR_DELTA | PREDECESSOR_FULL => Ok(true),
         other => Err(format!("unknown predecessor tag {other}")),
     }
 }
@@ -346,7 +345,7 @@ fn read_frame(reader: &mut WireReader<'_>, field: &'static str) -> Result<Histog
 }
 
 fn read_predecessor(reader: &mut WireReader<'_>) -> Result<Predecessor, Corruption> {
-    let tag = reader.u8("standing").map_err(|error| error.to_string())?;
+    let tag = reader.u8("predecessor tag").map_err(|error| error.to_string())?;
     if !has_predecessor(tag)? {
         return Ok(Predecessor::Nothing);
     }
@@ -377,11 +376,12 @@ fn read_texts(reader: &mut WireReader<'_>, rows: usize) -> Result<Vec<String>, C
     // A single text may be as large as a journal record, so the allocation follows the size in the
     // frame header, within a bound: a zstd block unpacks to at most 128 KiB and takes at least four
     // bytes (header of three bytes and one byte).
-    let says = zstd::zstd_safe::get_frame_content_size(packed).ok().flatten();
-    let room = (packed.len() / 4).saturating_mul(128 << 10).min(BYTES_MAX);
-    let says = says.and_then(|bytes| usize::try_from(bytes).ok()).filter(|&bytes| bytes <= room);
-    let says = says.ok_or("texts of unknown or excessive size")?;
-    let bytes = zstd::bulk::decompress(packed, says).map_err(|error| error.to_string())?;
+    let size = zstd::zstd_safe::get_frame_content_size(packed).ok().flatten();
+    let size_max = (packed.len() / 4).saturating_mul(128 << 10).min(BYTES_MAX);
+    let size =
+        size.and_then(|bytes| usize::try_from(bytes).ok()).filter(|&bytes| bytes <= size_max);
+    let size = size.ok_or("texts of unknown or excessive size")?;
+    let bytes = zstd::bulk::decompress(packed, size).map_err(|error| error.to_string())?;
     let mut reader = WireReader::new(&bytes);
     (0..rows)
         .map(|_| reader.text("text").map(str::to_owned).map_err(|error| error.to_string()))

@@ -52,6 +52,22 @@ fn the_empty_index() {
 }
 
 #[test]
+fn series_stored_with_the_unit_by_are_selected_as_b() {
+    let key = *b"\x02\x01m\x02By\x00";
+    let mut index = index(&[
+        Series::from_canonical_key(&key).unwrap(),
+        gauge("other", &[]),
+        Series::new("m", SeriesKind::Gauge).with_unit("B").validate().unwrap(),
+    ]);
+    for selector in ["and(__unit:B)", "and(__unit:By)", "and(__unit:/^B$/)", "and(__unit:?)"] {
+        assert_eq!(select_numbers(&index, selector), [0, 2], "{selector}");
+    }
+    assert_eq!((index.key(SeriesNumber(0)), index.len()), (&key[..], 3));
+    index.delete(&[SeriesNumber(1)]);
+    assert_eq!(select_numbers(&index, "and(__unit:B)"), [0, 1]);
+}
+
+#[test]
 fn the_same_id_twice() {
     let mut index = SeriesIndex::new(CardinalityLimits::default());
     let (known, new) = (gauge("known", &[]), gauge("new", &[("a", "b")]));

@@ -126,7 +126,7 @@ fn every_flipped_bit_is_found() {
 #[test]
 fn batches_are_recorded_once() {
     let manifest = example();
-    let identity = |boot, sequence| journal::BatchIdentity { producer: 1, epoch: boot, sequence };
+    let identity = |epoch, sequence| journal::BatchIdentity { producer: 1, epoch, sequence };
     assert!(
         manifest.producers.contains(identity(u64::MAX, 5))
             && manifest.producers.contains(identity(u64::MAX, 4))

@@ -135,8 +135,8 @@ fn read_file(path: &Path, options: &Options, taker: &mut GroupingSink<'_>) -> io
     (&mut source).take(HEAD_BYTES).read_to_end(&mut head)?;
     let format = match options.format.map_or_else(|| collect::detect(&head), Ok) {
         Ok(format) => format,
-        Err(trouble) => {
-            let _ = taker.error(trouble);
+        Err(error) => {
+            let _ = taker.error(error);
             return Ok(());
         }
     };
@@ -256,10 +256,10 @@ impl SampleSink for GroupingSink<'_> {
         *self.input.skipped.entry(what).or_default() += 1;
     }
 
-    fn error(&mut self, trouble: InputError) -> ControlFlow<()> {
+    fn error(&mut self, error: InputError) -> ControlFlow<()> {
         self.input.error_count += 1;
         if self.input.errors.len() < ERRORS_KEPT_MAX {
-            self.input.errors.push((self.file_name.clone(), trouble));
+            self.input.errors.push((self.file_name.clone(), error));
         }
         if self.options.keep_going { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
     }

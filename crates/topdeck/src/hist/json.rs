@@ -38,15 +38,15 @@ pub(crate) fn document(options: &Options, collected: &CollectedInput) -> Result<
     }
     let skipped = collected.skipped.iter().map(|(what, n)| ((*what).to_owned(), integer(*n)));
     fields.push(("skipped", Json::Map(skipped.collect())));
-    let troubles = collected.errors.iter().map(|(file, trouble)| {
+    let errors = collected.errors.iter().map(|(file, error)| {
         Object(vec![
             ("file", Text(file.clone())),
-            ("position", Text(trouble.position.to_string())),
-            ("expected", Text(trouble.expected.to_string())),
-            ("actual", Text(trouble.actual.clone())),
+            ("position", Text(error.position.to_string())),
+            ("expected", Text(error.expected.to_string())),
+            ("actual", Text(error.actual.clone())),
         ])
     });
-    fields.push(("errors", List(troubles.collect())));
+    fields.push(("errors", List(errors.collect())));
     fields.push(("error_count", integer(collected.error_count)));
     Ok(format!("{}\n", Object(fields)))
 }
@@ -154,10 +154,10 @@ fn pair_json(options: &Options, pair: &compare::GroupPair<'_>) -> Result<Json> {
 }
 
 fn summary_json<T: Copy>(side: TrackedValue<T>, value: impl Fn(T) -> f64) -> Json {
-    let (standing, value) = match side {
+    let (exactness, value) = match side {
         TrackedValue::Exact(known) => ("exact", number(value(known))),
         TrackedValue::Estimated(known) => ("estimated", number(value(known))),
         TrackedValue::Absent => ("absent", Null),
     };
-    Object(vec![("standing", Text(standing.into())), ("value", value)])
+    Object(vec![("exactness", Text(exactness.into())), ("value", value)])
 }

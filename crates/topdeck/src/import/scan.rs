@@ -49,7 +49,7 @@ pub(crate) fn scan_source(
     let (head, detected) = input_source::detect(&mut hashed, format).with_context(cannot)?;
     let mut looked = ScanSummary::default();
     match detected {
-        Err(trouble) => looked.add_error(trouble.to_string()),
+        Err(error) => looked.add_error(error.to_string()),
         Ok(format) => {
             let mut taker = ScanSink { rules, format, summary: looked };
             input_source::read_samples(&head, &mut hashed, format, rules.unit, &mut taker)
@@ -97,8 +97,8 @@ pub(crate) fn scan_source(
 impl ScanSummary {
     /// Reports errors and their consequence.
     pub(crate) fn report_errors(&self, name: &str, keep_going: bool) {
-        for trouble in self.errors.iter().take(ERRORS_SHOWN_MAX) {
-            print_message(format_args!("{name}: {trouble}"));
+        for error in self.errors.iter().take(ERRORS_SHOWN_MAX) {
+            print_message(format_args!("{name}: {error}"));
         }
         let more = self.error_count.saturating_sub(ERRORS_SHOWN_MAX as u64);
         if more > 0 {
@@ -127,10 +127,10 @@ impl ScanSummary {
         format!("{before}{}", parts.collect::<Vec<_>>().join(", "))
     }
 
-    fn add_error(&mut self, trouble: String) {
+    fn add_error(&mut self, error: String) {
         self.error_count += 1;
         if self.errors.len() < ERRORS_KEPT_MAX {
-            self.errors.push(trouble);
+            self.errors.push(error);
         }
     }
 }
@@ -163,8 +163,8 @@ impl SampleSink for ScanSink<'_> {
         *self.summary.skipped.entry(what).or_default() += 1;
     }
 
-    fn error(&mut self, trouble: InputError) -> ControlFlow<()> {
-        self.summary.add_error(trouble.to_string());
+    fn error(&mut self, error: InputError) -> ControlFlow<()> {
+        self.summary.add_error(error.to_string());
         ControlFlow::Continue(())
     }
 }

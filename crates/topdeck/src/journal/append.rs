@@ -185,9 +185,9 @@ impl<'a> RecordAppender<'a> {
             // A batch larger than half the buffer bypasses it, which requires exclusive access.
             batch_bytes: BATCH_BYTES.min(settings.buffer_bytes / 4).min(settings.segment_bytes / 8),
             record_bytes_max: settings.segment_bytes / 4,
-            next: next.map(|(producer, boot)| BatchIdentity {
+            next: next.map(|(producer, epoch)| BatchIdentity {
                 producer,
-                epoch: boot,
+                epoch,
                 sequence: options.sequence,
             }),
             summary: AppendSummary::default(),

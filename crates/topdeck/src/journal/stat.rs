@@ -129,8 +129,8 @@ fn stat_text(dir: &Path, stat: &JournalStat, stalled: bool) -> String {
     if stalled {
         text.push_str(&format!("\nSTALLED: {}.\n", format::stalled_message(&shell_quote(dir))));
     }
-    for trouble in problem_lines(dir, stat) {
-        text.push_str(&format!("\n{trouble}\n"));
+    for problem in problem_lines(dir, stat) {
+        text.push_str(&format!("\n{problem}\n"));
     }
     text
 }
@@ -177,9 +177,9 @@ pub(crate) fn blocks_retention(checkpoint: &Checkpoint, at_limit: LimitPolicy) -
 /// Problems and remedies.
 fn problem_lines(dir: &Path, stat: &JournalStat) -> Vec<String> {
     let dir = shell_quote(dir);
-    let mut troubles = Vec::new();
+    let mut problems = Vec::new();
     if stat.is_failed {
-        troubles.push(
+        problems.push(
             "STOPPED: a write or sync failed, and nothing has been acknowledged since. Records \
              acknowledged before are safe.\n  Check the disk (dmesg, df), then restart the \
              processes that have the journal open."
@@ -187,23 +187,23 @@ fn problem_lines(dir: &Path, stat: &JournalStat) -> Vec<String> {
         );
     }
     if let Some(full) = &stat.full_reason {
-        troubles.push(format!("FULL: {}.", format::full_message(&dir, full)));
+        problems.push(format!("FULL: {}.", format::full_message(&dir, full)));
     }
     for name in &stat.damaged_checkpoints {
         let name = escape_control(name);
-        troubles.push(format!(
+        problems.push(format!(
             "DAMAGED: both copies of checkpoint {name:?} are corrupt.\n  \
              Set it again with `topdeck journal seek {dir} {name} --to …`."
         ));
     }
     for checkpoint in stat.checkpoints.iter().filter(|checkpoint| checkpoint.is_degraded) {
         let name = escape_control(&checkpoint.name);
-        troubles.push(format!(
+        problems.push(format!(
             "DEGRADED: one copy of checkpoint {name:?} is corrupt; the next commit repairs it."
         ));
     }
-    troubles.extend(stat.gaps.iter().map(|gap| format!("GAP: {}.", format::describe_gap(gap))));
-    troubles
+    problems.extend(stat.gaps.iter().map(|gap| format!("GAP: {}.", format::describe_gap(gap))));
+    problems
 }
 
 fn stat_json(stat: &JournalStat) -> Json {

@@ -59,15 +59,15 @@ fn stall_counts_each_missed_period() {
     assert!(above_100_ms["longer_than_ns"] == 100_000_000 && number(&above_100_ms["count"]) >= 1.0);
     assert!(number(&found["longest"][0]["delay_ns"]) >= stall_ns);
     // One sample per millisecond, also during the stop.
-    let (moments, length_ms) = (number(&found["samples"]), number(&found["duration_ns"]) * 1e-6);
-    assert!(length_ms * 1e6 >= stall_ns && (moments - length_ms).abs() <= 2.0, "{found}");
+    let (samples, length_ms) = (number(&found["samples"]), number(&found["duration_ns"]) * 1e-6);
+    assert!(length_ms * 1e6 >= stall_ns && (samples - length_ms).abs() <= 2.0, "{found}");
     // Each sample time in the stall has a delay until its end. So the highest tenth of all delays
     // is at least the stall minus a tenth of the duration; a bucket width (1 %) is allowed below.
     let p90 = found["quantiles"].as_array().unwrap().iter().find(|one| one["q"] == 0.9).unwrap();
     let least_ns = (stall_ns - length_ms * 1e6 / 10.0) * 0.98;
     assert!(number(&p90["ns"]) >= least_ns, "{least_ns}: {found}");
     let rows = found["intervals"].as_array().unwrap().iter().map(|row| number(&row["samples"]));
-    assert_eq!(rows.sum::<f64>(), moments);
+    assert_eq!(rows.sum::<f64>(), samples);
 }
 
 #[test]

@@ -467,7 +467,7 @@ fn get_high_column<T: CountWord, const WORDS: usize>(
     );
 }
 
-/// As [`low_turn`], for a high code.
+/// As [`get_low_round`], for a high code.
 #[inline(always)]
 fn get_high_round<T: CountWord, const WORDS: usize>(
     streams: &mut [PaddedBitReader<'_>; STREAMS],

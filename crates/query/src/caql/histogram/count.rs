@@ -23,23 +23,23 @@ pub(super) fn add_functions(table: &mut FunctionTable) {
 }
 
 fn add_counts(table: &mut FunctionTable) {
-    let count = Kernel::slotwise(|work| of_all(work, |m, _| Some(total_count(m))));
+    let count = Kernel::per_step(|work| of_all(work, |m, _| Some(total_count(m))));
     add(table, "count", count).unit(VALUES);
     let kernels: [(&str, Kernel); 3] = [
         (
             "count_above",
-            Kernel::slotwise(|work| by_threshold(work, |m, query| Some(above(m, query)))),
+            Kernel::per_step(|work| by_threshold(work, |m, query| Some(above(m, query)))),
         ),
         (
             "count_below",
-            Kernel::slotwise(|work| by_threshold(work, |m, query| Some(below(m, query.argument)))),
+            Kernel::per_step(|work| by_threshold(work, |m, query| Some(below(m, query.argument)))),
         ),
-        ("count_bin", Kernel::slotwise(|work| by_threshold(work, |m, query| Some(bin(m, query))))),
+        ("count_bin", Kernel::per_step(|work| by_threshold(work, |m, query| Some(bin(m, query))))),
     ];
     for (name, kernel) in kernels {
         with_thresholds(add(table, name, kernel)).unit(VALUES);
     }
-    let between = Kernel::slotwise(|work| of_all(work, |m, query| Some(between(m, query))));
+    let between = Kernel::per_step(|work| of_all(work, |m, query| Some(between(m, query))));
     add(table, "count_between", between)
         .required("lower", Number)
         .required("upper", Number)
@@ -51,11 +51,11 @@ fn add_counts(table: &mut FunctionTable) {
 
 fn add_rates(table: &mut FunctionTable) {
     let all_values =
-        Kernel::slotwise(|work| of_all(work, |m, query| Some(rate(total_count(m), query))));
+        Kernel::per_step(|work| of_all(work, |m, query| Some(rate(total_count(m), query))));
     add(table, "rate", all_values).option("period", Span, SECOND).unit(StreamUnitRule::Rate);
     let above_threshold =
-        Kernel::slotwise(|work| by_threshold(work, |m, query| Some(rate(above(m, query), query))));
-    let below_threshold = Kernel::slotwise(|work| {
+        Kernel::per_step(|work| by_threshold(work, |m, query| Some(rate(above(m, query), query))));
+    let below_threshold = Kernel::per_step(|work| {
         by_threshold(work, |m, query| Some(rate(below(m, query.argument), query)))
     });
     for (name, kernel) in [("rate_above", above_threshold), ("rate_below", below_threshold)] {
@@ -64,20 +64,20 @@ fn add_rates(table: &mut FunctionTable) {
             .unit(StreamUnitRule::Rate);
     }
     let in_bin =
-        Kernel::slotwise(|work| by_threshold(work, |m, query| Some(rate(bin(m, query), query))));
+        Kernel::per_step(|work| by_threshold(work, |m, query| Some(rate(bin(m, query), query))));
     with_thresholds(add(table, "rate_bin", in_bin)).unit(StreamUnitRule::Rate);
     table.add_alias("histogram:rate_bucket", "histogram:rate_bin").deprecated("histogram:rate_bin");
 }
 
 fn add_ratios(table: &mut FunctionTable) {
     let above_threshold =
-        Kernel::slotwise(|work| by_threshold(work, |m, query| ratio(above(m, query), m)));
+        Kernel::per_step(|work| by_threshold(work, |m, query| ratio(above(m, query), m)));
     let below_threshold =
-        Kernel::slotwise(|work| by_threshold(work, |m, query| ratio(below(m, query.argument), m)));
+        Kernel::per_step(|work| by_threshold(work, |m, query| ratio(below(m, query.argument), m)));
     for (name, kernel) in [("ratio_above", above_threshold), ("ratio_below", below_threshold)] {
         with_thresholds(add(table, name, kernel)).unit(SHARE_UNIT);
     }
-    let between = Kernel::slotwise(|work| of_all(work, |m, query| ratio(between(m, query), m)));
+    let between = Kernel::per_step(|work| of_all(work, |m, query| ratio(between(m, query), m)));
     add(table, "ratio_between", between)
         .required("lower", Number)
         .required("upper", Number)

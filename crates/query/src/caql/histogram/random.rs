@@ -26,7 +26,7 @@ const VALUES_MAX: u64 = 10_000_000;
 
 /// Adds the functions that draw random values.
 pub(super) fn add_functions(table: &mut FunctionTable) {
-    let by_option = Kernel::slotwise(|work| {
+    let by_option = Kernel::per_step(|work| {
         let method = work.arguments.text("method").unwrap_or("normal").to_owned();
         random(work, &method)
     });
@@ -36,17 +36,17 @@ pub(super) fn add_functions(table: &mut FunctionTable) {
         DefaultValue::Text("normal"),
     );
     let by_name: [(&str, Kernel); 11] = [
-        ("normal", Kernel::slotwise(|work| random(work, "normal"))),
-        ("uniform", Kernel::slotwise(|work| random(work, "uniform"))),
-        ("exponential", Kernel::slotwise(|work| random(work, "exponential"))),
-        ("beta", Kernel::slotwise(|work| random(work, "beta"))),
-        ("gamma", Kernel::slotwise(|work| random(work, "gamma"))),
-        ("binomial", Kernel::slotwise(|work| random(work, "binomial"))),
-        ("negative_binomial", Kernel::slotwise(|work| random(work, "negative_binomial"))),
-        ("poisson", Kernel::slotwise(|work| random(work, "poisson"))),
-        ("chisq", Kernel::slotwise(|work| random(work, "chisq"))),
-        ("f", Kernel::slotwise(|work| random(work, "f"))),
-        ("t", Kernel::slotwise(|work| random(work, "t"))),
+        ("normal", Kernel::per_step(|work| random(work, "normal"))),
+        ("uniform", Kernel::per_step(|work| random(work, "uniform"))),
+        ("exponential", Kernel::per_step(|work| random(work, "exponential"))),
+        ("beta", Kernel::per_step(|work| random(work, "beta"))),
+        ("gamma", Kernel::per_step(|work| random(work, "gamma"))),
+        ("binomial", Kernel::per_step(|work| random(work, "binomial"))),
+        ("negative_binomial", Kernel::per_step(|work| random(work, "negative_binomial"))),
+        ("poisson", Kernel::per_step(|work| random(work, "poisson"))),
+        ("chisq", Kernel::per_step(|work| random(work, "chisq"))),
+        ("f", Kernel::per_step(|work| random(work, "f"))),
+        ("t", Kernel::per_step(|work| random(work, "t"))),
     ];
     for (name, kernel) in by_name {
         add_random(table, format!("histogram:random:{name}"), kernel);

@@ -40,7 +40,7 @@ fn required_errors() {
     );
     check(
         "#serial find(\"req\") | top(1)",
-        "[top] top needs the whole range: not available with #serial or in checks",
+        "[top] top needs the whole range: not available with #serial",
     );
     check(
         "find('x', 'host:a')",
@@ -332,7 +332,7 @@ fn functions_and_arguments() {
             1 | top(0)
                 [0] invalid k of top: expected a whole number not below 1; found the number 0
             1 | fill:forward(1m)
-                [1m] fill:forward takes no arguments by position and named arguments, such as limit=…: fill:forward(limit=…)
+                [1m] fill:forward takes only named arguments, such as limit=…: fill:forward(limit=…)
             1 | histogram:mean()
                 [1] histogram:mean takes histograms, got numbers; find:histogram(…) reads histograms, histogram() builds them from numbers
             find:histogram(\'x\') + 1
@@ -350,7 +350,7 @@ fn functions_and_arguments() {
 #[test]
 fn limits() {
     let long = format!("1 {}", " ".repeat(EXPRESSION_BYTES_MAX));
-    check(&long, "limit of 262144 bytes exceeded (262146); split the query");
+    check(&long, "limit of 262144 bytes of query text exceeded (262146); split the query");
     let nested = |depth: usize| format!("{}1{}", "(".repeat(depth), ")".repeat(depth));
     assert!(parse(&nested(DEPTH_MAX)).is_ok());
     let deep =
@@ -400,8 +400,8 @@ fn function_table_is_consistent() {
         assert!(before.name < next.name, "{} is there twice", next.name);
     }
     for function in Signature::all() {
-        let computes = Signature::find(&function.computes).expect(&function.computes);
-        assert_eq!(computes.computes, computes.name);
+        let canonical = Signature::find(&function.canonical_name).expect(&function.canonical_name);
+        assert_eq!(canonical.canonical_name, canonical.name);
         let mut names: Vec<_> =
             function.parameters.iter().chain(&function.options).map(|p| p.name).collect();
         let count = names.len();

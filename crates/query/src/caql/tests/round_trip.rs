@@ -32,19 +32,14 @@ fn arguments() -> impl Strategy<Value = Vec<Argument>> {
     })
 }
 
-fn node(form: CaqlExprKind) -> CaqlExpr {
-    CaqlExpr { kind: form, span: SourceSpan::default() }
+fn node(kind: CaqlExprKind) -> CaqlExpr {
+    CaqlExpr { kind, span: SourceSpan::default() }
 }
 
 fn call(sources: Vec<CaqlExpr>) -> impl Strategy<Value = CaqlExpr> {
     ("f|pass|stats:sum|if|p|nota", arguments()).prop_map(move |(name, arguments)| {
-        let name_place = SourceSpan::default();
-        node(CaqlExprKind::Call(CallExpr {
-            name,
-            name_span: name_place,
-            arguments,
-            sources: sources.clone(),
-        }))
+        let name_span = SourceSpan::default();
+        node(CaqlExprKind::Call(CallExpr { name, name_span, arguments, sources: sources.clone() }))
     })
 }
 

@@ -3,7 +3,7 @@
 //! Without a zone, windows start at `k * skip + offset` since the Unix epoch. In a zone, windows
 //! with an interval of a day or more start at `k * skip` since the epoch's local midnight, so a day
 //! with a clock change has 23 or 25 hours. Shorter intervals are counted from each local midnight,
-//! in elapsed hours rather than hours shown; the last window of a day ends with the day.
+//! in elapsed rather than wall-clock hours; the last window of a day ends with the day.
 
 use jiff::Timestamp;
 use jiff::civil::DateTime;
@@ -26,7 +26,7 @@ pub(super) struct WindowCalendar {
     pub(super) clock: CalendarClock,
     /// Window length; above 0.
     pub(super) length: i64,
-    /// Interval between window starts; above 0.
+    /// Interval between window starts (hop), by its name in CAQL; above 0.
     pub(super) skip: i64,
 }
 
@@ -37,7 +37,7 @@ impl WindowCalendar {
             CalendarClock::Utc(offset) => {
                 let since = i128::from(time) - i128::from(*offset);
                 let skip = i128::from(self.skip);
-                narrow(since.div_euclid(skip) * skip + i128::from(*offset))
+                saturate_to_i64(since.div_euclid(skip) * skip + i128::from(*offset))
             }
             CalendarClock::Local(zone) if self.skip >= DAY_NS => local_floor(zone, time, self.skip),
             CalendarClock::Local(zone) => {
@@ -80,14 +80,14 @@ impl WindowCalendar {
 /// Last time at or before this one at which the local time is a multiple of `skip`, an interval of
 /// a day or more.
 fn local_floor(zone: &Zone, time: i64, skip: i64) -> i64 {
-    let shown = nanos(zone.local(time));
+    let civil = nanos(zone.local(time));
     let skip = i128::from(skip);
-    let mut at = shown.div_euclid(skip);
+    let mut at = civil.div_euclid(skip);
     // A skipped local time maps to a later one; if that is after `time`, the previous multiple
-    // applies. One retry is enough, because no clock change is as long as two days.
+    // applies. Two retries are enough, because no clock change is as long as two days.
     for _ in 0..3 {
         match zone.time_of_local(datetime(at * skip)) {
-            Some(moment) if moment <= time => return moment,
+            Some(start) if start <= time => return start,
             _ => at -= 1,
         }
     }
@@ -96,19 +96,19 @@ fn local_floor(zone: &Zone, time: i64, skip: i64) -> i64 {
 
 /// Time at which the local time is this much later.
 fn add_local_time(zone: &Zone, time: i64, by: i64) -> i64 {
-    let shown = nanos(zone.local(time)) + i128::from(by);
-    zone.time_of_local(datetime(shown)).unwrap_or(time.saturating_add(by))
+    let civil = nanos(zone.local(time)) + i128::from(by);
+    zone.time_of_local(datetime(civil)).unwrap_or(time.saturating_add(by))
 }
 
-/// Local time as if it were UTC.
-fn nanos(shown: DateTime) -> i128 {
-    Offset::UTC.to_timestamp(shown).map_or(0, Timestamp::as_nanosecond)
+/// Civil (wall-clock) time as if it were UTC.
+fn nanos(civil: DateTime) -> i128 {
+    Offset::UTC.to_timestamp(civil).map_or(0, Timestamp::as_nanosecond)
 }
 
 fn datetime(nanos: i128) -> DateTime {
     Offset::UTC.to_datetime(Timestamp::from_nanosecond(nanos).unwrap_or_default())
 }
 
-fn narrow(time: i128) -> i64 {
+fn saturate_to_i64(time: i128) -> i64 {
     time.clamp(i64::MIN.into(), i64::MAX.into()) as i64
 }

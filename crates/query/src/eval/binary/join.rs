@@ -212,7 +212,7 @@ impl Join<'_> {
         }
         let at = self.output(pair);
         let output = &mut self.results[at];
-        let moment = (pair.step, 1 + u8::from(order.0), order.1);
+        let error_order = (pair.step, 1 + u8::from(order.0), order.1);
         let met = Some((pair.group, pair.step));
         if binary.matching.cardinality == MatchCardinality::OneToOne {
             if *is_matched {
@@ -220,13 +220,13 @@ impl Join<'_> {
                     "multiple matches for labels: many-to-one matching must be explicit \
                      (group_left/group_right)",
                 );
-                self.fail(moment, error);
+                self.fail(error_order, error);
                 return 0;
             }
         } else if output.last_seen == met {
             let error = self
                 .error("multiple matches for labels: grouping labels must ensure unique matches");
-            self.fail(moment, error);
+            self.fail(error_order, error);
             return 0;
         }
         *is_matched = true;
@@ -313,9 +313,9 @@ impl Join<'_> {
         }
     }
 
-    fn fail(&mut self, moment: ErrorOrder, error: Error) {
-        if self.failure.as_ref().is_none_or(|(earliest, _)| moment < *earliest) {
-            self.failure = Some((moment, error));
+    fn fail(&mut self, order: ErrorOrder, error: Error) {
+        if self.failure.as_ref().is_none_or(|(earliest, _)| order < *earliest) {
+            self.failure = Some((order, error));
         }
     }
 

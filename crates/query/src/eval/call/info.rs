@@ -247,19 +247,19 @@ impl Evaluation<'_> {
     /// Info series and the timestamps of their samples.
     fn infos(&mut self, fetch: &SeriesFetch, steps: StepGrid) -> Result<Vec<InfoSeries>> {
         let lookback = self.settings.lookback;
-        let moments = || steps.times().map(|time| fetch.shift.apply(time));
-        let start = moments().min().unwrap_or_default().saturating_sub(lookback);
-        let end = moments().max().unwrap_or_default();
+        let timestamps = || steps.times().map(|time| fetch.shift.apply(time));
+        let start = timestamps().min().unwrap_or_default().saturating_sub(lookback);
+        let end = timestamps().max().unwrap_or_default();
         let mut infos = Vec::new();
         for (labels, handles) in self.series(fetch)? {
             let readings = self.readings(&handles, start..end)?;
             let mut next = 0;
             let mut times = Vec::with_capacity(steps.count);
-            for moment in moments() {
-                next = advance(&readings, next, moment);
+            for timestamp in timestamps() {
+                next = advance(&readings, next, timestamp);
                 let latest = next.checked_sub(1).map(|at| &readings[at]);
                 let latest = latest.filter(|reading| {
-                    reading.time > moment.saturating_sub(lookback)
+                    reading.time > timestamp.saturating_sub(lookback)
                         && !is_stale_marker(&reading.value)
                 });
                 if latest.is_some_and(|reading| reading.value.is_distribution()) {

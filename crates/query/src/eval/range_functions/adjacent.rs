@@ -83,7 +83,7 @@ fn last_two(
             Some(StepValue::Histogram(Arc::new(grown)))
         }
         _ => {
-            warnings.add(SeriesWarning::Mixed);
+            warnings.add(SeriesWarning::MixedFloatsHistograms);
             None
         }
     }

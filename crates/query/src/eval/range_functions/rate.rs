@@ -48,7 +48,7 @@ fn compute_growth(
     warnings: &mut SeriesWarnings,
 ) -> Option<StepValue> {
     if window.is_mixed() {
-        warnings.add(SeriesWarning::Mixed);
+        warnings.add(SeriesWarning::MixedFloatsHistograms);
         return None;
     }
     match (window.extension, window.histograms.is_empty()) {

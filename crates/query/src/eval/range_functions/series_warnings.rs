@@ -10,7 +10,7 @@ use crate::query_warnings::QueryWarnings;
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum SeriesWarning {
     /// Floats and histograms in a window of a function that accepts one kind at a time.
-    Mixed,
+    MixedFloatsHistograms,
     /// Histograms among floats were ignored.
     HistogramsIgnored,
     /// Incompatible histograms: exponential and custom buckets.
@@ -101,7 +101,7 @@ impl SeriesWarnings {
 impl SeriesWarning {
     fn text(&self, name: &str) -> String {
         match self {
-            SeriesWarning::Mixed => {
+            SeriesWarning::MixedFloatsHistograms => {
                 format!("encountered a mix of histograms and floats for metric name {name:?}")
             }
             SeriesWarning::HistogramsIgnored => format!(

@@ -1,4 +1,4 @@
-//! `anchored` and `smoothed` selectors without a function.
+//! Selectors with the modifier `anchored` or `smoothed`, without a function.
 
 use std::sync::Arc;
 
@@ -33,16 +33,16 @@ impl Evaluation<'_> {
             let mut cursors = WindowCursors::default();
             let mut warnings = SeriesWarnings::default();
             let point = |time: i64| {
-                let moment = fetch.shift.apply(time);
+                let timestamp = fetch.shift.apply(time);
                 let (start, end) =
-                    (moment.saturating_sub(lookback), moment.saturating_add(lookback));
+                    (timestamp.saturating_sub(lookback), timestamp.saturating_add(lookback));
                 let (_, floats, histograms) = cursors.advance(&series, start, end);
                 match (floats, histograms) {
-                    (floats, []) => number_at(floats, moment).map(StepValue::Number),
-                    ([], histograms) => histogram_at(histograms, moment, &mut warnings)
+                    (floats, []) => number_at(floats, timestamp).map(StepValue::Number),
+                    ([], histograms) => histogram_at(histograms, timestamp, &mut warnings)
                         .map(|found| StepValue::Histogram(Arc::new(found))),
                     _ => {
-                        warnings.add(SeriesWarning::Mixed);
+                        warnings.add(SeriesWarning::MixedFloatsHistograms);
                         None
                     }
                 }
@@ -56,13 +56,13 @@ impl Evaluation<'_> {
     }
 }
 
-fn number_at(floats: &[FloatPoint], moment: i64) -> Option<f64> {
-    let next = count_until(floats, moment);
+fn number_at(floats: &[FloatPoint], timestamp: i64) -> Option<f64> {
+    let next = count_until(floats, timestamp);
     let before = &floats[next.checked_sub(1)?];
     match floats.get(next) {
-        Some(after) if before.time < moment => {
+        Some(after) if before.time < timestamp => {
             let growth = Growth { is_counter: false, is_rate: false };
-            Some(extend::interpolate(before, after, moment, growth))
+            Some(extend::interpolate(before, after, timestamp, growth))
         }
         _ => Some(before.value),
     }
@@ -70,14 +70,14 @@ fn number_at(floats: &[FloatPoint], moment: i64) -> Option<f64> {
 
 fn histogram_at(
     histograms: &[HistogramPoint],
-    moment: i64,
+    timestamp: i64,
     warnings: &mut SeriesWarnings,
 ) -> Option<FloatHistogram> {
-    let next = count_until(histograms, moment);
+    let next = count_until(histograms, timestamp);
     let before = &histograms[next.checked_sub(1)?];
     let mut held = FloatHistogram::clone(&before.value);
     match histograms.get(next) {
-        _ if before.time == moment => Some(held),
+        _ if before.time == timestamp => Some(held),
         None => {
             // A reset hint is about two successive samples; these are not successive.
             held.hint = ResetHint::Unknown;
@@ -91,7 +91,7 @@ fn histogram_at(
                 warnings.add(SeriesWarning::ExponentialWithCustom);
                 return None;
             }
-            extend::interpolate_histograms(before, after, moment, growth, warnings)
+            extend::interpolate_histograms(before, after, timestamp, growth, warnings)
         }
     }
 }

@@ -35,7 +35,7 @@ fn combine_window(
     of_histograms: fn(&[HistogramPoint]) -> HistogramSumResult,
 ) -> Option<StepValue> {
     if window.is_mixed() {
-        warnings.add(SeriesWarning::Mixed);
+        warnings.add(SeriesWarning::MixedFloatsHistograms);
         return None;
     }
     if !window.floats.is_empty() {

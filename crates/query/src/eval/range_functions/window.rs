@@ -55,8 +55,8 @@ impl HasTime for SeriesPoint {
 }
 
 /// Number of items at or before a timestamp.
-pub(super) fn count_until(points: &[impl HasTime], moment: i64) -> usize {
-    points.partition_point(|point| point.time() <= moment)
+pub(super) fn count_until(points: &[impl HasTime], timestamp: i64) -> usize {
+    points.partition_point(|point| point.time() <= timestamp)
 }
 
 /// Samples of one series, raw or split into floats and histograms.

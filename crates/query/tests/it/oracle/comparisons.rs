@@ -90,11 +90,11 @@ fn check_comparison(what: &str, found: &Comparison, a: &[f64], b: &[f64]) {
 
 fn range(random: &mut Splitmix64) -> Range<i64> {
     let unit = [MINUTE, SECOND, 1][random.below(3) as usize];
-    let moment = |random: &mut Splitmix64| {
-        let moment = BEGIN + random.below(LENGTH as u64) as i64;
-        moment - moment.rem_euclid(unit)
+    let timestamp = |random: &mut Splitmix64| {
+        let timestamp = BEGIN + random.below(LENGTH as u64) as i64;
+        timestamp - timestamp.rem_euclid(unit)
     };
-    let (a, b) = (moment(random), moment(random));
+    let (a, b) = (timestamp(random), timestamp(random));
     a.min(b)..a.max(b) + unit
 }
 

@@ -70,7 +70,7 @@ fn soak_random_queries_keep_their_limits() {
     println!("{:?}", run(from..from + 10_000_000, Duration::MAX));
 }
 
-/// Prints the query of a seed: `TOPDECK_SEED=7 cargo test … one_question -- --ignored`.
+/// Prints the query of a seed: `TOPDECK_SEED=7 cargo test … one_random_query -- --ignored`.
 #[test]
 #[ignore = "for looking at one seed"]
 fn one_random_query() {

@@ -379,9 +379,9 @@ impl ModelRun {
 
     /// Time range of the evaluator's samples.
     pub(crate) fn extent(&self) -> Option<Range<i64>> {
-        let moments =
+        let timestamps =
             || self.evaluator.samples.iter().flatten().map(|taken| counted_at(taken.sample.end));
-        Some(moments().min()?..moments().max()? + 1)
+        Some(timestamps().min()?..timestamps().max()? + 1)
     }
 
     pub(crate) fn check(&self, question: &ModelQuery) {

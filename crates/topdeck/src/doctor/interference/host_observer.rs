@@ -18,7 +18,7 @@ use super::observer::ObserverRound;
 /// 1/1000 of the default interval.
 const INTERVAL: Duration = Duration::from_millis(10);
 /// Metric of the duration of a reading; its count is the number of readings.
-const READING: &str = "topdeck_host_reading_duration";
+const READING: &str = "topdeck_host_scrape_duration";
 
 /// Starts the collector. Sources that it cannot read are added to the notes.
 pub(crate) fn open_host_observer(notes: &mut Vec<String>) -> io::Result<ObserverRound> {

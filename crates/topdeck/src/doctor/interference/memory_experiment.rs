@@ -1,5 +1,5 @@
 //! Maps, touches and unmaps memory in a process with much memory, while observers read its memory
-//! size: a reader that walks all pages holds the lock that mmap needs.
+//! size: a reader that walks all pages holds `mmap_lock`, which mmap needs.
 
 use std::fs;
 use std::io;
@@ -11,16 +11,16 @@ use super::experiment::PreparedExperiment;
 use render::bytes::format_bytes;
 
 /// Size of a mapping, and granularity of memory sizes.
-const PIECE_BYTES: u64 = 1 << 20;
+const MAPPING_BYTES: u64 = 1 << 20;
 /// Minimum memory: with less, walking the pages takes no time.
-const LEAST_BYTES: u64 = 16 << 20;
+const MEMORY_BYTES_MIN: u64 = 16 << 20;
 const PAGE_BYTES: usize = 4096;
 
 pub(crate) fn prepare(wanted: u64) -> Result<PreparedExperiment, String> {
-    let most = available_bytes().ok_or("cannot read /proc/meminfo")? / 4;
-    let size = wanted.min(most) / PIECE_BYTES * PIECE_BYTES;
-    if size < LEAST_BYTES {
-        let (size, least) = (format_bytes(size), format_bytes(LEAST_BYTES));
+    let size_max = available_bytes().ok_or("cannot read /proc/meminfo")? / 4;
+    let size = wanted.min(size_max) / MAPPING_BYTES * MAPPING_BYTES;
+    if size < MEMORY_BYTES_MIN {
+        let (size, least) = (format_bytes(size), format_bytes(MEMORY_BYTES_MIN));
         return Err(format!(
             "at least {least} of memory is required; a quarter of the available memory, or \
              --memory, is {size}"
@@ -28,17 +28,17 @@ pub(crate) fn prepare(wanted: u64) -> Result<PreparedExperiment, String> {
     }
     let resident = allocate_touched(size)
         .map_err(|error| format!("cannot map {}: {error}", format_bytes(size)))?;
-    let less = match size < wanted {
+    let note = match size < wanted {
         true => format!(" (a quarter of the available memory, not {})", format_bytes(wanted)),
         false => String::new(),
     };
     let once = move || {
         // Keeps the memory until the experiment is dropped.
         std::hint::black_box(&resident);
-        allocate_touched(PIECE_BYTES).map(drop)
+        allocate_touched(MAPPING_BYTES).map(drop)
     };
     Ok(PreparedExperiment {
-        title: format!("map, touch and unmap 1 MiB in a process with {}{less}", format_bytes(size)),
+        title: format!("map, touch and unmap 1 MiB in a process with {}{note}", format_bytes(size)),
         operation: "map, touch and unmap",
         operation_once: Box::new(once),
     })
@@ -47,6 +47,7 @@ pub(crate) fn prepare(wanted: u64) -> Result<PreparedExperiment, String> {
 /// Allocates memory and touches all pages.
 fn allocate_touched(size: u64) -> io::Result<Region> {
     let region = Region::anonymous(size)?;
+    // The page of the wake words, which are not part of the slice.
     region.wake_word(0).store(1, Ordering::Relaxed);
     for word in region.iter().step_by(PAGE_BYTES / 8) {
         word.store(1, Ordering::Relaxed);
@@ -85,7 +86,7 @@ mod tests {
 
     #[test]
     fn too_little_memory_is_reported() {
-        let error = prepare(PIECE_BYTES).err().unwrap();
+        let error = prepare(MAPPING_BYTES).err().unwrap();
         assert!(error.starts_with("at least 16 MiB of memory is required"), "{error}");
     }
 }

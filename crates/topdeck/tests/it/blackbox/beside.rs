@@ -195,14 +195,16 @@ fn run(program: &Path, seed: u64) -> Vec<String> {
     for expression in EXPRESSIONS {
         let query = percent_encode(expression);
         // Timestamps with and without samples, before the first and after the last.
-        let moments = [-MINUTE, 71 * MINUTE, 113 * MINUTE + 7 * SECOND / 10, LENGTH + 3 * MINUTE];
-        let at = |moment: i64| format!("query?query={query}&time={}", seconds(begin + moment));
+        let timestamps =
+            [-MINUTE, 71 * MINUTE, 113 * MINUTE + 7 * SECOND / 10, LENGTH + 3 * MINUTE];
+        let at =
+            |timestamp: i64| format!("query?query={query}&time={}", seconds(begin + timestamp));
         let range = |from: i64, step: i64| {
             let (from, to, step) = (seconds(begin + from), seconds(end), seconds(step));
             format!("query_range?query={query}&start={from}&end={to}&step={step}")
         };
         let ranges = [range(0, 2 * MINUTE), range(11_213 * SECOND / 10, 97 * SECOND)];
-        for path in moments.into_iter().map(at).chain(ranges) {
+        for path in timestamps.into_iter().map(at).chain(ranges) {
             let path = format!("/api/v1/{path}");
             let ask = |port| request(port, "GET", &path, &[], b"").expect("it answers").json();
             let expected = ask(prometheus.port);

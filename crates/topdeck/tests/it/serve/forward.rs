@@ -97,8 +97,8 @@ fn agent_for(url: &str, more: &str) -> ServerProcess {
 /// Values that a remote has according to the agent.
 fn values_at_remote(audit: &Value) -> u64 {
     let lines = audit["producers"].as_array().unwrap().iter();
-    let lines = lines.flat_map(|producer| producer["hops"].as_array().unwrap());
-    let lines = lines.filter(|line| line["hop"] == "remote north");
+    let lines = lines.flat_map(|producer| producer["stages"].as_array().unwrap());
+    let lines = lines.filter(|line| line["stage"] == "remote north");
     lines.map(|line| line["stored"]["values"].as_u64().unwrap()).sum()
 }
 
@@ -106,15 +106,15 @@ fn values_at_remote(audit: &Value) -> u64 {
 fn values_from_agents(audit: &Value) -> u64 {
     let producers = audit["producers"].as_array().unwrap().iter();
     let agents = producers.filter(|it| it["name"].as_str().unwrap().starts_with("agent "));
-    agents.map(|agent| agent["hops"][1]["stored"]["values"].as_u64().unwrap()).sum()
+    agents.map(|agent| agent["stages"][1]["stored"]["values"].as_u64().unwrap()).sum()
 }
 
 /// The sender's values at a remote according to the agent.
-fn sender_hop(audit: &Value) -> Value {
+fn sender_stage(audit: &Value) -> Value {
     let producers = audit["producers"].as_array().unwrap();
     let sender =
         producers.iter().find(|it| it["name"].as_str().unwrap().starts_with("record")).unwrap();
-    sender["hops"].as_array().unwrap().last().unwrap().clone()
+    sender["stages"].as_array().unwrap().last().unwrap().clone()
 }
 
 /// Both sides have the same counts and report no losses. Agents keep sending self-metrics
@@ -130,7 +130,7 @@ fn await_balance(agents: &[(&ServerProcess, u64)], site: impl Fn() -> Option<Val
         last = format!("{audits:#?}\n{site:#?}");
         let are_explained = audits.iter().chain([&site]).all(|audit| audit["reconciled"] == true);
         let have_all = audits.iter().zip(agents).all(|(audit, &(_, sent))| {
-            let line = sender_hop(audit);
+            let line = sender_stage(audit);
             (line["stored"]["values"].as_u64(), line["discrepancy"].as_i64())
                 == (Some(sent), Some(0))
         });
@@ -189,10 +189,10 @@ fn remote_accepts_a_token_or_a_certificate() {
     late.start();
     let sent = [send(&by_token, 50), send(&by_certificate, 50), send(&late, 50)];
     // A rejected agent reports it and retains its data.
-    wait_until("the status has the trouble", || {
+    wait_until("the status has the error", || {
         let status = late.get("/v1/status").json();
-        let trouble = &status["remotes"][0]["last_error"]["reason"];
-        trouble.as_str().is_some_and(|why| why.starts_with("401"))
+        let error = &status["remotes"][0]["last_error"]["reason"];
+        error.as_str().is_some_and(|why| why.starts_with("401"))
     });
     assert_eq!(late.get("/v1/status").json()["remotes"][0]["position"], 0);
     std::fs::copy(&token, &wrong).unwrap();
@@ -318,7 +318,7 @@ fn soak_backlog_is_drained_in_bounded_memory() {
     assert_eq!(audit["reconciled"], true, "{audit:#?}");
     let producers = audit["producers"].as_array().unwrap();
     let test = producers.iter().find(|it| it["name"] == "test").unwrap();
-    let line = test["hops"].as_array().unwrap().last().unwrap();
+    let line = test["stages"].as_array().unwrap().last().unwrap();
     assert_eq!(
         (line["stored"]["values"].as_u64(), line["discrepancy"].as_i64()),
         (Some(rows * 100), Some(0))

@@ -40,14 +40,14 @@ impl LoadSender {
 
 fn run(port: u16, producer: u64, stop: &AtomicBool, sent: &AtomicU64) {
     static EPOCH: AtomicU16 = AtomicU16::new(1);
-    let boot = EPOCH.fetch_add(1, Ordering::SeqCst);
+    let epoch = EPOCH.fetch_add(1, Ordering::SeqCst);
     let mut sequence = 0u64;
     while !stop.load(Ordering::SeqCst) {
         sequence += 1;
         let values = 1 + sequence % 7;
         let body: String =
             (0..values).map(|at| format!("{}\n", 1 + (sequence * 31 + at) % 3_000)).collect();
-        let batch = format!("{producer:016x}/{boot}/{sequence}");
+        let batch = format!("{producer:016x}/{epoch}/{sequence}");
         let mut times = 0;
         // The second one is a duplicate, even if a process was restarted in between.
         while times < 2 {
