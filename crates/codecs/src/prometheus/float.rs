@@ -1,7 +1,7 @@
 //! Float histograms of Prometheus.
 //!
-//! They come from recording rules, rates and scaling. Their counts are never rounded: a [`Histogram`]
-//! can hold whole counts only.
+//! They come from recording rules, rates and scaling. Their counts are never rounded: a
+//! [`Histogram`] can hold whole counts only.
 
 use hist::{DecodeError, Histogram, HistogramParts, Scheme};
 
