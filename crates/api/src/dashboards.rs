@@ -5,7 +5,7 @@ mod migration;
 mod tests;
 
 use std::fs::{self, File};
-use std::io::{self, Write as _};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::PoisonError;
 
@@ -13,6 +13,7 @@ use axum::body::Bytes;
 use axum::extract::Path as Named;
 use axum::response::IntoResponse;
 use axum::routing;
+use disk::OsDisk;
 use http::HeaderMap;
 use http::header::{CACHE_CONTROL, ETAG, IF_MATCH, IF_NONE_MATCH};
 use serde_json::Value;
@@ -209,17 +210,12 @@ fn write_file(folder: &Path, name: &str, board: &[u8]) -> io::Result<()> {
         // The folder entry has to be durable too.
         folder.parent().map_or(Ok(()), |parent| File::open(parent)?.sync_all())?;
     }
-    let new = folder.join(format!("{name}.new"));
-    let written = File::create(&new).and_then(|mut file| {
-        file.write_all(board)?;
-        file.sync_all()
-    });
-    if let Err(error) = written.and_then(|()| fs::rename(&new, dashboard_path(folder, name))) {
+    let path = dashboard_path(folder, name);
+    disk::replace_file(&OsDisk, &path, board).map_err(|error| {
         // A failed write leaves no file on a full disk.
-        let _ = fs::remove_file(&new);
-        return Err(error);
-    }
-    File::open(folder)?.sync_all()
+        let _ = fs::remove_file(path.with_added_extension("new"));
+        error.source
+    })
 }
 
 async fn remove(

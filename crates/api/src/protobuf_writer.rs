@@ -2,24 +2,18 @@
 
 use std::time::Duration;
 
+use hist::codec::bytes::put_varint;
+
 /// A message under construction.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ProtobufWriter(pub(crate) Vec<u8>);
 
 impl ProtobufWriter {
-    fn varint(&mut self, mut value: u64) {
-        while value >= 0x80 {
-            self.0.push(value as u8 | 0x80);
-            value >>= 7;
-        }
-        self.0.push(value as u8);
-    }
-
     /// A varint; 0 is omitted.
     pub(crate) fn number(mut self, field: u32, value: u64) -> ProtobufWriter {
         if value != 0 {
-            self.varint(u64::from(field) << 3);
-            self.varint(value);
+            put_varint(&mut self.0, u64::from(field) << 3);
+            put_varint(&mut self.0, value);
         }
         self
     }
@@ -27,8 +21,8 @@ impl ProtobufWriter {
     /// Bytes, a string or a message; an empty one is omitted.
     pub(crate) fn bytes(mut self, field: u32, bytes: &[u8]) -> ProtobufWriter {
         if !bytes.is_empty() {
-            self.varint(u64::from(field) << 3 | 2);
-            self.varint(bytes.len() as u64);
+            put_varint(&mut self.0, u64::from(field) << 3 | 2);
+            put_varint(&mut self.0, bytes.len() as u64);
             self.0.extend_from_slice(bytes);
         }
         self

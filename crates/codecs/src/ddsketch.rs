@@ -2,7 +2,7 @@
 //!
 //! Both contain the mapping from values to bins ([`LogarithmicScheme`]) and the counts of positive,
 //! negative and zero values. Counts are doubles. Whole counts up to [`COUNT_MAX`] are read
-//! unchanged; other counts are rejected unless the caller requests rounding. The zero count
+//! unchanged; other counts are rejected. The zero count
 //! includes small values up to a threshold that neither form contains: they are read as zeros, and
 //! a histogram with a zero threshold cannot be written.
 //!
@@ -21,8 +21,8 @@ use hist::{
     LogarithmicScheme, Scheme, TrackedValue,
 };
 
-pub use binary::{FLAGS, decode, decode_rounded, encode};
-pub use protobuf::{decode_protobuf, decode_protobuf_rounded, encode_protobuf};
+pub use binary::{FLAGS, decode, encode};
+pub use protobuf::{decode_protobuf, encode_protobuf};
 
 use crate::base64;
 
@@ -52,22 +52,6 @@ pub fn decode_base64(text: &[u8]) -> Result<Histogram, DecodeError> {
 /// form adds 1 to a count before it is written.
 pub const COUNT_MAX: u64 = (1 << 53) - 1;
 
-/// Effect of rounding fractional counts.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Rounding {
-    /// Sum of all amounts added by rounding up.
-    pub added: f64,
-    /// Sum of all amounts removed by rounding down.
-    pub removed: f64,
-}
-
-/// Policy for fractional counts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum CountPolicy {
-    RequireIntegers,
-    Round,
-}
-
 /// Bin of a sketch; indexes may repeat.
 #[derive(Clone, Copy, Debug)]
 struct SketchBin {
@@ -77,9 +61,8 @@ struct SketchBin {
 }
 
 /// Sketch being decoded.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Sketch {
-    counts: CountPolicy,
     grid: Option<LogarithmicScheme>,
     positive: Vec<SketchBin>,
     negative: Vec<SketchBin>,
@@ -91,27 +74,8 @@ struct Sketch {
 }
 
 impl Sketch {
-    fn new(counts: CountPolicy) -> Sketch {
-        Sketch {
-            counts,
-            grid: None,
-            positive: Vec::new(),
-            negative: Vec::new(),
-            zero: 0.0,
-            total: None,
-            sum: None,
-            min: None,
-            max: None,
-        }
-    }
-
     /// A count read at `offset`, if it is valid.
-    fn check_count(
-        &self,
-        count: f64,
-        offset: usize,
-        field: &'static str,
-    ) -> Result<f64, DecodeError> {
+    fn check_count(count: f64, offset: usize, field: &'static str) -> Result<f64, DecodeError> {
         if !(count >= 0.0 && count.is_finite()) {
             return Err(ByteReader::invalid_error(
                 offset,
@@ -124,13 +88,8 @@ impl Sketch {
             let (found, limit) = (count as u64, COUNT_MAX);
             return Err(DecodeError::Limit { offset, field, found, limit });
         }
-        if self.counts == CountPolicy::RequireIntegers && count.fract() != 0.0 {
-            return Err(ByteReader::invalid_error(
-                offset,
-                field,
-                count,
-                "a whole number, unless rounded",
-            ));
+        if count.fract() != 0.0 {
+            return Err(ByteReader::invalid_error(offset, field, count, "a whole number"));
         }
         Ok(count)
     }
@@ -150,26 +109,22 @@ impl Sketch {
     }
 
     /// The complete sketch, of which `end` bytes were read.
-    fn finish(mut self, end: usize) -> Result<(Histogram, Rounding), DecodeError> {
+    fn finish(mut self, end: usize) -> Result<Histogram, DecodeError> {
         let grid = self.grid.ok_or_else(|| {
             ByteReader::invalid_error(end, "index mapping", "absent", "gamma and index offset")
         })?;
-        let mut rounding = Rounding::default();
-        let positive = self.integer_bins(SketchStore::Positive, &mut rounding)?;
-        let negative = self.integer_bins(SketchStore::Negative, &mut rounding)?;
-        let zero = round_count(self.check_count(self.zero, end, "zero count")?, &mut rounding);
         let (sum, min, max) = self.summary_values();
-        let exact = rounding == Rounding::default();
-        let mut parts =
-            HistogramParts { positive, negative, zero, ..HistogramParts::new(Scheme::Log(grid)) };
-        if exact {
-            self.check_total(&parts, end)?;
-            (parts.sum, parts.min, parts.max) = (sum, min, max);
-        } else {
-            // The side values were exact for the counts before rounding.
-            (parts.sum, parts.min, parts.max) = (sum.downgrade(), min.downgrade(), max.downgrade());
-        }
-        Ok((Histogram::from_parts(parts)?, rounding))
+        let parts = HistogramParts {
+            positive: self.integer_bins(SketchStore::Positive)?,
+            negative: self.integer_bins(SketchStore::Negative)?,
+            zero: Sketch::check_count(self.zero, end, "zero count")? as u64,
+            sum,
+            min,
+            max,
+            ..HistogramParts::new(Scheme::Log(grid))
+        };
+        self.check_total(&parts, end)?;
+        Ok(Histogram::from_parts(parts)?)
     }
 
     /// Side values as in the binary form, which omits a sum of zero beside a count.
@@ -196,11 +151,7 @@ impl Sketch {
     }
 
     /// Ascending bins with one whole count per index.
-    fn integer_bins(
-        &mut self,
-        store: SketchStore,
-        rounding: &mut Rounding,
-    ) -> Result<Vec<(i32, u64)>, DecodeError> {
+    fn integer_bins(&mut self, store: SketchStore) -> Result<Vec<(i32, u64)>, DecodeError> {
         let mut bins = std::mem::take(self.store(store));
         bins.sort_by_key(|bin| bin.index);
         let mut whole = Vec::with_capacity(bins.len());
@@ -208,9 +159,9 @@ impl Sketch {
             // The sum of whole doubles is exact up to the checked limit.
             let mut total = 0.0;
             for bin in same {
-                total = self.check_count(total + bin.count, bin.offset, "bin count")?;
+                total = Sketch::check_count(total + bin.count, bin.offset, "bin count")?;
             }
-            whole.push((same[0].index, round_count(total, rounding)));
+            whole.push((same[0].index, total as u64));
         }
         Ok(whole)
     }
@@ -230,7 +181,7 @@ impl Sketch {
         count: f64,
         offset: usize,
     ) -> Result<(), DecodeError> {
-        let count = self.check_count(count, offset, "bin count")?;
+        let count = Sketch::check_count(count, offset, "bin count")?;
         let index = i32::try_from(index).map_err(|_| {
             ByteReader::invalid_error(offset, "bin index", index, "an index of 32 bits")
         })?;
@@ -246,14 +197,6 @@ impl Sketch {
 enum SketchStore {
     Positive,
     Negative,
-}
-
-/// Nearest whole number, half upwards; the difference is recorded.
-fn round_count(count: f64, rounding: &mut Rounding) -> u64 {
-    let whole = count.round();
-    rounding.added += (whole - count).max(0.0);
-    rounding.removed += (count - whole).max(0.0);
-    whole as u64
 }
 
 /// The mapping of a histogram that a sketch can hold.

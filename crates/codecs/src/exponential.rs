@@ -1,29 +1,18 @@
-//! Exponential grids of other formats: the scheme of each scale, and the fold of unsupported
-//! scales.
+//! Exponential grids of other formats: the scheme of each scale. A scale above
+//! [`Exp2::SCALE_MAX`] is folded to it, which adds at most 0.135 % to the error of a value.
 
 use std::ops::RangeInclusive;
 
-use hist::{DecodeError, EncodeError, Exp2, Histogram, PartsError, Scheme};
+use hist::{DecodeError, EncodeError, Exp2, PartsError, Scheme};
 
 use crate::message::field_error;
 
-/// Value folded to the finest supported grid, with the added error.
-#[derive(Clone, Debug, PartialEq)]
-pub struct FoldResult<T = Histogram> {
-    /// The values, on a grid no finer than [`Exp2::SCALE_MAX`].
-    pub value: T,
-    /// Maximum increase of the relative error of a value read back from its bucket; 0 if nothing
-    /// was folded.
-    pub error_added: f64,
-}
-
 /// The exponential grid of a scale within `scales`, and the number of bits by which indexes must be
-/// shifted: 0 unless `fold` allows unsupported scales.
+/// shifted: 0 up to [`Exp2::SCALE_MAX`].
 pub(crate) fn exponential_scheme(
     field: &'static str,
     scale: i32,
     scales: RangeInclusive<i32>,
-    fold: bool,
 ) -> Result<(Exp2, u32), DecodeError> {
     let finest = i32::from(Exp2::SCALE_MAX);
     if !scales.contains(&scale) {
@@ -33,18 +22,8 @@ pub(crate) fn exponential_scheme(
             format_args!("{}..={}", scales.start(), scales.end()),
         ));
     }
-    if scale > finest && !fold {
-        let expected =
-            format_args!("{}..={finest}; finer ones are folded on request", scales.start());
-        return Err(field_error(field, scale, expected));
-    }
     let grid = Exp2::new(scale.min(finest))?;
     Ok((grid, u32::try_from(scale.wrapping_sub(finest)).unwrap_or(0)))
-}
-
-/// Increase of the relative error by a fold by `shift` bits to `grid`.
-pub(crate) fn error_added(grid: Exp2, shift: u32) -> f64 {
-    if shift == 0 { 0.0 } else { grid.relative_error() }
 }
 
 /// Buckets with indexes shifted right; counts of equal indexes are added.
@@ -68,14 +47,6 @@ pub(crate) fn shift_buckets<N: Copy>(
         }
     }
     Ok(shifted)
-}
-
-/// The first index beyond the largest double: values in that bucket are overflow.
-pub(crate) fn end_index(grid: Exp2) -> i32 {
-    match grid.scale() {
-        scale @ 0.. => 1024 << scale,
-        scale => 1024 >> scale.wrapping_neg(),
-    }
 }
 
 /// The scheme of an exponential format; other schemes are rejected.

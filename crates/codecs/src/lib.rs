@@ -31,5 +31,3 @@ pub mod hlog;
 pub mod otlp;
 pub mod prometheus;
 pub mod protobuf;
-
-pub use exponential::FoldResult;

@@ -3,8 +3,8 @@
 //! A point is decoded into a struct of all its fields, which converts to a [`Histogram`] with the
 //! same buckets. OTLP's bucket index is the index of [`Exp2`] and its bounds are those of
 //! [`Explicit`], so no conversion is needed. Scales -10..=8 are kept; finer ones (SDKs start at 20)
-//! are folded to 8 by `to_histogram_folded`, which returns the added error. Attributes belong to
-//! the series and exemplars to traces: both are kept as undecoded bytes.
+//! are folded to 8. Attributes belong to the series and exemplars to traces: both are kept as
+//! undecoded bytes.
 //!
 //! Source: opentelemetry-proto, `metrics/v1/metrics.proto`; OpenTelemetry specification, metrics
 //! data model.
@@ -14,7 +14,7 @@ use hist::{
     TrackedValue,
 };
 
-use crate::exponential::{self, FoldResult};
+use crate::exponential;
 use crate::message::{self, field_error};
 use crate::protobuf::{Error, FieldValue, MessageFields, MessageWriter};
 
@@ -193,23 +193,13 @@ impl ExponentialHistogramDataPoint {
     }
 
     /// The distribution with the same buckets; `None` if the point is flagged as having no recorded
-    /// value. Rejects scales above 8, which [`Self::to_histogram_folded`] accepts.
+    /// value. A scale above 8 is folded to 8, which adds at most 0.135 % to the error of a value.
     pub fn to_histogram(&self) -> Result<Option<Histogram>, DecodeError> {
-        Ok(self.read(false)?.map(|folded| folded.value))
-    }
-
-    /// As [`Self::to_histogram`], but folds a scale above 8 to 8, which adds at most 0.135 % to the
-    /// error of a value.
-    pub fn to_histogram_folded(&self) -> Result<Option<FoldResult>, DecodeError> {
-        self.read(true)
-    }
-
-    fn read(&self, fold: bool) -> Result<Option<FoldResult>, DecodeError> {
         if self.flags & NO_RECORDED_VALUE != 0 {
             return Ok(None);
         }
         let scales = i32::from(Exp2::SCALE_MIN)..=i32::MAX;
-        let (grid, shift) = exponential::exponential_scheme("scale", self.scale, scales, fold)?;
+        let (grid, shift) = exponential::exponential_scheme("scale", self.scale, scales)?;
         let held = [&self.positive, &self.negative]
             .into_iter()
             .flatten()
@@ -222,17 +212,13 @@ impl ExponentialHistogramDataPoint {
             }
             None => Ok(Vec::new()),
         };
-        let histogram = Histogram::from_parts(HistogramParts {
+        Ok(Some(Histogram::from_parts(HistogramParts {
             zero_threshold: self.zero_threshold,
             positive: read(&self.positive)?,
             negative: read(&self.negative)?,
             zero: self.zero_count,
             ..summary_parts(Scheme::Exp2(grid), self.sum, self.min, self.max)
-        })?;
-        Ok(Some(FoldResult {
-            value: histogram,
-            error_added: exponential::error_added(grid, shift),
-        }))
+        })?))
     }
 
     /// A point with the buckets and side values of `histogram`. The caller sets times and

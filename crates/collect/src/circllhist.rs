@@ -10,15 +10,14 @@
 )]
 
 use std::io::{self, BufRead};
-use std::ops::ControlFlow;
 
 use codecs::circllhist as codec;
 use hist::Histogram;
 
 use crate::decoded_sample::{DecodedSample, DecodedValue, SampleSink};
-use crate::input_error::{InputError, InputPosition, quote};
+use crate::histogram_lines;
+use crate::input_error::InputError;
 use crate::json::{JsonToken, JsonTokenizer};
-use crate::lines::{self, InputLine};
 
 /// A histogram with all 46,082 bins takes 500 kB in binary.
 const LINE_BYTES_MAX: usize = 1 << 20;
@@ -27,28 +26,8 @@ const EXPECTED: &str = "a histogram: base64 of circllhist, or bins like H[1.2e-0
 
 /// Reads lines of base64 or bins.
 pub fn read_lines(input: &mut dyn BufRead, sink: &mut dyn SampleSink) -> io::Result<()> {
-    lines::for_each_line(input, LINE_BYTES_MAX, |number, line| {
-        let (bytes, too_long) = match line {
-            InputLine::Complete(line) => (line.trim_ascii(), false),
-            InputLine::TooLong { start } => (start, true),
-        };
-        if bytes.is_empty() || bytes[0] == b'#' {
-            return ControlFlow::Continue(());
-        }
-        let decoded = std::str::from_utf8(bytes).ok().filter(|_| !too_long).map(decode_text);
-        match decoded {
-            Some(Ok(histogram)) => {
-                sink.sample(DecodedSample::new(DecodedValue::Histogram(Box::new(histogram))));
-                ControlFlow::Continue(())
-            }
-            Some(Err(why)) => {
-                let found = format!("{} ({why})", quote(bytes));
-                sink.error(InputError::new(InputPosition::Line(number), EXPECTED, found))
-            }
-            None => {
-                sink.error(InputError::new(InputPosition::Line(number), EXPECTED, quote(bytes)))
-            }
-        }
+    histogram_lines::read(input, sink, LINE_BYTES_MAX, EXPECTED, |line| {
+        std::str::from_utf8(line).ok().map(decode_text)
     })
 }
 
@@ -113,6 +92,7 @@ pub(crate) fn is_histogram(text: &[u8]) -> bool {
 mod tests {
     use super::*;
     use crate::decoded_sample::RecordingSink;
+    use crate::input_error::InputPosition;
 
     #[track_caller]
     fn check(text: &str, expected: &[&str], errors: &[&str]) {

@@ -11,14 +11,12 @@
 )]
 
 use std::io::{self, BufRead, Read as _};
-use std::ops::ControlFlow;
 
 use codecs::ddsketch as codec;
-use hist::Histogram;
 
 use crate::decoded_sample::{DecodedSample, DecodedValue, SampleSink};
-use crate::input_error::{InputError, InputPosition, quote};
-use crate::lines::{self, InputLine};
+use crate::histogram_lines;
+use crate::input_error::{InputError, InputPosition};
 
 /// Size limit of a sketch and of a line.
 const SKETCH_BYTES_MAX: usize = 1 << 20;
@@ -30,7 +28,10 @@ pub fn read(input: &mut dyn BufRead, sink: &mut dyn SampleSink) -> io::Result<()
     let mut head = Vec::new();
     (&mut *input).take(SKETCH_BYTES_MAX.saturating_add(1) as u64).read_to_end(&mut head)?;
     if !is_binary(&head) {
-        return read_lines(&mut head.chain(input), sink);
+        let mut input = head.chain(input);
+        return histogram_lines::read(&mut input, sink, SKETCH_BYTES_MAX, EXPECTED, |line| {
+            Some(codec::decode_base64(line))
+        });
     }
     if head.len() > SKETCH_BYTES_MAX {
         let expected = "the end of the sketch (limit 1 MiB)";
@@ -39,41 +40,15 @@ pub fn read(input: &mut dyn BufRead, sink: &mut dyn SampleSink) -> io::Result<()
         return Ok(());
     }
     match codec::decode_any(&head) {
-        Ok(histogram) => sink.sample(sample(histogram)),
+        Ok(histogram) => {
+            sink.sample(DecodedSample::new(DecodedValue::Histogram(Box::new(histogram))));
+        }
         Err(error) => {
             let found = error.to_string();
             let _ = sink.error(InputError::new(InputPosition::Byte(0), EXPECTED, found));
         }
     }
     Ok(())
-}
-
-fn read_lines(input: &mut dyn BufRead, sink: &mut dyn SampleSink) -> io::Result<()> {
-    lines::for_each_line(input, SKETCH_BYTES_MAX, |number, line| {
-        let (bytes, too_long) = match line {
-            InputLine::Complete(line) => (line.trim_ascii(), false),
-            InputLine::TooLong { start } => (start, true),
-        };
-        if bytes.is_empty() || bytes[0] == b'#' {
-            return ControlFlow::Continue(());
-        }
-        let place = InputPosition::Line(number);
-        match codec::decode_base64(bytes) {
-            _ if too_long => sink.error(InputError::new(place, EXPECTED, quote(bytes))),
-            Ok(histogram) => {
-                sink.sample(sample(histogram));
-                ControlFlow::Continue(())
-            }
-            Err(error) => {
-                let found = format!("{} ({error})", quote(bytes));
-                sink.error(InputError::new(place, EXPECTED, found))
-            }
-        }
-    })
-}
-
-fn sample(histogram: Histogram) -> DecodedSample {
-    DecodedSample::new(DecodedValue::Histogram(Box::new(histogram)))
 }
 
 /// Bytes that tell text from a sketch. A sketch starts with a flag or with its mapping.

@@ -14,6 +14,7 @@ pub mod exposition;
 mod format;
 pub mod frames;
 pub mod graphite;
+mod histogram_lines;
 pub mod hlog;
 pub mod httptrap;
 pub mod influx;

@@ -7,15 +7,19 @@
 //! [`Disk::sync_dir`] of its directory, and nothing else is.
 #![deny(unsafe_code)]
 
+mod file_error;
 mod os;
 mod region;
+mod whole_file;
 
 use std::fmt::Debug;
 use std::io;
 use std::path::Path;
 
+pub use file_error::{FileError, IoContext};
 pub use os::OsDisk;
 pub use region::{Region, WAKE_BYTES};
+pub use whole_file::{read_file, replace_file, write_replacement};
 
 /// Mode of [`Disk::open`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -51,6 +51,12 @@ pub enum Error {
     JournalFailed(String),
 }
 
+impl From<disk::FileError> for Error {
+    fn from(error: disk::FileError) -> Error {
+        Error::JournalFailed(error.to_string())
+    }
+}
+
 /// Retry delay when the journal is full.
 const RETRY_AFTER_FULL: Duration = Duration::from_secs(5);
 /// Retry delay after a timed-out wait.

@@ -16,9 +16,9 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use disk::{Disk, OpenMode};
+use disk::Disk;
 use journal::producer_origin;
-use model::wire::{escape_word, unescape_word};
+use model::text_file::{escape_word, unescape_word};
 
 use crate::error::{Error, Result};
 
@@ -70,7 +70,8 @@ impl KnownKeys {
         notes: &mut Vec<String>,
     ) -> Result<KnownKeys> {
         let path = journal.join(FILE);
-        let text = read(&*disk, &path).map_err(|error| io_error("read", &path, &error))?;
+        let bytes = disk::read_file(&*disk, &path, FILE_BYTES_MAX)?.unwrap_or_default();
+        let text = String::from_utf8_lossy(&bytes);
         let mut keys = BTreeMap::new();
         for (at, line) in text.lines().enumerate() {
             match parse(line) {
@@ -117,7 +118,7 @@ impl KnownKeys {
         }
         let name = name[..name.floor_char_boundary(NAME_BYTES_MAX)].to_owned();
         with_it.insert(producer, KnownKey { key, first_seen: now, name });
-        self.write(&with_it).map_err(|error| io_error("write", &self.path, &error))?;
+        self.write(&with_it)?;
         *keys = with_it;
         Ok(check)
     }
@@ -135,20 +136,13 @@ impl KnownKeys {
         ))
     }
 
-    fn write(&self, keys: &BTreeMap<u64, KnownKey>) -> std::io::Result<()> {
+    fn write(&self, keys: &BTreeMap<u64, KnownKey>) -> Result<()> {
         let mut text = String::new();
         for (producer, KnownKey { key, first_seen: since, name }) in keys {
             let key: String = key.iter().map(|byte| format!("{byte:02x}")).collect();
             text += &format!("{producer:016x} {key} {since} {}\n", escape_word(name));
         }
-        let new = self.path.with_extension("new");
-        let file = self.disk.open(&new, OpenMode::Create)?;
-        file.set_len(0)?;
-        file.write_all_at(text.as_bytes(), 0)?;
-        file.sync()?;
-        drop(file);
-        self.disk.rename(&new, &self.path)?;
-        self.disk.sync_dir(self.path.parent().unwrap_or(Path::new(".")))
+        Ok(disk::replace_file(&*self.disk, &self.path, text.as_bytes())?)
     }
 }
 
@@ -167,19 +161,6 @@ fn eviction_candidate(keys: &BTreeMap<u64, KnownKey>, origin: u64) -> Option<u64
     of_largest.max_by_key(|(producer, known)| (known.first_seen, **producer)).map(|(id, _)| *id)
 }
 
-fn read(disk: &dyn Disk, path: &Path) -> std::io::Result<String> {
-    let file = match disk.open(path, OpenMode::Read) {
-        Ok(file) => file,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(String::new()),
-        Err(error) => return Err(error),
-    };
-    let bytes = file.len()?.min(FILE_BYTES_MAX);
-    let mut bytes = vec![0; usize::try_from(bytes).unwrap_or(0)];
-    let have = file.read_full_at(&mut bytes, 0)?;
-    bytes.truncate(have);
-    Ok(String::from_utf8_lossy(&bytes).into_owned())
-}
-
 fn parse(line: &str) -> Option<(u64, KnownKey)> {
     let mut words = line.split(' ');
     let producer = u64::from_str_radix(words.next()?, 16).ok()?;
@@ -193,12 +174,9 @@ fn parse(line: &str) -> Option<(u64, KnownKey)> {
     words.next().is_none().then_some((producer, KnownKey { key, first_seen: since, name }))
 }
 
-fn io_error(doing: &str, path: &Path, error: &std::io::Error) -> Error {
-    Error::JournalFailed(format!("cannot {doing} {}: {error}", path.display()))
-}
-
 #[cfg(test)]
 mod tests {
+    use disk::OpenMode;
     use sim::SimDisk;
 
     use super::*;

@@ -19,8 +19,8 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
 
-use disk::{Disk, OpenMode};
-use model::wire::{escape_word, unescape_word};
+use disk::{Disk, IoContext};
+use model::text_file::{checksum_line, escape_word, split_last_line, split_words, unescape_word};
 
 use crate::counts::{Loss, ProducerCounts, REASONS_MAX};
 use crate::error::{Error, Result};
@@ -54,10 +54,9 @@ pub enum LedgerLoad {
 impl LedgerFile {
     /// The ledger file `name` in a folder, which is created if it is missing.
     pub fn new(disk: Arc<dyn Disk>, dir: &Path, name: &str) -> Result<LedgerFile> {
-        let at = |doing, path: &Path, error| io_error(doing, path, &error);
-        disk.create_dir(dir).map_err(|error| at("create", dir, error))?;
+        disk.create_dir(dir).io_context("create", dir)?;
         if let Some(above) = dir.parent() {
-            disk.sync_dir(above).map_err(|error| at("synchronise", above, error))?;
+            disk.sync_dir(above).io_context("fsync directory", above)?;
         }
         // Escapes characters that a file name may not contain.
         let name = escape_word(name).replace('/', "%2F").replace('.', "%2E");
@@ -66,23 +65,12 @@ impl LedgerFile {
 
     /// Loads the file. A newer format version is an error.
     pub fn load(&self) -> Result<LedgerLoad> {
-        let at = |doing, error| io_error(doing, &self.path, &error);
-        let file = match self.disk.open(&self.path, OpenMode::Read) {
-            Ok(file) => file,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-                return Ok(LedgerLoad::Missing);
-            }
-            Err(error) => return Err(at("open", error)),
+        let Some(bytes) = disk::read_file(&*self.disk, &self.path, BYTES_MAX + 1)? else {
+            return Ok(LedgerLoad::Missing);
         };
-        let len = file.len().map_err(|error| at("measure", error))?;
-        if len > BYTES_MAX {
-            return Ok(LedgerLoad::Damaged(format!(
-                "size limit ({BYTES_MAX} bytes) exceeded: {len} bytes"
-            )));
+        if bytes.len() as u64 > BYTES_MAX {
+            return Ok(LedgerLoad::Damaged(format!("size limit ({BYTES_MAX} bytes) exceeded")));
         }
-        let mut bytes = vec![0; usize::try_from(len).expect("BUG: it is below the most")];
-        let have = file.read_full_at(&mut bytes, 0).map_err(|error| at("read", error))?;
-        bytes.truncate(have);
         if let Some(found) = unsupported_version(&bytes) {
             return Err(Error::JournalFailed(format!(
                 "{}: format version {found} is not supported; this topdeck reads version {VERSION}",
@@ -103,31 +91,8 @@ impl LedgerFile {
 
     /// Replaces the file durably and atomically.
     pub fn save(&self, book: &Ledger) -> Result<()> {
-        let mut new = self.path.clone().into_os_string();
-        new.push(".new");
-        let new = PathBuf::from(new);
-        let at = |doing, error| io_error(doing, &new, &error);
-        let file = self.disk.open(&new, OpenMode::Create).map_err(|error| at("create", error))?;
-        file.set_len(0).map_err(|error| at("empty", error))?;
-        file.write_all_at(&book.encode(), 0).map_err(|error| at("write", error))?;
-        file.sync().map_err(|error| at("synchronise", error))?;
-        drop(file);
-        self.disk.rename(&new, &self.path).map_err(|error| at("rename", error))?;
-        let dir = self.path.parent().unwrap_or(Path::new("."));
-        self.disk.sync_dir(dir).map_err(|error| io_error("synchronise", dir, &error))
+        Ok(disk::replace_file(&*self.disk, &self.path, &book.encode())?)
     }
-}
-
-fn io_error(doing: &str, path: &Path, error: &std::io::Error) -> Error {
-    Error::JournalFailed(format!("{}: cannot {doing}: {error}", path.display()))
-}
-
-fn checksum_line(body: &str) -> String {
-    format!("checksum {:08x}\n", crc32c::crc32c(body.as_bytes()))
-}
-
-fn split_last_line(text: &str) -> (&str, &str) {
-    text.split_at(text.trim_end_matches('\n').rfind('\n').map_or(0, |at| at + 1))
 }
 
 fn version(text: &str) -> Option<u32> {
@@ -152,11 +117,6 @@ fn encode_word(text: &str) -> String {
 
 fn decode_word(word: &str) -> Option<String> {
     if word == "-" { Some(String::new()) } else { unescape_word(word) }
-}
-
-fn split_words<const N: usize>(rest: &str) -> Option<[&str; N]> {
-    let words: Vec<&str> = rest.split(' ').collect();
-    words.try_into().ok()
 }
 
 fn parse_number<T: FromStr>(word: &str) -> Option<T> {

@@ -174,12 +174,8 @@ impl RecentBatches {
         bytes.extend_from_slice(&[0; 8]);
         bytes.extend_from_slice(&self.journal.to_le_bytes());
         self.batches.iter().for_each(|batch| bytes.extend(batch.encode(self.journal)));
-        let new = self.path.with_extension("new");
-        let file = self.disk.open(&new, OpenMode::Create)?;
-        file.set_len(0)?;
-        file.write_all_at(&bytes, 0)?;
-        file.sync()?;
-        drop(file);
+        let new = disk::write_replacement(&*self.disk, &self.path, &bytes)
+            .map_err(|error| error.source)?;
         // The folder is synced with the ledger, which is written next.
         self.disk.rename(&new, &self.path)
     }
@@ -212,12 +208,8 @@ fn checksum(bytes: &[u8], journal: u128) -> u64 {
 
 fn read(disk: &dyn Disk, path: &std::path::Path) -> Option<Vec<u8>> {
     const BYTES_MAX: usize = HEAD_BYTES + 2 * FILE_BATCHES_MAX * BATCH_BYTES;
-    let file = disk.open(path, OpenMode::Read).ok()?;
-    let bytes = usize::try_from(file.len().ok()?).ok().filter(|&bytes| bytes <= BYTES_MAX)?;
-    let mut bytes = vec![0; bytes];
-    let have = file.read_full_at(&mut bytes, 0).ok()?;
-    bytes.truncate(have);
-    Some(bytes)
+    let bytes = disk::read_file(disk, path, BYTES_MAX as u64 + 1).ok()??;
+    (bytes.len() <= BYTES_MAX).then_some(bytes)
 }
 
 fn parse(bytes: &[u8], journal: u128) -> Vec<BatchCounts> {

@@ -10,11 +10,11 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use disk::{Disk, File, OpenMode};
+use disk::{Disk, File, IoContext, OpenMode};
 
 use crate::buffer::{Buffer, BufferLayout, FlushMark};
 use crate::checkpoint::{self, Checkpoint, CheckpointKind};
-use crate::error::{Error, IoContext, Result};
+use crate::error::{Error, Result};
 use crate::frame;
 use crate::gap::{GapReason, GapSet, RecordGap};
 use crate::handle_locks::{self, HandleLocks, OpenLock};

@@ -1,9 +1,9 @@
 //! Checkpoints: named persistent positions. A subscriber is moved by a reader; a bookmark is set by
 //! hand.
 
-use disk::{Disk, OpenMode};
+use disk::{Disk, FileError, IoContext, OpenMode};
 
-use crate::error::{Error, IoContext, Result};
+use crate::error::{Error, Result};
 use crate::layout::{CHECKPOINT, CHECKPOINT_MAGIC, FieldTable};
 use crate::paths::{self, Paths};
 use crate::superblock::{PAYLOAD_BYTES, Superblock};
@@ -140,26 +140,26 @@ pub(crate) fn create(disk: &dyn Disk, paths: &Paths, checkpoint: &Checkpoint) ->
 /// Removes a checkpoint, durably.
 pub(crate) fn remove(disk: &dyn Disk, paths: &Paths, name: &str) -> Result<()> {
     let path = paths.checkpoint(name)?;
-    disk.remove(&path).io_context("remove", &path).map_err(|error| not_found(error, name))?;
+    disk.remove(&path)
+        .io_context("remove", &path)
+        .map_err(|error| not_found(error.into(), name))?;
     let dir = paths.checkpoints();
-    disk.sync_dir(&dir).io_context("fsync directory", &dir)
+    Ok(disk.sync_dir(&dir).io_context("fsync directory", &dir)?)
 }
 
 /// Fsyncs a checkpoint as it is; not an error if it was removed.
 pub(crate) fn sync(disk: &dyn Disk, paths: &Paths, name: &str) -> Result<()> {
     let path = paths.checkpoint(name)?;
     match disk.open(&path, OpenMode::Write) {
-        Ok(file) => file.sync().io_context("fsync", &path),
+        Ok(file) => Ok(file.sync().io_context("fsync", &path)?),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
-        Err(error) => Err(error).io_context("open", &path),
+        Err(error) => Err(FileError::new("open", &path, error).into()),
     }
 }
 
 fn not_found(error: Error, name: &str) -> Error {
     match error {
-        Error::Io { source, .. } if source.kind() == std::io::ErrorKind::NotFound => {
-            Error::NoCheckpoint { name: name.to_owned() }
-        }
+        Error::Io(error) if error.is_not_found() => Error::NoCheckpoint { name: name.to_owned() },
         other => other,
     }
 }

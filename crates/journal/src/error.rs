@@ -1,7 +1,6 @@
 //! Error type.
 
-use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::settings::LimitPolicy;
@@ -14,15 +13,8 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 #[non_exhaustive]
 pub enum Error {
     /// A file operation failed.
-    #[error("cannot {action} {path}: {source}", path = path.display())]
-    Io {
-        /// The file or directory.
-        path: PathBuf,
-        /// The failed action.
-        action: &'static str,
-        /// The operating system's error.
-        source: io::Error,
-    },
+    #[error(transparent)]
+    Io(#[from] disk::FileError),
 
     /// The directory holds no journal: wrong directory, or not created yet.
     #[error(
@@ -206,12 +198,12 @@ impl Error {
         const SHORTAGE_ERRNOS: [rustix::io::Errno; 3] =
             [rustix::io::Errno::MFILE, rustix::io::Errno::NFILE, rustix::io::Errno::NOMEM];
         let is_short = |os| SHORTAGE_ERRNOS.iter().any(|short| short.raw_os_error() == os);
-        matches!(self, Error::Io { source, .. } if source.raw_os_error().is_some_and(is_short))
+        matches!(self, Error::Io(error) if error.source.raw_os_error().is_some_and(is_short))
     }
 
     /// Whether the file does not exist.
     pub(crate) fn is_not_found(&self) -> bool {
-        matches!(self, Error::Io { source, .. } if source.kind() == io::ErrorKind::NotFound)
+        matches!(self, Error::Io(error) if error.is_not_found())
     }
 }
 
@@ -253,16 +245,5 @@ fn describe_holder(holder: &Option<String>, policy: LimitPolicy) -> String {
         (_, LimitPolicy::DropOldest) => {
             "; too small for a second segment: raise the limit".to_owned()
         }
-    }
-}
-
-/// Adds the action and the path to an I/O error.
-pub(crate) trait IoContext<T> {
-    fn io_context(self, action: &'static str, path: &Path) -> Result<T>;
-}
-
-impl<T> IoContext<T> for io::Result<T> {
-    fn io_context(self, action: &'static str, path: &Path) -> Result<T> {
-        self.map_err(|source| Error::Io { path: path.to_owned(), action, source })
     }
 }

@@ -11,11 +11,11 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use disk::{File, OpenMode};
+use disk::{File, FileError, IoContext, OpenMode};
 
 use crate::buffer::{FAIL_STOP, FULL, FlushMark};
 use crate::codec::Compressor;
-use crate::error::{Error, FullReason, IoContext, Result};
+use crate::error::{Error, FullReason, Result};
 use crate::frame::{self, FrameBody};
 use crate::gap::GapSet;
 use crate::handle_locks;
@@ -248,7 +248,7 @@ impl SegmentFlusher {
             }
             Err(error) => {
                 store.buffer.set_state(FAIL_STOP);
-                return Err(error).io_context("write to", &writing.path);
+                return Err(FileError::new("write to", &writing.path, error).into());
             }
         }
         self.is_dirty = true;
@@ -374,7 +374,7 @@ impl SegmentFlusher {
                     store.buffer.set_state(FULL);
                     return Err(FullReason::NoSpace.into());
                 }
-                return Err(error).io_context("create", &path);
+                return Err(FileError::new("create", &path, error).into());
             }
         };
         self.is_dir_dirty = true;

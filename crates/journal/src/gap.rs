@@ -10,9 +10,9 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::{Range, RangeInclusive};
 
-use disk::{Disk, OpenMode};
+use disk::Disk;
 
-use crate::error::{Error, IoContext, Result};
+use crate::error::{Error, Result};
 use crate::layout::{
     FieldTable, GAP, GAP_BYTES, GAP_PRODUCER, GAP_PRODUCER_BYTES, GAPS, GAPS_BYTES, GAPS_MAGIC,
     VERSION, checksum, field,
@@ -226,18 +226,10 @@ impl GapSet {
     /// gaps are reported as damage.
     pub(crate) fn load(disk: &dyn Disk, paths: &Paths) -> Result<(GapSet, bool)> {
         let path = paths.gaps();
-        let file = match disk.open(&path, OpenMode::Read) {
-            Ok(file) => file,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-                return Ok((GapSet::default(), true));
-            }
-            Err(error) => return Err(error).io_context("open", &path),
-        };
-        let len = file.len().io_context("get the length of", &path)?;
         // The file has a few entries per producer; a length beyond memory is invalid.
-        let mut bytes = vec![0; usize::try_from(len.min(1 << 30)).unwrap_or(0)];
-        let have = file.read_full_at(&mut bytes, 0).io_context("read", &path)?;
-        bytes.truncate(have);
+        let Some(bytes) = disk::read_file(disk, &path, 1 << 30)? else {
+            return Ok((GapSet::default(), true));
+        };
         match decode(&bytes) {
             DecodedGaps::Gaps(gaps) => Ok((gaps, true)),
             DecodedGaps::Damaged => Ok((GapSet::default(), false)),
@@ -249,14 +241,7 @@ impl GapSet {
 
     /// Replaces the file, durably.
     pub(crate) fn save(&self, disk: &dyn Disk, paths: &Paths) -> Result<()> {
-        let path = paths.gaps();
-        let fresh = path.with_added_extension("new");
-        let file = disk.open(&fresh, OpenMode::Create).io_context("create", &fresh)?;
-        file.set_len(0).io_context("truncate", &fresh)?;
-        file.write_all_at(&self.encode(), 0).io_context("write", &fresh)?;
-        file.sync().io_context("fsync", &fresh)?;
-        disk.rename(&fresh, &path).io_context("rename", &path)?;
-        disk.sync_dir(&paths.dir).io_context("fsync directory", &paths.dir)
+        Ok(disk::replace_file(disk, &paths.gaps(), &self.encode())?)
     }
 
     fn encode(&self) -> Vec<u8> {

@@ -12,10 +12,10 @@ use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use disk::{Disk, OpenMode, Region};
+use disk::{Disk, IoContext, OpenMode, Region};
 
 use crate::buffer::{AppendOutcome, Buffer, BufferLayout, FAIL_STOP, FULL};
-use crate::error::{Error, IoContext, Result};
+use crate::error::{Error, Result};
 use crate::flusher::{DirectAppend, FlushOutcome, SegmentFlusher};
 use crate::frame;
 use crate::level::{Ack, BatchIdentity, Level};

@@ -11,11 +11,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 
-use disk::Disk;
+use disk::{Disk, IoContext};
 
 use crate::buffer::{FAIL_STOP, FULL};
 use crate::checkpoint::{self, Checkpoint, CheckpointKind, LockedCheckpoint};
-use crate::error::{Error, FullReason, IoContext, Result};
+use crate::error::{Error, FullReason, Result};
 use crate::flusher::SegmentFlusher;
 use crate::handle_locks::{HandleLocks, OpenLock};
 use crate::inner::{CommitGroup, JournalInner, map};

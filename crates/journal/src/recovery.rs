@@ -10,11 +10,11 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use disk::{Disk, File, OpenMode};
+use disk::{Disk, File, IoContext, OpenMode};
 
 use crate::buffer::{Buffer, BufferHeader, FAIL_STOP, FlushMark};
 use crate::checkpoint;
-use crate::error::{IoContext, Result};
+use crate::error::Result;
 use crate::frame;
 use crate::gap::{GapReason, GapSet, RecordGap};
 use crate::paths::Paths;
@@ -215,7 +215,7 @@ impl<'a> Recovery<'a> {
             match gaps.save(disk, paths) {
                 // On a full disk a journal can still be opened: these gaps are reported as damage
                 // later.
-                Err(crate::Error::Io { source, .. }) if is_no_space(&source) => {
+                Err(crate::Error::Io(error)) if is_no_space(&error.source) => {
                     let note = "gaps: no space to record those found".to_owned();
                     self.report.damaged_files.push(note);
                 }
@@ -416,7 +416,7 @@ fn quarantine_segment(
     let mut bytes = vec![0; 64 << 10];
     let have = file.read_full_at(&mut bytes, 0).io_context("read", &path)?;
     if bytes[..have].iter().all(|&byte| byte == 0) {
-        return disk.remove(&path).io_context("remove", &path);
+        return Ok(disk.remove(&path).io_context("remove", &path)?);
     }
     let dir = paths.quarantine();
     disk.create_dir(&dir).io_context("create", &dir)?;

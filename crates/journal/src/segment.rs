@@ -11,10 +11,10 @@ use std::ops::{Range, RangeInclusive};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use disk::{Disk, File, OpenMode};
+use disk::{Disk, File, FileError, IoContext, OpenMode};
 
 use crate::codec::Decompressor;
-use crate::error::{Error, IoContext, Result};
+use crate::error::{Error, Result};
 use crate::frame::{self, FrameHeader, RecordIter};
 use crate::layout::{
     FRAME_ALIGN, FRAME_BYTES, FieldTable, PRODUCER, PRODUCER_BYTES, SEGMENT, SEGMENT_BYTES,
@@ -161,7 +161,7 @@ pub(crate) fn total_bytes(disk: &dyn Disk, paths: &Paths) -> Result<u64> {
             }
             // Deleted since it was listed.
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
-            Err(error) => return Err(error).io_context("open", &path),
+            Err(error) => return Err(FileError::new("open", &path, error).into()),
         }
     }
     Ok(sum)
@@ -269,7 +269,7 @@ impl SegmentScan {
     }
 
     pub(crate) fn file_bytes(&self) -> Result<u64> {
-        self.file.len().io_context("get the length of", &self.path)
+        Ok(self.file.len().io_context("get the length of", &self.path)?)
     }
 
     /// Decompresses a frame's body; false if it is not valid writer output although its checksum is

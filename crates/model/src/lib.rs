@@ -34,6 +34,7 @@ mod gap;
 mod sample;
 pub mod selector;
 mod series;
+pub mod text_file;
 pub mod wire;
 
 pub use batch::{Batch, BatchEntry, BatchReader, BatchWriter, HISTOGRAM_COUNT_MAX, SeriesRef};

@@ -5,23 +5,11 @@
     deny(clippy::unwrap_used, clippy::expect_used, clippy::arithmetic_side_effects)
 )]
 
-use std::fmt::Write as _;
+use hist::codec::bytes::unzigzag;
 
 use crate::error::{Error, Result};
 
-/// Appends an unsigned number as LEB128, seven bits per byte.
-pub fn put_varint(out: &mut Vec<u8>, mut value: u64) {
-    while value >= 0x80 {
-        out.push(value as u8 | 0x80);
-        value >>= 7;
-    }
-    out.push(value as u8);
-}
-
-/// Appends a signed number, zigzag-encoded.
-pub fn put_zigzag(out: &mut Vec<u8>, value: i64) {
-    put_varint(out, ((value << 1) ^ (value >> 63)) as u64);
-}
+pub use hist::codec::bytes::{put_varint, put_zigzag};
 
 /// Appends a length and the bytes.
 pub fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
@@ -131,7 +119,7 @@ impl<'a> WireReader<'a> {
     /// A zigzag-encoded number.
     #[inline]
     pub fn zigzag(&mut self, field: &'static str) -> Result<i64> {
-        self.varint(field).map(|value| (value >> 1) as i64 ^ ((value & 1) as i64).wrapping_neg())
+        self.varint(field).map(unzigzag)
     }
 
     /// A number of items of at least `bytes_min` bytes each. It is limited by the remaining input,
@@ -181,36 +169,6 @@ impl<'a> WireReader<'a> {
     }
 }
 
-/// The text as one word: bytes other than visible ASCII characters, and `%`, as `%XX`.
-pub fn escape_word(text: &str) -> String {
-    let mut out = String::new();
-    for byte in text.bytes() {
-        match byte {
-            b'!'..=b'~' if byte != b'%' => out.push(byte.into()),
-            // Writing to a string does not fail.
-            _ => _ = write!(out, "%{byte:02X}"),
-        }
-    }
-    out
-}
-
-/// The text of an escaped word.
-pub fn unescape_word(word: &str) -> Option<String> {
-    let mut bytes = Vec::new();
-    let mut rest = word.as_bytes();
-    while let Some((&byte, after)) = rest.split_first() {
-        if byte == b'%' {
-            let hex = std::str::from_utf8(after.get(..2)?).ok()?;
-            bytes.push(u8::from_str_radix(hex, 16).ok()?);
-            rest = after.get(2..)?;
-        } else {
-            bytes.push(byte);
-            rest = after;
-        }
-    }
-    String::from_utf8(bytes).ok()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -229,17 +187,6 @@ mod tests {
         assert_eq!(reader.text("text"), Ok("héé"));
         assert_eq!(reader.finish(), Ok(()));
         assert!(reader.u8("more").is_err());
-    }
-
-    #[test]
-    fn escaped_text_is_one_word() {
-        let text = "a b\n%25 é-";
-        assert_eq!(escape_word(text), "a%20b%0A%2525%20%C3%A9-");
-        assert_eq!(unescape_word(&escape_word(text)).as_deref(), Some(text));
-        assert_eq!(
-            [unescape_word("%2"), unescape_word("%zz"), unescape_word("%FF")],
-            [None, None, None]
-        );
     }
 
     #[test]

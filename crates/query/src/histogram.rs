@@ -5,10 +5,14 @@ mod bucket;
 mod compensation;
 mod conversion;
 mod counts;
+#[cfg(test)]
 mod description;
 mod hint;
 mod logarithm;
 mod number;
+#[cfg(test)]
+#[path = "../tests/it/histogram_parser.rs"]
+mod parser;
 mod reset;
 mod sum;
 mod trim;
@@ -21,7 +25,6 @@ use hist::Scheme;
 
 pub use bucket::Bucket;
 pub use compensation::Compensation;
-pub use description::{DescriptionError, ParsedHistogram, parse_description};
 pub use hint::ResetHint;
 pub use sum::{AddOutcome, IncompatibleHistograms};
 pub use trim::TrimSide;
@@ -29,6 +32,8 @@ pub use trim::TrimSide;
 pub(crate) use compensation::{KahanSum, add_compensated};
 pub(crate) use logarithm::{exp2, log2};
 pub(crate) use number::{GoNumber, GoPlainNumber};
+#[cfg(test)]
+pub(crate) use parser::parse_description;
 
 /// Bucket grid of a histogram.
 #[derive(Clone, Debug, PartialEq)]

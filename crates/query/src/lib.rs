@@ -43,6 +43,7 @@ pub mod breakdown;
 pub mod caql;
 pub mod compare;
 mod context;
+mod edit_distance;
 mod engine;
 mod error;
 mod estimate;
@@ -73,8 +74,8 @@ pub use engine::{QueryResult, ResultData, execute};
 pub use error::{Error, Result, SourceSpan};
 pub use estimate::estimate;
 pub use histogram::{
-    AddOutcome, Bucket, BucketGrid, Compensation, DescriptionError, FloatHistogram,
-    IncompatibleHistograms, ParsedHistogram, ResetHint, TrimSide, parse_description,
+    AddOutcome, Bucket, BucketGrid, Compensation, FloatHistogram, IncompatibleHistograms,
+    ResetHint, TrimSide,
 };
 pub use labels::{LabelSet, NAME, TYPE, UNIT};
 pub use limits::Limits;

@@ -29,6 +29,15 @@ impl StepValue {
         }
     }
 
+    /// Number with its bounds if these are not NaN; the bounds are widened to include the number.
+    pub(crate) fn from_bounds(lower: f64, estimate: f64, upper: f64) -> StepValue {
+        if lower.is_nan() || estimate.is_nan() || upper.is_nan() {
+            return StepValue::Number(estimate);
+        }
+        let (lower, upper) = (lower.min(estimate), upper.max(estimate));
+        StepValue::from_bracket(Bracket { lower, estimate, upper })
+    }
+
     /// Number; `None` for a distribution.
     pub fn number(&self) -> Option<f64> {
         match self {

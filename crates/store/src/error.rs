@@ -1,7 +1,6 @@
 //! Error type.
 
-use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// Result of store operations.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -11,15 +10,8 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 #[non_exhaustive]
 pub enum Error {
     /// A file operation failed.
-    #[error("cannot {action} {path}: {source}", path = path.display())]
-    Io {
-        /// The file or directory.
-        path: PathBuf,
-        /// The failed action.
-        action: &'static str,
-        /// The operating system's error.
-        source: io::Error,
-    },
+    #[error(transparent)]
+    Io(#[from] disk::FileError),
     /// The directory holds no store.
     #[error("cannot open store {}: not found", dir.display())]
     NotFound {
@@ -156,15 +148,4 @@ pub enum Error {
         /// The earlier error.
         reason: String,
     },
-}
-
-/// Adds the action and the path to an I/O error.
-pub(crate) trait IoContext<T> {
-    fn io_context(self, action: &'static str, path: &Path) -> Result<T>;
-}
-
-impl<T> IoContext<T> for io::Result<T> {
-    fn io_context(self, action: &'static str, path: &Path) -> Result<T> {
-        self.map_err(|source| Error::Io { path: path.to_owned(), action, source })
-    }
 }

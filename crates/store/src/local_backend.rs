@@ -14,13 +14,12 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
-use disk::{Disk, OpenMode};
+use disk::{Disk, FileError, IoContext, OpenMode};
 
 use model::SeriesId;
 
 use crate::backend::{Part, PartWriter, SeriesRecord, StorageReader, StorageWriter};
-use crate::error::{IoContext, Result};
-use crate::manifest_file::read_file;
+use crate::error::Result;
 use crate::mutex::lock;
 use crate::part::{FilePart, FilePartWriter};
 use crate::series_file::{self, SeriesWriter};
@@ -100,7 +99,7 @@ impl StorageWriter for LocalBackend {
         match self.disk.remove(&path) {
             Ok(()) => {}
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
-            Err(error) => return Err(error).io_context("remove", &path),
+            Err(error) => return Err(FileError::new("remove", &path, error).into()),
         }
         Ok(Box::new(FilePartWriter::new(Arc::clone(&self.disk), path, number)?))
     }
@@ -109,7 +108,7 @@ impl StorageWriter for LocalBackend {
         let path = self.part_path(number);
         match self.disk.remove(&path) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                Err(error).io_context("remove", &path)
+                Err(FileError::new("remove", &path, error).into())
             }
             _ => Ok(()),
         }
@@ -144,7 +143,9 @@ impl StorageReader for LocalBackend {
     }
 
     fn list_series(&self, each: &mut dyn FnMut(SeriesRecord<'_>)) -> Result<u64> {
-        let Some(bytes) = read_file(&*self.disk, &self.series_path())? else { return Ok(0) };
+        let Some(bytes) = disk::read_file(&*self.disk, &self.series_path(), u64::MAX)? else {
+            return Ok(0);
+        };
         let (damaged, writer) = series_file::read(&bytes, each);
         let mut series = lock(&self.series);
         if !series.is_loaded {

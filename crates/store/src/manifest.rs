@@ -32,7 +32,7 @@ use std::fmt::Write as _;
 use std::ops::Range;
 use std::path::Path;
 
-use model::wire::{escape_word, unescape_word};
+use model::text_file::{checksum_line, escape_word, split_last_line, split_words, unescape_word};
 use model::{Gap, Selector};
 
 use crate::error::Error;
@@ -169,10 +169,6 @@ fn is_read(version: u32) -> bool {
 
 fn version(text: &str) -> Option<u32> {
     text.strip_prefix(TITLE)?.lines().next()?.parse().ok()
-}
-
-fn split_last_line(text: &str) -> (&str, &str) {
-    text.split_at(text.trim_end_matches('\n').rfind('\n').map_or(0, |at| at.saturating_add(1)))
 }
 
 impl Manifest {
@@ -390,15 +386,6 @@ impl Manifest {
             self.join_gaps(|a, b| a.producer == producer && kind(a) == kind(b));
         }
     }
-}
-
-fn checksum_line(body: &str) -> String {
-    format!("checksum {:08x}\n", crc32c::crc32c(body.as_bytes()))
-}
-
-fn split_words<const N: usize>(text: &str) -> Option<[&str; N]> {
-    let words: Vec<&str> = text.split(' ').collect();
-    words.try_into().ok()
 }
 
 fn optional_number<T: ToString>(number: Option<T>) -> String {

@@ -18,9 +18,9 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use disk::{Disk, File, OpenMode};
+use disk::{Disk, File, FileError, IoContext, OpenMode};
 
-use crate::error::{Error, IoContext, Result};
+use crate::error::{Error, Result};
 
 /// Manifest of a store whose lock is held.
 pub(crate) struct ManifestFile {
@@ -69,7 +69,7 @@ impl ManifestFile {
                 Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
                 // An unreadable manifest must not be treated as missing: a new store would replace
                 // it.
-                Err(error) => return Err(error).io_context("open", &path),
+                Err(error) => return Err(FileError::new("open", &path, error).into()),
             }
         }
         Ok(false)
@@ -77,8 +77,8 @@ impl ManifestFile {
 
     /// The manifest, and whether its copies are equal; `None` in a new store.
     pub(crate) fn read(&self) -> Result<Option<(Vec<u8>, bool)>> {
-        let copies =
-            [read_file(&*self.disk, &self.path(false))?, read_file(&*self.disk, &self.path(true))?];
+        let read = |copy| disk::read_file(&*self.disk, &self.path(copy), u64::MAX);
+        let copies = [read(false)?, read(true)?];
         let are_alike = copies[0] == copies[1];
         // A manifest of a newer version is not replaced by an older copy.
         let is_other = |bytes: &&Vec<u8>| crate::manifest::other_version(bytes).is_some();
@@ -99,19 +99,12 @@ impl ManifestFile {
     pub(crate) fn replace(&self, bytes: &[u8]) -> Result<()> {
         // Both copies are written before the first rename: a full disk fails before anything has
         // changed.
-        let new = [false, true].map(|copy| {
-            let path = self.path(copy);
-            let mut name = path.clone().into_os_string();
-            name.push(".new");
-            (path, PathBuf::from(name))
-        });
-        for (_, new) in &new {
-            let file = self.disk.open(new, OpenMode::Create).io_context("create", new)?;
-            file.set_len(0).io_context("truncate", new)?;
-            file.write_all_at(bytes, 0).io_context("write", new)?;
-            file.sync().io_context("fsync", new)?;
+        let paths = [false, true].map(|copy| self.path(copy));
+        let mut new = Vec::new();
+        for path in &paths {
+            new.push(disk::write_replacement(&*self.disk, path, bytes)?);
         }
-        for (path, new) in &new {
+        for (path, new) in paths.iter().zip(&new) {
             let replaced = self.disk.rename(new, path).and_then(|()| self.disk.sync_dir(&self.dir));
             if let Err(error) = replaced {
                 // It is unknown which manifest the next start will read.
@@ -124,40 +117,5 @@ impl ManifestFile {
 
     fn path(&self, copy: bool) -> PathBuf {
         self.dir.join(if copy { "manifest.copy" } else { "manifest" })
-    }
-}
-
-/// Content of a file; `None` if it is missing.
-pub(crate) fn read_file(disk: &dyn Disk, path: &Path) -> Result<Option<Vec<u8>>> {
-    let file = match disk.open(path, OpenMode::Read) {
-        Ok(file) => file,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(error).io_context("open", path),
-    };
-    let len = file.len().io_context("get the length of", path)?;
-    let mut bytes = zeroed_bytes(len).io_context("read", path)?;
-    let have = file.read_full_at(&mut bytes, 0).io_context("read", path)?;
-    bytes.truncate(have);
-    Ok(Some(bytes))
-}
-
-/// Zeroed buffer, or an error: a damaged file system may report any length.
-fn zeroed_bytes(len: u64) -> std::io::Result<Vec<u8>> {
-    let len = usize::try_from(len).map_err(|_| std::io::ErrorKind::OutOfMemory)?;
-    let mut bytes = Vec::new();
-    bytes.try_reserve_exact(len)?;
-    bytes.resize(len, 0);
-    Ok(bytes)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_length_beyond_memory_is_an_error() {
-        let error = zeroed_bytes(u64::MAX).unwrap_err();
-        assert_eq!(error.kind(), std::io::ErrorKind::OutOfMemory);
-        assert_eq!(zeroed_bytes(3).unwrap(), [0; 3]);
     }
 }

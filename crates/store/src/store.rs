@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering}
 use std::sync::{Arc, Condvar, Mutex, PoisonError, RwLock};
 use std::thread::JoinHandle;
 
-use disk::Disk;
+use disk::{Disk, IoContext};
 use journal::{Ack, BatchIdentity, Journal, Level, StartPosition, Subscriber};
 use model::{Batch, Selector, SeriesId, SeriesRef};
 
@@ -363,7 +363,7 @@ fn spawn_thread(inner: &Arc<StoreInner>) -> Result<JoinHandle<()>> {
         let _ = thread.run(is_stopping, || inner.run());
     };
     let spawned = std::thread::Builder::new().name("store".to_owned()).spawn(run);
-    spawned.map_err(|source| Error::Io { path: dir, action: "start a thread for", source })
+    Ok(spawned.io_context("start a thread for", &dir)?)
 }
 
 impl Drop for Store {

@@ -141,7 +141,7 @@ async fn failed_write_leaves_no_file() {
     // A folder in the file's place makes the last step fail, as a failing disk would.
     std::fs::create_dir_all(boards.join("shop.json")).unwrap();
     assert!(super::write_file(&boards, "shop", b"{}").is_err());
-    assert!(!boards.join("shop.new").exists());
+    assert!(!boards.join("shop.json.new").exists());
     let (status, text) = send(&server, "PUT", "/v1/dashboards/shop", "{}").await;
     assert_eq!(status, StatusCode::INTERNAL_SERVER_ERROR, "{text}");
 }

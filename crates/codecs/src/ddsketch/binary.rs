@@ -17,9 +17,7 @@ use hist::{Buckets, CompensatedSum, DecodeError, EncodeError, Histogram, Logarit
 
 use crate::leb9::{LEB9_BYTES_MAX, leb9, put_leb9};
 
-use super::{
-    CountPolicy, Rounding, Sketch, SketchStore, grid_of, interpolation_number, interpolation_of,
-};
+use super::{Sketch, SketchStore, grid_of, interpolation_number, interpolation_of};
 
 /// All flags by name; `docs/formats/ddsketch.md` has the same table.
 pub const FLAGS: [(&str, u8); 15] = [
@@ -62,15 +60,14 @@ const fn flag(kind: u8, sub: u8) -> u8 {
     sub << 2 | kind
 }
 
-/// Reads the binary form. Rejects counts that are not whole: [`decode_rounded`] rounds them.
+/// Reads the binary form. Rejects counts that are not whole.
 pub fn decode(bytes: &[u8]) -> Result<Histogram, DecodeError> {
-    read(bytes, CountPolicy::RequireIntegers).map(|(histogram, _)| histogram)
-}
-
-/// Reads the binary form with each bin's count rounded to the nearest whole number, and returns the
-/// effect of rounding. If any count changed, sum, minimum and maximum are estimates.
-pub fn decode_rounded(bytes: &[u8]) -> Result<(Histogram, Rounding), DecodeError> {
-    read(bytes, CountPolicy::Round)
+    let mut reader = ByteReader::new(bytes);
+    let mut sketch = Sketch::default();
+    while !reader.is_empty() {
+        read_block(&mut reader, &mut sketch)?;
+    }
+    sketch.finish(bytes.len())
 }
 
 /// Writes the binary form, with sum, minimum and maximum if all three are exact: readers of
@@ -87,15 +84,6 @@ pub fn encode(histogram: &Histogram) -> Result<Vec<u8>, EncodeError> {
     put_store(&mut out, POSITIVE, histogram.positive());
     put_store(&mut out, NEGATIVE, histogram.negative());
     Ok(out)
-}
-
-fn read(bytes: &[u8], counts: CountPolicy) -> Result<(Histogram, Rounding), DecodeError> {
-    let mut reader = ByteReader::new(bytes);
-    let mut sketch = Sketch::new(counts);
-    while !reader.is_empty() {
-        read_block(&mut reader, &mut sketch)?;
-    }
-    sketch.finish(bytes.len())
 }
 
 fn read_block(reader: &mut ByteReader, sketch: &mut Sketch) -> Result<(), DecodeError> {
@@ -117,13 +105,13 @@ fn read_feature(
 ) -> Result<(), DecodeError> {
     match found {
         ZERO_COUNT => {
-            let count = read_count(reader, sketch, "zero count")?;
-            sketch.zero = sketch.check_count(sketch.zero + count, start, "zero count")?;
+            let count = read_count(reader, "zero count")?;
+            sketch.zero = Sketch::check_count(sketch.zero + count, start, "zero count")?;
         }
         COUNT => {
-            let count = read_count(reader, sketch, "count")?;
+            let count = read_count(reader, "count")?;
             let total = sketch.total.unwrap_or(0.0) + count;
-            sketch.total = Some(sketch.check_count(total, start, "count")?);
+            sketch.total = Some(Sketch::check_count(total, start, "count")?);
         }
         SUM => {
             let sum = CompensatedSum::new(reader.f64_le("sum")?);
@@ -191,14 +179,10 @@ fn read_store(
     Ok(())
 }
 
-fn read_count(
-    reader: &mut ByteReader,
-    sketch: &Sketch,
-    field: &'static str,
-) -> Result<f64, DecodeError> {
+fn read_count(reader: &mut ByteReader, field: &'static str) -> Result<f64, DecodeError> {
     let offset = reader.offset();
     let count = read_var_double(reader, field)?;
-    sketch.check_count(count, offset, field)
+    Sketch::check_count(count, offset, field)
 }
 
 fn read_varint(reader: &mut ByteReader, field: &'static str) -> Result<u64, DecodeError> {

@@ -13,9 +13,7 @@ use hist::{Buckets, DecodeError, EncodeError, Histogram, LogarithmicScheme};
 use crate::message;
 use crate::protobuf::{Error, FieldValue, MessageFields, MessageWriter};
 
-use super::{
-    CountPolicy, Rounding, Sketch, SketchStore, grid_of, interpolation_number, interpolation_of,
-};
+use super::{Sketch, SketchStore, grid_of, interpolation_number, interpolation_of};
 
 /// Size of a bin in the map: key and value with their tags, length and tag of the entry.
 const MAP_ENTRY_LEN: u64 = 14;
@@ -129,16 +127,22 @@ impl MessageFields for BinMessage {
     }
 }
 
-/// Reads the protobuf form. Rejects counts that are not whole: [`decode_protobuf_rounded`] rounds
-/// them. Errors about a field's value have no exact offset: it is 0, or the length of the input.
+/// Reads the protobuf form. Rejects counts that are not whole. Errors about a field's value have no
+/// exact offset: it is 0, or the length of the input.
 pub fn decode_protobuf(bytes: &[u8]) -> Result<Histogram, DecodeError> {
-    read(bytes, CountPolicy::RequireIntegers).map(|(histogram, _)| histogram)
-}
-
-/// Reads the protobuf form with each bin's count rounded to the nearest whole number, and returns
-/// the effect of rounding.
-pub fn decode_protobuf_rounded(bytes: &[u8]) -> Result<(Histogram, Rounding), DecodeError> {
-    read(bytes, CountPolicy::Round)
+    let message: SketchMessage = message::decode(bytes, "DDSketch")?;
+    let mut sketch = Sketch::default();
+    if let Some(mapping) = message.mapping {
+        let interpolation = interpolation_of(mapping.interpolation.into(), 0)?;
+        sketch.set_grid(
+            LogarithmicScheme::new(mapping.gamma, mapping.index_offset, interpolation)?,
+            0,
+        )?;
+    }
+    read_store(&mut sketch, SketchStore::Positive, message.positive_values)?;
+    read_store(&mut sketch, SketchStore::Negative, message.negative_values)?;
+    sketch.zero = Sketch::check_count(message.zero_count, 0, "zero count")?;
+    sketch.finish(bytes.len())
 }
 
 /// Writes the protobuf form. It has no fields for sum, minimum and maximum.
@@ -155,22 +159,6 @@ pub fn encode_protobuf(histogram: &Histogram) -> Result<Vec<u8>, EncodeError> {
         zero_count: histogram.zero_count() as f64,
     };
     Ok(message.to_message())
-}
-
-fn read(bytes: &[u8], counts: CountPolicy) -> Result<(Histogram, Rounding), DecodeError> {
-    let message: SketchMessage = message::decode(bytes, "DDSketch")?;
-    let mut sketch = Sketch::new(counts);
-    if let Some(mapping) = message.mapping {
-        let interpolation = interpolation_of(mapping.interpolation.into(), 0)?;
-        sketch.set_grid(
-            LogarithmicScheme::new(mapping.gamma, mapping.index_offset, interpolation)?,
-            0,
-        )?;
-    }
-    read_store(&mut sketch, SketchStore::Positive, message.positive_values)?;
-    read_store(&mut sketch, SketchStore::Negative, message.negative_values)?;
-    sketch.zero = sketch.check_count(message.zero_count, 0, "zero count")?;
-    sketch.finish(bytes.len())
 }
 
 fn read_store(

@@ -45,7 +45,10 @@ impl ClassicHistogram {
     ///
     /// Rejects NaN, which the format cannot represent. Omitted: min, max, declared thresholds.
     pub fn from_histogram(histogram: &Histogram) -> Result<ClassicHistogram, EncodeError> {
-        let bounds = classic_bounds(histogram.scheme())?;
+        let Scheme::Explicit(grid) = histogram.scheme() else {
+            return Err(EncodeError::scheme("a classic Prometheus histogram", histogram.scheme()));
+        };
+        let bounds = grid.bounds().iter().copied().chain([f64::INFINITY]);
         for (count, what) in [
             (histogram.nan_count(), "NaN values"),
             (histogram.zero_count(), "zeros counted beside the buckets"),
@@ -86,35 +89,6 @@ impl ClassicHistogram<f64> {
         };
         float.check()?;
         Ok(float)
-    }
-
-    /// The counts of a histogram on explicit bounds, including the `+Inf` bucket. Additions of
-    /// doubles are rounded.
-    pub fn from_float(float: &FloatHistogram) -> Result<ClassicHistogram<f64>, EncodeError> {
-        let bounds = classic_bounds(&float.scheme)?;
-        float.check().map_err(|error| unrepresentable_error(error.to_string()))?;
-        if float.zero_count > 0.0 {
-            return Err(unrepresentable_error("a zero bucket in a classic histogram".into()));
-        }
-        let mut held = float.positive.iter().peekable();
-        let mut cumulative = 0.0;
-        let mut up_to = |(index, bound)| {
-            cumulative += held.next_if(|bucket| bucket.0 == index).map_or(0.0, |bucket| bucket.1);
-            (bound, cumulative)
-        };
-        let mut buckets: Vec<_> = (0..).zip(bounds).map(&mut up_to).collect();
-        // The last bucket is the count, independent of earlier rounding.
-        for bucket in &mut buckets {
-            bucket.1 = bucket.1.min(float.count);
-        }
-        if let Some(last) = buckets.last_mut() {
-            last.1 = float.count;
-        }
-        Ok(ClassicHistogram {
-            buckets,
-            sum: Some(float.sum).filter(|sum| !sum.is_nan()),
-            count: float.count,
-        })
     }
 }
 
@@ -159,12 +133,5 @@ impl<N: Copy + Default + PartialOrd + Sub<Output = N> + Display> ClassicHistogra
         }
         counts.push(self.count - below);
         Ok((bounds, counts))
-    }
-}
-
-fn classic_bounds(scheme: &Scheme) -> Result<impl Iterator<Item = f64> + '_, EncodeError> {
-    match scheme {
-        Scheme::Explicit(grid) => Ok(grid.bounds().iter().copied().chain([f64::INFINITY])),
-        _ => Err(EncodeError::scheme("a classic Prometheus histogram", scheme)),
     }
 }

@@ -6,13 +6,11 @@
 
 use hist::{DecodeError, EncodeError, Histogram, Scheme};
 
-use crate::exponential::FoldResult;
 use crate::message;
 use crate::protobuf::{Error, FieldValue, MessageFields, MessageWriter, push_message};
 
 use super::classic::ClassicHistogram;
-use super::float::FloatHistogram;
-use super::native::{self, NativeBuckets, NativeCounts, NativeFields, NativeMessage};
+use super::native::{self, NativeBuckets, NativeCounts, NativeFields};
 use super::spans::BucketSpan;
 use super::{HistogramSample, SCHEMA_CUSTOM};
 
@@ -147,17 +145,10 @@ impl ClientHistogram {
             || self.zero_threshold.unwrap_or_default() > 0.0
     }
 
-    /// The native histogram with the same buckets, or `None` if there is none. Rejects schemas
-    /// above 8, which [`Self::to_native_folded`] accepts.
+    /// The native histogram with the same buckets, or `None` if there is none. A schema of 9..=52
+    /// is folded to 8, which adds at most 0.135 % to the error of a value.
     pub fn to_native(&self) -> Result<Option<HistogramSample>, DecodeError> {
-        let native = self.is_native().then(|| self.native().read(false)).transpose()?;
-        Ok(native.map(|folded| folded.value))
-    }
-
-    /// As [`Self::to_native`], but folds a schema of 9..=52 to 8, which adds at most 0.135 % to the
-    /// error of a value.
-    pub fn to_native_folded(&self) -> Result<Option<FoldResult<HistogramSample>>, DecodeError> {
-        self.is_native().then(|| self.native().read(true)).transpose()
+        self.is_native().then(|| self.native().read()).transpose()
     }
 
     fn native(&self) -> NativeFields<'_> {
@@ -259,46 +250,25 @@ impl ClientHistogram {
         if let Scheme::Explicit(_) = histogram.scheme() {
             return ClassicHistogram::from_histogram(histogram).map(ClientHistogram::from_classic);
         }
-        let written = native::write(histogram)?;
+        let mut written = native::write(histogram)?;
         debug_assert!(written.schema != SCHEMA_CUSTOM);
-        Ok(ClientHistogram {
-            sample_count: Some(written.count),
-            zero_count: Some(written.zero_count),
-            positive_delta: written.positive.clone(),
-            negative_delta: written.negative.clone(),
-            ..ClientHistogram::from_common(written)
-        })
-    }
-
-    /// A message with all fields of `float`, native or classic as in [`Self::from_histogram`].
-    pub fn from_float(float: &FloatHistogram) -> Result<Self, EncodeError> {
-        if let Scheme::Explicit(_) = float.scheme {
-            return ClassicHistogram::from_float(float).map(ClientHistogram::from_classic_float);
-        }
-        let written = native::write_float(float)?;
-        Ok(ClientHistogram {
-            sample_count_float: Some(written.count),
-            zero_count_float: Some(written.zero_count),
-            positive_count: written.positive.clone(),
-            negative_count: written.negative.clone(),
-            ..ClientHistogram::from_common(written)
-        })
-    }
-
-    fn from_common<N, D>(mut written: NativeMessage<N, D>) -> Self {
         let bare = written.positive_spans.is_empty() && written.negative_spans.is_empty();
         if bare && written.zero_threshold == 0.0 {
             // An empty span marks the message as native.
             written.positive_spans.push(BucketSpan::default());
         }
-        ClientHistogram {
+        Ok(ClientHistogram {
+            sample_count: Some(written.count),
             sample_sum: Some(written.sum),
             schema: Some(written.schema),
             zero_threshold: Some(written.zero_threshold),
-            positive_span: written.positive_spans,
+            zero_count: Some(written.zero_count),
             negative_span: written.negative_spans,
+            negative_delta: written.negative,
+            positive_span: written.positive_spans,
+            positive_delta: written.positive,
             ..Default::default()
-        }
+        })
     }
 
     fn from_classic(classic: ClassicHistogram) -> Self {
@@ -309,20 +279,6 @@ impl ClientHistogram {
         };
         ClientHistogram {
             sample_count: Some(classic.count),
-            sample_sum: classic.sum,
-            bucket: classic.buckets.iter().map(bucket).collect(),
-            ..Default::default()
-        }
-    }
-
-    fn from_classic_float(classic: ClassicHistogram<f64>) -> Self {
-        let bucket = |&(bound, count): &(f64, f64)| ClientBucket {
-            cumulative_count_float: Some(count),
-            upper_bound: Some(bound),
-            ..Default::default()
-        };
-        ClientHistogram {
-            sample_count_float: Some(classic.count),
             sample_sum: classic.sum,
             bucket: classic.buckets.iter().map(bucket).collect(),
             ..Default::default()

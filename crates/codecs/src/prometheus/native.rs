@@ -10,7 +10,7 @@ use hist::{
     CompensatedSum, DecodeError, EncodeError, Histogram, HistogramParts, Scheme, TrackedValue,
 };
 
-use crate::exponential::{self, FoldResult};
+use crate::exponential;
 use crate::message::{self, field_error};
 
 use super::float::FloatHistogram;
@@ -48,40 +48,36 @@ struct NativeGrid {
     scheme: Scheme,
     offset: i64,
     shift: u32,
-    error_added: f64,
 }
 
 impl NativeFields<'_> {
-    pub(super) fn read(&self, fold: bool) -> Result<FoldResult<HistogramSample>, DecodeError> {
+    pub(super) fn read(&self) -> Result<HistogramSample, DecodeError> {
         if self.sum.to_bits() == STALE_MARKER {
-            return Ok(FoldResult { value: HistogramSample::Stale, error_added: 0.0 });
+            return Ok(HistogramSample::Stale);
         }
-        let grid = self.grid(fold)?;
-        let value = match self.counts {
+        let grid = self.grid()?;
+        Ok(match self.counts {
             NativeCounts::Integer { count, zero } => {
                 HistogramSample::Integer(self.integer(&grid, count, zero)?)
             }
             NativeCounts::Float { count, zero } => {
                 HistogramSample::Float(self.float(&grid, count, zero)?)
             }
-        };
-        Ok(FoldResult { value, error_added: grid.error_added })
+        })
     }
 
-    fn grid(&self, fold: bool) -> Result<NativeGrid, DecodeError> {
+    fn grid(&self) -> Result<NativeGrid, DecodeError> {
         if let (SCHEMA_CUSTOM, Some(bounds)) = (self.schema, self.custom_values) {
             self.check_custom()?;
             let scheme = Scheme::explicit(bounds)?;
-            return Ok(NativeGrid { scheme, offset: 0, shift: 0, error_added: 0.0 });
+            return Ok(NativeGrid { scheme, offset: 0, shift: 0 });
         }
         if let Some(bounds) = self.custom_values.filter(|bounds| !bounds.is_empty()) {
             let found = format_args!("{} bounds with schema {}", bounds.len(), self.schema);
             return Err(field_error("custom_values", found, "none but with schema -53"));
         }
-        let (grid, shift) =
-            exponential::exponential_scheme("schema", self.schema, READ_SCHEMAS, fold)?;
-        let error_added = exponential::error_added(grid, shift);
-        Ok(NativeGrid { scheme: Scheme::Exp2(grid), offset: -1, shift, error_added })
+        let (grid, shift) = exponential::exponential_scheme("schema", self.schema, READ_SCHEMAS)?;
+        Ok(NativeGrid { scheme: Scheme::Exp2(grid), offset: -1, shift })
     }
 
     fn check_custom(&self) -> Result<(), DecodeError> {
@@ -201,7 +197,7 @@ pub(super) fn assemble(
     let counts = parts.positive.iter().chain(&parts.negative).map(|&(_, count)| count);
     parts.nan = nan_count(message::total(counts.chain([parts.zero])))?;
     if let Scheme::Exp2(grid) = parts.scheme {
-        let end = exponential::end_index(grid);
+        let end = grid.end_index();
         let take_overflow = |buckets: &mut Vec<(i32, u64)>| {
             buckets.pop_if(|(index, _)| *index == end).map_or(0, |(_, count)| count)
         };
@@ -232,24 +228,25 @@ pub(super) fn nan_count(count: u64, held: u128, sum: f64) -> Result<u64, DecodeE
     }
 }
 
-/// Native histogram to be written to either message.
-pub(super) struct NativeMessage<N, D> {
+/// Native histogram to be written to either message: whole counts, their buckets as deltas.
+pub(super) struct NativeMessage {
     pub(super) schema: i32,
     pub(super) zero_threshold: f64,
-    pub(super) zero_count: N,
-    pub(super) count: N,
+    pub(super) zero_count: u64,
+    pub(super) count: u64,
     pub(super) sum: f64,
     pub(super) positive_spans: Vec<BucketSpan>,
-    pub(super) positive: Vec<D>,
+    pub(super) positive: Vec<i64>,
     pub(super) negative_spans: Vec<BucketSpan>,
-    pub(super) negative: Vec<D>,
+    pub(super) negative: Vec<i64>,
     pub(super) custom_values: Vec<f64>,
 }
 
-/// Encodes an integer histogram, with its bucket counts as deltas.
-pub(super) fn write(histogram: &Histogram) -> Result<NativeMessage<u64, i64>, EncodeError> {
+pub(super) fn write(histogram: &Histogram) -> Result<NativeMessage, EncodeError> {
     let target = SchemaFields::for_scheme(histogram.scheme())?;
-    target.check_custom_zero(histogram.zero_count() as f64)?;
+    if target.end.is_none() && histogram.zero_count() > 0 {
+        return Err(unrepresentable_error("a zero bucket beside custom buckets".into()));
+    }
     let encode_sign = |buckets: &hist::Buckets, overflow: u64| {
         let end = (overflow > 0).then_some((target.end.unwrap_or(i32::MAX), overflow));
         let all = buckets.iter().chain(end);
@@ -274,30 +271,6 @@ pub(super) fn write(histogram: &Histogram) -> Result<NativeMessage<u64, i64>, En
         zero_count: histogram.zero_count(),
         count: histogram.count().wrapping_add(histogram.nan_count()),
         sum: sum_of(histogram),
-        positive_spans,
-        positive,
-        negative_spans,
-        negative,
-        custom_values: target.custom_values,
-    })
-}
-
-/// Encodes a float histogram.
-pub(super) fn write_float(float: &FloatHistogram) -> Result<NativeMessage<f64, f64>, EncodeError> {
-    let target = SchemaFields::for_scheme(&float.scheme)?;
-    target.check_custom_zero(float.zero_count + float.zero_threshold)?;
-    float.check().map_err(|error| unrepresentable_error(error.to_string()))?;
-    let encode_sign = |buckets: &[(i32, f64)]| {
-        to_spans(buckets.iter().map(|&(index, count)| (index.wrapping_add(target.offset), count)))
-    };
-    let (positive_spans, positive) = encode_sign(&float.positive);
-    let (negative_spans, negative) = encode_sign(&float.negative);
-    Ok(NativeMessage {
-        schema: target.schema,
-        zero_threshold: float.zero_threshold,
-        zero_count: float.zero_count,
-        count: float.count,
-        sum: float.sum,
         positive_spans,
         positive,
         negative_spans,
@@ -331,7 +304,7 @@ impl SchemaFields {
                 Ok(SchemaFields {
                     schema: grid.scale().into(),
                     offset: 1,
-                    end: Some(exponential::end_index(*grid)),
+                    end: Some(grid.end_index()),
                     custom_values: Vec::new(),
                 })
             }
@@ -343,13 +316,6 @@ impl SchemaFields {
             }),
             _ => Err(EncodeError::scheme(FORMAT, scheme)),
         }
-    }
-
-    fn check_custom_zero(&self, zero: f64) -> Result<(), EncodeError> {
-        if self.end.is_none() && zero != 0.0 {
-            return Err(unrepresentable_error("a zero bucket beside custom buckets".into()));
-        }
-        Ok(())
     }
 }
 

@@ -5,13 +5,11 @@
 
 use hist::{DecodeError, EncodeError, Histogram};
 
-use crate::exponential::FoldResult;
 use crate::message::{self, field_error};
 use crate::protobuf::{Error, FieldValue, MessageFields, MessageWriter, push_message};
 
 use super::HistogramSample;
-use super::float::FloatHistogram;
-use super::native::{self, NativeBuckets, NativeCounts, NativeFields, NativeMessage};
+use super::native::{self, NativeBuckets, NativeCounts, NativeFields};
 use super::spans::BucketSpan;
 
 /// Native histogram sample, remote write 1 and 2.
@@ -152,16 +150,10 @@ impl RemoteHistogram {
         named.unwrap_or(Unknown)
     }
 
-    /// The distribution with the same buckets. Rejects schemas above 8, which
-    /// [`Self::to_sample_folded`] accepts.
+    /// The distribution with the same buckets. A schema of 9..=52 is folded to 8, which adds at
+    /// most 0.135 % to the error of a value.
     pub fn to_sample(&self) -> Result<HistogramSample, DecodeError> {
-        Ok(self.native()?.read(false)?.value)
-    }
-
-    /// As [`Self::to_sample`], but folds a schema of 9..=52 to 8, which adds at most 0.135 % to the
-    /// error of a value.
-    pub fn to_sample_folded(&self) -> Result<FoldResult<HistogramSample>, DecodeError> {
-        self.native()?.read(true)
+        self.native()?.read()
     }
 
     fn native(&self) -> Result<NativeFields<'_>, DecodeError> {
@@ -215,35 +207,16 @@ impl RemoteHistogram {
         let written = native::write(histogram)?;
         Ok(RemoteHistogram {
             count: Some(RemoteCount::Int(written.count)),
-            zero_count: Some(RemoteZeroCount::Int(written.zero_count)),
-            positive_deltas: written.positive.clone(),
-            negative_deltas: written.negative.clone(),
-            ..RemoteHistogram::from_common(written)
-        })
-    }
-
-    /// A message with all fields of `float`. The caller sets times and reset hint.
-    pub fn from_float(float: &FloatHistogram) -> Result<Self, EncodeError> {
-        let written = native::write_float(float)?;
-        Ok(RemoteHistogram {
-            count: Some(RemoteCount::Float(written.count)),
-            zero_count: Some(RemoteZeroCount::Float(written.zero_count)),
-            positive_counts: written.positive.clone(),
-            negative_counts: written.negative.clone(),
-            ..RemoteHistogram::from_common(written)
-        })
-    }
-
-    /// The fields that do not depend on the type of count.
-    fn from_common<N, D>(written: NativeMessage<N, D>) -> Self {
-        RemoteHistogram {
             sum: written.sum,
             schema: written.schema,
             zero_threshold: written.zero_threshold,
-            positive_spans: written.positive_spans,
+            zero_count: Some(RemoteZeroCount::Int(written.zero_count)),
             negative_spans: written.negative_spans,
+            negative_deltas: written.negative,
+            positive_spans: written.positive_spans,
+            positive_deltas: written.positive,
             custom_values: written.custom_values,
             ..Default::default()
-        }
+        })
     }
 }

@@ -1,9 +1,6 @@
 //! DDSketch: golden files of the Java and Go libraries, the Rust library as a peer, hostile bytes.
 
-use codecs::ddsketch::{
-    COUNT_MAX, FLAGS, decode, decode_protobuf, decode_protobuf_rounded, decode_rounded, encode,
-    encode_protobuf,
-};
+use codecs::ddsketch::{COUNT_MAX, FLAGS, decode, decode_protobuf, encode, encode_protobuf};
 use hist::{
     CompensatedSum, DecodeError, EncodeError, Histogram, HistogramParts, Interpolation,
     LogarithmicScheme, Scheme, TrackedValue,
@@ -66,7 +63,6 @@ fn log(gamma: f64, offset: f64, interpolation: Interpolation) -> Scheme {
 fn check(histogram: &Histogram) {
     let binary = encode(histogram).unwrap();
     assert_eq!(decode(&binary).unwrap(), *histogram);
-    assert_eq!(decode_rounded(&binary).unwrap(), (histogram.clone(), Default::default()));
     let protobuf = encode_protobuf(histogram).unwrap();
     assert_eq!(decode_protobuf(&protobuf).unwrap(), without_summary(histogram));
     let plain = without_summary(histogram);
@@ -225,7 +221,7 @@ fn bad_counts_are_rejected() {
     assert_eq!(bad(-1.0), format!("at byte 0: zero count is -1, {expected}"));
     assert_eq!(bad(f64::NAN), format!("at byte 0: zero count is NaN, {expected}"));
     assert_eq!(bad(f64::INFINITY), format!("at byte 0: zero count is inf, {expected}"));
-    assert_eq!(bad(2.5), "at byte 0: zero count is 2.5, expected a whole number, unless rounded");
+    assert_eq!(bad(2.5), "at byte 0: zero count is 2.5, expected a whole number");
     assert_eq!(
         bad(9007199254740992.0),
         "at byte 0: zero count is 9007199254740992, the limit is 9007199254740991"
@@ -285,38 +281,6 @@ fn impossible_mappings_are_rejected() {
     ] {
         assert!(matches!(decode(&bytes(mapping)), Err(DecodeError::Scheme(_))), "{mapping}");
     }
-}
-
-#[test]
-fn rounding_reports_its_changes() {
-    let message = |counts: &[f64]| {
-        let list: Vec<u8> = counts.iter().flat_map(|count| count.to_le_bytes()).collect();
-        let mut message = bytes("0a0b0900000000000000401801");
-        message.extend([0x12, list.len() as u8 + 2, 0x12, list.len() as u8]);
-        message.extend(list);
-        message
-    };
-    assert!(decode_protobuf(&message(&[1.0, 2.5])).is_err());
-    let (read, rounding) = decode_protobuf_rounded(&message(&[1.25, 2.5, 0.25, 7.0])).unwrap();
-    assert_eq!(read.positive().iter().collect::<Vec<_>>(), [(0, 1), (1, 3), (3, 7)]);
-    assert_eq!((rounding.added, rounding.removed), (0.5, 0.5));
-}
-
-#[test]
-fn rounded_counts_leave_estimated_side_values() {
-    // Count 2.5, min 1, max 1, sum 2.5, and one bin of 2.5.
-    let weighted = format!(
-        "a0 079800 88 000000000000f03f 8c 000000000000f03f 84 0000000000000440 {MAPPING} 05 01 00 \
-         079800"
-    );
-    let weighted = weighted.replace("079800", &var_double_hex(2.5));
-    let (read, rounding) = decode_rounded(&bytes(&weighted)).unwrap();
-    assert_eq!((read.count(), rounding.added), (3, 0.5));
-    assert_eq!(
-        (read.tracked_min(), read.tracked_max()),
-        (TrackedValue::Estimated(1.0), TrackedValue::Estimated(1.0))
-    );
-    assert_eq!(read.tracked_sum(), TrackedValue::Estimated(CompensatedSum::new(2.5)));
 }
 
 /// A count as the libraries write it: long form, nine bytes.
@@ -445,9 +409,7 @@ proptest! {
     #[test]
     fn no_bytes_panic(bytes in prop::collection::vec(any::<u8>(), 0..400)) {
         let _ = decode(&bytes);
-        let _ = decode_rounded(&bytes);
         let _ = decode_protobuf(&bytes);
-        let _ = decode_protobuf_rounded(&bytes);
     }
 
     #[test]
@@ -457,7 +419,6 @@ proptest! {
             let again = decode(&encode(&read).unwrap()).unwrap();
             prop_assert_eq!(without_summary(&again), without_summary(&read));
         }
-        let _ = decode_rounded(&bytes);
     }
 
     #[test]
@@ -469,7 +430,6 @@ proptest! {
         }
         bytes.truncate(cut);
         let _ = decode(&bytes);
-        let _ = decode_rounded(&bytes);
         let _ = decode_protobuf(&bytes);
     }
 }

@@ -1,34 +1,19 @@
 //! Past fuzz findings, and the seeds of the fuzz corpus.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use codecs::circllhist;
 
 use crate::checks;
-
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
-}
+use crate::fuzz_inputs::{self, files, root};
 
 /// `testdata/fuzz/<target>/<what went wrong>`: the fuzz targets' checks on each.
 #[test]
 fn past_fuzz_failures_pass() {
-    for (target, check) in checks::CHECKS {
-        for path in files(&root().join("testdata/fuzz").join(target)) {
-            println!("{}", path.display());
-            check(&fs::read(path).unwrap());
-        }
-    }
-}
-
-fn files(folder: &Path) -> Vec<PathBuf> {
-    let Ok(entries) = fs::read_dir(folder) else { return Vec::new() };
-    let mut paths: Vec<PathBuf> = entries.map(|entry| entry.unwrap().path()).collect();
-    paths.sort();
-    paths
+    fuzz_inputs::check_past_findings(&checks::CHECKS);
 }
 
 /// Writes `fuzz/corpus/<target>/`: the golden files of each format, and past findings.
@@ -36,6 +21,8 @@ fn files(folder: &Path) -> Vec<PathBuf> {
 #[test]
 #[ignore = "writes fuzz/corpus; called by xtask"]
 fn write_seeds() {
+    let mut seeds = Vec::new();
+    let mut write_seed = |target, bytes: &[u8]| seeds.push((target, bytes.to_vec()));
     let golden = root().join("testdata/hist");
     for file in files(&golden.join("hdr")) {
         let log = fs::read(&file).unwrap();
@@ -71,19 +58,7 @@ fn write_seeds() {
         let messages = cells(&golden.join(file));
         messages.iter().filter_map(|cell| from_hex(cell)).for_each(|m| write_seed(target, &m));
     }
-    for (target, _) in checks::CHECKS {
-        for path in files(&root().join("testdata/fuzz").join(target)) {
-            write_seed(target, &fs::read(path).unwrap());
-        }
-    }
-}
-
-/// Named by its content, so that repeated calls change nothing.
-fn write_seed(target: &str, bytes: &[u8]) {
-    let folder = root().join("fuzz/corpus").join(target);
-    fs::create_dir_all(&folder).unwrap();
-    let name = format!("seed-{:08x}-{}", crc32c::crc32c(bytes), bytes.len());
-    fs::write(folder.join(name), bytes).unwrap();
+    fuzz_inputs::write_seeds(&checks::CHECKS, &seeds);
 }
 
 /// The cells of a table, without comments.

@@ -10,13 +10,11 @@ use hist::{DecodeError, Histogram, QuantileMethod, Scheme};
 use proptest::prelude::*;
 
 use crate::otlp::{
-    assert_same, changes, check_table, describe, field_number, fields_in_page, histogram,
-    inner_field_number, mutate, rows, unhex, values,
+    assert_same, changes, check_table, describe, histogram, mutate, rows, unhex, values,
 };
 
 const MESSAGES: &str = include_str!("../../../../testdata/hist/prometheus/messages.tsv");
 const QUANTILES: &str = include_str!("../../../../testdata/hist/prometheus/quantiles.tsv");
-const PAGE: &str = include_str!("../../../../docs/formats/prometheus.md");
 
 fn describe_result(sample: &Result<Option<HistogramSample>, DecodeError>) -> String {
     match sample {
@@ -60,12 +58,8 @@ fn messages_of_prometheus_are_read_and_written_back() {
 fn written_messages_match_prometheus() {
     for row in rows(MESSAGES).filter(|row| row[0] == "remote1" && !row[2].contains("stale")) {
         let theirs = RemoteHistogram::from_bytes(&unhex(row[1])).unwrap();
-        let ours = match theirs.to_sample().unwrap() {
-            HistogramSample::Integer(histogram) => RemoteHistogram::from_histogram(&histogram),
-            HistogramSample::Float(float) => RemoteHistogram::from_float(&float),
-            HistogramSample::Stale => unreachable!("left out above"),
-        };
-        let mut ours = ours.unwrap();
+        let HistogramSample::Integer(histogram) = theirs.to_sample().unwrap() else { continue };
+        let mut ours = RemoteHistogram::from_histogram(&histogram).unwrap();
         (ours.timestamp, ours.reset_hint) = (theirs.timestamp, theirs.reset_hint);
         if theirs.sum.is_nan() {
             // Go's NaN has another payload.
@@ -183,7 +177,7 @@ fn otlp_and_prometheus_indexes_differ_by_one() {
 }
 
 #[test]
-fn reserved_schemas_fold_on_request() {
+fn reserved_schemas_are_folded_to_8() {
     let of = |schema, offset| RemoteHistogram {
         count: Some(RemoteCount::Int(3)),
         schema,
@@ -191,15 +185,13 @@ fn reserved_schemas_fold_on_request() {
         positive_deltas: vec![1, 1],
         ..Default::default()
     };
-    let folded = of(9, 3).to_sample_folded().unwrap();
-    assert!((folded.error_added - 0.00135).abs() < 5e-6);
+    let folded = integer(of(9, 3).to_sample().unwrap());
+    assert_eq!(folded.scheme(), &Scheme::exp2(8).unwrap());
     // Indexes 3 and 4 of schema 9 are 2 and 3 of OTLP: both bucket 1 at scale 8.
-    assert_eq!(integer(folded.value).positive().iter().collect::<Vec<_>>(), [(1, 3)]);
-    let error = of(9, 3).to_sample().unwrap_err().to_string();
-    assert_eq!(error, "schema is 9, expected -9..=8; finer ones are folded on request");
-    assert!(of(52, 0).to_sample_folded().is_ok());
+    assert_eq!(folded.positive().iter().collect::<Vec<_>>(), [(1, 3)]);
+    assert!(of(52, 0).to_sample().is_ok());
     for schema in [-10, 53, -54, i32::MIN] {
-        assert!(of(schema, 0).to_sample_folded().is_err(), "schema {schema}");
+        assert!(of(schema, 0).to_sample().is_err(), "schema {schema}");
     }
 
     let coarse = integer(of(-9, 0).to_sample().unwrap());
@@ -248,7 +240,7 @@ fn reset_hints_are_kept() {
 
 #[track_caller]
 fn check_error(message: RemoteHistogram, error: &str) {
-    assert_eq!(message.to_sample_folded().unwrap_err().to_string(), error);
+    assert_eq!(message.to_sample().unwrap_err().to_string(), error);
 }
 
 #[test]
@@ -329,13 +321,13 @@ fn float(count: f64, positive: &[(i32, f64)]) -> FloatHistogram {
 }
 
 #[test]
-fn float_counts_are_rounded_only_on_request() {
+fn float_counts_are_never_rounded() {
     let whole = float(5.0, &[(0, 2.0), (3, 3.0)]);
     assert_eq!(whole.to_histogram().unwrap().count(), 5);
     let error = |float: FloatHistogram| float.to_histogram().unwrap_err().to_string();
     assert_eq!(
         error(float(4.5, &[(0, 1.5), (3, 3.0)])),
-        "positive counts is 1.5, expected a whole number up to 2^53; others can be rounded"
+        "positive counts is 1.5, expected a whole number up to 2^53"
     );
     assert_eq!(
         error(float(4.0, &[(0, 1.0)])),
@@ -344,11 +336,8 @@ fn float_counts_are_rounded_only_on_request() {
     assert_eq!(error(float(f64::NAN, &[])), "count is NaN, expected a finite number from 0");
     assert_eq!(error(float(-1.0, &[])), "count is -1, expected a finite number from 0");
 
-    let rounded = float(4.5, &[(0, 1.5), (1, 0.25), (3, 2.75)]).round().unwrap();
-    assert_eq!(rounded.histogram.positive().iter().collect::<Vec<_>>(), [(0, 2), (3, 3)]);
-    assert_eq!((rounded.added, rounded.moved), (0.5, 1.0));
-    let nan = FloatHistogram { sum: f64::NAN, ..float(4.0, &[(0, 1.6)]) }.round().unwrap();
-    assert_eq!((nan.histogram.count(), nan.histogram.nan_count(), nan.added), (2, 2, 0.0));
+    let nan = FloatHistogram { sum: f64::NAN, ..float(4.0, &[(0, 2.0)]) }.to_histogram().unwrap();
+    assert_eq!((nan.count(), nan.nan_count()), (2, 2));
 }
 
 #[track_caller]
@@ -402,8 +391,6 @@ fn a_client_message_may_hold_double_counts() {
         panic!("whole")
     };
     assert_eq!(float.positive, [(0, 0.5), (1, 1.5), (2, 0.5)]);
-    let written = ClientHistogram::from_float(&float).unwrap();
-    assert_eq!(written.bucket[..2], message.bucket[..]);
     assert_eq!(message.to_native(), Ok(None));
 }
 
@@ -434,22 +421,17 @@ fn unrepresentable_histograms_are_rejected() {
 fn read_all(bytes: &[u8]) {
     let write = |sample: HistogramSample| match sample {
         HistogramSample::Integer(histogram) => drop(RemoteHistogram::from_histogram(&histogram)),
-        HistogramSample::Float(float) => {
-            drop(RemoteHistogram::from_float(&float));
-            drop(ClientHistogram::from_float(&float));
-            drop(float.to_histogram());
-            drop(float.round());
-        }
+        HistogramSample::Float(float) => drop(float.to_histogram()),
         HistogramSample::Stale => {}
     };
     if let Ok(message) = RemoteHistogram::from_bytes(bytes)
-        && let Ok(folded) = message.to_sample_folded()
+        && let Ok(sample) = message.to_sample()
     {
-        write(folded.value);
+        write(sample);
     }
     if let Ok(message) = ClientHistogram::from_bytes(bytes) {
-        if let Ok(Some(folded)) = message.to_native_folded() {
-            write(folded.value);
+        if let Ok(Some(sample)) = message.to_native() {
+            write(sample);
         }
         if let Ok(Some(sample)) = message.to_classic() {
             write(sample);
@@ -502,38 +484,53 @@ proptest! {
     }
 
     #[test]
-    fn float_counts_round_trip_bit_for_bit(
-        buckets in proptest::collection::btree_map(-500..500i32, 1e-9..1e15f64, 0..20),
-        below in proptest::collection::btree_map(-500..500i32, 1e-9..1e15f64, 0..20),
+    fn float_counts_are_read_bit_for_bit(
+        counts in proptest::collection::vec(1e-9..1e15f64, 1..20),
+        offset in -500..500i32,
         zero in 0..1000u32,
         scale in -1..=8i32,
     ) {
+        let zero_count = f64::from(zero) / 7.0;
+        let count = counts.iter().sum::<f64>() + zero_count;
+        let span = BucketSpan { offset, length: counts.len() as u32 };
+        let remote = RemoteHistogram {
+            count: Some(RemoteCount::Float(count)),
+            zero_count: Some(RemoteZeroCount::Float(zero_count)),
+            zero_threshold: 1e-300,
+            sum: 12.5,
+            schema: scale,
+            positive_spans: vec![span],
+            positive_counts: counts.clone(),
+            negative_spans: vec![span],
+            negative_counts: counts.clone(),
+            ..Default::default()
+        };
+        let client = ClientHistogram {
+            sample_count_float: Some(count),
+            zero_count_float: Some(zero_count),
+            zero_threshold: Some(1e-300),
+            sample_sum: Some(12.5),
+            schema: Some(scale),
+            positive_span: vec![span],
+            positive_count: counts.clone(),
+            negative_span: vec![span],
+            negative_count: counts.clone(),
+            ..Default::default()
+        };
+        let buckets: Vec<(i32, f64)> = (offset - 1..).zip(counts).collect();
         let float = FloatHistogram {
             scheme: Scheme::exp2(scale).unwrap(),
             zero_threshold: 1e-300,
-            zero_count: f64::from(zero) / 7.0,
-            count: buckets.values().chain(below.values()).sum::<f64>() + f64::from(zero) / 7.0,
+            zero_count,
+            count,
             sum: 12.5,
-            positive: buckets.into_iter().collect(),
-            negative: below.into_iter().collect(),
+            positive: buckets.clone(),
+            negative: buckets,
         };
-        let remote = RemoteHistogram::from_float(&float).unwrap().to_bytes();
-        let remote = RemoteHistogram::from_bytes(&remote).unwrap();
+        let remote = RemoteHistogram::from_bytes(&remote.to_bytes()).unwrap();
         prop_assert_eq!(remote.to_sample(), Ok(HistogramSample::Float(float.clone())));
-        let client = ClientHistogram::from_float(&float).unwrap().to_bytes();
-        let client = ClientHistogram::from_bytes(&client).unwrap().to_native();
-        if float.count > 0.0 {
-            prop_assert_eq!(client, Ok(Some(HistogramSample::Float(float.clone()))));
-        }
-        let rounded = float.round().unwrap();
-        prop_assert!(rounded.moved <= 0.5 * 42.0, "{}", rounded.moved);
-    }
-
-    #[test]
-    fn whole_counts_survive_as_doubles(values in values(), scale in -4..=8i32) {
-        let histogram = histogram(Scheme::exp2(scale).unwrap(), &values, 0.0);
-        let float = FloatHistogram::from_histogram(&histogram);
-        assert_same(&float.to_histogram().unwrap(), &histogram, false);
+        let client = ClientHistogram::from_bytes(&client.to_bytes()).unwrap();
+        prop_assert_eq!(client.to_native(), Ok(Some(HistogramSample::Float(float))));
     }
 
     #[test]
@@ -546,83 +543,4 @@ proptest! {
         let row = rows(MESSAGES).nth(row).unwrap();
         read_all(&mutate(unhex(row[1]), &changes));
     }
-}
-
-#[test]
-fn page_and_code_agree_on_field_numbers() {
-    type Remote = RemoteHistogram;
-    let span = || vec![BucketSpan::default()];
-    let fields: [(&str, Remote); 17] = [
-        ("count_int", Remote { count: Some(RemoteCount::Int(1)), ..Default::default() }),
-        ("count_float", Remote { count: Some(RemoteCount::Float(1.0)), ..Default::default() }),
-        ("sum", Remote { sum: 1.0, ..Default::default() }),
-        ("schema", Remote { schema: 1, ..Default::default() }),
-        ("zero_threshold", Remote { zero_threshold: 1.0, ..Default::default() }),
-        (
-            "zero_count_int",
-            Remote { zero_count: Some(RemoteZeroCount::Int(1)), ..Default::default() },
-        ),
-        (
-            "zero_count_float",
-            Remote { zero_count: Some(RemoteZeroCount::Float(1.0)), ..Default::default() },
-        ),
-        ("negative_spans", Remote { negative_spans: span(), ..Default::default() }),
-        ("negative_deltas", Remote { negative_deltas: vec![1], ..Default::default() }),
-        ("negative_counts", Remote { negative_counts: vec![1.0], ..Default::default() }),
-        ("positive_spans", Remote { positive_spans: span(), ..Default::default() }),
-        ("positive_deltas", Remote { positive_deltas: vec![1], ..Default::default() }),
-        ("positive_counts", Remote { positive_counts: vec![1.0], ..Default::default() }),
-        ("reset_hint", Remote { reset_hint: 1, ..Default::default() }),
-        ("timestamp", Remote { timestamp: 1, ..Default::default() }),
-        ("custom_values", Remote { custom_values: vec![1.0], ..Default::default() }),
-        ("start_timestamp", Remote { start_timestamp: 1, ..Default::default() }),
-    ];
-    let coded = fields.map(|(name, message)| (field_number(&message.to_bytes()), name.to_string()));
-    assert_eq!(fields_in_page(PAGE, "Remote write"), coded);
-
-    type Client = ClientHistogram;
-    let fields: [(&str, Client); 16] = [
-        ("sample_count", Client { sample_count: Some(1), ..Default::default() }),
-        ("sample_sum", Client { sample_sum: Some(1.0), ..Default::default() }),
-        ("bucket", Client { bucket: vec![ClientBucket::default()], ..Default::default() }),
-        ("sample_count_float", Client { sample_count_float: Some(1.0), ..Default::default() }),
-        ("schema", Client { schema: Some(1), ..Default::default() }),
-        ("zero_threshold", Client { zero_threshold: Some(1.0), ..Default::default() }),
-        ("zero_count", Client { zero_count: Some(1), ..Default::default() }),
-        ("zero_count_float", Client { zero_count_float: Some(1.0), ..Default::default() }),
-        ("negative_span", Client { negative_span: span(), ..Default::default() }),
-        ("negative_delta", Client { negative_delta: vec![1], ..Default::default() }),
-        ("negative_count", Client { negative_count: vec![1.0], ..Default::default() }),
-        ("positive_span", Client { positive_span: span(), ..Default::default() }),
-        ("positive_delta", Client { positive_delta: vec![1], ..Default::default() }),
-        ("positive_count", Client { positive_count: vec![1.0], ..Default::default() }),
-        ("created_timestamp", Client { created_timestamp: Some(vec![1]), ..Default::default() }),
-        ("exemplars", Client { exemplars: vec![vec![1]], ..Default::default() }),
-    ];
-    let coded = fields.map(|(name, message)| (field_number(&message.to_bytes()), name.to_string()));
-    assert_eq!(fields_in_page(PAGE, "Client model"), coded);
-
-    let fields = [
-        ("cumulative_count", ClientBucket { cumulative_count: Some(1), ..Default::default() }),
-        ("upper_bound", ClientBucket { upper_bound: Some(1.0), ..Default::default() }),
-        ("exemplar", ClientBucket { exemplar: Some(vec![1]), ..Default::default() }),
-        (
-            "cumulative_count_float",
-            ClientBucket { cumulative_count_float: Some(1.0), ..Default::default() },
-        ),
-    ];
-    let coded = fields.map(|(name, bucket)| {
-        let message = Client { bucket: vec![bucket], ..Default::default() };
-        (inner_field_number(&message.to_bytes()), name.to_string())
-    });
-    assert_eq!(fields_in_page(PAGE, "Client bucket"), coded);
-    let fields = [
-        ("offset", BucketSpan { offset: 1, length: 0 }),
-        ("length", BucketSpan { offset: 0, length: 1 }),
-    ];
-    let coded = fields.map(|(name, span)| {
-        let message = Client { positive_span: vec![span], ..Default::default() };
-        (inner_field_number(&message.to_bytes()), name.to_string())
-    });
-    assert_eq!(fields_in_page(PAGE, "Span"), coded);
 }

@@ -11,6 +11,7 @@ use std::borrow::Cow;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE};
+use hist::codec::bytes::{put_varint, zigzag};
 
 use crate::decimal;
 use crate::input_error::{InputError, InputPosition, quote};
@@ -258,7 +259,7 @@ impl ProtobufTranscoder<'_> {
             (Signed, token) => parse_integer(token, i64::MIN.into(), i64::MAX.into())
                 .map(|value| self.varint_field(field, value as u64)),
             (Zigzag, token) => parse_integer(token, i32::MIN.into(), i32::MAX.into())
-                .map(|value| self.varint_field(field, ((value << 1) ^ (value >> 127)) as u64)),
+                .map(|value| self.varint_field(field, zigzag(value as i64))),
             _ => None,
         };
         fits.ok_or_else(|| {
@@ -266,21 +267,13 @@ impl ProtobufTranscoder<'_> {
         })
     }
 
-    fn varint(&mut self, mut value: u64) {
-        while value >= 0x80 {
-            self.out.push(value as u8 | 0x80);
-            value >>= 7;
-        }
-        self.out.push(value as u8);
-    }
-
     fn tag(&mut self, field: &JsonField, wire: u64) {
-        self.varint(u64::from(field.number) << 3 | wire);
+        put_varint(&mut self.out, u64::from(field.number) << 3 | wire);
     }
 
     fn bytes(&mut self, field: &JsonField, bytes: &[u8]) {
         self.tag(field, 2);
-        self.varint(bytes.len() as u64);
+        put_varint(&mut self.out, bytes.len() as u64);
         self.out.extend_from_slice(bytes);
     }
 
@@ -291,7 +284,7 @@ impl ProtobufTranscoder<'_> {
 
     fn varint_field(&mut self, field: &JsonField, value: u64) {
         self.tag(field, 0);
-        self.varint(value);
+        put_varint(&mut self.out, value);
     }
 }
 

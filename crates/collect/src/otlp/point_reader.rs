@@ -268,9 +268,8 @@ impl<'r> PointReader<'r> {
         if !self.head.has_value() {
             return Ok(Ok(None));
         }
-        let histogram = self.exponential.to_histogram_folded().map_err(|error| error.to_string());
-        Ok(histogram
-            .map(|found| found.map(|folded| SampleValue::Histogram(Box::new(folded.value)))))
+        let histogram = self.exponential.to_histogram().map_err(|error| error.to_string());
+        Ok(histogram.map(|found| found.map(|value| SampleValue::Histogram(Box::new(value)))))
     }
 
     /// Quantiles are gauges with a `quantile` label; count and sum are counters.

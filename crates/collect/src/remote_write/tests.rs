@@ -99,8 +99,7 @@ fn check_error(version: RemoteWriteVersion, body: &[u8], expected: &str) {
 
 #[test]
 fn prometheus_requests_are_read() {
-    let half = "\"half_seconds\": positive counts is 0.5, expected a whole number up to 2^53; \
-                others can be rounded";
+    let half = "\"half_seconds\": positive counts is 0.5, expected a whole number up to 2^53";
     for (version, body, expected) in [
         (
             RemoteWriteVersion::V1,

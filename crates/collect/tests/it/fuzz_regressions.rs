@@ -1,7 +1,6 @@
 //! Inputs of past failures and seed inputs for fuzzing.
 
 use std::fs;
-use std::path::{Path, PathBuf};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -21,20 +20,12 @@ use opentelemetry_proto::tonic::resource::v1::Resource;
 use prost::Message as _;
 
 use crate::checks;
-
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
-}
+use crate::fuzz_inputs::{self, files, root};
 
 /// Runs the fuzz targets' checks on each `testdata/fuzz/<target>/<failure>`.
 #[test]
 fn regression_inputs_pass() {
-    for (target, check) in checks::CHECKS {
-        for path in files(&root().join("testdata/fuzz").join(target)) {
-            println!("{}", path.display());
-            check(&fs::read(path).unwrap());
-        }
-    }
+    fuzz_inputs::check_past_findings(&checks::CHECKS);
 }
 
 /// Every decoder reads every other decoder's golden files without a panic.
@@ -50,16 +41,10 @@ fn golden_files_never_panic_any_decoder() {
 #[test]
 #[ignore = "writes fuzz/corpus; called by xtask"]
 fn write_seeds() {
-    for (target, _) in checks::CHECKS {
-        let folder = root().join("fuzz/corpus").join(target);
-        fs::create_dir_all(&folder).unwrap();
-        for (number, seed) in seeds().iter().enumerate() {
-            fs::write(folder.join(format!("seed-{number:03}")), seed).unwrap();
-        }
-        for path in files(&root().join("testdata/fuzz").join(target)) {
-            fs::copy(&path, folder.join(path.file_name().unwrap())).unwrap();
-        }
-    }
+    let targets = checks::CHECKS.iter().map(|(target, _)| *target);
+    let seeds: Vec<_> =
+        targets.flat_map(|target| seeds().into_iter().map(move |seed| (target, seed))).collect();
+    fuzz_inputs::write_seeds(&checks::CHECKS, &seeds);
 }
 
 /// Inputs a fuzzer does not find by itself: first lines of every format.
@@ -169,11 +154,4 @@ fn all_seed_points_are_decoded() {
     let json = collect::otlp::read_json(&seeds[1], 1, &mut rows[1]).unwrap();
     assert_eq!((protobuf.points, protobuf.rejected), (5, 0), "{protobuf:?}");
     assert_eq!((&protobuf, &rows[0].rows), (&json, &rows[1].rows));
-}
-
-fn files(folder: &Path) -> Vec<PathBuf> {
-    let Ok(entries) = fs::read_dir(folder) else { return Vec::new() };
-    let mut paths: Vec<PathBuf> = entries.map(|entry| entry.unwrap().path()).collect();
-    paths.sort();
-    paths
 }

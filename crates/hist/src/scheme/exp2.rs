@@ -70,6 +70,14 @@ impl Exp2 {
         (lower < upper).then_some((lower, upper))
     }
 
+    /// The first index beyond the largest double. Formats that count infinities in a bucket use it.
+    pub fn end_index(self) -> i32 {
+        match self.scale {
+            scale @ 0.. => 1024 << scale,
+            scale => 1024 >> scale.wrapping_neg(),
+        }
+    }
+
     /// The largest double that is not above `base^index`; `None` above the largest double.
     fn floor_of_edge(self, index: i64) -> Option<f64> {
         let steps = index << SCALE_FINEST.wrapping_sub(self.scale);

@@ -1,34 +1,16 @@
 //! Past fuzz findings, and the seeds of the fuzz corpus.
 
-use std::fs;
-use std::path::{Path, PathBuf};
-
 use hist::codec::block;
 use hist::codec::frame::{self, SeriesMeta};
 use hist::{Histogram, LogLinear2, Scheme};
 
 use crate::checks;
-
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
-}
+use crate::fuzz_inputs;
 
 /// `testdata/fuzz/<target>/<what went wrong>`: the fuzz targets' checks on each.
 #[test]
 fn past_fuzz_failures_pass() {
-    for (target, check) in checks::CHECKS {
-        for path in files(&root().join("testdata/fuzz").join(target)) {
-            println!("{}", path.display());
-            check(&fs::read(path).unwrap());
-        }
-    }
-}
-
-fn files(folder: &Path) -> Vec<PathBuf> {
-    let Ok(entries) = fs::read_dir(folder) else { return Vec::new() };
-    let mut paths: Vec<PathBuf> = entries.map(|entry| entry.unwrap().path()).collect();
-    paths.sort();
-    paths
+    fuzz_inputs::check_past_findings(&checks::CHECKS);
 }
 
 /// Writes `fuzz/corpus/<target>/`: output of the encoders, and past findings. `cargo xtask ci fuzz`
@@ -36,6 +18,8 @@ fn files(folder: &Path) -> Vec<PathBuf> {
 #[test]
 #[ignore = "writes fuzz/corpus; called by xtask"]
 fn write_seeds() {
+    let mut seeds = Vec::new();
+    let mut write_seed = |target, bytes: &[u8]| seeds.push((target, bytes.to_vec()));
     for histograms in topdeck_histograms() {
         let mut bytes = Vec::new();
         frame::encode(&histograms[0], SeriesMeta::default(), &mut bytes);
@@ -47,19 +31,7 @@ fn write_seeds() {
     for target in ["accumulator", "statistics"] {
         (1..=16).for_each(|seed| write_seed(target, &noise(seed, 64 * seed as usize)));
     }
-    for (target, _) in checks::CHECKS {
-        for path in files(&root().join("testdata/fuzz").join(target)) {
-            write_seed(target, &fs::read(path).unwrap());
-        }
-    }
-}
-
-/// Named by its content, so that repeated calls change nothing.
-fn write_seed(target: &str, bytes: &[u8]) {
-    let folder = root().join("fuzz/corpus").join(target);
-    fs::create_dir_all(&folder).unwrap();
-    let name = format!("seed-{:08x}-{}", crc32c::crc32c(bytes), bytes.len());
-    fs::write(folder.join(name), bytes).unwrap();
+    fuzz_inputs::write_seeds(&checks::CHECKS, &seeds);
 }
 
 /// Random bytes, the usual input of `arbitrary`.

@@ -2,27 +2,16 @@
 //! random bytes.
 
 use std::fs;
-use std::path::{Path, PathBuf};
 
 use proptest::prelude::*;
 
 use crate::checks;
-
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
-}
+use crate::fuzz_inputs::{self, root};
 
 /// `testdata/fuzz/<target>/<failure>`.
 #[test]
 fn past_fuzz_failures_pass() {
-    for (target, check) in checks::CHECKS {
-        let Ok(entries) = fs::read_dir(root().join("testdata/fuzz").join(target)) else { continue };
-        for entry in entries {
-            let path = entry.unwrap().path();
-            println!("{}", path.display());
-            check(&fs::read(path).unwrap());
-        }
-    }
+    fuzz_inputs::check_past_findings(&checks::CHECKS);
 }
 
 proptest! {
@@ -43,18 +32,14 @@ proptest! {
 #[test]
 #[ignore = "writes fuzz/corpus/, for the fuzz part alone"]
 fn write_seeds() {
-    let corpus = root().join("fuzz/corpus");
     let segment =
         fs::read(root().join("testdata/journal/v1-none/segments/0000000000000000.seg")).unwrap();
     // The first frame's body follows the headers of segment and frame.
     let body = &segment[64 + 56..];
-    for (target, name, bytes) in [
-        ("journal_parts", "body", [&[0], &body[..2000]].concat()),
-        ("journal_parts", "gaps", [&[1][..], b"tdJgaps1", &[1, 0, 0, 0]].concat()),
-        ("journal_files", "flips", (0..100).collect()),
-    ] {
-        let folder = corpus.join(target);
-        fs::create_dir_all(&folder).unwrap();
-        fs::write(folder.join(name), bytes).unwrap();
-    }
+    let seeds = [
+        ("journal_parts", [&[0], &body[..2000]].concat()),
+        ("journal_parts", [&[1][..], b"tdJgaps1", &[1, 0, 0, 0]].concat()),
+        ("journal_files", (0..100).collect()),
+    ];
+    fuzz_inputs::write_seeds(&checks::CHECKS, &seeds);
 }

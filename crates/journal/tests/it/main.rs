@@ -7,6 +7,8 @@ mod checks;
 mod dying_process;
 mod faults;
 mod fixture;
+#[path = "../../../hist/tests/it/fuzz_inputs.rs"]
+mod fuzz_inputs;
 mod fuzz_regressions;
 mod golden;
 mod jlog_regressions;

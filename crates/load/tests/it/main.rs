@@ -9,8 +9,11 @@ mod commands;
 mod coordinated_omission;
 mod coordinated_omission_protocols;
 mod fixture;
+#[path = "../../../hist/tests/it/fuzz_inputs.rs"]
+mod fuzz_inputs;
 mod fuzz_regressions;
 mod hostile;
+mod hostile_server;
 mod load_protocol;
 mod protocols;
 mod scheduling;

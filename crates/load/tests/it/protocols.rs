@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use load::{ArrivalProcess, Failure, Request, Requests, Schedule, Settings, Target, Template};
 
-use crate::hostile::{ANSWER, CheckedRun, Hostile, ServerState, check, hold, settings};
+use crate::hostile::{CheckedRun, check, settings};
+use crate::hostile_server::{ANSWER, Hostile, ServerState, hold};
 
 const MS: u64 = 1_000_000;
 

@@ -5,6 +5,8 @@
 
 use std::fmt::{Display, Formatter};
 
+use crate::edit_distance::edit_distance;
+
 use super::ast::{Constant, Literal};
 use super::function_traits::FunctionTraits;
 
@@ -185,24 +187,6 @@ pub(super) fn nearest_name<'a>(
     near.filter_map(|known| Some((edit_distance(name, known, max)?, known)))
         .min()
         .map(|(_, near)| near)
-}
-
-/// Edit distance (change, insert, delete) if it is at most `max`.
-fn edit_distance(a: &str, b: &str, max: usize) -> Option<usize> {
-    if a.len().abs_diff(b.len()) > max {
-        return None;
-    }
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, x) in a.bytes().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = i + 1;
-        for (j, y) in b.bytes().enumerate() {
-            let changed = diagonal + usize::from(x != y);
-            diagonal = row[j + 1];
-            row[j + 1] = changed.min(row[j] + 1).min(row[j + 1] + 1);
-        }
-    }
-    row.last().copied().filter(|found| *found <= max)
 }
 
 /// Call syntax: `find(name, [tag_query], limit=1000)`.

@@ -18,8 +18,6 @@ pub(crate) mod sort;
 mod tests;
 pub(crate) mod time;
 
-use hist::Bracket;
-
 use crate::error::{Result, SourceSpan};
 use crate::eval::Evaluation;
 use crate::plan::{PlanNode, PlanOp};
@@ -64,15 +62,6 @@ impl Evaluation<'_> {
 
 fn samples(streams: &[Stream]) -> u64 {
     streams.iter().map(Stream::samples).sum()
-}
-
-/// Number with its bounds if these are not NaN; the bounds are widened to include the number.
-fn bracket_widened(lower: f64, estimate: f64, upper: f64) -> StepValue {
-    if lower.is_nan() || estimate.is_nan() || upper.is_nan() {
-        return StepValue::Number(estimate);
-    }
-    let (lower, upper) = (lower.min(estimate), upper.max(estimate));
-    StepValue::from_bracket(Bracket { lower, estimate, upper })
 }
 
 /// Node inside [`PlanOp::Once`].

@@ -4,7 +4,7 @@
 //! in Prometheus; with custom buckets, in the outermost one. NaN values are in `count` and in no
 //! bucket, and make the sum NaN, as does an unknown sum.
 
-use hist::{Histogram, Mixture, Scheme};
+use hist::{Buckets, Histogram, Mixture, Scheme};
 
 use super::bound::BEYOND_INDEX;
 use super::counts::{BucketCounts, drop_empty};
@@ -14,11 +14,15 @@ impl From<&Histogram> for FloatHistogram {
     /// Base-2 exponential scales from −4 become Prometheus' schemas, explicit bounds become custom
     /// bounds; every other scheme is kept. No recorded scale is finer than schema 8.
     fn from(histogram: &Histogram) -> FloatHistogram {
-        let native = codecs::prometheus::FloatHistogram::from_histogram(histogram);
-        let (mut positive, mut negative) = (native.positive, native.negative);
-        let mut zero_threshold = native.zero_threshold;
-        let mut zero_count = native.zero_count;
-        let grid = match native.scheme {
+        let beyond = match histogram.scheme() {
+            Scheme::Exp2(grid) => grid.end_index(),
+            _ => BEYOND_INDEX,
+        };
+        let mut positive = counts(histogram.positive(), (beyond, histogram.overflow()));
+        let mut negative = counts(histogram.negative(), (beyond, histogram.underflow()));
+        let mut zero_threshold = histogram.zero_threshold();
+        let mut zero_count = histogram.zero_count() as f64;
+        let grid = match histogram.scheme().clone() {
             Scheme::Exp2(grid) if (-4..=8).contains(&grid.scale()) => {
                 // Prometheus numbers a bucket by its upper bound, OTLP by its lower bound.
                 for (index, _) in positive.iter_mut().chain(&mut negative) {
@@ -48,8 +52,11 @@ impl From<&Histogram> for FloatHistogram {
             grid,
             zero_threshold,
             zero_count,
-            count: native.count,
-            sum: native.sum,
+            count: histogram.count() as f64 + histogram.nan_count() as f64,
+            sum: match histogram.tracked_sum().value() {
+                Some(sum) if histogram.nan_count() == 0 => sum.value(),
+                _ => f64::NAN,
+            },
             positive,
             negative,
             hint: ResetHint::Unknown,
@@ -72,6 +79,12 @@ impl From<&Mixture> for FloatHistogram {
         histogram.hint = ResetHint::Gauge;
         histogram
     }
+}
+
+/// Counts as doubles, which are exact up to 2^53; those beyond the grid are under their own index.
+fn counts(buckets: &Buckets, beyond: (i32, u64)) -> BucketCounts {
+    let beyond = (beyond.1 > 0).then_some(beyond);
+    buckets.iter().chain(beyond).map(|(index, count)| (index, count as f64)).collect()
 }
 
 /// Moves counts beyond explicit bounds into the first and last bucket.

@@ -7,6 +7,9 @@ mod classic;
 mod compare;
 mod compliance;
 mod documented_functions;
+#[expect(dead_code, reason = "no seeds")]
+#[path = "../../../hist/tests/it/fuzz_inputs.rs"]
+mod fuzz_inputs;
 mod fuzz_regressions;
 mod memory;
 #[path = "../../../store/tests/it/memory_storage.rs"]

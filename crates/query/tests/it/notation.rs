@@ -4,8 +4,13 @@
 //! none. `x` gives the number of repetitions, and a number or histogram before `x` is the
 //! increment.
 
+#[path = "histogram_parser.rs"]
+mod histogram_parser;
+
 use query::promql::{self, ExprKind, Options, parse_duration};
-use query::{FloatHistogram, LabelSet, NAME, STALE_BITS, StepValue, parse_description};
+use query::{BucketGrid, FloatHistogram, LabelSet, NAME, ResetHint, STALE_BITS, StepValue};
+
+use histogram_parser::parse_description;
 
 /// Value of a series in script notation.
 #[derive(Clone, Debug)]

@@ -1,30 +1,14 @@
 //! Inputs that once failed, and the seeds of fuzzing.
 
 use std::fs;
-use std::path::{Path, PathBuf};
 
 use crate::checks;
-
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
-}
-
-fn files(folder: &Path) -> Vec<PathBuf> {
-    let Ok(entries) = fs::read_dir(folder) else { return Vec::new() };
-    let mut paths: Vec<PathBuf> = entries.map(|entry| entry.unwrap().path()).collect();
-    paths.sort();
-    paths
-}
+use crate::fuzz_inputs::{self, files, root};
 
 /// `testdata/fuzz/<target>/<failure>`: runs the check of the fuzz target on each.
 #[test]
 fn past_fuzz_failures_pass() {
-    for (target, check) in checks::CHECKS {
-        for path in files(&root().join("testdata/fuzz").join(target)) {
-            println!("{}", path.display());
-            check(&fs::read(path).unwrap());
-        }
-    }
+    fuzz_inputs::check_past_findings(&checks::CHECKS);
 }
 
 /// Seeds of fuzzing: PCP's own files, performance data with an entry of each kind, a process table.
@@ -86,13 +70,5 @@ fn seeds_are_read() {
 #[test]
 #[ignore = "writes fuzz/corpus; called by xtask"]
 fn write_seeds() {
-    let once_broken = checks::CHECKS.iter().flat_map(|(target, _)| {
-        let paths = files(&root().join("testdata/fuzz").join(target));
-        paths.into_iter().map(|path| (*target, fs::read(path).unwrap()))
-    });
-    for (number, (target, seed)) in seeds().into_iter().chain(once_broken).enumerate() {
-        let folder = root().join("fuzz/corpus").join(target);
-        fs::create_dir_all(&folder).unwrap();
-        fs::write(folder.join(format!("seed-{number}")), seed).unwrap();
-    }
+    fuzz_inputs::write_seeds(&checks::CHECKS, &seeds());
 }

@@ -2,6 +2,8 @@
 
 mod checks;
 mod folder;
+#[path = "../../../hist/tests/it/fuzz_inputs.rs"]
+mod fuzz_inputs;
 mod fuzz_regressions;
 mod golden;
 mod hostile;

@@ -27,57 +27,11 @@ const PREDECESSOR_DELTA: u8 = 1;
 /// The predecessor and the first row are stored in full.
 const PREDECESSOR_FULL: u8 = 2;
 
-#[expect(
-    clippy::expect_used,
-    reason = "chunks are split where no delta is possible; zstd compresses what fits memory"
-)]
+#[expect(clippy::expect_used, reason = "zstd compresses what fits memory")]
 pub(super) fn put_values(out: &mut Vec<u8>, rows: Rows, predecessor: &Predecessor) {
     match rows {
         Rows::Histograms(rows) => put_block(out, rows.into_iter().map(|row| row.value).collect()),
-        Rows::Cumulative(rows) => {
-            let delta = |before: &Histogram, after: &Histogram| {
-                delta_between(before, after).expect("BUG: the chunk was not split here")
-            };
-            let mut deltas = Vec::with_capacity(rows.len());
-            match predecessor {
-                Predecessor::Unknown => put_frame(out, &rows[0].value),
-                Predecessor::Nothing => {
-                    out.push(PREDECESSOR_NONE);
-                    put_frame(out, &rows[0].value);
-                }
-                Predecessor::Reading(Rows::Cumulative(before)) => {
-                    let before = &before[0];
-                    // Deltas of one chunk must be of the same kind: the second is checked as if it
-                    // were the first.
-                    let is_delta = is_delta_codable(std::slice::from_ref(before), &rows[0])
-                        && rows.get(1).is_none_or(|second| {
-                            is_delta_codable(&[before.clone(), rows[0].clone()], second)
-                        });
-                    out.push(if is_delta { PREDECESSOR_DELTA } else { PREDECESSOR_FULL });
-                    put_time(out, before);
-                    put_frame(out, &before.value);
-                    match is_delta {
-                        true => deltas.push(delta(&before.value, &rows[0].value)),
-                        false => put_frame(out, &rows[0].value),
-                    }
-                }
-                Predecessor::Reading(other) => {
-                    panic!("BUG: the predecessor of histograms is {other:?}")
-                }
-            }
-            deltas.extend(rows.windows(2).map(|pair| delta(&pair[0].value, &pair[1].value)));
-            let mut block = Vec::new();
-            put_block(&mut block, deltas);
-            put_bytes(out, &block);
-            let summaries: Vec<SummaryValues> =
-                rows.iter().map(|row| SummaryValues::from_histogram(&row.value)).collect();
-            out.extend(summaries.iter().map(SummaryValues::exactness_bits));
-            for at in 0..4 {
-                let column: Vec<f64> =
-                    summaries.iter().map(|summary| summary.numbers()[at]).collect();
-                put_bytes(out, &column::put(&column));
-            }
-        }
+        Rows::Cumulative(rows) => put_cumulative(out, &rows, predecessor),
         Rows::Numbers(rows) => {
             match predecessor {
                 Predecessor::Unknown => {}
@@ -91,21 +45,15 @@ pub(super) fn put_values(out: &mut Vec<u8>, rows: Rows, predecessor: &Predecesso
                     panic!("BUG: the predecessor of numbers is {other:?}")
                 }
             }
-            let numbers: Vec<f64> = rows.iter().map(|row| row.value).collect();
-            put_bytes(out, &column::put(&numbers));
+            put_numbers(out, &rows, |value| *value);
         }
         Rows::Summaries(rows) => {
             for of in [|s: &NumberSummary| s.count, |s: &NumberSummary| s.nan] {
-                put_bytes(
-                    out,
-                    &column::put(&rows.iter().map(|row| of(&row.value)).collect::<Vec<u64>>()),
-                );
+                let counts: Vec<u64> = rows.iter().map(|row| of(&row.value)).collect();
+                put_bytes(out, &column::put(&counts));
             }
             for of in SUMMARY_COLUMNS {
-                put_bytes(
-                    out,
-                    &column::put(&rows.iter().map(|row| of(&row.value)).collect::<Vec<f64>>()),
-                );
+                put_numbers(out, &rows, of);
             }
         }
         Rows::Texts(rows) => {
@@ -114,6 +62,55 @@ pub(super) fn put_values(out: &mut Vec<u8>, rows: Rows, predecessor: &Predecesso
             let packed = zstd::bulk::compress(&texts, TEXT_LEVEL);
             put_bytes(out, &packed.expect("BUG: zstd packs whatever fits memory"));
         }
+    }
+}
+
+fn put_numbers<T>(out: &mut Vec<u8>, rows: &[Row<T>], number: impl Fn(&T) -> f64) {
+    let numbers: Vec<f64> = rows.iter().map(|row| number(&row.value)).collect();
+    put_bytes(out, &column::put(&numbers));
+}
+
+/// Deltas between the rows as a block, and the summary values of the rows.
+#[expect(clippy::expect_used, reason = "chunks are split where no delta is possible")]
+fn put_cumulative(out: &mut Vec<u8>, rows: &[Row<Histogram>], predecessor: &Predecessor) {
+    let delta = |before: &Histogram, after: &Histogram| {
+        delta_between(before, after).expect("BUG: the chunk was not split here")
+    };
+    let mut deltas = Vec::with_capacity(rows.len());
+    match predecessor {
+        Predecessor::Unknown => put_frame(out, &rows[0].value),
+        Predecessor::Nothing => {
+            out.push(PREDECESSOR_NONE);
+            put_frame(out, &rows[0].value);
+        }
+        Predecessor::Reading(Rows::Cumulative(before)) => {
+            let before = &before[0];
+            // Deltas of one chunk must be of the same kind: the second is checked as if it were the
+            // first.
+            let is_delta = is_delta_codable(std::slice::from_ref(before), &rows[0])
+                && rows.get(1).is_none_or(|second| {
+                    is_delta_codable(&[before.clone(), rows[0].clone()], second)
+                });
+            out.push(if is_delta { PREDECESSOR_DELTA } else { PREDECESSOR_FULL });
+            put_time(out, before);
+            put_frame(out, &before.value);
+            match is_delta {
+                true => deltas.push(delta(&before.value, &rows[0].value)),
+                false => put_frame(out, &rows[0].value),
+            }
+        }
+        Predecessor::Reading(other) => panic!("BUG: the predecessor of histograms is {other:?}"),
+    }
+    deltas.extend(rows.windows(2).map(|pair| delta(&pair[0].value, &pair[1].value)));
+    let mut block = Vec::new();
+    put_block(&mut block, deltas);
+    put_bytes(out, &block);
+    let summaries: Vec<SummaryValues> =
+        rows.iter().map(|row| SummaryValues::from_histogram(&row.value)).collect();
+    out.extend(summaries.iter().map(SummaryValues::exactness_bits));
+    for at in 0..4 {
+        let column: Vec<f64> = summaries.iter().map(|summary| summary.numbers()[at]).collect();
+        put_bytes(out, &column::put(&column));
     }
 }
 

@@ -2,27 +2,16 @@
 //! random bytes.
 
 use std::fs;
-use std::path::{Path, PathBuf};
 
 use proptest::prelude::*;
 
 use crate::checks;
-
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
-}
+use crate::fuzz_inputs::{self, root};
 
 /// `testdata/fuzz/<target>/<failure>`.
 #[test]
 fn past_fuzz_failures_pass() {
-    for (target, check) in checks::CHECKS {
-        let Ok(entries) = fs::read_dir(root().join("testdata/fuzz").join(target)) else { continue };
-        for entry in entries {
-            let path = entry.unwrap().path();
-            println!("{}", path.display());
-            check(&fs::read(path).unwrap());
-        }
-    }
+    fuzz_inputs::check_past_findings(&checks::CHECKS);
 }
 
 /// Target, name and bytes.
@@ -97,9 +86,6 @@ proptest! {
 #[test]
 #[ignore = "writes fuzz/corpus/, for the fuzz part alone"]
 fn write_seeds() {
-    for (target, name, bytes) in seeds() {
-        let folder = root().join("fuzz/corpus").join(target);
-        fs::create_dir_all(&folder).unwrap();
-        fs::write(folder.join(name), bytes).unwrap();
-    }
+    let seeds: Vec<_> = seeds().into_iter().map(|(target, _, bytes)| (target, bytes)).collect();
+    fuzz_inputs::write_seeds(&checks::CHECKS, &seeds);
 }

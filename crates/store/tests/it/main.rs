@@ -8,6 +8,8 @@ mod disk_full;
 #[path = "../../../journal/tests/it/dying_process.rs"]
 mod dying_process;
 mod fixture;
+#[path = "../../../hist/tests/it/fuzz_inputs.rs"]
+mod fuzz_inputs;
 mod fuzz_regressions;
 mod golden;
 mod increases;

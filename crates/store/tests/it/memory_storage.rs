@@ -8,11 +8,10 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
+use disk::FileError;
 use model::SeriesId;
-
 use store::{
-    ChunkInfo, ChunkLocation, Error, Part, PartWriter, Result, SeriesRecord, StorageReader,
-    StorageWriter,
+    ChunkInfo, ChunkLocation, Part, PartWriter, Result, SeriesRecord, StorageReader, StorageWriter,
 };
 
 /// Parts, series keys and a manifest in memory.
@@ -74,10 +73,9 @@ impl StorageReader for MemoryStorage {
     fn open_part(&self, number: u64) -> Result<Arc<dyn Part>> {
         let part = self.0.lock().unwrap().parts.get(&number).cloned();
         let part = part.map(|part| part as Arc<dyn Part>);
-        part.ok_or_else(|| Error::Io {
-            path: Path::new("memory").join(number.to_string()),
-            action: "open",
-            source: std::io::ErrorKind::NotFound.into(),
+        part.ok_or_else(|| {
+            let path = Path::new("memory").join(number.to_string());
+            FileError::new("open", &path, std::io::ErrorKind::NotFound.into()).into()
         })
     }
 

@@ -1,6 +1,7 @@
 //! Compares the store with an evaluator that keeps every sample and recomputes every answer.
 
 mod cardinality_limits;
+mod comparison;
 mod evaluator;
 mod program;
 mod regressions;

@@ -5,7 +5,7 @@ use std::fs;
 use expect_test::expect_file;
 use serde_json::Value;
 
-use crate::journal::TestDir;
+use crate::test_dir::TestDir;
 use crate::{hist, hist_with_stdin, root, topdeck};
 
 #[track_caller]

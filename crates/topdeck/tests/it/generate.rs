@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::journal::TestDir;
+use crate::test_dir::TestDir;
 use crate::{TextRun, counts, hist_with_stdin, topdeck};
 
 #[track_caller]

@@ -11,6 +11,7 @@ mod generate;
 mod hiccup;
 mod interference;
 mod journal;
+mod journal_kills;
 mod load;
 mod page;
 mod processes;
@@ -19,6 +20,7 @@ mod readers;
 mod reports;
 mod serve;
 mod store;
+mod test_dir;
 mod top;
 
 use std::io::Write as _;

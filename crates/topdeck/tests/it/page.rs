@@ -7,7 +7,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use crate::journal::{TestDir, mask};
+use crate::test_dir::{TestDir, mask};
 use crate::{root, topdeck};
 
 const PROMPT: &str = "$ ";

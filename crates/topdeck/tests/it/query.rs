@@ -8,8 +8,8 @@ use std::sync::OnceLock;
 use expect_test::expect;
 use serde_json::Value;
 
-use crate::journal::TestDir;
 use crate::store::{check, json, run, run_ok};
+use crate::test_dir::TestDir;
 
 const START_NS: i64 = 1_794_225_600_000_000_000;
 

@@ -6,7 +6,7 @@ use std::process::Command;
 use expect_test::{Expect, expect};
 use serde_json::Value;
 
-use crate::journal::TestDir;
+use crate::test_dir::TestDir;
 use crate::{TextRun, root};
 
 /// Runs a command in a folder; arguments are separated by spaces, `'…'` is one argument.

@@ -6,7 +6,7 @@ use std::io::Write;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use codecs::otlp::{ExponentialHistogramDataPoint, HistogramDataPoint};
-use codecs::prometheus::{ClientHistogram, FloatHistogram, HistogramSample, RemoteHistogram};
+use codecs::prometheus::{ClientHistogram, HistogramSample, RemoteHistogram};
 use codecs::{circllhist, ddsketch, hdr, hlog};
 use hist::{Histogram, Scheme, TrackedValue};
 
@@ -106,14 +106,13 @@ fn check_interval_round_trip(interval: &hlog::HlogInterval) {
 
 pub(super) fn otlp(bytes: &[u8]) {
     if let Ok(point) = ExponentialHistogramDataPoint::from_bytes(bytes) {
-        let _ = point.to_histogram();
         let again = ExponentialHistogramDataPoint::from_bytes(&point.to_bytes()).unwrap();
         assert_eq!(again.to_bytes(), point.to_bytes());
-        if let Ok(Some(folded)) = point.to_histogram_folded() {
-            check_all(&folded.value);
-            let point = ExponentialHistogramDataPoint::from_histogram(&folded.value).unwrap();
+        if let Ok(Some(histogram)) = point.to_histogram() {
+            check_all(&histogram);
+            let point = ExponentialHistogramDataPoint::from_histogram(&histogram).unwrap();
             let again = ExponentialHistogramDataPoint::from_bytes(&point.to_bytes()).unwrap();
-            assert_same_values(&again.to_histogram().unwrap().unwrap(), &folded.value);
+            assert_same_values(&again.to_histogram().unwrap().unwrap(), &histogram);
         }
     }
     if let Ok(point) = HistogramDataPoint::from_bytes(bytes)
@@ -141,19 +140,14 @@ fn assert_same_values(again: &Histogram, before: &Histogram) {
 /// Remote write and the client model, native and classic, whole and float counts.
 pub(super) fn prometheus(bytes: &[u8]) {
     if let Ok(message) = RemoteHistogram::from_bytes(bytes) {
-        let _ = message.to_sample();
-        if let Ok(folded) = message.to_sample_folded() {
-            check_sample_round_trip(&folded.value, RemoteHistogram::from_histogram, |again| {
-                RemoteHistogram::from_bytes(&again.to_bytes()).unwrap().to_sample().unwrap()
-            });
-            check_float_round_trip(&folded.value, RemoteHistogram::from_float, |again| {
+        if let Ok(sample) = message.to_sample() {
+            check_sample(&sample, RemoteHistogram::from_histogram, |again| {
                 RemoteHistogram::from_bytes(&again.to_bytes()).unwrap().to_sample().unwrap()
             });
         }
     }
     if let Ok(message) = ClientHistogram::from_bytes(bytes) {
-        let _ = message.to_native();
-        let native = message.to_native_folded().ok().flatten().map(|folded| folded.value);
+        let native = message.to_native().ok().flatten();
         let classic = message.to_classic().ok().flatten();
         let read = |again: ClientHistogram| {
             let again = ClientHistogram::from_bytes(&again.to_bytes()).unwrap();
@@ -161,8 +155,7 @@ pub(super) fn prometheus(bytes: &[u8]) {
             again.to_native().unwrap().or(classic).unwrap()
         };
         for sample in [native, classic].into_iter().flatten() {
-            check_sample_round_trip(&sample, ClientHistogram::from_histogram, read);
-            check_float_round_trip(&sample, ClientHistogram::from_float, read);
+            check_sample(&sample, ClientHistogram::from_histogram, read);
         }
     }
 }
@@ -172,12 +165,19 @@ fn is_writable(scheme: &Scheme) -> bool {
     !matches!(scheme, Scheme::Exp2(grid) if grid.scale() < -4)
 }
 
-fn check_sample_round_trip<M, E: std::fmt::Debug>(
+/// Whole counts are written and read again; float counts are converted if they are whole.
+fn check_sample<M, E: std::fmt::Debug>(
     sample: &HistogramSample,
     write: impl Fn(&Histogram) -> Result<M, E>,
     read: impl Fn(M) -> HistogramSample,
 ) {
-    let HistogramSample::Integer(histogram) = sample else { return };
+    let histogram = match sample {
+        HistogramSample::Integer(histogram) => histogram,
+        HistogramSample::Float(float) => {
+            return float.to_histogram().iter().for_each(check_all);
+        }
+        HistogramSample::Stale => return,
+    };
     check_all(histogram);
     let too_many = histogram.positive().counts().iter().chain(histogram.negative().counts());
     let too_many = too_many
@@ -190,46 +190,9 @@ fn check_sample_round_trip<M, E: std::fmt::Debug>(
     }
 }
 
-fn check_float_round_trip<M, E: std::fmt::Debug>(
-    sample: &HistogramSample,
-    write: impl Fn(&FloatHistogram) -> Result<M, E>,
-    read: impl Fn(M) -> HistogramSample,
-) {
-    let HistogramSample::Float(float) = sample else { return };
-    if let Ok(histogram) = float.to_histogram() {
-        check_all(&histogram);
-        let _ = FloatHistogram::from_histogram(&histogram);
-    }
-    if let Ok(rounded) = float.round() {
-        check_all(&rounded.histogram);
-    }
-    match write(float) {
-        Ok(message) => {
-            let HistogramSample::Float(again) = read(message) else {
-                panic!("another kind of sample")
-            };
-            assert_eq!(again.scheme, float.scheme);
-            assert_eq!(again.sum.is_nan(), float.sum.is_nan());
-            // Classic counts are added during conversion, which rounds.
-            if !matches!(float.scheme, Scheme::Explicit(_)) {
-                assert_eq!(
-                    FloatHistogram { sum: 0.0, ..again },
-                    FloatHistogram { sum: 0.0, ..float.clone() }
-                );
-            }
-        }
-        Err(error) => assert!(!is_writable(&float.scheme), "{error:?}"),
-    }
-}
-
-/// Binary and protobuf, unchanged and rounded.
+/// Binary and protobuf.
 pub(super) fn ddsketch(bytes: &[u8]) {
-    let decoded = [
-        ddsketch::decode(bytes).ok(),
-        ddsketch::decode_rounded(bytes).ok().map(|(histogram, _)| histogram),
-        ddsketch::decode_protobuf(bytes).ok(),
-        ddsketch::decode_protobuf_rounded(bytes).ok().map(|(histogram, _)| histogram),
-    ];
+    let decoded = [ddsketch::decode(bytes).ok(), ddsketch::decode_protobuf(bytes).ok()];
     for histogram in decoded.into_iter().flatten() {
         check_all(&histogram);
         if histogram.count() > ddsketch::COUNT_MAX {

@@ -393,8 +393,8 @@ fn expect_metric(metric: &Metric, shared: &BTreeMap<String, String>, expected: &
                     (point.start_time_unix_nano, point.time_unix_nano, &point.attributes[..]);
                 let bytes = point.encode_to_vec();
                 let read = codecs::otlp::ExponentialHistogramDataPoint::from_bytes(&bytes);
-                let read = read.unwrap().to_histogram_folded().unwrap().unwrap();
-                let value = SampleValue::Histogram(Box::new(read.value));
+                let read = read.unwrap().to_histogram().unwrap().unwrap();
+                let value = SampleValue::Histogram(Box::new(read));
                 rejected += u64::from(!rows.expect("", unit, kind, head, value));
             }
         }

@@ -179,20 +179,11 @@ impl<F: GroupFold> GroupFold for BoundedFold<F> {
         });
         Some(match (ends, likeliest.number()) {
             (Some([Some(lower), Some(upper)]), Some(number)) => {
-                bracket_or_number(lower, number, upper)
+                StepValue::from_bounds(lower, number, upper)
             }
             _ => likeliest,
         })
     }
-}
-
-/// Number with its bounds, if these are not NaN.
-fn bracket_or_number(lower: f64, estimate: f64, upper: f64) -> StepValue {
-    if lower.is_nan() || estimate.is_nan() || upper.is_nan() {
-        return StepValue::Number(estimate);
-    }
-    let (lower, upper) = (lower.min(estimate), upper.max(estimate));
-    StepValue::from_bracket(Bracket { lower, estimate, upper })
 }
 
 #[derive(Clone, Default)]
@@ -308,7 +299,7 @@ fn quantiles(
         let [lowers, estimates, uppers] = &mut numbers;
         let estimate = quantile(*q, estimates);
         Some(match has_bounds {
-            true => bracket_or_number(quantile(*q, lowers), estimate, quantile(*q, uppers)),
+            true => StepValue::from_bounds(quantile(*q, lowers), estimate, quantile(*q, uppers)),
             false => StepValue::Number(estimate),
         })
     };

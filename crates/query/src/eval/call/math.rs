@@ -7,7 +7,7 @@ use crate::eval::Evaluation;
 use crate::stream::Stream;
 use crate::value::StepValue;
 
-use super::{FunctionCall, bracket_widened};
+use super::FunctionCall;
 
 /// Monotonicity of a function; determines how bounds map.
 #[derive(Clone, Copy, Debug)]
@@ -40,12 +40,12 @@ fn apply(value: &StepValue, trend: Monotonicity, f: impl Fn(f64) -> f64) -> Opti
     };
     let estimate = f(estimate);
     Some(match trend {
-        Monotonicity::Rising => bracket_widened(f(lower), estimate, f(upper)),
-        Monotonicity::Falling => bracket_widened(f(upper), estimate, f(lower)),
+        Monotonicity::Rising => StepValue::from_bounds(f(lower), estimate, f(upper)),
+        Monotonicity::Falling => StepValue::from_bounds(f(upper), estimate, f(lower)),
         Monotonicity::FromZero => {
             let (a, b) = (f(lower), f(upper));
             let least = if lower <= 0.0 && upper >= 0.0 { f(0.0) } else { a.min(b) };
-            bracket_widened(least, estimate, a.max(b))
+            StepValue::from_bounds(least, estimate, a.max(b))
         }
         Monotonicity::Any => StepValue::Number(estimate),
     })

@@ -7,7 +7,7 @@ use crate::eval::Evaluation;
 use crate::stream::Stream;
 use crate::value::StepValue;
 
-use super::{FunctionCall, bracket_widened};
+use super::FunctionCall;
 
 /// Sum of a stream's numbers from the first step. NaN and steps without a value add nothing; the
 /// latter stay without a value. Bounds are summed too.
@@ -28,7 +28,7 @@ pub(crate) fn running_total(
                         totals[2].add(upper);
                     }
                     let [lower, estimate, upper] = totals.map(NeumaierSum::value);
-                    bracket_widened(lower, estimate, upper)
+                    StepValue::from_bounds(lower, estimate, upper)
                 },
             );
         }

@@ -1,5 +1,6 @@
 //! Aggregations and function calls.
 
+use crate::edit_distance::edit_distance;
 use crate::error::{Result, SourceSpan};
 
 use super::super::aggregate_op::AggregateOp;
@@ -114,21 +115,9 @@ fn nearest_function(name: &str) -> Option<&'static str> {
     if name.len() > LENGTH_MAX {
         return None;
     }
-    let near = functions().map(|function| (edit_distance(name, function.name), function.name));
+    let near = functions().filter_map(|function| {
+        Some((edit_distance(name, function.name, DISTANCE_MAX)?, function.name))
+    });
     let (distance, name) = near.min()?;
-    (distance <= DISTANCE_MAX && distance < name.len()).then_some(name)
-}
-
-/// Edit distance: insertions, deletions and substitutions.
-fn edit_distance(from: &str, to: &str) -> usize {
-    let mut row: Vec<usize> = (0..=to.len()).collect();
-    for (i, a) in from.bytes().enumerate() {
-        let mut diagonal = std::mem::replace(&mut row[0], i + 1);
-        for (j, b) in to.bytes().enumerate() {
-            let changed = diagonal + usize::from(a != b);
-            diagonal = row[j + 1];
-            row[j + 1] = changed.min(diagonal + 1).min(row[j] + 1);
-        }
-    }
-    row[to.len()]
+    (distance < name.len()).then_some(name)
 }

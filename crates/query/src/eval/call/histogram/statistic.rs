@@ -10,7 +10,6 @@ use crate::histogram::FloatHistogram;
 use crate::promql::quantile::{self, ForcedMonotonic, NanEffect, QuantileEstimate};
 use crate::value::StepValue;
 
-use super::super::bracket_widened;
 use super::histogram_series::StepHistogram;
 
 /// Number of values.
@@ -141,7 +140,7 @@ pub(super) fn count_within(lower: f64, upper: f64, shape: &mut StepHistogram) ->
     }
     if let StepHistogram::Native(StepValue::Distribution(mixture)) = shape {
         let Bracket { lower, estimate, upper } = count_in_range(mixture, lower, upper);
-        return bracket_widened(lower as f64, estimate as f64, upper as f64);
+        return StepValue::from_bounds(lower as f64, estimate as f64, upper as f64);
     }
     let (share, _) = fraction(lower, upper, shape);
     let total = match shape {
@@ -160,7 +159,7 @@ pub(super) fn count_within(lower: f64, upper: f64, shape: &mut StepHistogram) ->
 pub(super) fn scale(share: StepValue, total: f64) -> StepValue {
     let Some(Bracket { lower, estimate, upper }) = share.bracket() else { return share };
     let (a, b) = (lower * total, upper * total);
-    bracket_widened(a.min(b), estimate * total, a.max(b))
+    StepValue::from_bounds(a.min(b), estimate * total, a.max(b))
 }
 
 /// Maximum or minimum.
@@ -227,18 +226,18 @@ fn count_in_range(mixture: &Mixture, lower: f64, upper: f64) -> Bracket<u64> {
 }
 
 fn from_estimate(found: QuantileEstimate) -> StepValue {
-    bracket_widened(found.lower, found.estimate, found.upper)
+    StepValue::from_bounds(found.lower, found.estimate, found.upper)
 }
 
 /// Bracket of `hist` as a value.
 fn from_bracket(bounds: Bracket) -> StepValue {
-    bracket_widened(bounds.lower, bounds.estimate, bounds.upper)
+    StepValue::from_bounds(bounds.lower, bounds.estimate, bounds.upper)
 }
 
 /// Prometheus' estimate, clamped to the bounds. If Prometheus has none, the bracket's estimate.
 fn clamp_into_bracket(estimate: f64, bounds: Bracket) -> StepValue {
     let estimate = if estimate.is_nan() { bounds.estimate } else { estimate };
-    bracket_widened(bounds.lower, estimate.max(bounds.lower).min(bounds.upper), bounds.upper)
+    StepValue::from_bounds(bounds.lower, estimate.max(bounds.lower).min(bounds.upper), bounds.upper)
 }
 
 #[cfg(test)]
