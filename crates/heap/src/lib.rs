@@ -20,6 +20,13 @@ use std::time::{Duration, Instant};
 
 pub use self::mapping_allocator::MappingAllocator;
 
+/// Allocator of static binaries. musl's own takes one lock for all threads.
+#[cfg(target_env = "musl")]
+pub type StaticAllocator = MappingAllocator<mimalloc::MiMalloc>;
+/// The value for `#[global_allocator]`.
+#[cfg(target_env = "musl")]
+pub const STATIC_ALLOCATOR: StaticAllocator = MappingAllocator::new(mimalloc::MiMalloc);
+
 /// Interval of checks of the resident memory.
 const PERIOD: Duration = Duration::from_secs(2);
 /// Checks after which memory is trimmed again if there may be some to return: 20 s.
@@ -48,8 +55,9 @@ pub struct HeapTrimmer {
 }
 
 /// Limits the memory that the allocator keeps. glibc: large blocks are mapped individually, and
-/// there are few arenas. Static binaries: no transparent huge pages. Call it before the first
-/// thread starts, because a thread keeps its arena.
+/// there are few arenas. Static binaries: free pages are returned soon, and there are no
+/// transparent huge pages. Call it before the first thread starts, because a thread keeps its
+/// arena.
 pub fn configure_allocator() {
     trim::tune();
 }

@@ -30,15 +30,26 @@ pub(crate) fn tune() {
             let _ = unsafe { libc::mallopt(parameter, value) };
         }
     }
-    // mimalloc requests huge pages, which the kernel clears whole: queries took 12 % more CPU time,
-    // and an ingesting server had 122 MB resident instead of 55 MB.
+    // SAFETY: prctl(2) with this option takes integers; a kernel that does not know it changes
+    // nothing. The option of mimalloc is an integer that it reads whenever it frees pages; no
+    // other thread runs yet.
     #[cfg(target_env = "musl")]
-    // SAFETY: prctl(2) with this option takes integers. Old kernels do not know it and change
-    // nothing.
     unsafe {
+        // mimalloc asks for huge pages, which the kernel clears as a whole: queries took 12 % more
+        // CPU time, and after ingest 122 MB were resident instead of 55 MB.
         let _ = libc::prctl(libc::PR_SET_THP_DISABLE, 1, 0, 0, 0);
+        libmimalloc_sys::mi_option_set_default(PURGE_DELAY, PURGE_DELAY_MS);
     }
 }
+
+/// `mi_option_purge_delay` of mimalloc.h. The variable `MIMALLOC_PURGE_DELAY` takes precedence.
+#[cfg(target_env = "musl")]
+const PURGE_DELAY: libmimalloc_sys::mi_option_t = 15;
+/// Time until free pages are returned to the system, in milliseconds. With the default of a second
+/// 150 unread responses of 9 MiB had a peak of 543 MiB above the idle process, now of 479 MiB; CPU
+/// times of queries differ by less than their spread. At 10 ms queries took 8 % more.
+#[cfg(target_env = "musl")]
+const PURGE_DELAY_MS: libc::c_long = 100;
 
 /// Returns all free pages of all arenas to the system.
 pub(crate) fn trim() {

@@ -45,12 +45,11 @@ mod watch;
 
 use std::process::ExitCode;
 
-/// musl's allocator takes one lock for all threads. With another C library its own allocator is
-/// used: docs/dist.md has the measurements. Libraries set no allocator.
+/// With another C library its own allocator is used: docs/dist.md has the measurements. Libraries
+/// set no allocator.
 #[cfg(target_env = "musl")]
 #[global_allocator]
-static ALLOCATOR: heap::MappingAllocator<mimalloc::MiMalloc> =
-    heap::MappingAllocator::new(mimalloc::MiMalloc);
+static ALLOCATOR: heap::StaticAllocator = heap::STATIC_ALLOCATOR;
 
 fn main() -> ExitCode {
     match command::parse_args().run() {
