@@ -7,6 +7,7 @@
 //! [`Disk::sync_dir`] of its directory, and nothing else is.
 #![deny(unsafe_code)]
 
+mod file_error;
 mod os;
 mod region;
 
@@ -14,6 +15,7 @@ use std::fmt::Debug;
 use std::io;
 use std::path::Path;
 
+pub use file_error::{FileError, IoContext};
 pub use os::OsDisk;
 pub use region::{Region, WAKE_BYTES};
 

@@ -12,7 +12,7 @@
 //! checksum CRC                      CRC-32C of all preceding lines, 8 hexadecimal digits
 //! ```
 //! Numbers are decimal, ids and boots hexadecimal, times ns since the Unix epoch.
-//! `docs/formats/books.md` specifies the format.
+//! `docs/formats/ledgers.md` specifies the format.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -90,26 +90,37 @@ impl LedgerFile {
             )));
         }
         Ok(match Ledger::decode(&bytes) {
-            Ok(book) => LedgerLoad::Ledger(Box::new(book)),
+            Ok(ledger) => LedgerLoad::Ledger(Box::new(ledger)),
             Err(why) => LedgerLoad::Damaged(why),
         })
     }
 
+    /// Renames the file durably, if it exists.
+    pub(crate) fn rename(&self, new: &LedgerFile) -> Result<()> {
+        match self.disk.rename(&self.path, &new.path) {
+            Ok(()) => {}
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+            Err(error) => return Err(io_error("rename", &self.path, &error)),
+        }
+        let dir = self.path.parent().unwrap_or(Path::new("."));
+        self.disk.sync_dir(dir).map_err(|error| io_error("synchronise", dir, &error))
+    }
+
     /// Sets the checkpoint time and replaces the file durably and atomically.
-    pub fn save_at(&self, book: &mut Ledger, now: i64) -> Result<()> {
-        book.saved_at = now;
-        self.save(book)
+    pub fn save_at(&self, ledger: &mut Ledger, now: i64) -> Result<()> {
+        ledger.saved_at = now;
+        self.save(ledger)
     }
 
     /// Replaces the file durably and atomically.
-    pub fn save(&self, book: &Ledger) -> Result<()> {
+    pub fn save(&self, ledger: &Ledger) -> Result<()> {
         let mut new = self.path.clone().into_os_string();
         new.push(".new");
         let new = PathBuf::from(new);
         let at = |doing, error| io_error(doing, &new, &error);
         let file = self.disk.open(&new, OpenMode::Create).map_err(|error| at("create", error))?;
         file.set_len(0).map_err(|error| at("empty", error))?;
-        file.write_all_at(&book.encode(), 0).map_err(|error| at("write", error))?;
+        file.write_all_at(&ledger.encode(), 0).map_err(|error| at("write", error))?;
         file.sync().map_err(|error| at("synchronise", error))?;
         drop(file);
         self.disk.rename(&new, &self.path).map_err(|error| at("rename", error))?;
@@ -227,13 +238,14 @@ impl Ledger {
         if last != checksum_line(body) {
             return Err("checksum mismatch".to_owned());
         }
-        let mut book = Ledger::new(0, 0, 0);
+        let mut ledger = Ledger::new(0, 0, 0);
         let mut producer = None;
         for (at, line) in body.lines().enumerate().skip(1) {
-            book.parse_line(line, &mut producer)
+            ledger
+                .parse_line(line, &mut producer)
                 .ok_or_else(|| format!("cannot parse line {}: {line}", at + 1))?;
         }
-        Ok(book)
+        Ok(ledger)
     }
 
     /// Parses a line; `producer` is the producer of the previous lines.

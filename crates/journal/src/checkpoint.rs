@@ -1,9 +1,9 @@
 //! Checkpoints: named persistent positions. A subscriber is moved by a reader; a bookmark is set by
 //! hand.
 
-use disk::{Disk, OpenMode};
+use disk::{Disk, IoContext, OpenMode};
 
-use crate::error::{Error, IoContext, Result};
+use crate::error::{Error, Result};
 use crate::layout::{CHECKPOINT, CHECKPOINT_MAGIC, FieldTable};
 use crate::paths::{self, Paths};
 use crate::superblock::{PAYLOAD_BYTES, Superblock};
@@ -137,21 +137,31 @@ pub(crate) fn create(disk: &dyn Disk, paths: &Paths, checkpoint: &Checkpoint) ->
     Superblock::create(disk, &path, CHECKPOINT_MAGIC, &checkpoint.payload()).map(drop)
 }
 
+/// Renames a checkpoint, durably.
+pub(crate) fn rename(disk: &dyn Disk, paths: &Paths, name: &str, new_name: &str) -> Result<()> {
+    let (from, to) = (paths.checkpoint(name)?, paths.checkpoint(new_name)?);
+    disk.rename(&from, &to).io_context("rename", &from)?;
+    let dir = paths.checkpoints();
+    Ok(disk.sync_dir(&dir).io_context("fsync directory", &dir)?)
+}
+
 /// Removes a checkpoint, durably.
 pub(crate) fn remove(disk: &dyn Disk, paths: &Paths, name: &str) -> Result<()> {
     let path = paths.checkpoint(name)?;
-    disk.remove(&path).io_context("remove", &path).map_err(|error| not_found(error, name))?;
+    disk.remove(&path)
+        .io_context("remove", &path)
+        .map_err(|error| not_found(error.into(), name))?;
     let dir = paths.checkpoints();
-    disk.sync_dir(&dir).io_context("fsync directory", &dir)
+    Ok(disk.sync_dir(&dir).io_context("fsync directory", &dir)?)
 }
 
 /// Fsyncs a checkpoint as it is; not an error if it was removed.
 pub(crate) fn sync(disk: &dyn Disk, paths: &Paths, name: &str) -> Result<()> {
     let path = paths.checkpoint(name)?;
     match disk.open(&path, OpenMode::Write) {
-        Ok(file) => file.sync().io_context("fsync", &path),
+        Ok(file) => Ok(file.sync().io_context("fsync", &path)?),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
-        Err(error) => Err(error).io_context("open", &path),
+        Err(error) => Err(error).io_context("open", &path).map_err(Error::from),
     }
 }
 

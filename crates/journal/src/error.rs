@@ -1,8 +1,10 @@
 //! Error type.
 
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
+
+use disk::FileError;
 
 use crate::settings::LimitPolicy;
 
@@ -136,7 +138,7 @@ pub enum Error {
         "journal fail-stop: a write or sync failed; fix the disk, then restart the processes that \
          use it"
     )]
-    Poisoned,
+    FailStop,
 
     /// No checkpoint or subscriber has this name.
     #[error("checkpoint or subscriber {name:?} not found")]
@@ -256,13 +258,9 @@ fn describe_holder(holder: &Option<String>, policy: LimitPolicy) -> String {
     }
 }
 
-/// Adds the action and the path to an I/O error.
-pub(crate) trait IoContext<T> {
-    fn io_context(self, action: &'static str, path: &Path) -> Result<T>;
-}
-
-impl<T> IoContext<T> for io::Result<T> {
-    fn io_context(self, action: &'static str, path: &Path) -> Result<T> {
-        self.map_err(|source| Error::Io { path: path.to_owned(), action, source })
+impl From<FileError> for Error {
+    fn from(error: FileError) -> Error {
+        let FileError { path, action, source } = error;
+        Error::Io { path, action, source }
     }
 }

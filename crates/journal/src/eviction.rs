@@ -8,9 +8,11 @@
 use std::cell::RefCell;
 use std::io;
 
+use disk::IoContext;
+
 use crate::checkpoint;
 use crate::checkpoint::RetentionHolds;
-use crate::error::{IoContext, Result};
+use crate::error::{Error, Result};
 use crate::flusher::SegmentFlusher;
 use crate::gap::{GapBuilder, GapReason, GapSet};
 use crate::segment::for_each_record;
@@ -157,7 +159,7 @@ impl SegmentFlusher {
             let path = paths.segment(first);
             match disk.remove(&path) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                    return Err(error).io_context("remove", &path);
+                    return Err(error).io_context("remove", &path).map_err(Error::from);
                 }
                 _ => {}
             }

@@ -10,9 +10,9 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::{Range, RangeInclusive};
 
-use disk::{Disk, OpenMode};
+use disk::{Disk, IoContext, OpenMode};
 
-use crate::error::{Error, IoContext, Result};
+use crate::error::{Error, Result};
 use crate::layout::{
     FieldTable, GAP, GAP_BYTES, GAP_PRODUCER, GAP_PRODUCER_BYTES, GAPS, GAPS_BYTES, GAPS_MAGIC,
     VERSION, checksum, field,
@@ -231,7 +231,7 @@ impl GapSet {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
                 return Ok((GapSet::default(), true));
             }
-            Err(error) => return Err(error).io_context("open", &path),
+            Err(error) => return Err(error).io_context("open", &path).map_err(Error::from),
         };
         let len = file.len().io_context("get the length of", &path)?;
         // The file has a few entries per producer; a length beyond memory is invalid.
@@ -256,7 +256,7 @@ impl GapSet {
         file.write_all_at(&self.encode(), 0).io_context("write", &fresh)?;
         file.sync().io_context("fsync", &fresh)?;
         disk.rename(&fresh, &path).io_context("rename", &path)?;
-        disk.sync_dir(&paths.dir).io_context("fsync directory", &paths.dir)
+        Ok(disk.sync_dir(&paths.dir).io_context("fsync directory", &paths.dir)?)
     }
 
     fn encode(&self) -> Vec<u8> {

@@ -7,10 +7,10 @@
 //! locks/w000 …    one per open handle: the append lock stores its number as the owner
 //! ```
 
-use disk::{Disk, File, OpenMode};
+use disk::{Disk, File, IoContext, OpenMode};
 
 use crate::buffer::ProcessLiveness;
-use crate::error::{Error, IoContext, Result};
+use crate::error::{Error, Result};
 use crate::paths::Paths;
 
 /// Maximum number of open handles, all processes together.
@@ -89,7 +89,7 @@ impl HandleLocks {
 /// Opens a lock file.
 pub(crate) fn open(disk: &dyn Disk, paths: &Paths, name: &str) -> Result<Box<dyn File>> {
     let path = paths.lock(name);
-    disk.open(&path, OpenMode::Create).io_context("open", &path)
+    Ok(disk.open(&path, OpenMode::Create).io_context("open", &path)?)
 }
 
 fn slot_name(slot: u32) -> String {

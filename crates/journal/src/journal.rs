@@ -11,11 +11,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 
-use disk::Disk;
+use disk::{Disk, IoContext};
 
 use crate::buffer::{FAIL_STOP, FULL};
 use crate::checkpoint::{self, Checkpoint, CheckpointKind, LockedCheckpoint};
-use crate::error::{Error, FullReason, IoContext, Result};
+use crate::error::{Error, FullReason, Result};
 use crate::flusher::SegmentFlusher;
 use crate::handle_locks::{HandleLocks, OpenLock};
 use crate::inner::{CommitGroup, JournalInner, map};
@@ -350,6 +350,21 @@ impl Journal {
         drop(guard);
         self.inner.release_up_to(position);
         self.checkpoint(name)
+    }
+
+    /// Renames a subscriber without an open reader, or a bookmark, durably.
+    pub fn rename_checkpoint(&self, name: &str, new_name: &str) -> Result<()> {
+        let store = &self.inner.shared;
+        let (disk, paths) = (&*store.disk, &store.paths);
+        let _guard = OpenLock::begin(disk, paths)?;
+        let _lock = LockedCheckpoint::open(disk, paths, name)?;
+        match checkpoint::read(disk, paths, new_name) {
+            Err(Error::NoCheckpoint { .. }) => checkpoint::rename(disk, paths, name, new_name),
+            Ok(_) | Err(Error::CheckpointCorrupt { .. }) => {
+                Err(Error::CheckpointExists { name: new_name.to_owned() })
+            }
+            Err(error) => Err(error),
+        }
     }
 
     /// Removes a subscriber without an open reader, or a bookmark.

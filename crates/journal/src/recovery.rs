@@ -10,15 +10,15 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use disk::{Disk, File, OpenMode};
+use disk::{Disk, File, IoContext, OpenMode};
 
 use crate::buffer::{Buffer, BufferHeader, FAIL_STOP, FlushMark};
 use crate::checkpoint;
-use crate::error::{IoContext, Result};
+use crate::error::Result;
 use crate::frame;
 use crate::gap::{GapReason, GapSet, RecordGap};
 use crate::paths::Paths;
-use crate::segment::{self, ProducerState, ScanItem, SegmentHeader, SegmentScan};
+use crate::segment::{self, ProducerEntry, ScanItem, SegmentHeader, SegmentScan};
 use crate::segment::{for_each_record, is_no_space, rewrite};
 use crate::shared::StoredSettings;
 
@@ -416,7 +416,7 @@ fn quarantine_segment(
     let mut bytes = vec![0; 64 << 10];
     let have = file.read_full_at(&mut bytes, 0).io_context("read", &path)?;
     if bytes[..have].iter().all(|&byte| byte == 0) {
-        return disk.remove(&path).io_context("remove", &path);
+        return Ok(disk.remove(&path).io_context("remove", &path)?);
     }
     let dir = paths.quarantine();
     disk.create_dir(&dir).io_context("create", &dir)?;
@@ -438,8 +438,8 @@ pub(crate) fn recover_producers(
     firsts: &[u64],
     end: u64,
     gaps: &GapSet,
-) -> Result<Vec<ProducerState>> {
-    let lost = |last: &ProducerState| {
+) -> Result<Vec<ProducerEntry>> {
+    let lost = |last: &ProducerEntry| {
         gaps.iter().any(|gap| {
             matches!(gap.reason, GapReason::Damaged | GapReason::Interrupted)
                 && gap.positions.contains(&(last.end.saturating_sub(1)))
@@ -454,10 +454,10 @@ pub(crate) fn recover_producers(
                 let after = record.position.saturating_add(1);
                 // Batches are contiguous: the last record of each decides, and it comes last.
                 match lasts.last_mut() {
-                    Some(ProducerState { identity: last, end }) if *last == identity => {
+                    Some(ProducerEntry { identity: last, end }) if *last == identity => {
                         *end = after
                     }
-                    _ => lasts.push(ProducerState { identity, end: after }),
+                    _ => lasts.push(ProducerEntry { identity, end: after }),
                 }
             }
         })?;

@@ -11,10 +11,10 @@ use std::ops::{Range, RangeInclusive};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use disk::{Disk, File, OpenMode};
+use disk::{Disk, File, IoContext, OpenMode};
 
 use crate::codec::Decompressor;
-use crate::error::{Error, IoContext, Result};
+use crate::error::{Error, Result};
 use crate::frame::{self, FrameHeader, RecordIter};
 use crate::layout::{
     FRAME_ALIGN, FRAME_BYTES, FieldTable, PRODUCER, PRODUCER_BYTES, SEGMENT, SEGMENT_BYTES,
@@ -26,7 +26,7 @@ use crate::settings::PRODUCERS_MAX_MAX;
 
 /// Last sequence of a producer epoch and the position after its records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct ProducerState {
+pub(crate) struct ProducerEntry {
     pub(crate) identity: BatchIdentity,
     pub(crate) end: u64,
 }
@@ -37,7 +37,7 @@ pub(crate) struct SegmentHeader {
     pub(crate) journal_id: u128,
     pub(crate) first: u64,
     pub(crate) created: i64,
-    pub(crate) producers: Vec<ProducerState>,
+    pub(crate) producers: Vec<ProducerEntry>,
 }
 
 impl SegmentHeader {
@@ -123,7 +123,7 @@ impl SegmentHeader {
                 epoch: fields.u64("epoch"),
                 sequence: fields.u64("sequence"),
             };
-            ProducerState { identity, end: fields.u64("end_position") }
+            ProducerEntry { identity, end: fields.u64("end_position") }
         });
         Ok(Some(SegmentHeader {
             journal_id: fields.u128("journal_id"),
@@ -161,7 +161,7 @@ pub(crate) fn total_bytes(disk: &dyn Disk, paths: &Paths) -> Result<u64> {
             }
             // Deleted since it was listed.
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
-            Err(error) => return Err(error).io_context("open", &path),
+            Err(error) => return Err(error).io_context("open", &path).map_err(Error::from),
         }
     }
     Ok(sum)
@@ -269,7 +269,7 @@ impl SegmentScan {
     }
 
     pub(crate) fn file_bytes(&self) -> Result<u64> {
-        self.file.len().io_context("get the length of", &self.path)
+        Ok(self.file.len().io_context("get the length of", &self.path)?)
     }
 
     /// Decompresses a frame's body; false if it is not valid writer output although its checksum is

@@ -4,12 +4,12 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use disk::{Disk, OpenMode};
+use disk::{Disk, IoContext, OpenMode};
 
 use crate::buffer::{AppendLockGuard, Buffer};
 use crate::checkpoint::RetentionHolds;
 use crate::codec;
-use crate::error::{Error, FullReason, IoContext, Result};
+use crate::error::{Error, FullReason, Result};
 use crate::handle_locks::{HandleLocks, LivenessProbe};
 use crate::layout::{FieldTable, SETTINGS, SETTINGS_MAGIC};
 use crate::paths::Paths;

@@ -9,9 +9,9 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use disk::{Disk, File, OpenMode};
+use disk::{Disk, File, IoContext, OpenMode};
 
-use crate::error::{Error, IoContext, Result};
+use crate::error::{Error, Result};
 use crate::layout::{
     FieldTable, SUPERBLOCK, SUPERBLOCK_BYTES, SUPERBLOCK_MIRROR_OFFSET, VERSION, checksum, field,
 };
@@ -122,7 +122,7 @@ impl Superblock {
 
     /// Fsyncs the file.
     pub(crate) fn sync(&self) -> Result<()> {
-        self.file.sync().io_context("fsync", &self.path)
+        Ok(self.file.sync().io_context("fsync", &self.path)?)
     }
 }
 

@@ -6,7 +6,6 @@ mod compensation;
 mod conversion;
 mod counts;
 mod description;
-mod hint;
 mod logarithm;
 mod number;
 mod reset;
@@ -20,9 +19,9 @@ use std::sync::Arc;
 use hist::Scheme;
 
 pub use bucket::Bucket;
+pub use codecs::prometheus::ResetHint;
 pub use compensation::Compensation;
 pub use description::{DescriptionError, ParsedHistogram, parse_description};
-pub use hint::ResetHint;
 pub use sum::{AddOutcome, IncompatibleHistograms};
 pub use trim::TrimSide;
 

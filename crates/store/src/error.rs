@@ -1,7 +1,9 @@
 //! Error type.
 
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
+
+use disk::FileError;
 
 /// Result of store operations.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -158,13 +160,9 @@ pub enum Error {
     },
 }
 
-/// Adds the action and the path to an I/O error.
-pub(crate) trait IoContext<T> {
-    fn io_context(self, action: &'static str, path: &Path) -> Result<T>;
-}
-
-impl<T> IoContext<T> for io::Result<T> {
-    fn io_context(self, action: &'static str, path: &Path) -> Result<T> {
-        self.map_err(|source| Error::Io { path: path.to_owned(), action, source })
+impl From<FileError> for Error {
+    fn from(error: FileError) -> Error {
+        let FileError { path, action, source } = error;
+        Error::Io { path, action, source }
     }
 }

@@ -14,12 +14,12 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
-use disk::{Disk, OpenMode};
+use disk::{Disk, IoContext, OpenMode};
 
 use model::SeriesId;
 
 use crate::backend::{Part, PartWriter, SeriesRecord, StorageReader, StorageWriter};
-use crate::error::{IoContext, Result};
+use crate::error::{Error, Result};
 use crate::manifest_file::read_file;
 use crate::mutex::lock;
 use crate::part::{FilePart, FilePartWriter};
@@ -100,7 +100,7 @@ impl StorageWriter for LocalBackend {
         match self.disk.remove(&path) {
             Ok(()) => {}
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
-            Err(error) => return Err(error).io_context("remove", &path),
+            Err(error) => return Err(error).io_context("remove", &path).map_err(Error::from),
         }
         Ok(Box::new(FilePartWriter::new(Arc::clone(&self.disk), path, number)?))
     }
@@ -109,7 +109,7 @@ impl StorageWriter for LocalBackend {
         let path = self.part_path(number);
         match self.disk.remove(&path) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                Err(error).io_context("remove", &path)
+                Err(error).io_context("remove", &path).map_err(Error::from)
             }
             _ => Ok(()),
         }

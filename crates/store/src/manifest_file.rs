@@ -18,9 +18,9 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use disk::{Disk, File, OpenMode};
+use disk::{Disk, File, IoContext, OpenMode};
 
-use crate::error::{Error, IoContext, Result};
+use crate::error::{Error, Result};
 
 /// Manifest of a store whose lock is held.
 pub(crate) struct ManifestFile {
@@ -69,7 +69,7 @@ impl ManifestFile {
                 Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
                 // An unreadable manifest must not be treated as missing: a new store would replace
                 // it.
-                Err(error) => return Err(error).io_context("open", &path),
+                Err(error) => return Err(error).io_context("open", &path).map_err(Error::from),
             }
         }
         Ok(false)
@@ -132,7 +132,7 @@ pub(crate) fn read_file(disk: &dyn Disk, path: &Path) -> Result<Option<Vec<u8>>>
     let file = match disk.open(path, OpenMode::Read) {
         Ok(file) => file,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(error).io_context("open", path),
+        Err(error) => return Err(error).io_context("open", path).map_err(Error::from),
     };
     let len = file.len().io_context("get the length of", path)?;
     let mut bytes = zeroed_bytes(len).io_context("read", path)?;

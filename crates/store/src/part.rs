@@ -30,13 +30,13 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
-use disk::{Disk, File, OpenMode};
+use disk::{Disk, File, IoContext, OpenMode};
 use model::SeriesId;
 use model::wire::{WireReader, put_bytes};
 
 use crate::backend::{ChunkInfo, ChunkLocation, Part, PartWriter};
 use crate::chunk::{self, ChunkHeader};
-use crate::error::{Error, IoContext, Result};
+use crate::error::{Error, Result};
 
 /// First bytes of a part.
 pub const MAGIC: [u8; 8] = *b"tdpart\0\0";

@@ -16,11 +16,11 @@ use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use disk::{Disk, OpenMode};
+use disk::{Disk, IoContext, OpenMode};
 use journal::Supervisor;
 use model::SeriesId;
 
-use crate::error::{Error, IoContext, Result};
+use crate::error::{Error, Result};
 
 /// Panics on the same input before it is quarantined.
 pub(crate) const ATTEMPTS_MAX: u32 = 3;
@@ -58,7 +58,7 @@ impl Quarantine {
         let names = match disk.list(&dir) {
             Ok(names) => names,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Vec::new(),
-            Err(error) => return Err(error).io_context("list", &dir),
+            Err(error) => return Err(error).io_context("list", &dir).map_err(Error::from),
         };
         let position = |name: &String| name.strip_suffix(SUFFIX)?.parse().ok();
         let records: BTreeSet<u64> = names.iter().filter_map(position).collect();
@@ -98,7 +98,7 @@ impl Quarantine {
         let file = self.disk.open(&path, OpenMode::Create).io_context("create", &path)?;
         file.write_all_at(bytes, 0).io_context("write", &path)?;
         file.sync().io_context("write", &path)?;
-        self.disk.sync_dir(&self.dir).io_context("write", &self.dir)
+        Ok(self.disk.sync_dir(&self.dir).io_context("write", &self.dir)?)
     }
 
     /// Handles a panic while flushing a series.

@@ -8,10 +8,10 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use disk::{Disk, OpenMode};
+use disk::{Disk, IoContext, OpenMode};
 use journal::StartPosition;
 
-use crate::error::{Error, IoContext, Result};
+use crate::error::{Error, Result};
 use crate::inner::SUBSCRIBER;
 use crate::local_backend::LocalBackend;
 use crate::manifest::Manifest;
@@ -135,7 +135,7 @@ fn link(disk: &dyn Disk, from: &Path, to: &Path) -> Result<()> {
         {
             copy_bytes(disk, from, to)
         }
-        Err(error) => Err(error).io_context("link", to),
+        Err(error) => Err(error).io_context("link", to).map_err(Error::from),
     }
 }
 
@@ -147,12 +147,12 @@ fn copy_bytes(disk: &dyn Disk, from: &Path, to: &Path) -> Result<()> {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound && from.ends_with("series") => {
             return Ok(());
         }
-        Err(error) => return Err(error).io_context("open", from),
+        Err(error) => return Err(error).io_context("open", from).map_err(Error::from),
     };
     // An existing file may be a hard link of another file, and must not be overwritten in place.
     match disk.remove(to) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-            return Err(error).io_context("remove", to);
+            return Err(error).io_context("remove", to).map_err(Error::from);
         }
         _ => {}
     }
@@ -164,7 +164,7 @@ fn copy_bytes(disk: &dyn Disk, from: &Path, to: &Path) -> Result<()> {
         target.write_all_at(&bytes[..have], at).io_context("write", to)?;
         at = at.saturating_add(have as u64);
         if have < PIECE {
-            return target.sync().io_context("fsync", to);
+            return Ok(target.sync().io_context("fsync", to)?);
         }
     }
 }

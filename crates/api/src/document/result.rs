@@ -27,10 +27,10 @@ pub fn to_json(answer: &QueryResult, maxima: &[Maxima]) -> Json {
         }
         ResultData::Points(series) => {
             let series = series.iter().map(|of| {
-                let readings = of.points.iter().map(reading_json).collect();
+                let samples = of.points.iter().map(sample_json).collect();
                 Object(vec![
                     ("labels", super::labels(of.labels.iter())),
-                    ("samples", List(readings)),
+                    ("samples", List(samples)),
                 ])
             });
             ("samples", List(series.collect()))
@@ -78,11 +78,11 @@ fn points_json(answer: &QueryResult, values: impl Iterator<Item = Option<Json>>)
     points
 }
 
-fn reading_json(reading: &SeriesPoint) -> Json {
+fn sample_json(sample: &SeriesPoint) -> Json {
     Object(vec![
-        ("start_ns", reading.start.map_or(Null, |start| Integer(start.into()))),
-        ("time_ns", Integer(reading.time.into())),
-        ("value", value_json(&reading.value)),
+        ("start_ns", sample.start.map_or(Null, |start| Integer(start.into()))),
+        ("time_ns", Integer(sample.time.into())),
+        ("value", value_json(&sample.value)),
     ])
 }
 

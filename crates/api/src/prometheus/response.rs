@@ -73,8 +73,8 @@ pub(super) fn write_result(
         }
         ResultData::Points(all) => {
             write_list(page, all, |page, series| {
-                let readings = series.points.iter().map(|reading| (reading.time, &reading.value));
-                write_series(page, &series.labels, readings)
+                let samples = series.points.iter().map(|sample| (sample.time, &sample.value));
+                write_series(page, &series.labels, samples)
             })?;
         }
     }

@@ -4,7 +4,7 @@
 
 use api::{ApiRoute, ErrorResponse, IngestFormat, IngestFormatRow, IngestOutcome, IngestRequest};
 use axum::response::Response;
-use collect::RowSink;
+use collect::SeriesSink;
 use http::StatusCode;
 use model::{Sample, SampleValue, Series, SeriesKind};
 use role::Parameter;
@@ -50,7 +50,7 @@ impl IngestFormat for LapFormat {
         &self,
         body: &[u8],
         now: i64,
-        rows: &mut dyn RowSink,
+        rows: &mut dyn SeriesSink,
     ) -> Result<usize, ErrorResponse> {
         let read = read_laps(&self.prefix, &String::from_utf8_lossy(body), now, rows);
         read.map_err(|error| ErrorResponse::bad_request(error.to_string()))
@@ -65,7 +65,7 @@ fn read_laps(
     prefix: &str,
     body: &str,
     now: i64,
-    rows: &mut dyn RowSink,
+    rows: &mut dyn SeriesSink,
 ) -> Result<usize, LapError> {
     for (line, text) in (1..).zip(body.lines()) {
         let (name, time) = text.split_once(';').ok_or(LapError::NoSemicolon { line })?;

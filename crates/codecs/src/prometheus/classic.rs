@@ -13,7 +13,7 @@ use hist::{
 
 use crate::message::field_error;
 
-use super::float::FloatHistogram;
+use super::float::FractionalHistogram;
 use super::native::{sum_of, unrepresentable_error};
 
 /// Cumulative counts, whole numbers or doubles.
@@ -73,9 +73,9 @@ impl ClassicHistogram {
 
 impl ClassicHistogram<f64> {
     /// The distribution on explicit bounds; each count is a difference of two doubles.
-    pub(crate) fn to_float(&self) -> Result<FloatHistogram, DecodeError> {
+    pub(crate) fn to_float(&self) -> Result<FractionalHistogram, DecodeError> {
         let (bounds, counts) = self.differences()?;
-        let float = FloatHistogram {
+        let float = FractionalHistogram {
             scheme: Scheme::explicit(&bounds)?,
             zero_threshold: 0.0,
             zero_count: 0.0,
@@ -90,7 +90,7 @@ impl ClassicHistogram<f64> {
 
     /// The counts of a histogram on explicit bounds, including the `+Inf` bucket. Additions of
     /// doubles are rounded.
-    pub fn from_float(float: &FloatHistogram) -> Result<ClassicHistogram<f64>, EncodeError> {
+    pub fn from_float(float: &FractionalHistogram) -> Result<ClassicHistogram<f64>, EncodeError> {
         let bounds = classic_bounds(&float.scheme)?;
         float.check().map_err(|error| unrepresentable_error(error.to_string()))?;
         if float.zero_count > 0.0 {

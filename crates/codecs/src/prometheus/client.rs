@@ -11,7 +11,7 @@ use crate::message;
 use crate::protobuf::{Error, FieldValue, MessageFields, MessageWriter, push_message};
 
 use super::classic::ClassicHistogram;
-use super::float::FloatHistogram;
+use super::float::FractionalHistogram;
 use super::native::{self, NativeBuckets, NativeCounts, NativeFields, NativeMessage};
 use super::spans::BucketSpan;
 use super::{HistogramSample, SCHEMA_CUSTOM};
@@ -271,7 +271,7 @@ impl ClientHistogram {
     }
 
     /// A message with all fields of `float`, native or classic as in [`Self::from_histogram`].
-    pub fn from_float(float: &FloatHistogram) -> Result<Self, EncodeError> {
+    pub fn from_float(float: &FractionalHistogram) -> Result<Self, EncodeError> {
         if let Scheme::Explicit(_) = float.scheme {
             return ClassicHistogram::from_float(float).map(ClientHistogram::from_classic_float);
         }

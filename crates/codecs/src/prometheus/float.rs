@@ -16,7 +16,7 @@ const INTEGER_MAX: f64 = 9_007_199_254_740_992.0;
 
 /// Histogram with float counts.
 #[derive(Clone, Debug, PartialEq)]
-pub struct FloatHistogram {
+pub struct FractionalHistogram {
     /// Exponential or explicit.
     pub scheme: Scheme,
     /// Values within ± this threshold are in `zero_count`.
@@ -45,7 +45,7 @@ pub struct RoundedHistogram {
     pub moved: f64,
 }
 
-impl FloatHistogram {
+impl FractionalHistogram {
     /// The same counts as whole numbers. Fails if a count is not whole or above 2^53, or if the
     /// counts contradict `count`.
     pub fn to_histogram(&self) -> Result<Histogram, DecodeError> {
@@ -72,7 +72,7 @@ impl FloatHistogram {
     }
 
     /// A histogram's counts as doubles, which are exact up to 2^53.
-    pub fn from_histogram(histogram: &Histogram) -> FloatHistogram {
+    pub fn from_histogram(histogram: &Histogram) -> FractionalHistogram {
         let end = match histogram.scheme() {
             Scheme::Exp2(grid) => exponential::end_index(*grid),
             _ => i32::MAX,
@@ -81,7 +81,7 @@ impl FloatHistogram {
             let infinite = (infinite > 0).then_some((end, infinite));
             buckets.iter().chain(infinite).map(|(index, count)| (index, count as f64)).collect()
         };
-        FloatHistogram {
+        FractionalHistogram {
             scheme: histogram.scheme().clone(),
             zero_threshold: histogram.zero_threshold(),
             zero_count: histogram.zero_count() as f64,

@@ -3,8 +3,8 @@
 
 use codecs::otlp::ExponentialHistogramDataPoint;
 use codecs::prometheus::{
-    BucketSpan, ClassicHistogram, ClientBucket, ClientHistogram, FloatHistogram, HistogramSample,
-    RemoteCount, RemoteHistogram, RemoteZeroCount, ResetHint, STALE_MARKER,
+    BucketSpan, ClassicHistogram, ClientBucket, ClientHistogram, FractionalHistogram,
+    HistogramSample, RemoteCount, RemoteHistogram, RemoteZeroCount, ResetHint, STALE_MARKER,
 };
 use hist::{DecodeError, Histogram, QuantileMethod, Scheme};
 use proptest::prelude::*;
@@ -237,7 +237,7 @@ fn a_stale_marker_is_no_histogram() {
 
 #[test]
 fn reset_hints_are_kept() {
-    for hint in [ResetHint::Unknown, ResetHint::Yes, ResetHint::No, ResetHint::Gauge] {
+    for hint in [ResetHint::Unknown, ResetHint::Reset, ResetHint::NotReset, ResetHint::Gauge] {
         let message = RemoteHistogram { reset_hint: hint as i32, ..Default::default() };
         assert_eq!(RemoteHistogram::from_bytes(&message.to_bytes()).unwrap().reset_hint(), hint);
     }
@@ -316,8 +316,8 @@ fn contradictions_name_both_values() {
     );
 }
 
-fn float(count: f64, positive: &[(i32, f64)]) -> FloatHistogram {
-    FloatHistogram {
+fn float(count: f64, positive: &[(i32, f64)]) -> FractionalHistogram {
+    FractionalHistogram {
         scheme: Scheme::exp2(0).unwrap(),
         zero_threshold: 0.0,
         zero_count: 0.0,
@@ -332,7 +332,7 @@ fn float(count: f64, positive: &[(i32, f64)]) -> FloatHistogram {
 fn float_counts_are_rounded_only_on_request() {
     let whole = float(5.0, &[(0, 2.0), (3, 3.0)]);
     assert_eq!(whole.to_histogram().unwrap().count(), 5);
-    let error = |float: FloatHistogram| float.to_histogram().unwrap_err().to_string();
+    let error = |float: FractionalHistogram| float.to_histogram().unwrap_err().to_string();
     assert_eq!(
         error(float(4.5, &[(0, 1.5), (3, 3.0)])),
         "positive counts is 1.5, expected a whole number up to 2^53; others can be rounded"
@@ -347,7 +347,7 @@ fn float_counts_are_rounded_only_on_request() {
     let rounded = float(4.5, &[(0, 1.5), (1, 0.25), (3, 2.75)]).round().unwrap();
     assert_eq!(rounded.histogram.positive().iter().collect::<Vec<_>>(), [(0, 2), (3, 3)]);
     assert_eq!((rounded.added, rounded.moved), (0.5, 1.0));
-    let nan = FloatHistogram { sum: f64::NAN, ..float(4.0, &[(0, 1.6)]) }.round().unwrap();
+    let nan = FractionalHistogram { sum: f64::NAN, ..float(4.0, &[(0, 1.6)]) }.round().unwrap();
     assert_eq!((nan.histogram.count(), nan.histogram.nan_count(), nan.added), (2, 2, 0.0));
 }
 
@@ -508,7 +508,7 @@ proptest! {
         zero in 0..1000u32,
         scale in -1..=8i32,
     ) {
-        let float = FloatHistogram {
+        let float = FractionalHistogram {
             scheme: Scheme::exp2(scale).unwrap(),
             zero_threshold: 1e-300,
             zero_count: f64::from(zero) / 7.0,
@@ -532,7 +532,7 @@ proptest! {
     #[test]
     fn whole_counts_survive_as_doubles(values in values(), scale in -4..=8i32) {
         let histogram = histogram(Scheme::exp2(scale).unwrap(), &values, 0.0);
-        let float = FloatHistogram::from_histogram(&histogram);
+        let float = FractionalHistogram::from_histogram(&histogram);
         assert_same(&float.to_histogram().unwrap(), &histogram, false);
     }
 

@@ -14,7 +14,7 @@ impl From<&Histogram> for FloatHistogram {
     /// Base-2 exponential scales from −4 become Prometheus' schemas, explicit bounds become custom
     /// bounds; every other scheme is kept. No recorded scale is finer than schema 8.
     fn from(histogram: &Histogram) -> FloatHistogram {
-        let native = codecs::prometheus::FloatHistogram::from_histogram(histogram);
+        let native = codecs::prometheus::FractionalHistogram::from_histogram(histogram);
         let (mut positive, mut negative) = (native.positive, native.negative);
         let mut zero_threshold = native.zero_threshold;
         let mut zero_count = native.zero_count;

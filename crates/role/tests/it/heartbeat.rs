@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use expect_test::{Expect, expect};
-use intake::{Counter, Restartable, keep_running};
+use intake::{EventCounter, Restartable, keep_running};
 use role::json::integer;
 use role::settings::{
     Document, Length, Problems, SettingsCheck, SettingsCount, TableRef, length_or,
@@ -64,7 +64,7 @@ static ROUTE: RouteSpec = RouteSpec {
 /// The role.
 pub(crate) struct HeartbeatRole {
     settings: HeartbeatTables,
-    beats: Counter,
+    beats: EventCounter,
     period: watch::Sender<Option<Duration>>,
     task: JoinHandle<()>,
 }
@@ -141,7 +141,7 @@ impl Role for HeartbeatRole {
 }
 
 struct Heart {
-    beats: Counter,
+    beats: EventCounter,
     /// `None` stops the thread.
     period: watch::Receiver<Option<Duration>>,
 }

@@ -10,7 +10,7 @@ use hist::codec::header::{SeriesMeta, Temporality};
 use hist::{Accumulator, CompensatedSum, Histogram, TrackedValue};
 use model::wire::{WireReader, put_bytes, put_varint, put_zigzag};
 
-use super::histogram_delta::{SummaryValues, apply_delta, delta_between, is_delta_codable};
+use super::histogram_delta::{TrackedSummary, apply_delta, delta_between, is_delta_codable};
 use super::{BYTES_MAX, ChunkHeader, ChunkKind, Corruption, HEADER_BYTES};
 use crate::column;
 use crate::row::{NumberSummary, Predecessor, Row, Rows};
@@ -19,7 +19,7 @@ use crate::times;
 /// A fast zstd level: texts are few.
 const TEXT_LEVEL: i32 = 3;
 const PLAIN_META: SeriesMeta =
-    SeriesMeta { unit: hist::codec::header::Unit::None, temporality: Temporality::Delta };
+    SeriesMeta { unit: hist::codec::header::FrameUnit::None, temporality: Temporality::Delta };
 /// The first row has no predecessor.
 const FIRST_READING: u8 = 0;
 /// The first row is encoded as its delta to the predecessor.
@@ -69,9 +69,9 @@ pub(super) fn put_values(out: &mut Vec<u8>, rows: Rows, predecessor: &Predecesso
             let mut block = Vec::new();
             put_block(&mut block, steps);
             put_bytes(out, &block);
-            let sides: Vec<SummaryValues> =
-                rows.iter().map(|row| SummaryValues::from_histogram(&row.value)).collect();
-            out.extend(sides.iter().map(SummaryValues::exactness_bits));
+            let sides: Vec<TrackedSummary> =
+                rows.iter().map(|row| TrackedSummary::from_histogram(&row.value)).collect();
+            out.extend(sides.iter().map(TrackedSummary::exactness_bits));
             for at in 0..4 {
                 let column: Vec<f64> = sides.iter().map(|sides| sides.numbers()[at]).collect();
                 put_bytes(out, &column::put(&column));
@@ -274,8 +274,8 @@ impl CumulativeReadings {
         })
     }
 
-    fn summary_values(&self, row: usize) -> SummaryValues {
-        SummaryValues::from_bits(
+    fn tracked_summary(&self, row: usize) -> TrackedSummary {
+        TrackedSummary::from_bits(
             self.standings[row],
             std::array::from_fn(|column| self.columns[column][row]),
         )
@@ -293,7 +293,7 @@ impl CumulativeReadings {
             values.push(last.clone());
         }
         for step in &steps {
-            let sides = self.summary_values(values.len());
+            let sides = self.tracked_summary(values.len());
             last = apply_delta(&last, step, &sides).ok_or("delta does not apply")?;
             values.push(last.clone());
         }
@@ -314,7 +314,7 @@ impl CumulativeReadings {
             (TrackedValue::Absent, TrackedValue::Absent, TrackedValue::Absent);
         let added = Histogram::from_parts(parts).map_err(|error| error.to_string())?;
         let last = self.rows.checked_sub(1).ok_or("chunk without rows")?;
-        let last = apply_delta(&self.base, &added, &self.summary_values(last));
+        let last = apply_delta(&self.base, &added, &self.tracked_summary(last));
         last.ok_or_else(|| "delta does not apply".to_owned())
     }
 }

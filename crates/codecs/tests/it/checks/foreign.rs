@@ -6,7 +6,7 @@ use std::io::Write;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use codecs::otlp::{ExponentialHistogramDataPoint, HistogramDataPoint};
-use codecs::prometheus::{ClientHistogram, FloatHistogram, HistogramSample, RemoteHistogram};
+use codecs::prometheus::{ClientHistogram, FractionalHistogram, HistogramSample, RemoteHistogram};
 use codecs::{circllhist, ddsketch, hdr, hlog};
 use hist::{Histogram, Scheme, TrackedValue};
 
@@ -192,13 +192,13 @@ fn check_sample_round_trip<M, E: std::fmt::Debug>(
 
 fn check_float_round_trip<M, E: std::fmt::Debug>(
     sample: &HistogramSample,
-    write: impl Fn(&FloatHistogram) -> Result<M, E>,
+    write: impl Fn(&FractionalHistogram) -> Result<M, E>,
     read: impl Fn(M) -> HistogramSample,
 ) {
     let HistogramSample::Float(float) = sample else { return };
     if let Ok(histogram) = float.to_histogram() {
         check_all(&histogram);
-        let _ = FloatHistogram::from_histogram(&histogram);
+        let _ = FractionalHistogram::from_histogram(&histogram);
     }
     if let Ok(rounded) = float.round() {
         check_all(&rounded.histogram);
@@ -213,8 +213,8 @@ fn check_float_round_trip<M, E: std::fmt::Debug>(
             // Classic counts are added during conversion, which rounds.
             if !matches!(float.scheme, Scheme::Explicit(_)) {
                 assert_eq!(
-                    FloatHistogram { sum: 0.0, ..again },
-                    FloatHistogram { sum: 0.0, ..float.clone() }
+                    FractionalHistogram { sum: 0.0, ..again },
+                    FractionalHistogram { sum: 0.0, ..float.clone() }
                 );
             }
         }
