@@ -4,7 +4,7 @@
 use std::hint::black_box;
 
 use hist::codec::block;
-use hist::codec::frame::{self, SeriesMeta, Temporality, Unit};
+use hist::codec::frame::{self, FrameUnit, SeriesMeta, Temporality};
 use hist::{
     Accumulator, Bracket, CumulativeHistogram, Histogram, Recorder, Scheme, SharedRecorder,
 };
@@ -30,7 +30,8 @@ pub(crate) const MERGE_STORED: &str = "topdeck, Accumulator, from bytes";
 pub(crate) const BLOCK: &str = "topdeck block of 360 frames";
 /// Maximum error of a value reconstructed from its bucket.
 pub(crate) const ERROR: &str = "1.08 %";
-const MEANING: SeriesMeta = SeriesMeta { unit: Unit::Nanoseconds, temporality: Temporality::Delta };
+const MEANING: SeriesMeta =
+    SeriesMeta { unit: FrameUnit::Nanoseconds, temporality: Temporality::Delta };
 pub(crate) const QUANTILE: &str = "topdeck, Histogram";
 pub(crate) const QUANTILE_CACHED: &str = "topdeck, Cumulative (cached)";
 

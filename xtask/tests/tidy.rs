@@ -125,11 +125,36 @@ const PUBLIC_ITEMS: &[&str] = &[
     "INCOMPATIBLE",
     "PAGE_MAX",
     "PID_NAMESPACE",
-    "REFUSED",
-    "SHARING",
+    "REJECTED_SERIES",
+    "SHARED_LANE_THREADS",
     "START_TICKS",
     "TEXT_BUFFERS",
     "TEXT_BYTES",
+];
+
+/// Type names that two crates define.
+const SHARED_TYPE_NAMES: &[&str] = &[
+    // One of each crate, written with the crate's name: `journal::Error`.
+    "Error",
+    "Limits",
+    "Options",
+    "Result",
+    "Settings",
+    // A field of a layout: name, offset, size. Its crates have no lower crate in common.
+    "Field",
+    // Handles of `shm`, and the same handles in the C ABI.
+    "Counter",
+    "FloatGauge",
+    "Gauge",
+    "Heartbeat",
+    "InFlight",
+    "Lane",
+    "Operation",
+    "Stopwatch",
+    "Tag",
+    "UpDownCounter",
+    // The values, the handle of `shm` that records them, and the same handle in the C ABI.
+    "Histogram",
 ];
 
 #[test]
@@ -170,6 +195,11 @@ fn slow_tests_give_a_reason() {
 #[test]
 fn type_names_are_nouns() {
     check(names::type_names_are_nouns);
+}
+
+#[test]
+fn type_names_are_unique() {
+    check(|repo| names::type_names_are_unique(repo, SHARED_TYPE_NAMES));
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-use intake::{Counter, LatencyHistogram, Meter, Supervisor};
+use intake::{EventCounter, LatencyHistogram, Meter, Supervisor};
 use query::QueryContext;
 use store::{ReadView, Store};
 use tokio::runtime::Handle;
@@ -27,7 +27,7 @@ pub(crate) struct QueryServiceShared {
     pub(crate) max_queued_queries: usize,
     pub(crate) max_response_bytes: usize,
     pub(crate) rejected: QueryRejectCounters,
-    pub(crate) cancelled: Counter,
+    pub(crate) cancelled: EventCounter,
     pub(crate) supervisor: Supervisor,
 }
 
@@ -58,9 +58,9 @@ impl QueryServiceShared {
 /// Rejected queries by reason.
 #[derive(Debug)]
 pub(crate) struct QueryRejectCounters {
-    queue: Counter,
-    memory: Counter,
-    memory_max: Counter,
+    queue: EventCounter,
+    memory: EventCounter,
+    memory_max: EventCounter,
 }
 
 impl QueryRejectCounters {

@@ -7,7 +7,7 @@
 mod tests;
 
 use axum::routing;
-use collect::RowSink as _;
+use collect::SeriesSink as _;
 use http::StatusCode;
 use intake::SeriesKeyEncoding;
 use model::{Sample, SampleValue, Selector, Series, SeriesKind, selector};

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use intake::{Counter, Meter};
+use intake::{EventCounter, Meter};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::response_buffers;
@@ -105,7 +105,7 @@ impl RejectReason {
 
 /// Rejection counters.
 #[derive(Debug)]
-pub(crate) struct RejectCounters([Counter; RejectReason::ALL.len()]);
+pub(crate) struct RejectCounters([EventCounter; RejectReason::ALL.len()]);
 
 impl RejectCounters {
     pub(crate) fn new(meter: &Meter) -> RejectCounters {

@@ -12,7 +12,7 @@ use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use http::header::{HOST, X_CONTENT_TYPE_OPTIONS};
 use http::{HeaderMap, HeaderValue, Request, StatusCode, Version, header};
-use intake::{Counter, LatencyHistogram, Meter};
+use intake::{EventCounter, LatencyHistogram, Meter};
 use model::FORWARD_REQUEST_BYTES_MAX;
 use tower::ServiceExt as _;
 
@@ -34,7 +34,7 @@ pub(crate) struct RequestMiddleware {
     pub(crate) body_budget: Arc<BodyBudget>,
     pub(crate) response_buffers: Arc<ResponseBuffers>,
     /// Failed reads of the token file, after which the previous tokens stayed valid.
-    pub(crate) token_file_errors: Counter,
+    pub(crate) token_file_errors: EventCounter,
     /// Permits for decoding bodies.
     decode_permits: DecodePermits,
     router: Router,

@@ -144,7 +144,7 @@ fn journal_json(stat: &journal::JournalStat) -> Json {
         ("segment_bytes", integer(stat.segment_bytes)),
         ("buffered_bytes", integer(stat.buffered_bytes)),
         ("full_reason", stat.full_reason.as_ref().map_or(Null, |why| Text(why.to_string()))),
-        ("poisoned", Bool(stat.is_failed)),
+        ("failed", Bool(stat.is_failed)),
         ("subscribers", List(readers.map(subscriber).collect())),
         ("damaged_checkpoints", List(stat.damaged_checkpoints.iter().cloned().map(Text).collect())),
         ("gaps", List(stat.gaps.iter().map(gap).collect())),

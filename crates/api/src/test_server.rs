@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::body::Body;
-use collect::RowSink as _;
+use collect::SeriesSink as _;
 use hist::Histogram;
 use hist::codec::header::Temporality;
 use http::{Request, StatusCode};

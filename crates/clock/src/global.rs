@@ -200,7 +200,7 @@ const LINE_END_CHECK: Duration = Duration::from_millis(20);
 
 /// For tests: makes the calibration thread panic once.
 #[doc(hidden)]
-pub static KEEPER_FAULT: AtomicBool = AtomicBool::new(false);
+pub static CALIBRATOR_FAULT: AtomicBool = AtomicBool::new(false);
 
 /// Sets the observer of panics of the calibration thread.
 pub fn observe_calibrator(observer: Arc<dyn CalibratorObserver>) {
@@ -254,7 +254,7 @@ fn keep_lines() -> Infallible {
     let (mut due_ns, mut asked_ns) = (0, 0);
     loop {
         let now_ns = system_ns();
-        assert!(!KEEPER_FAULT.swap(false, Ordering::Relaxed), "thrown at clock");
+        assert!(!CALIBRATOR_FAULT.swap(false, Ordering::Relaxed), "thrown at clock");
         if now_ns >= due_ns {
             due_ns = system_ns() + calibrator.tick(&mut SystemClocks, &SEGMENTS).as_nanos() as u64;
             calibrator.check_wall_clock(&mut SystemClocks, &OFFSET);

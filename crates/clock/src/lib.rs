@@ -38,7 +38,7 @@ mod sync;
 mod wall;
 
 #[doc(hidden)]
-pub use global::KEEPER_FAULT;
+pub use global::CALIBRATOR_FAULT;
 pub use global::{
     CalibratorObserver, error_bound_ns, now, now_bounded, now_coarse, now_unordered,
     observe_calibrator, status, wall,

@@ -15,14 +15,16 @@ mod client;
 mod float;
 mod native;
 mod remote;
+mod reset_hint;
 mod spans;
 
 use hist::Histogram;
 
 pub use classic::ClassicHistogram;
 pub use client::{ClientBucket, ClientHistogram};
-pub use float::FloatHistogram;
-pub use remote::{RemoteCount, RemoteHistogram, RemoteZeroCount, ResetHint};
+pub use float::FractionalHistogram;
+pub use remote::{RemoteCount, RemoteHistogram, RemoteZeroCount};
+pub use reset_hint::ResetHint;
 pub use spans::BucketSpan;
 
 /// Sum of a staleness marker: the series has ended. A NaN with a payload that no computation
@@ -35,7 +37,7 @@ pub enum HistogramSample {
     /// Whole counts.
     Integer(Histogram),
     /// Float counts, as from recording rules and scaled histograms.
-    Float(FloatHistogram),
+    Float(FractionalHistogram),
     /// Staleness marker: the series has ended; no values.
     Stale,
 }

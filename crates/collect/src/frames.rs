@@ -39,12 +39,12 @@ const TEMPORALITIES: [(SampleTemporality, &str); 3] = [
 const TEXT_KIND: &str = "text";
 
 /// Units with a code in the frame format.
-const UNITS: [(frame::Unit, Unit); 5] = [
-    (frame::Unit::Nanoseconds, Unit::Nanoseconds),
-    (frame::Unit::Microseconds, Unit::Microseconds),
-    (frame::Unit::Milliseconds, Unit::Milliseconds),
-    (frame::Unit::Seconds, Unit::Seconds),
-    (frame::Unit::Bytes, Unit::Bytes),
+const UNITS: [(frame::FrameUnit, Unit); 5] = [
+    (frame::FrameUnit::Nanoseconds, Unit::Nanoseconds),
+    (frame::FrameUnit::Microseconds, Unit::Microseconds),
+    (frame::FrameUnit::Milliseconds, Unit::Milliseconds),
+    (frame::FrameUnit::Seconds, Unit::Seconds),
+    (frame::FrameUnit::Bytes, Unit::Bytes),
 ];
 
 /// Reads lines of JSON, one sample each.
@@ -125,7 +125,7 @@ pub fn write_sample(out: &mut String, reading: &DecodedSample) {
     out.push_str("}\n");
 }
 
-fn unit_code(unit: &Unit) -> Option<frame::Unit> {
+fn unit_code(unit: &Unit) -> Option<frame::FrameUnit> {
     UNITS.iter().find(|known| known.1 == *unit).map(|known| known.0)
 }
 
@@ -165,7 +165,7 @@ fn write_frame(
     temporality: Temporality,
     histogram: &Histogram,
 ) {
-    let unit = unit.and_then(unit_code).unwrap_or(frame::Unit::None);
+    let unit = unit.and_then(unit_code).unwrap_or(frame::FrameUnit::None);
     let frame = frame_text::encode(histogram, SeriesMeta { unit, temporality });
     write!(out, ",\"frame\":\"{frame}\"}}").expect("writing to a String does not fail");
     out.push('\n');

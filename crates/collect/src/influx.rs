@@ -23,7 +23,7 @@ use model::{Sample, SampleValue, Series, SeriesKind};
 use crate::decimal;
 use crate::input_error::{InputError, InputPosition, quote};
 use crate::mapper::{MAX_REPORTED_ERRORS, MapSummary};
-use crate::row_sink::RowSink;
+use crate::series_sink::SeriesSink;
 
 /// Timestamp precision.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -74,7 +74,7 @@ pub fn read_lines(
     body: &[u8],
     precision: TimestampPrecision,
     now: i64,
-    rows: &mut dyn RowSink,
+    rows: &mut dyn SeriesSink,
 ) -> MapSummary {
     let mut placed = MapSummary::default();
     let (mut rest, mut number, mut key) = (body, 1u64, Vec::new());
@@ -245,7 +245,7 @@ impl<'a> InfluxLine<'a> {
         Ok(InfluxLine { number, series, fields, time })
     }
 
-    fn write(&self, key: &mut Vec<u8>, rows: &mut dyn RowSink, placed: &mut MapSummary) {
+    fn write(&self, key: &mut Vec<u8>, rows: &mut dyn SeriesSink, placed: &mut MapSummary) {
         let mut rest = self.fields;
         while !rest.is_empty() {
             let (name, raw) = split_field(rest);
@@ -267,7 +267,7 @@ impl<'a> InfluxLine<'a> {
         name: &str,
         value: InfluxField<'_>,
         key: &mut Vec<u8>,
-        rows: &mut dyn RowSink,
+        rows: &mut dyn SeriesSink,
     ) -> model::Result<()> {
         let (kind, value) = match value {
             InfluxField::Number(number) => (SeriesKind::Gauge, SampleValue::Number(number)),
@@ -350,10 +350,10 @@ fn digits_text(digits: &[u8]) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::row_sink::VecRowSink;
+    use crate::series_sink::VecSeriesSink;
 
     fn decode_all(text: &[u8], precision: TimestampPrecision) -> (Vec<String>, MapSummary) {
-        let mut rows = VecRowSink::default();
+        let mut rows = VecSeriesSink::default();
         let placed = read_lines(text, precision, 7, &mut rows);
         let shown = |(series, sample): &(Series, Sample)| {
             let value = match &sample.value {

@@ -12,7 +12,7 @@ use model::{Sample, Series, SeriesKind};
 
 use crate::decoded_sample::{DecodedSample, DecodedValue, SampleSink, SampleTemporality};
 use crate::input_error::InputError;
-use crate::row_sink::RowSink;
+use crate::series_sink::SeriesSink;
 use crate::unit::Unit;
 
 /// Defaults for fields a sample lacks.
@@ -141,7 +141,7 @@ pub struct MapSummary {
 /// Number of error messages retained per input.
 pub(crate) const MAX_REPORTED_ERRORS: usize = 10;
 
-impl<'a, R: RowSink + ?Sized> RowMapper<'a, R> {
+impl<'a, R: SeriesSink + ?Sized> RowMapper<'a, R> {
     /// Creates a mapper that writes to `rows`.
     pub fn new(rules: MappingDefaults<'a>, rows: &'a mut R) -> RowMapper<'a, R> {
         RowMapper {
@@ -191,7 +191,7 @@ impl<'a, R: RowSink + ?Sized> RowMapper<'a, R> {
     }
 }
 
-impl<R: RowSink + ?Sized> SampleSink for RowMapper<'_, R> {
+impl<R: SeriesSink + ?Sized> SampleSink for RowMapper<'_, R> {
     fn number(&mut self, value: f64) {
         self.numbers.get_or_insert_default().record(value);
     }
@@ -216,7 +216,7 @@ impl<R: RowSink + ?Sized> SampleSink for RowMapper<'_, R> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::row_sink::VecRowSink;
+    use crate::series_sink::VecSeriesSink;
 
     /// Checks the start and end of a cumulative value.
     #[track_caller]
@@ -224,7 +224,7 @@ mod tests {
         let mut reading = DecodedSample::new(DecodedValue::Number(1.0));
         (reading.metric, reading.temporality) = ("a".to_owned(), SampleTemporality::Cumulative);
         (reading.start, reading.end) = said;
-        let mut rows = VecRowSink::default();
+        let mut rows = VecSeriesSink::default();
         let mut placing =
             RowMapper::new(MappingDefaults { time, ..MappingDefaults::default() }, &mut rows);
         placing.sample(reading);

@@ -27,7 +27,7 @@ use model::SeriesKind;
 
 use crate::input_error::{InputError, quote};
 use crate::mapper::MAX_REPORTED_ERRORS;
-use crate::row_sink::RowSink;
+use crate::series_sink::SeriesSink;
 
 use metric_context::{MetricContext, ResourceContext, ScopeContext};
 use point_reader::PointReader;
@@ -78,7 +78,7 @@ impl OtlpSummary {
 pub fn read_protobuf(
     body: &[u8],
     now: i64,
-    rows: &mut dyn RowSink,
+    rows: &mut dyn SeriesSink,
 ) -> Result<OtlpSummary, InputError> {
     let mut points = PointReader::new(body.len(), now, rows);
     let mut summary = OtlpSummary::default();
@@ -92,7 +92,11 @@ pub fn read_protobuf(
 }
 
 /// Reads a JSON request. See [`read_protobuf`].
-pub fn read_json(body: &[u8], now: i64, rows: &mut dyn RowSink) -> Result<OtlpSummary, InputError> {
+pub fn read_json(
+    body: &[u8],
+    now: i64,
+    rows: &mut dyn SeriesSink,
+) -> Result<OtlpSummary, InputError> {
     read_protobuf(&json::to_protobuf(body)?, now, rows)
 }
 

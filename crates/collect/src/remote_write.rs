@@ -25,7 +25,7 @@ mod v2;
 mod tests;
 
 use crate::input_error::{InputError, InputPosition};
-use crate::row_sink::RowSink;
+use crate::series_sink::SeriesSink;
 
 /// Largest expansion of a snappy byte: three bytes copy 64.
 const EXPANSION_MAX: usize = 22;
@@ -59,7 +59,7 @@ pub struct WriteSummary {
 pub fn read_request(
     version: RemoteWriteVersion,
     body: &[u8],
-    rows: &mut dyn RowSink,
+    rows: &mut dyn SeriesSink,
 ) -> Result<WriteSummary, InputError> {
     match version {
         RemoteWriteVersion::V1 => v1::read_request(body, rows),

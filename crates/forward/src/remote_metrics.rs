@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use intake::{Counter, Intake, LatencyHistogram};
+use intake::{EventCounter, Intake, LatencyHistogram};
 
 use crate::encoded_request::{EntryKind, RequestEntry};
 use crate::status::StatusCell;
@@ -10,13 +10,13 @@ use crate::status::StatusCell;
 /// Metrics of one remote.
 #[derive(Clone, Debug)]
 pub(crate) struct RemoteMetrics {
-    pub(crate) sent: Counter,
-    acknowledged: Counter,
-    samples: Counter,
-    dead_lettered: Counter,
-    missing: Counter,
-    pub(crate) retries: Counter,
-    pub(crate) bytes: Counter,
+    pub(crate) sent: EventCounter,
+    acknowledged: EventCounter,
+    samples: EventCounter,
+    dead_lettered: EventCounter,
+    missing: EventCounter,
+    pub(crate) retries: EventCounter,
+    pub(crate) bytes: EventCounter,
     pub(crate) request_duration: LatencyHistogram,
 }
 

@@ -11,7 +11,7 @@
 
 use crate::codec::bytes::ByteReader;
 use crate::codec::frame::{
-    self, BucketSink, FrameFields, PackedBytes8, SeriesMeta, Unit, for_each_bucket,
+    self, BucketSink, FrameFields, FrameUnit, PackedBytes8, SeriesMeta, for_each_bucket,
 };
 use crate::codec::header::{CUMULATIVE, FRAME_MAGIC, put_header};
 use crate::error::{DecodeError, MergeError};
@@ -232,7 +232,7 @@ impl Accumulator {
         // bit.
         let same = head[..2] == self.header[..2]
             && head[2] & !CUMULATIVE == self.header[2]
-            && usize::from(head[3]) < Unit::ALL.len()
+            && usize::from(head[3]) < FrameUnit::ALL.len()
             && head[4..] == self.header[4..];
         if !same {
             return None;

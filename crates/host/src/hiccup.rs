@@ -16,7 +16,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use hist::{Histogram, SharedRecorder};
-use intake::{Counter, SupervisedThread};
+use intake::{EventCounter, SupervisedThread};
 use role::settings::{Length, SettingsCheck};
 use rustix::thread::{clock_nanosleep_absolute, set_current_timer_slack};
 use rustix::time::{ClockId, Timespec, clock_gettime};
@@ -137,7 +137,7 @@ impl Hiccup {
     /// Starts the thread. `unrecorded` counts deadlines beyond [`MISSED_MAX`].
     pub(crate) fn start(
         period: Duration,
-        unrecorded: Counter,
+        unrecorded: EventCounter,
         supervised: SupervisedThread,
     ) -> Result<(Hiccup, HiccupRecorder)> {
         let recorder = SharedRecorder::new();
@@ -177,7 +177,7 @@ impl Drop for Hiccup {
     }
 }
 
-fn run(period: u64, stop: &AtomicBool, recorder: &SharedRecorder, unrecorded: &Counter) {
+fn run(period: u64, stop: &AtomicBool, recorder: &SharedRecorder, unrecorded: &EventCounter) {
     let handle = recorder.thread_recorder();
     run_periodic(period, stop, |woken| {
         let left_out = woken.for_each_sample(|_, wait| handle.record(wait));

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use collect::RowSink;
-use intake::{Counter, Intake, LatencyHistogram, Producer, SeriesKeyEncoding};
+use collect::SeriesSink;
+use intake::{EventCounter, Intake, LatencyHistogram, Producer, SeriesKeyEncoding};
 use model::Gap;
 
 use crate::error::{Error, Result};
@@ -84,8 +84,8 @@ struct HostWorker {
     /// Gauges that were not accepted: end of the first such reading, and their number.
     lost_gauges: Option<(i64, u64)>,
     reading: LatencyHistogram,
-    deferred: Counter,
-    rejected: Counter,
+    deferred: EventCounter,
+    rejected: EventCounter,
 }
 
 impl HostWorker {

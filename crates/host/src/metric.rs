@@ -5,7 +5,7 @@
 //! Every series has the label `host`. Counters that started with the system have no start time:
 //! their first reading is the baseline.
 
-use collect::RowSink;
+use collect::SeriesSink;
 use hist::Histogram;
 use hist::codec::header::Temporality;
 use model::{Sample, SampleValue, Series};
@@ -68,7 +68,7 @@ pub(crate) trait MetricSink {
 
 /// Writes the rows of one host reading.
 pub(crate) struct RowReporter<'a> {
-    rows: &'a mut dyn RowSink,
+    rows: &'a mut dyn SeriesSink,
     host: &'a str,
     /// Start of distributions.
     start: i64,
@@ -84,7 +84,7 @@ pub(crate) struct RowReporter<'a> {
 impl<'a> RowReporter<'a> {
     /// Reporter without rows.
     pub(crate) fn new(
-        rows: &'a mut dyn RowSink,
+        rows: &'a mut dyn SeriesSink,
         host: &'a str,
         start: i64,
         end: i64,
@@ -209,13 +209,13 @@ impl RecordedMetrics {
 
 #[cfg(test)]
 mod tests {
-    use collect::VecRowSink;
+    use collect::VecSeriesSink;
 
     use super::*;
 
     #[test]
     fn rows_have_their_host_kind_unit_and_time() {
-        let mut rows = VecRowSink::default();
+        let mut rows = VecSeriesSink::default();
         let mut report = RowReporter::new(&mut rows, "h", 10, 20);
         report.record(&counter("c_total", "s", ""), &[("cpu", "0")], 1.5);
         report.record(&gauge("g", "B", ""), &[], 2.0);
@@ -246,7 +246,7 @@ mod tests {
 
     #[test]
     fn a_clock_that_was_set_back_makes_no_row_backwards() {
-        let mut rows = VecRowSink::default();
+        let mut rows = VecSeriesSink::default();
         let mut report = RowReporter::new(&mut rows, "h", 30, 20);
         report.distribution(&distribution("d", ""), &[], Histogram::default());
         assert_eq!((rows.rows[0].1.start, rows.rows[0].1.end), (20, 20));

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use intake::{Counter, Intake, LatencyHistogram};
+use intake::{EventCounter, Intake, LatencyHistogram};
 use serde::Deserialize;
 use shm::process_table::{CollectionInfo, ProcessRow, TableWriter};
 
@@ -134,7 +134,7 @@ struct TableWorker {
     folder: Option<PathBuf>,
     writer: Option<TableWriter>,
     reading: LatencyHistogram,
-    publish_errors: Counter,
+    publish_errors: EventCounter,
 }
 
 impl TableWorker {

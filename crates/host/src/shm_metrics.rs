@@ -14,7 +14,7 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use intake::{Counter, Intake, LatencyHistogram, Producer};
+use intake::{EventCounter, Intake, LatencyHistogram, Producer};
 use role::settings::{Length, SettingsCheck};
 use serde::Deserialize;
 
@@ -119,7 +119,7 @@ struct ShmWorker {
     /// Gauges that were not accepted: end of the first such reading, and their number.
     lost_gauges: Option<(i64, u64)>,
     reading: LatencyHistogram,
-    deferred: Counter,
+    deferred: EventCounter,
 }
 
 impl ShmWorker {

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use intake::{Counter, Intake};
+use intake::{EventCounter, Intake};
 
 use crate::error::Result;
 use crate::metric::{MetricSink, RowReporter};
@@ -24,7 +24,7 @@ pub(crate) struct Sources {
     warnings_reported: usize,
     /// Start of the programs' counters.
     began: i64,
-    read_errors: Counter,
+    read_errors: EventCounter,
 }
 
 impl Sources {
@@ -97,7 +97,7 @@ impl Sources {
 
 #[cfg(test)]
 mod tests {
-    use collect::VecRowSink;
+    use collect::VecSeriesSink;
     use model::{Sample, SampleValue, Series};
 
     use super::*;
@@ -124,10 +124,10 @@ mod tests {
             warnings: Vec::new(),
             warnings_reported: 0,
             began: 0,
-            read_errors: Counter::default(),
+            read_errors: EventCounter::default(),
         };
         let read = |sources: &mut Sources| {
-            let mut rows = VecRowSink::default();
+            let mut rows = VecSeriesSink::default();
             sources.read(&mut RowReporter::new(&mut rows, "h", 10, 20));
             rows.rows.iter().map(describe).collect::<Vec<_>>()
         };

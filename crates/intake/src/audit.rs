@@ -118,15 +118,15 @@ fn batches(n: u64) -> String {
     if n == 1 { "1 batch".to_owned() } else { format!("{n} batches") }
 }
 
-fn find_entry(book: &Ledger, id: Option<u64>) -> Option<&LedgerEntry> {
+fn find_entry(ledger: &Ledger, id: Option<u64>) -> Option<&LedgerEntry> {
     match id {
-        Some(id) => book.entries().get(&id),
-        None => Some(book.unattributed()),
+        Some(id) => ledger.entries().get(&id),
+        None => Some(ledger.unattributed()),
     }
 }
 
-fn ledger_counts(book: &Ledger, id: Option<u64>) -> ProducerCounts {
-    find_entry(book, id).map(|entry| entry.counts).unwrap_or_default()
+fn ledger_counts(ledger: &Ledger, id: Option<u64>) -> ProducerCounts {
+    find_entry(ledger, id).map(|entry| entry.counts).unwrap_or_default()
 }
 
 impl AuditInputs {
@@ -299,23 +299,23 @@ impl AuditInputs {
         id: Option<u64>,
         entry: &LedgerEntry,
         stage: &str,
-        book: &Ledger,
+        ledger: &Ledger,
     ) -> StageAudit {
-        let theirs = find_entry(book, id).cloned().unwrap_or_default();
+        let theirs = find_entry(ledger, id).cloned().unwrap_or_default();
         let stored = theirs.counts;
-        let is_whole = book.first() == self.ledger.first();
+        let is_whole = ledger.first() == self.ledger.first();
         let received = if is_whole { entry.counts } else { stored };
         let missing = i128::from(received.records()) - i128::from(stored.records());
-        let behind = self.ledger.position().saturating_sub(book.position());
+        let behind = self.ledger.position().saturating_sub(ledger.position());
         let gone = stored.missing.saturating_sub(received.missing);
-        let others = |book: &Ledger| i128::from(book.unattributed().counts.missing);
-        let nobodys = others(book) - others(&self.ledger);
+        let others = |ledger: &Ledger| i128::from(ledger.unattributed().counts.missing);
+        let nobodys = others(ledger) - others(&self.ledger);
         let (is_explained, why) = match missing {
             _ if !is_whole => (
                 true,
                 format!(
                     "counted from position {}, where the remote was added; {} pending",
-                    book.first(),
+                    ledger.first(),
                     plural(behind, "record"),
                 ),
             ),
@@ -327,7 +327,7 @@ impl AuditInputs {
                 (true, format!("{n} of {} pending for the remote", batches(behind)))
             }
             // The remote is ahead: its ledger counted the records first.
-            n if n < 0 && book.position() > self.ledger.position() => {
+            n if n < 0 && ledger.position() > self.ledger.position() => {
                 (true, "the remote is ahead of the journal's ledger".to_owned())
             }
             // Lost before the remote received them, and only their number is known: they are in the

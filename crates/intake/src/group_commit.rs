@@ -243,7 +243,7 @@ impl CommitState {
         let is_last = lock(&self.request).stop;
         let (outcome, broken) = match flushed {
             Ok(_) => (SyncOutcome::Done, None),
-            Err(error @ journal::Error::Poisoned) => (SyncOutcome::Failed, Some(error.to_string())),
+            Err(error @ journal::Error::FailStop) => (SyncOutcome::Failed, Some(error.to_string())),
             Err(error) if is_last => (SyncOutcome::Failed, Some(error.to_string())),
             // The next call of the journal says whether the failure is permanent.
             Err(_) => (SyncOutcome::Retry, None),

@@ -25,7 +25,7 @@ pub(crate) fn run_housekeeping(shared: &IntakeState) {
     let mut boundary = next_after(now());
     let mut saved = Instant::now();
     loop {
-        shared.target.supervisor().fault_point("books");
+        shared.target.supervisor().fault_point("ledger");
         // Keeps the schedule if the clock was set back.
         boundary = boundary.min(next_after(now()));
         let left = Duration::from_nanos(boundary.saturating_sub(now()).max(0).cast_unsigned());

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use collect::RowSink;
+use collect::SeriesSink;
 use model::{BatchWriter, Gap, Sample, SampleValue, Series};
 use store::{NewSeries, Store};
 
@@ -138,7 +138,7 @@ impl IngestWriter {
     }
 }
 
-impl RowSink for IngestWriter {
+impl SeriesSink for IngestWriter {
     fn series(
         &mut self,
         key: &[u8],

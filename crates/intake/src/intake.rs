@@ -50,7 +50,7 @@ impl Intake {
         let no_thread = |error| Error::JournalFailed(format!("cannot start a thread: {error}"));
         let meter = if settings.publish { Meter::with_shared_memory() } else { Meter::default() };
         let meter = Arc::new(meter);
-        let books = LedgerReader::open(&home, Arc::clone(&settings.clock))?;
+        let reader = LedgerReader::open(&home, Arc::clone(&settings.clock))?;
         let syncing = meter.histogram(
             "topdeck_journal_sync_duration",
             "Duration of a journal sync (group commit)",
@@ -99,7 +99,7 @@ impl Intake {
             is_unclean: AtomicBool::new(false),
             batch_bytes_max: batch_bytes_max(&home),
             group_commit: commit,
-            ledger_reader: books,
+            ledger_reader: reader,
             stages: Mutex::default(),
             warnings: Mutex::new(notes),
             meter,
@@ -113,12 +113,12 @@ impl Intake {
                 let clock = ClockThread(shared.target.supervisor().thread("clock"));
                 clock::observe_calibrator(Arc::new(clock));
                 let shared = Arc::clone(&shared);
-                let supervised = shared.target.supervisor().thread("books");
+                let supervised = shared.target.supervisor().thread("ledger");
                 let work = move || {
                     let is_stopping = || *lock(&shared.stop.0);
                     let _ = supervised.run(is_stopping, || housekeeping::run_housekeeping(&shared));
                 };
-                let thread = std::thread::Builder::new().name("books".to_owned());
+                let thread = std::thread::Builder::new().name("ledger".to_owned());
                 Some(thread.spawn(work).map_err(no_thread)?)
             }
             false => None,
@@ -308,7 +308,7 @@ impl Drop for Intake {
 mod tests {
     use std::path::Path;
 
-    use collect::RowSink;
+    use collect::SeriesSink;
     use model::{Sample, SampleValue, Series, SeriesKind};
     use sim::SimDisk;
     use store::Store;

@@ -17,7 +17,7 @@ use crate::key_encoding::SeriesKeyEncoding;
 use crate::known_keys::{KEYS_MAX, KeyCheck, KnownKeys, ProducerKey};
 use crate::ledger::{Ledger, PRODUCERS_MAX};
 use crate::ledger_reader::LedgerReader;
-use crate::meter::{Counter, LatencyHistogram, Meter};
+use crate::meter::{EventCounter, LatencyHistogram, Meter};
 use crate::producer::Producer;
 use crate::rejections::{Rejection, Rejections};
 use crate::series_cache::SeriesCache;
@@ -96,17 +96,17 @@ impl LastSequences {
 /// Requests rejected because of the sender's identity.
 #[derive(Debug)]
 pub(crate) struct IdentityRejections {
-    pub(crate) keys: Counter,
-    pub(crate) sequences: Counter,
+    pub(crate) keys: EventCounter,
+    pub(crate) sequences: EventCounter,
 }
 
 /// Batches by outcome.
 #[derive(Debug)]
 pub(crate) struct BatchOutcomes {
-    pub(crate) taken: Counter,
-    pub(crate) duplicate: Counter,
-    pub(crate) rejected: Counter,
-    pub(crate) deferred: Counter,
+    pub(crate) taken: EventCounter,
+    pub(crate) duplicate: EventCounter,
+    pub(crate) rejected: EventCounter,
+    pub(crate) deferred: EventCounter,
 }
 
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -360,7 +360,7 @@ impl IntakeState {
 
     /// Writes rejections to the journal and the log.
     pub(crate) fn report_rejected(&self, all: bool) {
-        use collect::RowSink as _;
+        use collect::SeriesSink as _;
         let gaps = self.rejections.take_due_gaps(Instant::now(), all);
         if gaps.is_empty() {
             return;
@@ -442,7 +442,7 @@ impl IntakeState {
 
     /// Writes the gap of the unclean shutdown to the journal; retried later after a failure.
     pub(crate) fn report_unclean_shutdown(&self) {
-        use collect::RowSink as _;
+        use collect::SeriesSink as _;
         let Some(gap) = self.ledger_reader.unclean_shutdown_gap() else { return };
         let mut writer = self.writer(SeriesKeyEncoding::CANONICAL);
         writer.gap(gap);
@@ -505,8 +505,8 @@ impl IntakeState {
             self.add_audit_warning(format!("the last accepted batches are not durable: {error}"));
         }
         self.ledger_reader.read_new()?;
-        let book = self.ledger_reader.ledger();
-        let taken = as_listed(lock(&self.accepted).clone(), &book);
+        let ledger = self.ledger_reader.ledger();
+        let taken = as_listed(lock(&self.accepted).clone(), &ledger);
         let end = journal.watermarks().end;
         let source = |producer: &Producer| {
             let (received, dropped) = producer.counts();
@@ -536,7 +536,7 @@ impl IntakeState {
                 .cloned()
                 .collect(),
             process_started_at: self.started_at,
-            ledger: book,
+            ledger,
             accepted: taken,
             end,
             sources,
@@ -548,11 +548,11 @@ impl IntakeState {
 /// Counts by producer, with one shared entry for producers without a ledger entry.
 fn as_listed(
     taken: BTreeMap<Option<u64>, ProducerCounts>,
-    book: &Ledger,
+    ledger: &Ledger,
 ) -> BTreeMap<Option<u64>, ProducerCounts> {
     let mut listed: BTreeMap<Option<u64>, ProducerCounts> = BTreeMap::new();
     for (producer, counts) in taken {
-        let producer = producer.filter(|producer| book.entries().contains_key(producer));
+        let producer = producer.filter(|producer| ledger.entries().contains_key(producer));
         listed.entry(producer).or_default().add(&counts);
     }
     listed

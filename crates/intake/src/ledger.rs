@@ -271,10 +271,10 @@ impl Ledger {
             let (start, end) = time.into_inner();
             (start, end)
         });
-        let lose = |book: &mut Ledger, producer: Option<u64>, records: u64| {
-            book.entry_mut(producer).add_missing(records);
+        let lose = |ledger: &mut Ledger, producer: Option<u64>, records: u64| {
+            ledger.entry_mut(producer).add_missing(records);
             let reason = format!("missing in the journal: {}", gap.reason);
-            book.add_loss(producer, &Gap { start, end, producer, lost: Some(records), reason });
+            ledger.add_loss(producer, &Gap { start, end, producer, lost: Some(records), reason });
         };
         if is_whole {
             for part in &gap.producers {

@@ -12,14 +12,14 @@
 //! checksum CRC                      CRC-32C of all preceding lines, 8 hexadecimal digits
 //! ```
 //! Numbers are decimal, ids and epochs hexadecimal, times ns since the Unix epoch.
-//! `docs/formats/books.md` specifies the format.
+//! `docs/formats/ledgers.md` specifies the format.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
 
-use disk::{Disk, IoContext};
+use disk::{Disk, FileError, IoContext};
 use model::text_file::{checksum_line, escape_word, split_last_line, split_words, unescape_word};
 
 use crate::counts::{Loss, ProducerCounts, REASONS_MAX};
@@ -78,15 +78,26 @@ impl LedgerFile {
             )));
         }
         Ok(match Ledger::decode(&bytes) {
-            Ok(book) => LedgerLoad::Ledger(Box::new(book)),
+            Ok(ledger) => LedgerLoad::Ledger(Box::new(ledger)),
             Err(why) => LedgerLoad::Damaged(why),
         })
     }
 
+    /// Renames the file durably, if it exists.
+    pub(crate) fn rename(&self, new: &LedgerFile) -> Result<()> {
+        match self.disk.rename(&self.path, &new.path) {
+            Ok(()) => {}
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+            Err(error) => return Err(FileError::new("rename", &self.path, error).into()),
+        }
+        let dir = self.path.parent().unwrap_or(Path::new("."));
+        Ok(self.disk.sync_dir(dir).io_context("fsync directory", dir)?)
+    }
+
     /// Sets the checkpoint time and replaces the file durably and atomically.
-    pub fn save_at(&self, book: &mut Ledger, now: i64) -> Result<()> {
-        book.saved_at = now;
-        self.save(book)
+    pub fn save_at(&self, ledger: &mut Ledger, now: i64) -> Result<()> {
+        ledger.saved_at = now;
+        self.save(ledger)
     }
 
     /// Replaces the file durably and atomically.
@@ -187,13 +198,14 @@ impl Ledger {
         if last != checksum_line(body) {
             return Err("checksum mismatch".to_owned());
         }
-        let mut book = Ledger::new(0, 0, 0);
+        let mut ledger = Ledger::new(0, 0, 0);
         let mut producer = None;
         for (at, line) in body.lines().enumerate().skip(1) {
-            book.parse_line(line, &mut producer)
+            ledger
+                .parse_line(line, &mut producer)
                 .ok_or_else(|| format!("cannot parse line {}: {line}", at + 1))?;
         }
-        Ok(book)
+        Ok(ledger)
     }
 
     /// Parses a line; `producer` is the producer of the previous lines.

@@ -3,7 +3,7 @@
 //! The ledger is written with its position, and only then the subscriber is moved to this position.
 //! So the journal always retains records that the ledger on disk does not count; and as only
 //! durable records are counted, the ledger never counts a record that the journal loses. Lock
-//! order: `reading`, `book`, `recent`.
+//! order: `subscriber`, `ledger`, `recent`.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -20,10 +20,12 @@ use crate::ledger_file::{LedgerFile, LedgerLoad};
 use crate::recent_batches::{BatchSums, RecentBatches};
 use crate::write_target::WriteTarget;
 
-/// Name of the subscriber and of the ledger (on disk: "books").
-const SUBSCRIBER_NAME: &str = "books";
+/// Name of the subscriber and of its ledger.
+const SUBSCRIBER_NAME: &str = "ledger";
+/// The same in earlier versions.
+const OLD_SUBSCRIBER_NAME: &str = "books";
 /// Folder of the ledgers, in the journal's folder.
-const FOLDER: &str = "books";
+const FOLDER: &str = "ledgers";
 /// Maximum bytes that are counted and not yet written, about one segment of the usual size.
 const UNSAVED_BYTES_MAX: u64 = 16 << 20;
 /// Reason of the gap after an unclean shutdown.
@@ -77,6 +79,7 @@ impl LedgerReader {
     pub(crate) fn open(home: &WriteTarget, clock: WallClock) -> Result<LedgerReader> {
         let journal = home.journal();
         let file = LedgerFile::new(journal.disk().clone(), &ledger_dir(home), SUBSCRIBER_NAME)?;
+        rename_old_ledger(home, &file)?;
         let is_new = match journal.add_subscriber(SUBSCRIBER_NAME, StartPosition::First, true) {
             Ok(_) => true,
             Err(journal::Error::CheckpointExists { .. }) => false,
@@ -95,12 +98,12 @@ impl LedgerReader {
             },
         }
         let now = clock();
-        let book = match is_new {
+        let ledger = match is_new {
             true => Ledger::new(journal.id(), subscriber.position(), now),
             false => load_ledger(&file, journal.id(), &mut subscriber, now, &mut notes)?,
         };
-        let killed = (book.is_volatile && !book.is_closed).then(|| Gap {
-            start: book.saved_at.min(now),
+        let killed = (ledger.is_volatile && !ledger.is_closed).then(|| Gap {
+            start: ledger.saved_at.min(now),
             end: now,
             producer: None,
             lost: None,
@@ -111,16 +114,16 @@ impl LedgerReader {
             let mut recent = RecentBatches::open(disk, ledger_dir(home), journal.id());
             // This file is written before the ledger, which may have other records at these
             // positions after a power failure.
-            recent.keep_counted(book.first()..book.position());
+            recent.keep_counted(ledger.first()..ledger.position());
             Mutex::new(recent)
         });
-        let mut books = LedgerReader {
+        let mut reader = LedgerReader {
             recent,
             file,
             clock: LedgerClock(clock),
             subscriber: Mutex::new(subscriber),
-            previous: book.clone(),
-            ledger: Mutex::new(book),
+            previous: ledger.clone(),
+            ledger: Mutex::new(ledger),
             unclean_shutdown: Mutex::new(killed),
             is_volatile: AtomicBool::new(false),
             has_new_names: AtomicBool::new(false),
@@ -129,19 +132,20 @@ impl LedgerReader {
             unsaved_bytes: AtomicU64::new(0),
             warnings: notes,
         };
-        books.read_new()?;
+        reader.read_new()?;
         {
-            let mut book = lock(&books.ledger);
+            let mut ledger = lock(&reader.ledger);
             // An unclean shutdown is reported again until its gap is in the journal.
-            (book.is_closed, book.is_volatile) = (false, lock(&books.unclean_shutdown).is_some());
+            (ledger.is_closed, ledger.is_volatile) =
+                (false, lock(&reader.unclean_shutdown).is_some());
         }
-        books.previous = books.ledger();
+        reader.previous = reader.ledger();
         // On a full disk, queries still work, and remotes still fetch records, which frees space.
-        if let Err(error) = books.save(false) {
-            books.warnings.push(format!("cannot write the ledger: {error}"));
-            books.has_new_names.store(true, Ordering::Relaxed);
+        if let Err(error) = reader.save(false) {
+            reader.warnings.push(format!("cannot write the ledger: {error}"));
+            reader.has_new_names.store(true, Ordering::Relaxed);
         }
-        Ok(books)
+        Ok(reader)
     }
 
     /// Counts newly durable records; returns whether there were any.
@@ -160,17 +164,17 @@ impl LedgerReader {
 
     fn count(&self, reading: &mut Subscriber) -> Result<()> {
         while let Some(item) = reading.next()? {
-            let mut book = lock(&self.ledger);
+            let mut ledger = lock(&self.ledger);
             match item {
                 ReadItem::Batch(batch) => {
                     for record in batch.records() {
                         self.supervisor
-                            .fault_point(format_args!("books record {}", record.position));
+                            .fault_point(format_args!("ledger record {}", record.position));
                         let (position, identity) = (record.position, record.identity);
-                        if position >= book.position() {
+                        if position >= ledger.position() {
                             let counted =
                                 CountedRecord::from_record(position, identity, record.bytes);
-                            let batch = book.add_batch(&counted);
+                            let batch = ledger.add_batch(&counted);
                             if let (Some(batch), Some(recent)) = (batch, &self.recent) {
                                 lock(recent).add(batch);
                             }
@@ -178,7 +182,7 @@ impl LedgerReader {
                         self.unsaved_bytes.fetch_add(record.bytes.len() as u64, Ordering::Relaxed);
                     }
                 }
-                ReadItem::Gap(gap) => book.add_missing(&gap),
+                ReadItem::Gap(gap) => ledger.add_missing(&gap),
             }
         }
         Ok(())
@@ -189,21 +193,21 @@ impl LedgerReader {
         let mut reading = lock(&self.subscriber);
         self.has_new_names.store(false, Ordering::Relaxed);
         self.unsaved_bytes.store(0, Ordering::Relaxed);
-        let book = {
+        let ledger = {
             let killed = lock(&self.unclean_shutdown);
-            let mut book = lock(&self.ledger);
-            book.is_closed = is_closed && killed.is_none();
-            book.saved_at = killed.as_ref().map_or_else(|| (self.clock.0)(), |gap| gap.start);
-            book.clone()
+            let mut ledger = lock(&self.ledger);
+            ledger.is_closed = is_closed && killed.is_none();
+            ledger.saved_at = killed.as_ref().map_or_else(|| (self.clock.0)(), |gap| gap.start);
+            ledger.clone()
         };
         if let Some(recent) = &self.recent {
             lock(recent).save().map_err(|error| {
                 Error::JournalFailed(format!("cannot write recent.batches: {error}"))
             })?;
         }
-        self.file.save(&book)?;
+        self.file.save(&ledger)?;
         // If a power failure reverts this, reading resumes earlier and skips counted records.
-        let position = book.position().min(reading.position());
+        let position = ledger.position().min(reading.position());
         reading.commit(position, Level::Process)?;
         Ok(())
     }
@@ -216,8 +220,8 @@ impl LedgerReader {
 
     /// Name of a producer, or its number if the name is unknown.
     pub(crate) fn producer_name(&self, producer: u64) -> String {
-        let book = lock(&self.ledger);
-        let name = book.entries().get(&producer).map(|entry| entry.name.as_str());
+        let ledger = lock(&self.ledger);
+        let name = ledger.entries().get(&producer).map(|entry| entry.name.as_str());
         match name.filter(|name| !name.is_empty()) {
             Some(name) => format!("{name:?}"),
             None => format!("{producer:016x}"),
@@ -284,6 +288,25 @@ impl LedgerReader {
     }
 }
 
+/// Renames the ledger and the subscriber of an earlier version. The subscriber is last: if it has
+/// its new name, the ledger has it too.
+fn rename_old_ledger(home: &WriteTarget, file: &LedgerFile) -> Result<()> {
+    let journal = home.journal();
+    let subscriber = |name: &str| match journal.checkpoint(name) {
+        Ok(checkpoint) => Ok(Some(checkpoint)),
+        Err(journal::Error::NoCheckpoint { .. }) => Ok(None),
+        Err(error) => Err(error),
+    };
+    if subscriber(SUBSCRIBER_NAME)?.is_some() || subscriber(OLD_SUBSCRIBER_NAME)?.is_none() {
+        return Ok(());
+    }
+    if file.load()? == LedgerLoad::Missing {
+        let disk = journal.disk().clone();
+        LedgerFile::new(disk, &ledger_dir(home), OLD_SUBSCRIBER_NAME)?.rename(file)?;
+    }
+    Ok(journal.rename_checkpoint(OLD_SUBSCRIBER_NAME, SUBSCRIBER_NAME)?)
+}
+
 /// Loads the ledger, with the subscriber at its position; a new one if there is none.
 fn load_ledger(
     file: &LedgerFile,
@@ -297,22 +320,22 @@ fn load_ledger(
         notes.push(format!("new ledger from position {at} of the journal: {why}"));
         Ledger::new(journal, at, now)
     };
-    let book = match file.load()? {
+    let ledger = match file.load()? {
         LedgerLoad::Missing if at == 0 => Ledger::new(journal, 0, now),
         LedgerLoad::Missing => {
             anew("the ledger is missing, and the records it counted are deleted".into(), notes)
         }
         LedgerLoad::Damaged(why) => anew(format!("the ledger is damaged: {why}"), notes),
-        LedgerLoad::Ledger(book) if book.journal != journal => {
+        LedgerLoad::Ledger(ledger) if ledger.journal != journal => {
             anew("the ledger is of another journal".to_owned(), notes)
         }
-        LedgerLoad::Ledger(book) => *book,
+        LedgerLoad::Ledger(ledger) => *ledger,
     };
-    match subscriber.seek(book.position) {
-        Ok(()) => Ok(book),
+    match subscriber.seek(ledger.position) {
+        Ok(()) => Ok(ledger),
         // Records that the journal has dropped since are reported as missing when reading
         // continues.
-        Err(journal::Error::PositionOutOfRange { found, first, .. }) if found < first => Ok(book),
+        Err(journal::Error::PositionOutOfRange { found, first, .. }) if found < first => Ok(ledger),
         Err(journal::Error::PositionOutOfRange { found, end, .. }) => {
             Ok(anew(format!("the ledger ends at position {found}, the journal at {end}"), notes))
         }

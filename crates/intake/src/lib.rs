@@ -46,8 +46,8 @@ pub use journal::supervisor::{
 pub use key_encoding::SeriesKeyEncoding;
 pub use known_keys::ProducerKey;
 pub use ledger::{CountedRecord, Ledger, LedgerEntry, PRODUCERS_MAX};
-pub use ledger_file::{LedgerFile, LedgerLoad, VERSION as BOOK_VERSION};
-pub use meter::{Counter, LatencyHistogram, Meter, MetricSnapshot, SnapshotValue};
+pub use ledger_file::{LedgerFile, LedgerLoad, VERSION as LEDGER_VERSION};
+pub use meter::{EventCounter, LatencyHistogram, Meter, MetricSnapshot, SnapshotValue};
 pub use producer::Producer;
 pub use restartable::{Restartable, catch_panic, keep_running};
 pub use settings::Settings;

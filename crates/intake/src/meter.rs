@@ -8,16 +8,16 @@ use hist::codec::header::Temporality;
 use hist::{Histogram, SharedRecorder};
 use model::{Sample, SampleValue, Series, SeriesKind};
 
-use collect::RowSink;
+use collect::SeriesSink;
 
 /// A monotonic counter. An increment is one atomic addition; a plain one if it is published.
 #[derive(Clone, Debug, Default)]
-pub struct Counter {
+pub struct EventCounter {
     count: Arc<AtomicU64>,
     published: Option<shm::Counter>,
 }
 
-impl Counter {
+impl EventCounter {
     /// Adds.
     pub fn add(&self, n: u64) {
         self.count.fetch_add(n, Ordering::Relaxed);
@@ -72,7 +72,7 @@ struct MeterEntry {
 
 #[derive(Clone)]
 enum Instrument {
-    Counter(Counter),
+    Counter(EventCounter),
     Gauge(Arc<dyn Fn() -> f64 + Send + Sync>),
     Histogram(LatencyHistogram),
 }
@@ -135,7 +135,7 @@ impl Meter {
         name: &'static str,
         about: &'static str,
         labels: &[(&str, &str)],
-    ) -> Counter {
+    ) -> EventCounter {
         let mut entries = self.lock_entries();
         let labels = to_owned_labels(labels);
         for entry in entries.iter().filter(|entry| entry.name == name && entry.labels == labels) {
@@ -145,7 +145,7 @@ impl Meter {
         }
         let described = self.metric_builder(name, about, &labels);
         let published = described.and_then(|described| described.counter().ok());
-        let counter = Counter { published, ..Counter::default() };
+        let counter = EventCounter { published, ..EventCounter::default() };
         entries.push(MeterEntry {
             name,
             help: about,
@@ -234,7 +234,7 @@ impl Meter {
     }
 
     /// Writes all metrics as rows: read at `end`, counted since `start`, the start of the process.
-    pub fn write_rows(&self, start: i64, end: i64, rows: &mut dyn RowSink) -> model::Result<()> {
+    pub fn write_rows(&self, start: i64, end: i64, rows: &mut dyn SeriesSink) -> model::Result<()> {
         for MetricSnapshot { name, labels, value, .. } in self.snapshot() {
             let (kind, unit, value) = match value {
                 SnapshotValue::Counter(n) => {

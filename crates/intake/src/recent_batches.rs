@@ -234,7 +234,7 @@ mod tests {
     use super::*;
 
     fn open(disk: &Arc<dyn Disk>, journal: u128) -> RecentBatches {
-        RecentBatches::open(Arc::clone(disk), PathBuf::from("/books"), journal)
+        RecentBatches::open(Arc::clone(disk), PathBuf::from("/ledgers"), journal)
     }
 
     fn batch(position: u64) -> BatchCounts {
@@ -248,7 +248,7 @@ mod tests {
     #[test]
     fn what_batches_had_is_known_after_a_restart_and_not_where_one_is_unknown() {
         let disk: Arc<dyn Disk> = Arc::new(SimDisk::new(1).process());
-        disk.create_dir(Path::new("/books")).unwrap();
+        disk.create_dir(Path::new("/ledgers")).unwrap();
         let mut recent = open(&disk, 7);
         [3, 4, 5, 6, 9].into_iter().for_each(|position| recent.add(batch(position)));
         recent.add(batch(4));
@@ -267,7 +267,7 @@ mod tests {
     #[test]
     fn old_batches_are_forgotten_unless_they_are_damaged() {
         let disk: Arc<dyn Disk> = Arc::new(SimDisk::new(1).process());
-        disk.create_dir(Path::new("/books")).unwrap();
+        disk.create_dir(Path::new("/ledgers")).unwrap();
         let mut recent = open(&disk, 7);
         let batches = FILE_BATCHES_MAX as u64 + 10;
         (0..10).for_each(|position| recent.add(batch(position)));
@@ -288,13 +288,13 @@ mod tests {
     fn batches_before_damage_are_valid_and_the_next_file_is_intact() {
         let sim = SimDisk::new(1);
         let disk: Arc<dyn Disk> = Arc::new(sim.process());
-        disk.create_dir(Path::new("/books")).unwrap();
+        disk.create_dir(Path::new("/ledgers")).unwrap();
         let mut recent = open(&disk, 7);
         for position in 0..3 {
             recent.add(batch(position));
             recent.save().unwrap();
         }
-        let path = Path::new("/books/recent.batches");
+        let path = Path::new("/ledgers/recent.batches");
         for at in 0..(HEAD_BYTES + 3 * BATCH_BYTES) as u64 {
             sim.flip_bit(path, at, 1);
             let expected =

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use model::{Gap, Sample};
 use store::CardinalityError;
 
-use crate::meter::{Counter, Meter};
+use crate::meter::{EventCounter, Meter};
 
 /// Maximum number of distinct producer and reason pairs at a time; further ones are aggregated.
 const KINDS_MAX: usize = 64;
@@ -54,7 +54,7 @@ impl Rejection {
 /// Rejections since the start of the process.
 #[derive(Debug)]
 pub(crate) struct Rejections {
-    counters: [(&'static str, Counter); LIMITS.len()],
+    counters: [(&'static str, EventCounter); LIMITS.len()],
     by_reason: Mutex<BTreeMap<(Option<u64>, String), RejectionStats>>,
 }
 

@@ -36,7 +36,7 @@ pub struct CheckProgress {
 
 /// Damage found in a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct DamageReport {
+pub struct FileDamage {
     /// File.
     pub path: PathBuf,
     /// Byte range in the file; empty if the damage has no place in it.
@@ -60,7 +60,7 @@ pub struct CheckReport {
     /// Positions from the first to the end of the last record in segments.
     pub positions: Range<u64>,
     /// Damage found.
-    pub damages: Vec<DamageReport>,
+    pub damages: Vec<FileDamage>,
     /// Bytes after the last frame that were never published: normal after a crash, not damage.
     pub torn_bytes: u64,
     /// Known gaps.
@@ -184,7 +184,7 @@ impl<'a> Verifier<'a> {
     fn verify(&mut self) -> Result<CheckReport> {
         let mut report = CheckReport::default();
         let mut damage = |path: PathBuf, what| {
-            report.damages.push(DamageReport {
+            report.damages.push(FileDamage {
                 path,
                 bytes: 0..0,
                 positions: 0..0,
@@ -264,7 +264,7 @@ impl<'a> Verifier<'a> {
                 self.headerless.push(first);
                 let what = "segment header corrupt";
                 let path = scan.path().to_owned();
-                report.damages.push(DamageReport {
+                report.damages.push(FileDamage {
                     path,
                     bytes: 0..0,
                     positions: 0..0,
@@ -406,7 +406,7 @@ impl<'a> Verifier<'a> {
         if bytes.is_empty() && gaps.contains(&positions) {
             return;
         }
-        report.damages.push(DamageReport {
+        report.damages.push(FileDamage {
             path: path.to_owned(),
             bytes,
             positions,

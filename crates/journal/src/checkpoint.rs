@@ -137,6 +137,14 @@ pub(crate) fn create(disk: &dyn Disk, paths: &Paths, checkpoint: &Checkpoint) ->
     Superblock::create(disk, &path, CHECKPOINT_MAGIC, &checkpoint.payload()).map(drop)
 }
 
+/// Renames a checkpoint, durably.
+pub(crate) fn rename(disk: &dyn Disk, paths: &Paths, name: &str, new_name: &str) -> Result<()> {
+    let (from, to) = (paths.checkpoint(name)?, paths.checkpoint(new_name)?);
+    disk.rename(&from, &to).io_context("rename", &from)?;
+    let dir = paths.checkpoints();
+    Ok(disk.sync_dir(&dir).io_context("fsync directory", &dir)?)
+}
+
 /// Removes a checkpoint, durably.
 pub(crate) fn remove(disk: &dyn Disk, paths: &Paths, name: &str) -> Result<()> {
     let path = paths.checkpoint(name)?;

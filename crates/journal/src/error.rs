@@ -128,7 +128,7 @@ pub enum Error {
         "journal fail-stop: a write or sync failed; fix the disk, then restart the processes that \
          use it"
     )]
-    Poisoned,
+    FailStop,
 
     /// No checkpoint or subscriber has this name.
     #[error("checkpoint or subscriber {name:?} not found")]

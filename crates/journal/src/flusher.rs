@@ -23,7 +23,7 @@ use crate::layout::{FRAME_ALIGN, FRAME_BYTES, PRODUCER_BYTES};
 use crate::level::BatchIdentity;
 use crate::origin::fair_order;
 use crate::recovery;
-use crate::segment::{self, ProducerState, SegmentHeader, is_no_space, rewrite};
+use crate::segment::{self, ProducerEntry, SegmentHeader, is_no_space, rewrite};
 use crate::shared::JournalShared;
 
 /// Maximum uncompressed bytes of a frame, unless a single batch is larger. Larger frames compress
@@ -75,7 +75,7 @@ pub(crate) struct SegmentFlusher {
     /// The directory has unsynced entries.
     pub(crate) is_dir_dirty: bool,
     /// Producer table of flushed records, for the header of the next segment.
-    producers: HashMap<(u64, u64), ProducerState>,
+    producers: HashMap<(u64, u64), ProducerEntry>,
     raw: Vec<u8>,
     entry: Vec<u8>,
     frame: Vec<u8>,
@@ -145,7 +145,7 @@ impl SegmentFlusher {
             return Ok(FlushOutcome::NotOwner);
         }
         if store.buffer.state() & FAIL_STOP != 0 {
-            return Err(Error::Poisoned);
+            return Err(Error::FailStop);
         }
         // The end as of now: concurrent appenders could keep the loop running forever.
         let (goal, next) = store.buffer.end();
@@ -170,7 +170,7 @@ impl SegmentFlusher {
         let enough = most.min(quarter.max(1));
         self.raw.clear();
         let mut content: Option<FrameBody> = None;
-        let mut batches: Vec<ProducerState> = Vec::new();
+        let mut batches: Vec<ProducerEntry> = Vec::new();
         let mut at = mark.ring;
         while at < tail && self.raw.len() < enough {
             self.entry.clear();
@@ -197,7 +197,7 @@ impl SegmentFlusher {
             }
             self.raw.extend_from_slice(&self.entry);
             batches.extend(
-                entry.identity.map(|identity| ProducerState { identity, end: entry.end() }),
+                entry.identity.map(|identity| ProducerEntry { identity, end: entry.end() }),
             );
             at = at.wrapping_add(entry.words);
         }
@@ -313,14 +313,14 @@ impl SegmentFlusher {
             guard.commit_direct(identity, mark);
             drop(guard);
             if let Some(identity) = identity {
-                self.record_producer(store, ProducerState { identity, end: mark.position });
+                self.record_producer(store, ProducerEntry { identity, end: mark.position });
             }
             store.buffer.wake_readers_of_direct();
             return Ok(DirectAppend::At(first));
         }
     }
 
-    fn record_producer(&mut self, store: &JournalShared, last: ProducerState) {
+    fn record_producer(&mut self, store: &JournalShared, last: ProducerEntry) {
         let key = (last.identity.producer, last.identity.epoch);
         let known = self.producers.entry(key).or_insert(last);
         if known.identity.sequence <= last.identity.sequence {
@@ -557,8 +557,8 @@ impl PendingSync {
 
 /// At most `most` of the entries accepted last, shared fairly between origins, in a deterministic
 /// order.
-fn newest(lasts: impl Iterator<Item = ProducerState>, most: usize) -> Vec<ProducerState> {
-    let entry = |last: ProducerState| (last.identity.origin(), last.end, last);
+fn newest(lasts: impl Iterator<Item = ProducerEntry>, most: usize) -> Vec<ProducerEntry> {
+    let entry = |last: ProducerEntry| (last.identity.origin(), last.end, last);
     let mut lasts = fair_order(lasts.map(entry).collect());
     lasts.truncate(most);
     lasts.sort_unstable_by_key(|last| last.identity);

@@ -197,7 +197,7 @@ impl JournalInner {
                 AppendOutcome::TooLarge => return self.append_direct(&append),
                 AppendOutcome::NoSpace => waiting = Some(self.wait_for_space(waiting)?),
                 AppendOutcome::Rejected(state) if state & FAIL_STOP != 0 => {
-                    return Err(Error::Poisoned);
+                    return Err(Error::FailStop);
                 }
                 // Space may be free now: a subscriber advanced, or files were deleted.
                 AppendOutcome::Rejected(_) if !retried => {
@@ -280,7 +280,7 @@ impl JournalInner {
         loop {
             let seen = buffer.durable_changes();
             if buffer.state() & FAIL_STOP != 0 {
-                return Err(Error::Poisoned);
+                return Err(Error::FailStop);
             }
             if buffer.durable() >= position {
                 return Ok(Level::Disk);
@@ -314,7 +314,7 @@ impl JournalInner {
         loop {
             let seen = buffer.durable_changes();
             if buffer.state() & FAIL_STOP != 0 {
-                return Err(Error::Poisoned);
+                return Err(Error::FailStop);
             }
             // In every iteration: the lease owner may end.
             let flushed = match level {
@@ -411,7 +411,7 @@ impl JournalInner {
                 self.shared.buffer.set_durable(upto);
                 drained
             }
-            Ok(_) => Err(Error::Poisoned),
+            Ok(_) => Err(Error::FailStop),
             // The disk was not involved, so nothing is lost.
             Err(error) if error.is_shortage() => {
                 self.flusher().requeue_unsynced(unsynced);

@@ -352,6 +352,21 @@ impl Journal {
         self.checkpoint(name)
     }
 
+    /// Renames a subscriber without an open reader, or a bookmark, durably.
+    pub fn rename_checkpoint(&self, name: &str, new_name: &str) -> Result<()> {
+        let store = &self.inner.shared;
+        let (disk, paths) = (&*store.disk, &store.paths);
+        let _guard = OpenLock::begin(disk, paths)?;
+        let _lock = LockedCheckpoint::open(disk, paths, name)?;
+        match checkpoint::read(disk, paths, new_name) {
+            Err(Error::NoCheckpoint { .. }) => checkpoint::rename(disk, paths, name, new_name),
+            Ok(_) | Err(Error::CheckpointCorrupt { .. }) => {
+                Err(Error::CheckpointExists { name: new_name.to_owned() })
+            }
+            Err(error) => Err(error),
+        }
+    }
+
     /// Removes a subscriber without an open reader, or a bookmark.
     pub fn remove_checkpoint(&self, name: &str) -> Result<()> {
         let store = &self.inner.shared;

@@ -65,7 +65,7 @@ mod sync;
 mod wall_clock;
 
 pub use self::{
-    check::{CheckProgress, CheckReport, DamageReport, repair, verify},
+    check::{CheckProgress, CheckReport, FileDamage, repair, verify},
     checkpoint::{Checkpoint, CheckpointKind},
     error::{Error, FullReason, Result},
     frame::Record,

@@ -1,14 +1,15 @@
 //! File names of a journal.
 //!
 //! ```text
-//! DIR/journal                    settings, twice
+//! DIR/journal                    settings, two copies
 //! DIR/buffer                     the pre-commit buffer, mapped
 //! DIR/gaps                       dropped or lost records that a reader may still need
 //! DIR/segments/POSITION.seg      records; named by the first position, 16 hexadecimal digits
-//! DIR/checkpoints/NAME           a subscriber or checkpoint, twice; bytes outside [A-Za-z0-9_-] as %XX
+//! DIR/checkpoints/NAME           a subscriber or checkpoint, two copies; bytes outside
+//!                                [A-Za-z0-9_-] as %XX
 //! DIR/locks/…                    empty lock files of open handles
 //! DIR/quarantine/…               damaged bytes, moved by `repair`
-//! DIR/books/…                    not part of the journal: ledgers of its users
+//! DIR/ledgers/…                  not part of the journal: ledgers of its users
 //! ```
 
 use std::path::{Path, PathBuf};

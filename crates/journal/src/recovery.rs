@@ -18,7 +18,7 @@ use crate::error::Result;
 use crate::frame;
 use crate::gap::{GapReason, GapSet, RecordGap};
 use crate::paths::Paths;
-use crate::segment::{self, ProducerState, ScanItem, SegmentHeader, SegmentScan};
+use crate::segment::{self, ProducerEntry, ScanItem, SegmentHeader, SegmentScan};
 use crate::segment::{for_each_record, is_no_space, rewrite};
 use crate::shared::StoredSettings;
 
@@ -438,8 +438,8 @@ pub(crate) fn recover_producers(
     firsts: &[u64],
     end: u64,
     gaps: &GapSet,
-) -> Result<Vec<ProducerState>> {
-    let lost = |last: &ProducerState| {
+) -> Result<Vec<ProducerEntry>> {
+    let lost = |last: &ProducerEntry| {
         gaps.iter().any(|gap| {
             matches!(gap.reason, GapReason::Damaged | GapReason::Interrupted)
                 && gap.positions.contains(&(last.end.saturating_sub(1)))
@@ -454,10 +454,10 @@ pub(crate) fn recover_producers(
                 let after = record.position.saturating_add(1);
                 // Batches are contiguous: the last record of each decides, and it comes last.
                 match lasts.last_mut() {
-                    Some(ProducerState { identity: last, end }) if *last == identity => {
+                    Some(ProducerEntry { identity: last, end }) if *last == identity => {
                         *end = after
                     }
-                    _ => lasts.push(ProducerState { identity, end: after }),
+                    _ => lasts.push(ProducerEntry { identity, end: after }),
                 }
             }
         })?;

@@ -26,7 +26,7 @@ use crate::settings::PRODUCERS_MAX_MAX;
 
 /// Last sequence of a producer epoch and the position after its records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct ProducerState {
+pub(crate) struct ProducerEntry {
     pub(crate) identity: BatchIdentity,
     pub(crate) end: u64,
 }
@@ -37,7 +37,7 @@ pub(crate) struct SegmentHeader {
     pub(crate) journal_id: u128,
     pub(crate) first: u64,
     pub(crate) created: i64,
-    pub(crate) producers: Vec<ProducerState>,
+    pub(crate) producers: Vec<ProducerEntry>,
 }
 
 impl SegmentHeader {
@@ -123,7 +123,7 @@ impl SegmentHeader {
                 epoch: fields.u64("epoch"),
                 sequence: fields.u64("sequence"),
             };
-            ProducerState { identity, end: fields.u64("end_position") }
+            ProducerEntry { identity, end: fields.u64("end_position") }
         });
         Ok(Some(SegmentHeader {
             journal_id: fields.u128("journal_id"),

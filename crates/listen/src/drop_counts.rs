@@ -1,6 +1,6 @@
 //! Listener counters and drop reasons.
 
-use intake::{Counter, Meter, Producer};
+use intake::{EventCounter, Meter, Producer};
 
 use crate::series_aggregate::{AggregateValue, SeriesAggregate};
 
@@ -131,14 +131,14 @@ impl DropCounts {
 #[derive(Clone, Debug)]
 pub(crate) struct ListenerCounters {
     pub(crate) producer: Producer,
-    pub(crate) received: Counter,
-    pub(crate) accepted: Counter,
-    dropped: Vec<Counter>,
-    pub(crate) lines_rejected: Counter,
-    pub(crate) lines_skipped: Counter,
-    pub(crate) connections: Counter,
-    pub(crate) connections_rejected: Counter,
-    pub(crate) connections_idle_closed: Counter,
+    pub(crate) received: EventCounter,
+    pub(crate) accepted: EventCounter,
+    dropped: Vec<EventCounter>,
+    pub(crate) lines_rejected: EventCounter,
+    pub(crate) lines_skipped: EventCounter,
+    pub(crate) connections: EventCounter,
+    pub(crate) connections_rejected: EventCounter,
+    pub(crate) connections_idle_closed: EventCounter,
 }
 
 impl ListenerCounters {

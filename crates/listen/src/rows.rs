@@ -1,6 +1,6 @@
 //! Conversion of aggregates to rows.
 
-use collect::RowSink;
+use collect::SeriesSink;
 use model::{Gap, Sample, SampleValue, Series};
 
 use crate::drop_counts::DropCounts;
@@ -17,7 +17,7 @@ pub(crate) fn write_row(
     (start, end): (i64, i64),
     key: &[u8],
     aggregate: &mut SeriesAggregate,
-    rows: &mut dyn RowSink,
+    rows: &mut dyn SeriesSink,
 ) -> model::Result<()> {
     rows.series(key, &mut || parse_series(format, key))?;
     let number = |number: f64| SampleValue::Number(number);
@@ -56,7 +56,7 @@ pub(crate) fn write_gaps(
     interval: &FlushInterval,
     lost: &DropCounts,
     producer: u64,
-    rows: &mut dyn RowSink,
+    rows: &mut dyn SeriesSink,
 ) {
     let FlushInterval { start, end, .. } = *interval;
     for (reason, n) in lost.iter() {

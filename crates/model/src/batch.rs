@@ -22,7 +22,7 @@
 mod reader;
 
 use hist::Histogram;
-use hist::codec::header::{SeriesMeta, Temporality, Unit};
+use hist::codec::header::{FrameUnit, SeriesMeta, Temporality};
 
 use crate::error::{Error, Result};
 use crate::gap::Gap;
@@ -369,14 +369,14 @@ fn value_tag(kind: SeriesKind) -> u8 {
 }
 
 /// The unit in the encoding of frames.
-fn frame_unit(unit: &str) -> Unit {
+fn frame_unit(unit: &str) -> FrameUnit {
     match unit {
-        "ns" => Unit::Nanoseconds,
-        "us" => Unit::Microseconds,
-        "ms" => Unit::Milliseconds,
-        "s" => Unit::Seconds,
-        "B" => Unit::Bytes,
-        _ => Unit::None,
+        "ns" => FrameUnit::Nanoseconds,
+        "us" => FrameUnit::Microseconds,
+        "ms" => FrameUnit::Milliseconds,
+        "s" => FrameUnit::Seconds,
+        "B" => FrameUnit::Bytes,
+        _ => FrameUnit::None,
     }
 }
 

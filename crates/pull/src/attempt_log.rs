@@ -2,8 +2,8 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use collect::RowSink;
-use intake::{Counter, IngestWriter, Intake, Producer, SeriesKeyEncoding, Supervisor};
+use collect::SeriesSink;
+use intake::{EventCounter, IngestWriter, Intake, Producer, SeriesKeyEncoding, Supervisor};
 use model::{Gap, Sample, Series};
 
 /// A batch that has reached this size gets no further series: a scrape may exceed the size limit of
@@ -17,12 +17,12 @@ pub(crate) struct AttemptLog {
     producer: Producer,
     job: String,
     /// Successful attempts.
-    pub(crate) success: Counter,
+    pub(crate) success: EventCounter,
     /// Failed attempts, stored as failed.
-    pub(crate) failed: Counter,
+    pub(crate) failed: EventCounter,
     /// Completed attempts whose result could not be stored.
-    pub(crate) not_stored: Counter,
-    skipped: Counter,
+    pub(crate) not_stored: EventCounter,
+    skipped: EventCounter,
     pending_gaps: Mutex<PendingGaps>,
 }
 
@@ -142,7 +142,7 @@ pub(crate) struct AttemptBatches<'a> {
     current: IngestWriter,
 }
 
-impl RowSink for AttemptBatches<'_> {
+impl SeriesSink for AttemptBatches<'_> {
     fn series(
         &mut self,
         key: &[u8],

@@ -9,7 +9,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use collect::RowSink;
+use collect::SeriesSink;
 use hist::Histogram;
 use hist::codec::header::Temporality;
 use intake::Intake;
@@ -137,7 +137,7 @@ impl CheckJob {
         found: &ProbeReport,
         took: Duration,
         end: i64,
-        rows: &mut dyn RowSink,
+        rows: &mut dyn SeriesSink,
     ) -> model::Result<()> {
         let ns = |time: Duration| i64::try_from(time.as_nanos()).unwrap_or(i64::MAX);
         let start = end.saturating_sub(ns(took));

@@ -12,10 +12,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
-use collect::RowSink as _;
+use collect::SeriesSink as _;
 use collect::mapper::{MappingDefaults, RowMapper};
 use http::{HeaderValue, Request, StatusCode, header};
-use intake::{Counter, Intake};
+use intake::{EventCounter, Intake};
 use model::{Sample, SampleValue, Series, SeriesKind};
 use net::Endpoint;
 use net::dial::{Dialer, ResponseLimits};
@@ -150,7 +150,7 @@ fn instance_label(target: &Endpoint) -> String {
 pub(crate) struct ScrapeJob {
     config: ScrapeConfig,
     attempts: AttemptLog,
-    rejected: Counter,
+    rejected: EventCounter,
     state: Mutex<ScrapeState>,
 }
 

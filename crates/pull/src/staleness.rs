@@ -8,7 +8,7 @@
 use std::collections::HashSet;
 
 use codecs::prometheus::STALE_MARKER;
-use collect::RowSink;
+use collect::SeriesSink;
 use hist::codec::header::Temporality;
 use model::{Error, Gap, Result, Sample, SampleValue, Series, SeriesKind};
 
@@ -27,7 +27,7 @@ impl ScrapedSeries {
         &self,
         now: &ScrapedSeries,
         at: i64,
-        rows: &mut dyn RowSink,
+        rows: &mut dyn SeriesSink,
     ) -> Result<()> {
         for form in self.0.difference(&now.0) {
             mark_series_stale(Series::from_canonical_key(form)?, at, rows)?;
@@ -45,7 +45,7 @@ pub(crate) fn ignore_limit_error(written: Result<()>) -> Result<()> {
 }
 
 /// Writes the staleness marker of a series.
-pub(crate) fn mark_series_stale(series: Series, at: i64, rows: &mut dyn RowSink) -> Result<()> {
+pub(crate) fn mark_series_stale(series: Series, at: i64, rows: &mut dyn SeriesSink) -> Result<()> {
     let series = match series.kind() {
         SeriesKind::Text => return Ok(()),
         SeriesKind::Counter(_) | SeriesKind::Gauge => series,
@@ -69,7 +69,7 @@ fn with_kind(series: &Series, kind: SeriesKind) -> Result<Series> {
 
 /// Row sink that records which series were scraped.
 pub(crate) struct SeriesTracker<'a> {
-    pub(crate) rows: &'a mut dyn RowSink,
+    pub(crate) rows: &'a mut dyn SeriesSink,
     pub(crate) scraped: ScrapedSeries,
     at: i64,
     /// Canonical key of the series; empty without a series.
@@ -77,12 +77,12 @@ pub(crate) struct SeriesTracker<'a> {
 }
 
 impl<'a> SeriesTracker<'a> {
-    pub(crate) fn new(rows: &'a mut dyn RowSink, at: i64) -> SeriesTracker<'a> {
+    pub(crate) fn new(rows: &'a mut dyn SeriesSink, at: i64) -> SeriesTracker<'a> {
         SeriesTracker { rows, scraped: ScrapedSeries::default(), at, canonical_key: Vec::new() }
     }
 }
 
-impl RowSink for SeriesTracker<'_> {
+impl SeriesSink for SeriesTracker<'_> {
     fn series(&mut self, key: &[u8], series: &mut dyn FnMut() -> Result<Series>) -> Result<()> {
         self.canonical_key.clear();
         self.rows.series(key, series)?;

@@ -53,8 +53,8 @@ impl ResultData {
                 streams.iter().map(Stream::samples).sum()
             }
             ResultData::Points(all) => {
-                let readings = all.iter().flat_map(|series| &series.points);
-                readings.map(|reading| reading.value.samples()).sum()
+                let samples = all.iter().flat_map(|series| &series.points);
+                samples.map(|sample| sample.value.samples()).sum()
             }
         }
     }
@@ -189,12 +189,12 @@ fn execute_promql(
     match (&node.op, kind) {
         (PlanOp::Text(text), _) => Ok(ResultData::Text(text.clone())),
         (PlanOp::RangeSelection(ranged), _) => {
-            let mut readings = evaluation.ranged(ranged, steps.start)?;
-            for series in readings.iter_mut().filter(|series| series.drops_name) {
+            let mut samples = evaluation.ranged(ranged, steps.start)?;
+            for series in samples.iter_mut().filter(|series| series.drops_name) {
                 series.labels = series.labels.without_metadata();
             }
-            readings.sort_by(|a, b| a.labels.cmp(&b.labels));
-            Ok(ResultData::Points(readings))
+            samples.sort_by(|a, b| a.labels.cmp(&b.labels));
+            Ok(ResultData::Points(samples))
         }
         (_, promql::ValueType::Scalar) => Ok(ResultData::Scalar(evaluation.scalar(node, steps)?)),
         _ => {

@@ -167,7 +167,7 @@ mod tests {
             series * ((range.end - range.start) / each) as u64
         }
 
-        fn readings(&self, _: &SeriesHandle, _: Range<i64>) -> Result<ColumnRead<SeriesPoint>> {
+        fn samples(&self, _: &SeriesHandle, _: Range<i64>) -> Result<ColumnRead<SeriesPoint>> {
             panic!("nothing is read")
         }
 

@@ -7,7 +7,6 @@ mod conversion;
 mod counts;
 #[cfg(test)]
 mod description;
-mod hint;
 mod logarithm;
 mod number;
 #[cfg(test)]
@@ -24,8 +23,8 @@ use std::sync::Arc;
 use hist::Scheme;
 
 pub use bucket::Bucket;
+pub use codecs::prometheus::ResetHint;
 pub use compensation::Compensation;
-pub use hint::ResetHint;
 pub use sum::{AddOutcome, IncompatibleHistograms};
 pub use trim::TrimSide;
 

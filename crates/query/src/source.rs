@@ -64,8 +64,7 @@ pub trait Source: Sync {
     }
 
     /// Raw samples of a series after `range.start` and up to `range.end`, by time.
-    fn readings(&self, series: &SeriesHandle, range: Range<i64>)
-    -> Result<ColumnRead<SeriesPoint>>;
+    fn samples(&self, series: &SeriesHandle, range: Range<i64>) -> Result<ColumnRead<SeriesPoint>>;
 
     /// Merged distributions of histogram series: those that ended in each column, start exclusive,
     /// end inclusive. For cumulative series, the increase.

@@ -104,11 +104,7 @@ impl Source for StoreSource<'_> {
         self.view.estimate_rows(series, range, step)
     }
 
-    fn readings(
-        &self,
-        series: &SeriesHandle,
-        range: Range<i64>,
-    ) -> Result<ColumnRead<SeriesPoint>> {
+    fn samples(&self, series: &SeriesHandle, range: Range<i64>) -> Result<ColumnRead<SeriesPoint>> {
         let found = self.resolve_handles(&[series]);
         let mut values = Vec::new();
         let mut memory = ReadMemory { context: self.context, bytes: 0 };

@@ -68,7 +68,7 @@ impl Evaluation<'_> {
             PlanOp::RangeFunction(over) => {
                 let unit = self.unit_of_ranged(&over.input)?;
                 match over.function.unit {
-                    UnitRule::Readings => unit,
+                    UnitRule::Samples => unit,
                     UnitRule::PerSecond => unit.map_numbers(|unit| format!("{unit}/s")),
                     UnitRule::Squared => unit.map_numbers(|unit| format!("{unit}²")),
                     UnitRule::Named(name) => ValueUnit::from_name(name),

@@ -159,12 +159,12 @@ mod tests {
 
     #[test]
     fn estimate_error_is_in_percent() {
-        let mut doubt = EstimateNote::default();
-        doubt.add(Bracket::exact(5.0));
-        assert_eq!(doubt.text("--json"), None);
-        doubt.add(Bracket { lower: 99.0, estimate: 100.0, upper: 101.5 });
-        assert!(doubt.text("--json").unwrap().contains("an estimate within 1.5 %; --json has"));
-        doubt.add(Bracket { lower: 1.0, estimate: 1.0, upper: f64::INFINITY });
-        assert!(!doubt.text("--json").unwrap().contains('%'));
+        let mut note = EstimateNote::default();
+        note.add(Bracket::exact(5.0));
+        assert_eq!(note.text("--json"), None);
+        note.add(Bracket { lower: 99.0, estimate: 100.0, upper: 101.5 });
+        assert!(note.text("--json").unwrap().contains("an estimate within 1.5 %; --json has"));
+        note.add(Bracket { lower: 1.0, estimate: 1.0, upper: f64::INFINITY });
+        assert!(!note.text("--json").unwrap().contains('%'));
     }
 }

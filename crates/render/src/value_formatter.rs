@@ -141,11 +141,11 @@ impl ValueFormatter {
 fn rounded(number: f64, digits: i32, round: RoundingMode) -> f64 {
     let step = 10f64.powi(decimals(number, digits));
     let scaled = number * step;
-    let doubt = scaled.abs() * CONVERSION_ERROR;
+    let error = scaled.abs() * CONVERSION_ERROR;
     let whole = match round {
         RoundingMode::Nearest => scaled.round(),
-        RoundingMode::Down => (scaled + doubt).floor(),
-        RoundingMode::Up => (scaled - doubt).ceil(),
+        RoundingMode::Down => (scaled + error).floor(),
+        RoundingMode::Up => (scaled - error).ceil(),
     };
     whole / step
 }

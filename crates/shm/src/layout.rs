@@ -53,9 +53,9 @@ pub const HEADER: [Field; 32] = [
     ("small_capacity", 208, 8),
     ("program", 216, 8),
     ("command", 224, 8),
-    ("refused", 232, 8),
-    ("sharing", 240, 8),
-    ("lost", 248, 8),
+    ("rejected_series", 232, 8),
+    ("shared_lane_threads", 240, 8),
+    ("lost_records", 248, 8),
 ];
 
 /// Indexes of the header fields, in words.
@@ -131,11 +131,11 @@ pub mod header {
     /// Command line, a text.
     pub const COMMAND: usize = word("command");
     /// Number of series rejected for lack of space.
-    pub const REFUSED: usize = word("refused");
+    pub const REJECTED_SERIES: usize = word("rejected_series");
     /// Number of threads that found no lane of their own.
-    pub const SHARING: usize = word("sharing");
+    pub const SHARED_LANE_THREADS: usize = word("shared_lane_threads");
     /// Number of records lost for lack of space for their cells.
-    pub const LOST: usize = word("lost");
+    pub const LOST_RECORDS: usize = word("lost_records");
     /// Number of used words of the header.
     pub const WORDS: usize = super::HEADER.len();
 }

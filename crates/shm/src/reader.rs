@@ -113,9 +113,9 @@ impl MetricsFileReader {
             ended_ns: word(header::ENDED),
             series: self.catalog.len(),
             lanes: self.lanes(),
-            rejected_series: word(header::REFUSED),
-            lost_records: word(header::LOST),
-            shared_lane_threads: word(header::SHARING),
+            rejected_series: word(header::REJECTED_SERIES),
+            lost_records: word(header::LOST_RECORDS),
+            shared_lane_threads: word(header::SHARED_LANE_THREADS),
             bytes: self.source.bytes(),
         }
     }

@@ -294,7 +294,7 @@ impl FileSpace<'_> {
     }
 
     fn count_rejected(&self) {
-        self.word(header::REFUSED * 8).fetch_add(1, Ordering::Relaxed);
+        self.word(header::REJECTED_SERIES * 8).fetch_add(1, Ordering::Relaxed);
     }
 
     fn reserve_entry(&mut self, number: usize) -> Result<()> {

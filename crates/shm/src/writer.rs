@@ -224,7 +224,7 @@ impl MetricsFileWriter {
     /// small cells.
     pub(crate) fn allocate_lane(&self) -> Result<Option<(usize, usize)>> {
         let Some(lane) = self.lanes.allocate() else {
-            self.word(header::SHARING).fetch_add(1, Ordering::Relaxed);
+            self.word(header::SHARED_LANE_THREADS).fetch_add(1, Ordering::Relaxed);
             return Ok(None);
         };
         let mut inside = self.lock_state();
@@ -269,7 +269,7 @@ impl MetricsFileWriter {
 
     /// Counts a dropped record.
     pub(crate) fn count_lost_record(&self) {
-        self.word(header::LOST).fetch_add(1, Ordering::Relaxed);
+        self.word(header::LOST_RECORDS).fetch_add(1, Ordering::Relaxed);
     }
 
     /// Marks the shared lane as used.

@@ -191,8 +191,11 @@ mod tests {
         for cell in 0..CELLS {
             let (mean, expected) = (sums[cell] / rounds, n as f64 * shares[cell]);
             let variance = expected * (1.0 - shares[cell]);
-            let doubt = 6.0 * (variance / rounds).sqrt() + 0.02;
-            assert!((mean - expected).abs() < doubt, "cell {cell}: {mean} instead of {expected}");
+            let tolerance = 6.0 * (variance / rounds).sqrt() + 0.02;
+            assert!(
+                (mean - expected).abs() < tolerance,
+                "cell {cell}: {mean} instead of {expected}"
+            );
             let found = squares[cell] / rounds - mean * mean;
             if expected > 1.0 {
                 assert!((found / variance - 1.0).abs() < 0.25, "cell {cell}: {found} {variance}");

@@ -9,7 +9,8 @@ use std::io::{self, ErrorKind};
 use std::path::Path;
 
 /// Old name, new name.
-const RENAMED_FOLDERS: [(&str, &str); 2] = [("boards", "dashboards"), ("refused", "dead-letter")];
+const RENAMED_FOLDERS: [(&str, &str); 3] =
+    [("boards", "dashboards"), ("refused", "dead-letter"), ("journal/books", "journal/ledgers")];
 
 /// Renames folders with old names. Returns log lines.
 pub(crate) fn rename_old_folders(data: &Path) -> io::Result<Vec<String>> {
@@ -22,7 +23,7 @@ pub(crate) fn rename_old_folders(data: &Path) -> io::Result<Vec<String>> {
         // rename(2) replaces an empty folder of the new name and fails for any other.
         match std::fs::rename(&from, &to) {
             Ok(()) => {
-                File::open(data)?.sync_all()?;
+                File::open(to.parent().unwrap_or(data))?.sync_all()?;
                 lines.push(format!("renamed {} to {}", from.display(), to.display()));
             }
             Err(error) if error.kind() == ErrorKind::DirectoryNotEmpty => lines.push(format!(
@@ -81,14 +82,20 @@ mod tests {
         let data = DataFolder::new();
         data.write("boards/shop.json");
         data.write("refused/north/00000000000000000001.parcel");
+        data.write("journal/books/books");
         // State after a crash: the new folder exists and is empty.
         std::fs::create_dir(data.0.join("dashboards")).unwrap();
         assert_eq!(
             data.rename(),
-            ["renamed boards to dashboards", "renamed refused to dead-letter"]
+            [
+                "renamed boards to dashboards",
+                "renamed refused to dead-letter",
+                "renamed journal/books to journal/ledgers"
+            ]
         );
         assert!(data.has("dashboards/shop.json") && !data.has("boards"));
         assert!(data.has("dead-letter/north/00000000000000000001.parcel") && !data.has("refused"));
+        assert!(data.has("journal/ledgers/books") && !data.has("journal/books"));
         assert_eq!(data.rename(), [""; 0]);
     }
 

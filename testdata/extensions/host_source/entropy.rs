@@ -83,14 +83,14 @@ fn read(path: &PathBuf) -> Option<f64> {
 
 #[cfg(test)]
 mod tests {
-    use collect::VecRowSink;
+    use collect::VecSeriesSink;
 
     use super::*;
 
     #[test]
     fn a_file_without_a_number_is_counted_as_a_failed_read() {
         let path = std::env::temp_dir().join(format!("topdeck-entropy-{}", std::process::id()));
-        let mut rows = VecRowSink::default();
+        let mut rows = VecSeriesSink::default();
         let mut source = EntropyFile { path: path.clone() };
         fs::write(&path, "none\n").unwrap();
         assert_eq!(source.read(&mut RowReporter::new(&mut rows, "h", 10, 20), 0), 1);

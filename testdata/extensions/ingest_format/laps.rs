@@ -2,7 +2,7 @@
 //! parameter, a decoder, errors, and a test. The metrics of its requests follow from the route.
 
 use axum::response::Response;
-use collect::RowSink;
+use collect::SeriesSink;
 use http::StatusCode;
 use model::{Sample, SampleValue, Series, SeriesKind};
 use role::Parameter;
@@ -48,7 +48,7 @@ impl IngestFormat for LapFormat {
         &self,
         body: &[u8],
         now: i64,
-        rows: &mut dyn RowSink,
+        rows: &mut dyn SeriesSink,
     ) -> Result<usize, ErrorResponse> {
         let read = read_laps(&self.prefix, &String::from_utf8_lossy(body), now, rows);
         read.map_err(|error| ErrorResponse::bad_request(error.to_string()))
@@ -63,7 +63,7 @@ fn read_laps(
     prefix: &str,
     body: &str,
     now: i64,
-    rows: &mut dyn RowSink,
+    rows: &mut dyn SeriesSink,
 ) -> Result<usize, LapError> {
     for (line, text) in (1..).zip(body.lines()) {
         let (name, time) = text.split_once(';').ok_or(LapError::NoSemicolon { line })?;
@@ -80,13 +80,13 @@ fn read_laps(
 
 #[cfg(test)]
 mod tests {
-    use collect::VecRowSink;
+    use collect::VecSeriesSink;
 
     use super::*;
 
     #[test]
     fn a_lap_is_a_row_in_milliseconds() {
-        let mut rows = VecRowSink::default();
+        let mut rows = VecSeriesSink::default();
         assert_eq!(read_laps("race_", "first;12.5\n", 7, &mut rows).unwrap(), 1);
         let (series, sample) = &rows.rows[0];
         assert_eq!((series.name(), sample.end), ("race_first", 7));

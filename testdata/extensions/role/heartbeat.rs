@@ -66,7 +66,7 @@ static ROUTE: RouteSpec = RouteSpec {
 /// The role.
 pub(crate) struct HeartbeatRole {
     settings: HeartbeatTables,
-    beats: Counter,
+    beats: EventCounter,
     period: watch::Sender<Option<Duration>>,
     task: JoinHandle<()>,
 }
@@ -143,7 +143,7 @@ impl Role for HeartbeatRole {
 }
 
 struct Heart {
-    beats: Counter,
+    beats: EventCounter,
     /// `None` stops the thread.
     period: watch::Receiver<Option<Duration>>,
 }

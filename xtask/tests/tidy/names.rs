@@ -1,4 +1,4 @@
-//! Names: type names are nouns, and public items have a user.
+//! Names: type names are unique nouns, and public items have a user.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -49,6 +49,42 @@ pub(crate) fn type_names_are_nouns(repo: &RepoFiles) -> RuleFindings {
                 let remedy = "use a noun, or add one (names.rs lists the rejected words)";
                 findings.add(&file.path, line_at(&code, offset), &found, remedy);
             }
+        }
+    }
+    findings
+}
+
+/// Two crates do not define types of the same name, because a reader then has to ask which one is
+/// meant. `shared` lists names with more than one definition; each entry is needed.
+pub(crate) fn type_names_are_unique(repo: &RepoFiles, shared: &[&str]) -> RuleFindings {
+    let mut findings = RuleFindings::default();
+    let mut definitions: BTreeMap<String, BTreeMap<&str, (&str, usize)>> = BTreeMap::new();
+    for file in repo.rust_files() {
+        let Some(crate_name) = crate_of_source(&file.path) else { continue };
+        let code = code_only(without_tests(&file.text));
+        for (offset, name) in declared(&code, &["struct", "enum", "trait", "type", "union"]) {
+            if is_associated_type(&code, offset) {
+                continue;
+            }
+            findings.checked += 1;
+            let crates = definitions.entry(name.to_owned()).or_default();
+            crates.entry(crate_name).or_insert((file.path.as_str(), line_at(&code, offset)));
+        }
+    }
+    for (name, crates) in &definitions {
+        if shared.contains(&name.as_str()) {
+            continue;
+        }
+        let mut sources = crates.values();
+        if let (Some((first, line)), Some(&(path, other_line))) = (sources.next(), sources.next()) {
+            let found = format!("the type name `{name}` is also defined in {first}:{line}");
+            findings.add(path, other_line, &found, "use one type, or two names");
+        }
+    }
+    for name in shared {
+        if definitions.get(*name).is_none_or(|crates| crates.len() < 2) {
+            let found = format!("`{name}` does not have two definitions");
+            findings.add("xtask/tests/tidy.rs", 1, &found, "remove it from the list");
         }
     }
     findings
@@ -122,6 +158,21 @@ fn is_public(code: &str, offset: usize) -> bool {
     code[line_start..offset].trim_start().starts_with("pub ")
 }
 
+/// Whether the declaration at `offset` is a type of a trait or its implementation. Those of a
+/// module start their line, or are public.
+fn is_associated_type(code: &str, offset: usize) -> bool {
+    let line_start = code[..offset].rfind('\n').map_or(0, |at| at + 1);
+    let words = code[line_start..offset].trim_end();
+    words.ends_with("type") && words.starts_with(' ') && !words.trim_start().starts_with("pub")
+}
+
+/// Name of the crate of a source file that is not a test.
+fn crate_of_source(path: &str) -> Option<&str> {
+    let (name, file) = path.strip_prefix("crates/")?.split_once("/src/")?;
+    let is_test = file.ends_with("tests.rs") || file.contains("tests/");
+    (!is_test).then_some(name)
+}
+
 /// `crates/hist/src/` for a file below it, if the crate is a library.
 fn library_source_dir<'a>(repo: &RepoFiles, path: &'a str) -> Option<&'a str> {
     let name = path.strip_prefix("crates/")?.split('/').next()?;
@@ -156,6 +207,27 @@ mod tests {
         let expected = [problem(2, "Told"), problem(6, "Growing")];
         let expected = expected.each_ref().map(String::as_str);
         check(type_names_are_nouns, &[("crates/a/src/a.rs", text)], &expected);
+    }
+
+    #[test]
+    fn a_type_name_of_two_crates_is_found() {
+        let a = "//! A.\npub struct Counter;\nimpl T for Counter {\n    type Output = u8;\n}\n\
+                 #[cfg(test)]\nmod tests {\n    struct Model;\n}\n";
+        let b = "//! B.\nstruct Other;\npub(crate) enum Counter {}\ntype Output = u8;\n\
+                 struct Model;\n";
+        let files = [
+            ("crates/a/src/lib.rs", a),
+            ("crates/b/src/b.rs", b),
+            ("crates/b/src/b/tests.rs", "//! T.\nstruct Counter;\n"),
+            ("crates/c/tests/it/main.rs", "//! T.\nstruct Counter;\n"),
+        ];
+        let repeated = "crates/b/src/b.rs:3: the type name `Counter` is also defined in \
+                     crates/a/src/lib.rs:2: use one type, or two names";
+        check(|repo| type_names_are_unique(repo, &[]), &files, &[repeated]);
+        check(|repo| type_names_are_unique(repo, &["Counter"]), &files, &[]);
+        let unneeded = "xtask/tests/tidy.rs:1: `Other` does not have two definitions: remove it \
+                        from the list";
+        check(|repo| type_names_are_unique(repo, &["Counter", "Other"]), &files, &[unneeded]);
     }
 
     #[test]

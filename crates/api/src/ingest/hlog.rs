@@ -7,7 +7,7 @@ use std::ops::ControlFlow;
 
 use axum::response::Response;
 use collect::mapper::{MapSummary, MappingDefaults, RowMapper};
-use collect::{DecodedSample, InputError, InputPosition, RowSink, SampleSink};
+use collect::{DecodedSample, InputError, InputPosition, SampleSink, SeriesSink};
 use http::StatusCode;
 use intake::SeriesKeyEncoding;
 use serde_json::json;
@@ -58,7 +58,7 @@ impl IngestFormat for HlogFormat {
         &self,
         body: &[u8],
         _now: i64,
-        rows: &mut dyn RowSink,
+        rows: &mut dyn SeriesSink,
     ) -> Result<MapSummary, ErrorResponse> {
         reject_partial(read_log(&self.samples, self.start, body, rows))
     }
@@ -90,7 +90,7 @@ pub(crate) fn read_log(
     samples: &SampleDefaults,
     start: Option<i64>,
     body: &[u8],
-    rows: &mut dyn RowSink,
+    rows: &mut dyn SeriesSink,
 ) -> MapSummary {
     let SampleDefaults { metric, labels, .. } = samples;
     let rules = MappingDefaults { metric: metric.as_deref(), labels, unit: None, time: None };

@@ -7,7 +7,7 @@
 //! `X-Circonus-HTTPTrap-Debug` is returned unchanged.
 
 use axum::response::Response;
-use collect::RowSink;
+use collect::SeriesSink;
 use collect::mapper::{MapSummary, MappingDefaults, RowMapper};
 use http::{HeaderName, HeaderValue, StatusCode};
 use intake::SeriesKeyEncoding;
@@ -74,7 +74,7 @@ impl IngestFormat for HttpTrapFormat {
         &self,
         body: &[u8],
         now: i64,
-        rows: &mut dyn RowSink,
+        rows: &mut dyn SeriesSink,
     ) -> Result<MapSummary, ErrorResponse> {
         let (labels, time) = (&self.labels[..], Some(now));
         let rules = MappingDefaults { labels, time, ..MappingDefaults::default() };

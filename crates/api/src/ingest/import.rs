@@ -3,7 +3,7 @@
 
 use axum::response::Response;
 use collect::mapper::MapSummary;
-use collect::{InputFormat, RowSink};
+use collect::{InputFormat, SeriesSink};
 use http::StatusCode;
 use intake::SeriesKeyEncoding;
 use serde_json::json;
@@ -59,7 +59,7 @@ impl IngestFormat for ImportFormat {
         &self,
         body: &[u8],
         now: i64,
-        rows: &mut dyn RowSink,
+        rows: &mut dyn SeriesSink,
     ) -> Result<Self::Summary, ErrorResponse> {
         let found = self.format.map_or_else(|| collect::detect(body), Ok);
         let format = found.map_err(|error| ErrorResponse::bad_request(error.to_string()))?;

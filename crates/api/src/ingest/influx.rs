@@ -5,7 +5,7 @@
 //! the rejected lines.
 
 use axum::response::{IntoResponse, Response};
-use collect::RowSink;
+use collect::SeriesSink;
 use collect::influx::{self, TimestampPrecision};
 use collect::mapper::MapSummary;
 use http::StatusCode;
@@ -59,7 +59,7 @@ impl IngestFormat for InfluxFormat {
         &self,
         body: &[u8],
         now: i64,
-        rows: &mut dyn RowSink,
+        rows: &mut dyn SeriesSink,
     ) -> Result<MapSummary, ErrorResponse> {
         Ok(influx::read_lines(body, self.precision, now, rows))
     }

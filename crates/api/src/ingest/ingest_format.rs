@@ -7,7 +7,7 @@ use std::sync::Arc;
 use axum::Router;
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::{MethodFilter, on};
-use collect::RowSink;
+use collect::SeriesSink;
 use intake::SeriesKeyEncoding;
 
 use crate::context::Context;
@@ -42,7 +42,7 @@ pub trait IngestFormat: Sized + Send + Sync + 'static {
         &self,
         body: &[u8],
         now: i64,
-        rows: &mut dyn RowSink,
+        rows: &mut dyn SeriesSink,
     ) -> Result<Self::Summary, ErrorResponse>;
 
     /// The response, sent when the batch is durable.

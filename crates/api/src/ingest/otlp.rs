@@ -5,7 +5,7 @@
 //! `RetryInfo`). Source: <https://opentelemetry.io/docs/specs/otlp/>.
 
 use axum::response::{IntoResponse, Response};
-use collect::RowSink;
+use collect::SeriesSink;
 use collect::otlp::{self, OtlpSummary};
 use http::{HeaderValue, StatusCode, header};
 use serde_json::json;
@@ -66,7 +66,7 @@ impl IngestFormat for OtlpFormat {
         &self,
         body: &[u8],
         now: i64,
-        rows: &mut dyn RowSink,
+        rows: &mut dyn SeriesSink,
     ) -> Result<OtlpSummary, ErrorResponse> {
         let read = match self {
             OtlpFormat::Protobuf | OtlpFormat::Grpc => otlp::read_protobuf(body, now, rows),

@@ -5,7 +5,7 @@
 
 use axum::response::Response;
 use collect::mapper::{MapSummary, MappingDefaults, RowMapper};
-use collect::{InputFormat, RowSink, Unit};
+use collect::{InputFormat, SeriesSink, Unit};
 use http::StatusCode;
 use intake::SeriesKeyEncoding;
 use serde_json::json;
@@ -53,7 +53,7 @@ impl IngestFormat for RecordFormat {
         &self,
         body: &[u8],
         now: i64,
-        rows: &mut dyn RowSink,
+        rows: &mut dyn SeriesSink,
     ) -> Result<MapSummary, ErrorResponse> {
         reject_partial(self.samples.read(InputFormat::Numbers, body, now, rows))
     }
@@ -83,7 +83,7 @@ impl SampleDefaults {
         format: InputFormat,
         body: &[u8],
         now: i64,
-        rows: &mut dyn RowSink,
+        rows: &mut dyn SeriesSink,
     ) -> MapSummary {
         let unit = self.unit.as_ref();
         // Numbers with a time unit are converted to nanoseconds.

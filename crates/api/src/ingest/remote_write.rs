@@ -5,7 +5,7 @@
 //! `…_spec_2_0/`.
 
 use axum::response::{IntoResponse, Response};
-use collect::RowSink;
+use collect::SeriesSink;
 use collect::remote_write::{self, RemoteWriteVersion, WriteSummary};
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use intake::SeriesKeyEncoding;
@@ -60,7 +60,7 @@ impl IngestFormat for RemoteWriteFormat {
         &self,
         body: &[u8],
         _now: i64,
-        rows: &mut dyn RowSink,
+        rows: &mut dyn SeriesSink,
     ) -> Result<WriteSummary, ErrorResponse> {
         remote_write::read_request(self.version, body, rows).map_err(|error| {
             ErrorResponse::bad_request(format!("invalid remote write request: {error}"))

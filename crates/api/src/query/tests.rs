@@ -113,7 +113,7 @@ async fn series_without_points_is_a_gap_and_not_unknown() {
     let unknown = "/v1/histogram?selector=waited";
     assert_eq!(server.get(unknown).await.0, StatusCode::NOT_FOUND);
     let (start, end) = (START, START + store::MINUTE);
-    let reason = "readings came after those of their day were dropped".to_owned();
+    let reason = "samples arrived after those of their day were dropped".to_owned();
     server.send_gap(model::Gap { start, end, producer: None, lost: Some(3), reason });
     for path in [
         "/v1/histogram?selector=waited&above=5ms",
@@ -149,7 +149,7 @@ async fn series_without_points_is_a_gap_and_not_unknown() {
 async fn every_endpoint_reports_gaps_outside_the_data() {
     let server = TestServer::new();
     let (start, end) = (NOW + store::DAY, NOW + store::DAY + store::MINUTE);
-    let reason = "readings came after those of their day were dropped".to_owned();
+    let reason = "samples arrived after those of their day were dropped".to_owned();
     server.send_gap(model::Gap { start, end, producer: None, lost: Some(3), reason });
     let to = NOW + 2 * store::DAY;
     for query in ["depth", "rate(requests_total[3d])", "latency[3d]"] {

@@ -13,7 +13,7 @@ async fn status_document() {
     assert_eq!(status["journal"]["end"], 240);
     let subscribers = status["journal"]["subscribers"].as_array().unwrap();
     assert!(subscribers.iter().any(|subscriber| subscriber["name"] == "store"));
-    assert_eq!(status["journal"]["poisoned"], false);
+    assert_eq!(status["journal"]["failed"], false);
     assert_eq!(status["store"]["warnings"].as_array().unwrap().len(), 0);
 }
 

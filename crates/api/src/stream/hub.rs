@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use intake::{Counter, Intake};
+use intake::{EventCounter, Intake};
 use journal::StartPosition;
 use model::{Selector, Series};
 use tokio::sync::mpsc;
@@ -30,7 +30,7 @@ pub(crate) struct StreamHub {
     state: Mutex<HubState>,
     /// Number of clients, for the metric.
     count: Arc<AtomicU64>,
-    dropped_events: Counter,
+    dropped_events: EventCounter,
 }
 
 #[derive(Default)]
@@ -181,7 +181,7 @@ impl StreamHub {
 
 impl StreamClient {
     /// Never blocks.
-    fn send(&mut self, text: &Arc<str>, missed: &Counter) {
+    fn send(&mut self, text: &Arc<str>, missed: &EventCounter) {
         if self.dropped > 0 && self.try_send(&event::lagged(self.dropped).into()) {
             self.dropped = 0;
         }

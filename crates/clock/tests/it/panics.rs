@@ -32,7 +32,7 @@ fn clock_recovers_from_a_calibrator_panic() {
     let (sender, events) = mpsc::channel();
     clock::observe_calibrator(Arc::new(Events(Mutex::new(sender))));
     for _ in 0..2 {
-        clock::KEEPER_FAULT.store(true, Ordering::Relaxed);
+        clock::CALIBRATOR_FAULT.store(true, Ordering::Relaxed);
         // A reading wakes the calibrator.
         clock::now_coarse();
         // The deadline only ends a hanging test.

@@ -13,7 +13,7 @@ use hist::{
 
 use crate::message::field_error;
 
-use super::float::FloatHistogram;
+use super::float::FractionalHistogram;
 use super::native::{sum_of, unrepresentable_error};
 
 /// Cumulative counts, whole numbers or doubles.
@@ -76,9 +76,9 @@ impl ClassicHistogram {
 
 impl ClassicHistogram<f64> {
     /// The distribution on explicit bounds; each count is a difference of two doubles.
-    pub(crate) fn to_float(&self) -> Result<FloatHistogram, DecodeError> {
+    pub(crate) fn to_float(&self) -> Result<FractionalHistogram, DecodeError> {
         let (bounds, counts) = self.differences()?;
-        let float = FloatHistogram {
+        let float = FractionalHistogram {
             scheme: Scheme::explicit(&bounds)?,
             zero_threshold: 0.0,
             zero_count: 0.0,

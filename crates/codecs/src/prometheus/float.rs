@@ -14,7 +14,7 @@ const INTEGER_MAX: f64 = 9_007_199_254_740_992.0;
 
 /// Histogram with float counts.
 #[derive(Clone, Debug, PartialEq)]
-pub struct FloatHistogram {
+pub struct FractionalHistogram {
     /// Exponential or explicit.
     pub scheme: Scheme,
     /// Values within ± this threshold are in `zero_count`.
@@ -32,7 +32,7 @@ pub struct FloatHistogram {
     pub negative: Vec<(i32, f64)>,
 }
 
-impl FloatHistogram {
+impl FractionalHistogram {
     /// The same counts as whole numbers. Fails if a count is not whole or above 2^53, or if the
     /// counts contradict `count`.
     pub fn to_histogram(&self) -> Result<Histogram, DecodeError> {

@@ -13,7 +13,7 @@ use hist::{
 use crate::exponential;
 use crate::message::{self, field_error};
 
-use super::float::FloatHistogram;
+use super::float::FractionalHistogram;
 use super::spans::{BucketSpan, from_deltas, index_buckets, to_deltas, to_spans};
 use super::{FORMAT, HistogramSample, READ_SCHEMAS, SCHEMA_CUSTOM, STALE_MARKER, WRITE_SCHEMAS};
 
@@ -138,7 +138,7 @@ impl NativeFields<'_> {
         grid: &NativeGrid,
         count: f64,
         zero: f64,
-    ) -> Result<FloatHistogram, DecodeError> {
+    ) -> Result<FractionalHistogram, DecodeError> {
         let read = |buckets: &NativeBuckets| {
             if !buckets.deltas.is_empty() {
                 let found = format_args!("{} deltas", buckets.deltas.len());
@@ -152,7 +152,7 @@ impl NativeFields<'_> {
             let placed = grid.to_grid_indexes(buckets.field, indexed)?;
             exponential::shift_buckets(placed, grid.shift, |a, b| Some(a + b))
         };
-        let float = FloatHistogram {
+        let float = FractionalHistogram {
             scheme: grid.scheme.clone(),
             zero_threshold: self.zero_threshold,
             zero_count: zero,

@@ -10,6 +10,7 @@ use crate::protobuf::{Error, FieldValue, MessageFields, MessageWriter, push_mess
 
 use super::HistogramSample;
 use super::native::{self, NativeBuckets, NativeCounts, NativeFields};
+use super::reset_hint::ResetHint;
 use super::spans::BucketSpan;
 
 /// Native histogram sample, remote write 1 and 2.
@@ -63,20 +64,6 @@ pub enum RemoteZeroCount {
     Int(u64),
     /// For a float count.
     Float(f64),
-}
-
-/// The sender's knowledge of a counter reset before this sample.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-#[repr(i32)]
-pub enum ResetHint {
-    /// Unknown: compare with the previous sample.
-    Unknown = 0,
-    /// This is the first sample after a reset.
-    Yes = 1,
-    /// There was no reset.
-    No = 2,
-    /// The histogram is a gauge and has no resets.
-    Gauge = 3,
 }
 
 impl MessageFields for RemoteHistogram {
@@ -144,10 +131,7 @@ impl RemoteHistogram {
 
     /// The hint with the number `reset_hint`; unknown numbers mean unknown.
     pub fn reset_hint(&self) -> ResetHint {
-        use ResetHint::{Gauge, No, Unknown, Yes};
-        let named =
-            [Unknown, Yes, No, Gauge].into_iter().find(|&hint| hint as i32 == self.reset_hint);
-        named.unwrap_or(Unknown)
+        ResetHint::from_number(self.reset_hint)
     }
 
     /// The distribution with the same buckets. A schema of 9..=52 is folded to 8, which adds at

@@ -2,13 +2,14 @@
 
 use codecs::frame_text;
 use hist::Histogram;
-use hist::codec::frame::{SeriesMeta, Temporality, Unit};
+use hist::codec::frame::{FrameUnit, SeriesMeta, Temporality};
 
 #[test]
 fn frames_round_trip_with_and_without_padding() {
     let mut histogram = Histogram::default();
     histogram.record_n(17.0, 3);
-    let meaning = SeriesMeta { unit: Unit::Milliseconds, temporality: Temporality::Cumulative };
+    let meaning =
+        SeriesMeta { unit: FrameUnit::Milliseconds, temporality: Temporality::Cumulative };
     let text = frame_text::encode(&histogram, meaning);
     assert!(text.len().is_multiple_of(4), "{text}");
     assert_eq!(frame_text::decode(&text), Ok((histogram.clone(), meaning)));

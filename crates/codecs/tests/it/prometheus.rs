@@ -3,8 +3,8 @@
 
 use codecs::otlp::ExponentialHistogramDataPoint;
 use codecs::prometheus::{
-    BucketSpan, ClassicHistogram, ClientBucket, ClientHistogram, FloatHistogram, HistogramSample,
-    RemoteCount, RemoteHistogram, RemoteZeroCount, ResetHint, STALE_MARKER,
+    BucketSpan, ClassicHistogram, ClientBucket, ClientHistogram, FractionalHistogram,
+    HistogramSample, RemoteCount, RemoteHistogram, RemoteZeroCount, ResetHint, STALE_MARKER,
 };
 use hist::{DecodeError, Histogram, QuantileMethod, Scheme};
 use proptest::prelude::*;
@@ -229,7 +229,7 @@ fn a_stale_marker_is_no_histogram() {
 
 #[test]
 fn reset_hints_are_kept() {
-    for hint in [ResetHint::Unknown, ResetHint::Yes, ResetHint::No, ResetHint::Gauge] {
+    for hint in [ResetHint::Unknown, ResetHint::Reset, ResetHint::NotReset, ResetHint::Gauge] {
         let message = RemoteHistogram { reset_hint: hint as i32, ..Default::default() };
         assert_eq!(RemoteHistogram::from_bytes(&message.to_bytes()).unwrap().reset_hint(), hint);
     }
@@ -308,8 +308,8 @@ fn contradictions_name_both_values() {
     );
 }
 
-fn float(count: f64, positive: &[(i32, f64)]) -> FloatHistogram {
-    FloatHistogram {
+fn float(count: f64, positive: &[(i32, f64)]) -> FractionalHistogram {
+    FractionalHistogram {
         scheme: Scheme::exp2(0).unwrap(),
         zero_threshold: 0.0,
         zero_count: 0.0,
@@ -324,7 +324,7 @@ fn float(count: f64, positive: &[(i32, f64)]) -> FloatHistogram {
 fn float_counts_are_never_rounded() {
     let whole = float(5.0, &[(0, 2.0), (3, 3.0)]);
     assert_eq!(whole.to_histogram().unwrap().count(), 5);
-    let error = |float: FloatHistogram| float.to_histogram().unwrap_err().to_string();
+    let error = |float: FractionalHistogram| float.to_histogram().unwrap_err().to_string();
     assert_eq!(
         error(float(4.5, &[(0, 1.5), (3, 3.0)])),
         "positive counts is 1.5, expected a whole number up to 2^53"
@@ -336,7 +336,8 @@ fn float_counts_are_never_rounded() {
     assert_eq!(error(float(f64::NAN, &[])), "count is NaN, expected a finite number from 0");
     assert_eq!(error(float(-1.0, &[])), "count is -1, expected a finite number from 0");
 
-    let nan = FloatHistogram { sum: f64::NAN, ..float(4.0, &[(0, 2.0)]) }.to_histogram().unwrap();
+    let nan =
+        FractionalHistogram { sum: f64::NAN, ..float(4.0, &[(0, 2.0)]) }.to_histogram().unwrap();
     assert_eq!((nan.count(), nan.nan_count()), (2, 2));
 }
 
@@ -518,7 +519,7 @@ proptest! {
             ..Default::default()
         };
         let buckets: Vec<(i32, f64)> = (offset - 1..).zip(counts).collect();
-        let float = FloatHistogram {
+        let float = FractionalHistogram {
             scheme: Scheme::exp2(scale).unwrap(),
             zero_threshold: 1e-300,
             zero_count,

@@ -11,7 +11,7 @@ use codecs::protobuf::{FieldValue, MessageReader};
 use model::{Error, Sample, SampleValue, SeriesKind};
 
 use crate::input_error::InputError;
-use crate::row_sink::RowSink;
+use crate::series_sink::SeriesSink;
 
 use super::metric_context::{MetricContext, SummarySeries};
 use super::{PointKind, PointOutcome, attributes};
@@ -30,7 +30,7 @@ type PointResult<T> = std::result::Result<T, String>;
 /// Reads points one at a time and reuses its buffers.
 pub(super) struct PointReader<'r> {
     now: i64,
-    rows: &'r mut dyn RowSink,
+    rows: &'r mut dyn SeriesSink,
     /// Remaining bytes for labels of new series.
     budget: usize,
     head: PointHeader,
@@ -103,7 +103,7 @@ impl PointHeader {
 
 impl<'r> PointReader<'r> {
     /// Creates a reader for a request of `bytes` bytes received at `now`.
-    pub(super) fn new(bytes: usize, now: i64, rows: &'r mut dyn RowSink) -> PointReader<'r> {
+    pub(super) fn new(bytes: usize, now: i64, rows: &'r mut dyn SeriesSink) -> PointReader<'r> {
         PointReader {
             now,
             rows,

@@ -16,7 +16,7 @@ use opentelemetry_proto::tonic::metrics::v1::{
 use prost::Message as _;
 
 use super::*;
-use crate::row_sink::VecRowSink;
+use crate::series_sink::VecSeriesSink;
 use official::{attribute, request};
 
 const NOW: i64 = 1_700_000_000_000_000_000;
@@ -28,7 +28,7 @@ fn number(value: f64) -> NumberDataPoint {
 /// Rows of a metric, one per line, followed by the rejected points.
 fn dump_rows(data: Data, unit: &str) -> String {
     let request = request("m", unit, data);
-    let (mut rows, mut from_json) = (VecRowSink::default(), VecRowSink::default());
+    let (mut rows, mut from_json) = (VecSeriesSink::default(), VecSeriesSink::default());
     let summary = read_protobuf(&request.encode_to_vec(), NOW, &mut rows).unwrap();
     let json = serde_json::to_vec(&request).unwrap();
     assert_eq!(read_json(&json, NOW, &mut from_json).as_ref(), Ok(&summary));
@@ -36,7 +36,7 @@ fn dump_rows(data: Data, unit: &str) -> String {
     lines(&rows) + &summary.errors.join("\n")
 }
 
-fn lines(rows: &VecRowSink) -> String {
+fn lines(rows: &VecSeriesSink) -> String {
     rows.rows.iter().map(|(series, sample)| line(series, sample) + "\n").collect()
 }
 
@@ -84,7 +84,7 @@ fn gauges_and_sums() {
 fn points_without_value() {
     let none = NumberDataPoint { flags: 1, value: None, ..number(0.0) };
     check(Data::Gauge(Gauge { data_points: vec![none.clone()] }), "gauges m [] 20..20: no more\n");
-    let mut rows = VecRowSink::default();
+    let mut rows = VecSeriesSink::default();
     let body = request("m", "", sum(2, true, none.clone())).encode_to_vec();
     let summary = read_protobuf(&body, NOW, &mut rows).unwrap();
     assert_eq!((summary.points, summary.skipped, summary.rejected, rows.rows.len()), (0, 1, 0, 0));
@@ -184,7 +184,7 @@ fn summaries() {
 fn known_series_are_reused_and_others_are_distinct() {
     let with =
         |value: &str| NumberDataPoint { attributes: vec![attribute("a", value)], ..number(1.0) };
-    let mut rows = VecRowSink::default();
+    let mut rows = VecSeriesSink::default();
     let gauge = Data::Gauge(Gauge { data_points: vec![with("1"), with("2"), with("1")] });
     read_protobuf(&request("m", "s", gauge).encode_to_vec(), NOW, &mut rows).unwrap();
     read_protobuf(&request("m", "s", sum(1, true, with("1"))).encode_to_vec(), NOW, &mut rows)
@@ -217,7 +217,7 @@ fn labels_of_all_levels() {
             {"key":"service.name","value":{"stringValue":"shop"}},
             {"key":"process.command_args","value":{"stringValue":"LONG"}}]}}]}"#;
     let json = json.replace("LONG", &"x".repeat(metric_context::RESOURCE_VALUE_BYTES_MAX + 1));
-    let mut rows = VecRowSink::default();
+    let mut rows = VecSeriesSink::default();
     let summary = read_json(json.as_bytes(), NOW, &mut rows).unwrap();
     assert_eq!(summary.errors, [""; 0]);
     assert_eq!(
@@ -233,7 +233,8 @@ fn oversized_resource_is_rejected() {
     let attributes: Vec<_> = (0..65).map(|n| attribute(&format!("r{n}"), "x")).collect();
     let mut request = request("m", "", sum(1, true, number(1.0)));
     request.resource_metrics[0].resource.get_or_insert_default().attributes = attributes;
-    let summary = read_protobuf(&request.encode_to_vec(), NOW, &mut VecRowSink::default()).unwrap();
+    let summary =
+        read_protobuf(&request.encode_to_vec(), NOW, &mut VecSeriesSink::default()).unwrap();
     let why = "metric \"m\": invalid resource or scope: 65 attributes, allowed 0 to 64";
     assert_eq!((summary.rejected, &summary.errors[..]), (1, &[why.to_owned()][..]));
 }
@@ -249,7 +250,7 @@ fn new_series_memory_is_bounded() {
     request.resource_metrics[0].resource.get_or_insert_default().attributes =
         (0..15).map(|n| attribute(&format!("r{n}"), &"x".repeat(1_000))).collect();
     struct CountingSink(u64);
-    impl RowSink for CountingSink {
+    impl SeriesSink for CountingSink {
         fn series(
             &mut self,
             _: &[u8],
@@ -273,16 +274,16 @@ fn new_series_memory_is_bounded() {
 fn truncated_request_is_rejected_whole() {
     let body = request("m", "", sum(1, true, number(1.0))).encode_to_vec();
     for end in 1..body.len() {
-        assert!(read_protobuf(&body[..end], NOW, &mut VecRowSink::default()).is_err(), "{end}");
+        assert!(read_protobuf(&body[..end], NOW, &mut VecSeriesSink::default()).is_err(), "{end}");
     }
-    assert_eq!(read_protobuf(b"", NOW, &mut VecRowSink::default()), Ok(OtlpSummary::default()));
+    assert_eq!(read_protobuf(b"", NOW, &mut VecSeriesSink::default()), Ok(OtlpSummary::default()));
 }
 
 #[test]
 fn non_otlp_json_error_has_its_position() {
     #[track_caller]
     fn check(json: &str, expected: &str) {
-        let summary = read_json(json.as_bytes(), NOW, &mut VecRowSink::default());
+        let summary = read_json(json.as_bytes(), NOW, &mut VecSeriesSink::default());
         assert_eq!(summary.map_err(|error| error.to_string()), Err(expected.to_owned()), "{json}");
     }
     check("[]", "byte 0: expected an object, found a list");
@@ -310,7 +311,7 @@ fn non_otlp_json_error_has_its_position() {
     );
     check(&point("{"), "byte 74: expected a key in quotes or }, found \"]}}]}]}]}\"");
     let fine = point(r#"{"asInt":1e3,"flags":null,"timeUnixNano":1.0,"new":[{}]}"#);
-    let mut rows = VecRowSink::default();
+    let mut rows = VecSeriesSink::default();
     assert_eq!(
         read_json(fine.as_bytes(), NOW, &mut rows).unwrap().rejected,
         1,

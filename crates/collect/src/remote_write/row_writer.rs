@@ -13,13 +13,13 @@ use super::request_series::{self, RequestSeries, SampleKind};
 use super::{RemoteWriteVersion, WriteSummary};
 use crate::input_error::InputError;
 use crate::mapper::MAX_REPORTED_ERRORS;
-use crate::row_sink::RowSink;
+use crate::series_sink::SeriesSink;
 
 const NANOSECONDS: i64 = 1_000_000;
 
 /// Emits rows and counts them.
 pub(super) struct RequestRowWriter<'a> {
-    rows: &'a mut dyn RowSink,
+    rows: &'a mut dyn SeriesSink,
     pub(super) summary: WriteSummary,
 }
 
@@ -42,7 +42,7 @@ enum SeriesCursor {
 }
 
 impl<'a> RequestRowWriter<'a> {
-    pub(super) fn new(rows: &'a mut dyn RowSink) -> RequestRowWriter<'a> {
+    pub(super) fn new(rows: &'a mut dyn SeriesSink) -> RequestRowWriter<'a> {
         RequestRowWriter { rows, summary: WriteSummary::default() }
     }
 

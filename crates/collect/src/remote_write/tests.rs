@@ -5,7 +5,7 @@ use codecs::prometheus::STALE_MARKER;
 use model::SampleValue;
 
 use super::*;
-use crate::row_sink::VecRowSink;
+use crate::series_sink::VecSeriesSink;
 
 const V1: &[u8] = include_bytes!("../../../../testdata/collect/prometheus/write_v1.snappy");
 const V2: &[u8] = include_bytes!("../../../../testdata/collect/prometheus/write_v2.snappy");
@@ -54,7 +54,7 @@ fn symbols(symbols: &[&str]) -> Vec<u8> {
 }
 
 /// One row per line, times in milliseconds: `kind series [unit] start..end value`.
-fn dump_rows(rows: &VecRowSink) -> Vec<String> {
+fn dump_rows(rows: &VecSeriesSink) -> Vec<String> {
     let line = |(series, sample): &(model::Series, model::Sample)| {
         let value = match &sample.value {
             SampleValue::Number(number) if number.to_bits() == STALE_MARKER => "stale".to_owned(),
@@ -82,7 +82,7 @@ fn check(
     expected: &[&str],
     errors: &[&str],
 ) -> WriteSummary {
-    let mut rows = VecRowSink::default();
+    let mut rows = VecSeriesSink::default();
     let written = read_request(version, body, &mut rows).unwrap();
     assert_eq!(dump_rows(&rows), expected);
     assert_eq!(written.errors, errors);
@@ -93,7 +93,7 @@ fn check(
 
 #[track_caller]
 fn check_error(version: RemoteWriteVersion, body: &[u8], expected: &str) {
-    let error = read_request(version, body, &mut VecRowSink::default()).unwrap_err();
+    let error = read_request(version, body, &mut VecSeriesSink::default()).unwrap_err();
     assert_eq!(error.to_string(), expected);
 }
 

@@ -19,11 +19,11 @@ use super::request_series::{FamilyType, RequestSeries};
 use super::row_writer::{RequestCursor, RequestRowWriter};
 use super::{RemoteWriteVersion, WriteSummary};
 use crate::input_error::{InputError, InputPosition};
-use crate::row_sink::RowSink;
+use crate::series_sink::SeriesSink;
 
 pub(super) fn read_request(
     body: &[u8],
-    rows: &mut dyn RowSink,
+    rows: &mut dyn SeriesSink,
 ) -> Result<WriteSummary, InputError> {
     let mut writing = RequestRowWriter::new(rows);
     let mut request = MessageReader::new(body);

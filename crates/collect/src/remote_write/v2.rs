@@ -20,7 +20,7 @@ use super::request_series::{self, FamilyType, RequestSeries};
 use super::row_writer::{RequestCursor, RequestRowWriter};
 use super::{RemoteWriteVersion, WriteSummary};
 use crate::input_error::{InputError, InputPosition};
-use crate::row_sink::RowSink;
+use crate::series_sink::SeriesSink;
 
 /// Label limit of a series, the name included.
 const LABELS_MAX: usize = model::LABELS_MAX + 1;
@@ -30,7 +30,7 @@ const EXPANDED_BYTES_MAX: usize = 64 << 20;
 
 pub(super) fn read_request(
     body: &[u8],
-    rows: &mut dyn RowSink,
+    rows: &mut dyn SeriesSink,
 ) -> Result<WriteSummary, InputError> {
     let symbols = read_symbols(body)?;
     let mut writing = RequestRowWriter::new(rows);

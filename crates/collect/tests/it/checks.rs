@@ -9,8 +9,8 @@ use ::model::{Gap, Sample, Series};
 use collect::influx::TimestampPrecision;
 use collect::remote_write::{self, RemoteWriteVersion};
 use collect::{
-    DecodedSample, DecodedValue, InputError, InputFormat, RowSink, SampleSink, Unit, VecRowSink,
-    detect, graphite, influx, otlp, prometheus_protobuf, read, statsd,
+    DecodedSample, DecodedValue, InputError, InputFormat, SampleSink, SeriesSink, Unit,
+    VecSeriesSink, detect, graphite, influx, otlp, prometheus_protobuf, read, statsd,
 };
 
 /// Panics if the property is violated.
@@ -51,7 +51,7 @@ fn check_remote_write(bytes: &[u8]) {
     assert!(opened.len() <= BYTES_MAX);
     for body in [bytes, &opened] {
         for version in [RemoteWriteVersion::V1, RemoteWriteVersion::V2] {
-            let mut rows = VecRowSink::default();
+            let mut rows = VecSeriesSink::default();
             let Ok(written) = remote_write::read_request(version, body, &mut rows) else {
                 continue;
             };
@@ -138,7 +138,7 @@ struct KeyedSeries {
     samples: u64,
 }
 
-impl RowSink for KeyedSeries {
+impl SeriesSink for KeyedSeries {
     fn series(
         &mut self,
         key: &[u8],
@@ -206,7 +206,7 @@ fn check_graphite(bytes: &[u8]) {
 /// The counts equal the written rows, and no text is longer than its source.
 fn check_influx(bytes: &[u8]) {
     for precision in [TimestampPrecision::Nanoseconds, TimestampPrecision::Hours] {
-        let mut rows = VecRowSink::default();
+        let mut rows = VecSeriesSink::default();
         let placed = influx::read_lines(bytes, precision, 7, &mut rows);
         assert_eq!(placed.samples, rows.rows.len() as u64);
         assert!(placed.samples + placed.rejected <= bytes.len() as u64);

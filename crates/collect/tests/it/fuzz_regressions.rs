@@ -149,7 +149,7 @@ fn otlp_seeds() -> Vec<Vec<u8>> {
 #[test]
 fn all_seed_points_are_decoded() {
     let seeds = otlp_seeds();
-    let mut rows = [collect::VecRowSink::default(), collect::VecRowSink::default()];
+    let mut rows = [collect::VecSeriesSink::default(), collect::VecSeriesSink::default()];
     let protobuf = collect::otlp::read_protobuf(&seeds[0], 1, &mut rows[0]).unwrap();
     let json = collect::otlp::read_json(&seeds[1], 1, &mut rows[1]).unwrap();
     assert_eq!((protobuf.points, protobuf.rejected), (5, 0), "{protobuf:?}");

@@ -3,7 +3,7 @@
 use std::process::Command;
 use std::sync::Arc;
 
-use collect::RowSink;
+use collect::SeriesSink;
 use forward::Forward;
 use intake::Intake;
 use model::{Sample, SampleValue, Series, SeriesKind};

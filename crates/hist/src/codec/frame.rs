@@ -20,7 +20,7 @@
 
 use crate::codec::bytes::{ByteReader, put_varint, put_zigzag};
 use crate::codec::header::{FRAME_MAGIC, FRAME_VERSION, put_header, read_header};
-pub use crate::codec::header::{SeriesMeta, Temporality, Unit};
+pub use crate::codec::header::{FrameUnit, SeriesMeta, Temporality};
 use crate::error::DecodeError;
 use crate::histogram::{Histogram, HistogramParts, Threshold};
 use crate::tracked_value::{CompensatedSum, TrackedValue};

@@ -37,7 +37,7 @@ const SCHEME_TAG: u8 = 0x0f;
 /// Unit of the recorded values.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum Unit {
+pub enum FrameUnit {
     /// Dimensionless.
     #[default]
     None,
@@ -53,14 +53,14 @@ pub enum Unit {
     Bytes,
 }
 
-impl Unit {
-    pub(crate) const ALL: [Unit; 6] = [
-        Unit::None,
-        Unit::Nanoseconds,
-        Unit::Microseconds,
-        Unit::Milliseconds,
-        Unit::Seconds,
-        Unit::Bytes,
+impl FrameUnit {
+    pub(crate) const ALL: [FrameUnit; 6] = [
+        FrameUnit::None,
+        FrameUnit::Nanoseconds,
+        FrameUnit::Microseconds,
+        FrameUnit::Milliseconds,
+        FrameUnit::Seconds,
+        FrameUnit::Bytes,
     ];
 }
 
@@ -78,7 +78,7 @@ pub enum Temporality {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct SeriesMeta {
     /// Unit of the values.
-    pub unit: Unit,
+    pub unit: FrameUnit,
     /// Temporality of the counts.
     pub temporality: Temporality,
 }
@@ -86,7 +86,7 @@ pub struct SeriesMeta {
 /// Appends the header.
 pub(crate) fn put_header(out: &mut Vec<u8>, magic: u8, meaning: SeriesMeta, scheme: &Scheme) {
     let cumulative = if meaning.temporality == Temporality::Cumulative { CUMULATIVE } else { 0 };
-    // Index in `Unit::ALL`, which has the same order.
+    // Index in `FrameUnit::ALL`, which has the same order.
     let unit = meaning.unit as u8;
     let version = if magic == FRAME_MAGIC { FRAME_VERSION } else { BLOCK_VERSION };
     out.extend([magic, version, tag(scheme) | cumulative, unit]);
@@ -151,7 +151,7 @@ pub(crate) fn read_header(
         if kind & CUMULATIVE != 0 { Temporality::Cumulative } else { Temporality::Delta };
     let at_unit = reader.offset();
     let unit = reader.u8("unit")?;
-    let unit = *Unit::ALL
+    let unit = *FrameUnit::ALL
         .get(usize::from(unit))
         .ok_or_else(|| ByteReader::invalid_error(at_unit, "unit", unit, "0 to 5"))?;
     let scheme = match kind & SCHEME_TAG {

@@ -3,7 +3,7 @@
 //! the same.
 
 use hist::codec::block::{self, BlockError};
-use hist::codec::frame::{SeriesMeta, Temporality, Unit};
+use hist::codec::frame::{FrameUnit, SeriesMeta, Temporality};
 use hist::{
     Accumulator, CompensatedSum, Histogram, HistogramParts, LogLinear2, Scheme, TrackedValue,
 };
@@ -339,7 +339,7 @@ fn example() -> Vec<Histogram> {
 
 #[test]
 fn page_example_matches_the_encoder() {
-    let meaning = SeriesMeta { unit: Unit::Microseconds, ..SeriesMeta::default() };
+    let meaning = SeriesMeta { unit: FrameUnit::Microseconds, ..SeriesMeta::default() };
     let bytes = block_of(&example(), meaning);
     let documented = listing(&page("block.md"), "Example");
     assert_eq!(golden::hex(&documented), golden::hex(&bytes));
@@ -423,7 +423,7 @@ fn goldens() -> Vec<(&'static str, Vec<Histogram>, SeriesMeta)> {
             record_values(scheme, &latencies[1..3]),
         ]
     };
-    let delta = SeriesMeta { unit: Unit::Microseconds, temporality: Temporality::Delta };
+    let delta = SeriesMeta { unit: FrameUnit::Microseconds, temporality: Temporality::Delta };
     let cumulative = SeriesMeta { temporality: Temporality::Cumulative, ..delta };
     let integers = Scheme::LogLinear2(LogLinear2::integers(7).unwrap());
     vec![

@@ -1,7 +1,7 @@
 //! Frames: round trips, rejection of damaged frames, and bytes equal to the page
 //! `docs/formats/frame.md` and the golden file.
 
-use hist::codec::frame::{self, FLAGS, SeriesMeta, Temporality, Unit};
+use hist::codec::frame::{self, FLAGS, FrameUnit, SeriesMeta, Temporality};
 use hist::codec::header;
 use hist::{
     Accumulator, CompensatedSum, DecodeError, Explicit, Histogram, HistogramParts, Interpolation,
@@ -81,12 +81,12 @@ pub(crate) fn histograms() -> impl Strategy<Value = Vec<Histogram>> {
 
 pub(crate) fn metas() -> impl Strategy<Value = SeriesMeta> {
     let units = [
-        Unit::None,
-        Unit::Nanoseconds,
-        Unit::Microseconds,
-        Unit::Milliseconds,
-        Unit::Seconds,
-        Unit::Bytes,
+        FrameUnit::None,
+        FrameUnit::Nanoseconds,
+        FrameUnit::Microseconds,
+        FrameUnit::Milliseconds,
+        FrameUnit::Seconds,
+        FrameUnit::Bytes,
     ];
     let temporality = [Temporality::Delta, Temporality::Cumulative];
     (proptest::sample::select(units.to_vec()), proptest::sample::select(temporality.to_vec()))
@@ -149,16 +149,16 @@ proptest! {
     }
 }
 
-const UNITS: [(&str, Unit); 6] = [
-    ("none", Unit::None),
-    ("nanoseconds", Unit::Nanoseconds),
-    ("microseconds", Unit::Microseconds),
-    ("milliseconds", Unit::Milliseconds),
-    ("seconds", Unit::Seconds),
-    ("bytes", Unit::Bytes),
+const UNITS: [(&str, FrameUnit); 6] = [
+    ("none", FrameUnit::None),
+    ("nanoseconds", FrameUnit::Nanoseconds),
+    ("microseconds", FrameUnit::Microseconds),
+    ("milliseconds", FrameUnit::Milliseconds),
+    ("seconds", FrameUnit::Seconds),
+    ("bytes", FrameUnit::Bytes),
 ];
 
-fn in_unit(unit: Unit) -> SeriesMeta {
+fn in_unit(unit: FrameUnit) -> SeriesMeta {
     SeriesMeta { unit, ..SeriesMeta::default() }
 }
 
@@ -198,7 +198,7 @@ fn example() -> Histogram {
 
 #[test]
 fn page_example_matches_the_encoder() {
-    let meaning = in_unit(Unit::Milliseconds);
+    let meaning = in_unit(FrameUnit::Milliseconds);
     let bytes = frame_of(&example(), meaning);
     let documented = listing(&page("frame.md"), "Example");
     assert_eq!(golden::hex(&documented), golden::hex(&bytes));
@@ -335,7 +335,7 @@ fn goldens() -> Vec<(String, Histogram, SeriesMeta)> {
         ("large-numbers", plain(&[(2f64.powi(61), 1), (2f64.powi(60), 1)])),
     ]
     .into_iter()
-    .map(|(name, histogram)| (name.to_owned(), histogram, in_unit(Unit::Milliseconds)))
+    .map(|(name, histogram)| (name.to_owned(), histogram, in_unit(FrameUnit::Milliseconds)))
     .collect::<Vec<_>>();
     for (name, unit) in UNITS {
         let one = plain(&[(3.0, 1)]);

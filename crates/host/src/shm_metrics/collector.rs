@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use intake::{Counter, Meter};
+use intake::{EventCounter, Meter};
 use shm::ProcessIdentity;
 
 use crate::metrics;
@@ -39,8 +39,8 @@ pub(crate) struct ShmCollector {
     /// Warnings not reported yet.
     pending_warnings: Vec<String>,
     open: Arc<AtomicUsize>,
-    read_errors: Counter,
-    dropped: [Counter; 4],
+    read_errors: EventCounter,
+    dropped: [EventCounter; 4],
 }
 
 /// Values of the label `reason` of dropped readings.

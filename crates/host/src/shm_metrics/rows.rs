@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
-use collect::RowSink as _;
+use collect::SeriesSink as _;
 use hist::codec::header::Temporality;
 use intake::{IngestWriter, Intake, Producer, Receipt, SeriesKeyEncoding};
 use model::{Gap, Sample, SampleValue, Series, SeriesKind};

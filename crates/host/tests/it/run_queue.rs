@@ -45,7 +45,7 @@ fn waits_match_schedstat() {
     let told = place.contents();
     let (count, sum) = told.distribution_totals("host_run_queue_latency", &[]);
     println!(
-        "{count} waits of {sum} ns counted, {turns} of {waited} ns in the books of two threads"
+        "{count} waits of {sum} ns counted, {turns} of {waited} ns in schedstat of two threads"
     );
     assert!(turns >= TURNS / 2, "the threads did not take turns: {turns}");
     assert!(count >= turns && sum >= waited);

@@ -67,7 +67,7 @@ pub(crate) fn page_lines(
     lines.push(String::new());
     lines.push(heading(
         &format!("Distribution, {name}"),
-        "share of the values by column; w: another window",
+        "percentage of values per column; w: another window",
     ));
     lines.extend(plot::distribution(&whole, &show, screen));
     lines.push(String::new());

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::atomic::AtomicI64;
 use std::sync::{Arc, Mutex};
 
-use collect::RowSink as _;
+use collect::SeriesSink as _;
 use disk::Disk;
 use intake::{Intake, Supervisor};
 use journal::Journal;
@@ -94,7 +94,7 @@ fn of_a_damaged_batch_that_no_ledger_has_the_audit_says_that_its_values_are_unkn
     let (disk, now) = (SimDisk::new(1), Arc::default());
     store_batches(&disk, &now, BATCHES);
     flip(&disk, b"latency");
-    disk.process().remove(&Path::new(DIR).join("journal/books/recent.batches")).unwrap();
+    disk.process().remove(&Path::new(DIR).join("journal/ledgers/recent.batches")).unwrap();
     let (intake, _store) = reopen_store_intake(&disk, &now, |_| {});
     let audit = intake.audit().unwrap();
     let [of_p, others] = &audit.producers[..] else { panic!("{audit:?}") };

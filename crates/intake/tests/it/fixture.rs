@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
-use collect::RowSink as _;
+use collect::SeriesSink as _;
 use disk::Disk;
 use hist::Histogram;
 use hist::codec::header::Temporality;
@@ -150,8 +150,8 @@ pub(crate) fn batch(host: &str, values: u64) -> Batch {
 
 /// The ledger on disk.
 pub(crate) fn saved_ledger(intake: &Intake) -> Ledger {
-    match intake.ledger_file("books").unwrap().load().unwrap() {
-        LedgerLoad::Ledger(book) => *book,
+    match intake.ledger_file("ledger").unwrap().load().unwrap() {
+        LedgerLoad::Ledger(ledger) => *ledger,
         other => panic!("{other:?}"),
     }
 }

@@ -1,26 +1,26 @@
-//! The example in `docs/formats/books.md` equals the written ledger file, and the page documents
+//! The example in `docs/formats/ledgers.md` equals the written ledger file, and the page documents
 //! each line of it.
 
-use intake::{BOOK_VERSION, Ledger};
+use intake::{LEDGER_VERSION, Ledger};
 use journal::BatchIdentity;
 use model::Gap;
 use proptest::prelude::*;
 
 use crate::fixture::batch;
 
-const PAGE: &str = include_str!("../../../../docs/formats/books.md");
+const PAGE: &str = include_str!("../../../../docs/formats/ledgers.md");
 
 fn example() -> Ledger {
     let identity = |producer, sequence| BatchIdentity { producer, epoch: 0xb007, sequence };
-    let mut book = Ledger::new(7, 3, 1_000_000_000);
-    book.set_name(0x1d, "statsd udp");
-    book.add(3, Some(identity(0x1d, 1)), batch("a", 4).bytes());
-    book.add(4, Some(identity(0x1d, 1)), batch("a", 4).bytes());
-    book.add(5, None, b"none of ours");
+    let mut ledger = Ledger::new(7, 3, 1_000_000_000);
+    ledger.set_name(0x1d, "statsd udp");
+    ledger.add(3, Some(identity(0x1d, 1)), batch("a", 4).bytes());
+    ledger.add(4, Some(identity(0x1d, 1)), batch("a", 4).bytes());
+    ledger.add(5, None, b"none of ours");
     let reason = "the kernel's buffer was full".to_owned();
     let gap = Gap { start: 5, end: 9, producer: None, lost: Some(2), reason };
-    book.add_loss(Some(0x1d), &gap);
-    book
+    ledger.add_loss(Some(0x1d), &gap);
+    ledger
 }
 
 #[test]
@@ -28,7 +28,7 @@ fn format_page_shows_a_ledger_as_written() {
     let example = String::from_utf8(example().encode()).unwrap();
     let told = PAGE.split("```text\n").nth(1).and_then(|rest| rest.split("```").next()).unwrap();
     assert_eq!(told, example);
-    assert!(told.starts_with(&format!("topdeck book {BOOK_VERSION}\n")));
+    assert!(told.starts_with(&format!("topdeck book {LEDGER_VERSION}\n")));
     for word in example.lines().map(|line| line.split(' ').next().unwrap()) {
         assert!(PAGE.contains(&format!("| `{word} ")), "{word}");
     }
@@ -36,9 +36,9 @@ fn format_page_shows_a_ledger_as_written() {
 
 #[test]
 fn ledger_round_trips_and_any_flipped_bit_is_detected() {
-    let book = example();
-    let bytes = book.encode();
-    assert_eq!(Ledger::decode(&bytes), Ok(book.clone()));
+    let ledger = example();
+    let bytes = ledger.encode();
+    assert_eq!(Ledger::decode(&bytes), Ok(ledger.clone()));
     for bit in 0..bytes.len() * 8 {
         let mut flipped = bytes.clone();
         flipped[bit / 8] ^= 1 << (bit % 8);
@@ -73,9 +73,9 @@ proptest! {
         }
         let mut bytes: Vec<u8> = lines.into_iter().flat_map(|line| [line, b"\n".to_vec()].concat()).collect();
         bytes.extend(format!("checksum {:08x}\n", crc32c::crc32c(&bytes)).bytes());
-        if let Ok(book) = Ledger::decode(&bytes) {
-            prop_assert_eq!(Ledger::decode(&book.encode()), Ok(book.clone()));
-            book.total().records();
+        if let Ok(ledger) = Ledger::decode(&bytes) {
+            prop_assert_eq!(Ledger::decode(&ledger.encode()), Ok(ledger.clone()));
+            ledger.total().records();
         }
     }
 }

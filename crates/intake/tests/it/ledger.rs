@@ -160,20 +160,20 @@ impl CrashHarness {
         assert!(self.open(None), "{what}");
         let intake = self.intake();
         intake.checkpoint_ledger().unwrap();
-        let book = saved_ledger(intake);
+        let ledger = saved_ledger(intake);
         let recount = recount(intake.target().journal());
         let found: BTreeMap<_, _> =
-            book.entries().iter().map(|(&id, entry)| (id, entry.counts)).collect();
+            ledger.entries().iter().map(|(&id, entry)| (id, entry.counts)).collect();
         let found: BTreeMap<_, _> =
             found.into_iter().filter(|(_, counts)| counts.records() > 0).collect();
         assert_eq!(found, recount, "{what}");
-        assert_eq!(book.total().records(), book.position() - book.first(), "{what}");
+        assert_eq!(ledger.total().records(), ledger.position() - ledger.first(), "{what}");
         for (name, numbers) in &self.acknowledged {
             let id = match name.strip_prefix("agent ") {
                 Some(id) => id.parse().unwrap(),
                 None => intake.producer(name).id(),
             };
-            let batches = book.entries()[&id].counts.batches;
+            let batches = ledger.entries()[&id].counts.batches;
             assert!(batches >= numbers.len() as u64, "{what}: {name}");
         }
     }
@@ -277,8 +277,8 @@ fn ledger_matches_the_journal_after_any_kill() {
 /// Losses of topdeck itself in the ledger, by reason.
 fn self_losses(intake: &Intake) -> Vec<String> {
     intake.checkpoint_ledger().unwrap();
-    let book = saved_ledger(intake);
-    let own = book.entries().values().find(|entry| entry.name == "topdeck");
+    let ledger = saved_ledger(intake);
+    let own = ledger.entries().values().find(|entry| entry.name == "topdeck");
     own.map(|own| own.losses.iter().map(|loss| loss.reason.clone()).collect()).unwrap_or_default()
 }
 
@@ -299,8 +299,8 @@ fn kill_of_a_volatile_source_is_a_gap() {
     assert!(losses.len() == 1 && losses[0].starts_with("topdeck was killed"), "{losses:?}");
     // Reported once.
     assert!(life.open(None));
-    let book = saved_ledger(life.intake());
-    let own = book.entries().values().find(|entry| entry.name == "topdeck").unwrap();
+    let ledger = saved_ledger(life.intake());
+    let own = ledger.entries().values().find(|entry| entry.name == "topdeck").unwrap();
     assert_eq!((own.losses[0].gaps, own.losses[0].gaps_of_unknown_size), (1, 1));
     assert!(own.losses[0].start < own.losses[0].end);
 }
@@ -312,55 +312,81 @@ fn damaged_ledger_is_restarted_with_a_warning() {
         life.open(None) && life.step(LedgerStep::Append("a", 3)) && life.step(LedgerStep::Stop)
     );
     life.end_process();
-    life.disk.flip_bit(format!("{DIR}/books/books"), 40, 1);
+    life.disk.flip_bit(format!("{DIR}/ledgers/ledger"), 40, 1);
     assert!(life.open(None));
     let audit = life.intake().audit().unwrap();
     assert!(audit.warnings.iter().any(|note| note.contains("checksum")), "{:?}", audit.warnings);
     assert!(audit.producers.iter().all(|account| account.is_reconciled()));
     assert!(life.step(LedgerStep::Append("a", 2)));
     let book_before = saved_ledger(life.intake());
-    assert_eq!(book_before.first(), 1);
+    assert_eq!(ledger_before.first(), 1);
+}
+
+#[test]
+fn ledger_with_the_names_of_an_earlier_version_is_continued() {
+    let mut life = CrashHarness::new(1);
+    assert!(
+        life.open(None) && life.step(LedgerStep::Append("a", 3)) && life.step(LedgerStep::Stop)
+    );
+    let saved = life.disk.process();
+    life.end_process();
+    for (name, old_name) in
+        [("ledgers/ledger", "ledgers/books"), ("checkpoints/ledger", "checkpoints/books")]
+    {
+        let path = |name| std::path::Path::new(DIR).join(name);
+        saved.rename(&path(name), &path(old_name)).unwrap();
+    }
+    drop(saved);
+    assert!(life.open(None));
+    let ledger = saved_ledger(life.intake());
+    assert_eq!(ledger.first(), 0);
+    assert!(ledger.entries().values().any(|entry| entry.counts.batches == 1));
+    let audit = life.intake().audit().unwrap();
+    assert!(audit.warnings.is_empty(), "{:?}", audit.warnings);
+    assert!(audit.producers.iter().all(|account| account.is_reconciled()));
+    let old = life.intake().target().journal().checkpoint("books");
+    assert!(matches!(old, Err(journal::Error::NoCheckpoint { .. })), "{old:?}");
 }
 
 #[test]
 fn producers_beyond_the_limit_share_an_entry() {
-    let mut book = intake::Ledger::new(7, 0, 0);
+    let mut ledger = intake::Ledger::new(7, 0, 0);
     let bytes = batch("a", 2);
     let producers = intake::PRODUCERS_MAX as u64 + 10;
     for producer in 0..producers {
         let identity = BatchIdentity { producer, epoch: 1, sequence: 1 };
-        book.set_name(producer, "p");
-        book.add(producer, Some(identity), bytes.bytes());
+        ledger.set_name(producer, "p");
+        ledger.add(producer, Some(identity), bytes.bytes());
     }
     // All are of one origin: an eighth of its share is left for others.
     let (lines, others) = (3_641, producers - 3_641);
-    assert_eq!(book.entries().len() as u64, lines);
-    let counts = book.unattributed().counts;
+    assert_eq!(ledger.entries().len() as u64, lines);
+    let counts = ledger.unattributed().counts;
     assert_eq!((counts.batches, counts.values), (others, 2 * others));
-    assert_eq!(book.total().values, producers * 2);
-    assert_eq!(intake::Ledger::decode(&book.encode()), Ok(book));
+    assert_eq!(ledger.total().values, producers * 2);
+    assert_eq!(intake::Ledger::decode(&ledger.encode()), Ok(ledger));
 }
 
 #[test]
 fn retry_counts_once_after_a_flood_of_another_client() {
-    let mut book = intake::Ledger::new(7, 0, 0);
+    let mut ledger = intake::Ledger::new(7, 0, 0);
     let bytes = batch("a", 2);
     let mut position = 0;
-    let mut add = |book: &mut intake::Ledger, origin, producer| {
+    let mut add = |ledger: &mut intake::Ledger, origin, producer| {
         let producer = journal::with_origin(origin, producer);
         let identity = BatchIdentity { producer, epoch: 1, sequence: 1 };
-        book.add(position, Some(identity), bytes.bytes());
+        ledger.add(position, Some(identity), bytes.bytes());
         position += 1;
         producer
     };
     for producer in 0..2 * intake::PRODUCERS_MAX as u64 {
-        add(&mut book, 1, producer);
+        add(&mut ledger, 1, producer);
     }
     // Neither this origin's entry nor a third one's is taken.
     for origin in [2, 3] {
-        let producer = add(&mut book, origin, 7);
-        add(&mut book, origin, 7);
-        let counts = book.entries()[&producer].counts;
+        let producer = add(&mut ledger, origin, 7);
+        add(&mut ledger, origin, 7);
+        let counts = ledger.entries()[&producer].counts;
         assert_eq!((counts.batches, counts.values, counts.duplicates), (1, 2, 1));
     }
 }

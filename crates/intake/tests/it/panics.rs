@@ -45,6 +45,6 @@ fn waiters_get_a_result_after_a_committer_panic() {
 
 #[test]
 fn ledger_is_exact_after_housekeeping_panics() {
-    check("books", "books");
-    check("books record 0", "books");
+    check("ledger", "ledger");
+    check("ledger record 0", "ledger");
 }

@@ -27,7 +27,7 @@ fn fault(operation: DiskOperation, skip: u64, times: u64, kind: FaultKind) -> Fa
 #[track_caller]
 fn check_error(world: &JournalFixture, error: &Error) {
     match error {
-        Error::Io { .. } | Error::Full(_) | Error::Poisoned | Error::AppendTimeout { .. } => {}
+        Error::Io { .. } | Error::Full(_) | Error::FailStop | Error::AppendTimeout { .. } => {}
         Error::PositionOutOfRange { .. } => {}
         other => panic!("{other}\n{:#?}", world.log),
     }
@@ -87,7 +87,7 @@ fn try_fault(seed: u64, operation: DiskOperation, skip: u64, times: u64, kind: F
             || line.contains("Full(")
             || line.contains("StorageFull")
             || line.contains("Os {")
-            || line.contains("Poisoned")
+            || line.contains("FailStop")
     });
     world.disk.clear_faults();
     world.faulty = false;

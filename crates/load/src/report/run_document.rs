@@ -6,7 +6,7 @@
 use crate::{Calibration, Failure, RequirementOutcome, Tally, ValidityWarning};
 use codecs::frame_text;
 use hist::Histogram;
-use hist::codec::frame::{SeriesMeta, Temporality, Unit};
+use hist::codec::frame::{FrameUnit, SeriesMeta, Temporality};
 use render::json::Json::{self, Bool, Integer, List, Map, Null, Object, Text};
 use render::json::statistics::{bracket, fields, statistic};
 use render::json::{integer, number};
@@ -162,7 +162,7 @@ fn files(files: &crate::FileLimits) -> Json {
 }
 
 fn frame_of(of: &Histogram) -> Json {
-    let meaning = SeriesMeta { unit: Unit::Nanoseconds, temporality: Temporality::Delta };
+    let meaning = SeriesMeta { unit: FrameUnit::Nanoseconds, temporality: Temporality::Delta };
     Text(frame_text::encode(of, meaning))
 }
 

@@ -30,7 +30,7 @@ pub(crate) fn element(id: &str, tally: &Tally) -> Option<String> {
     let curves = [
         Curve("service time", &tally.service, ["servicedoubt", "line service"], "servicedot"),
         // Drawn last, so that it stays visible where both coincide.
-        Curve("response time", &tally.response, ["doubt", "line"], "dot"),
+        Curve("response time", &tally.response, ["band", "line"], "dot"),
     ];
     let show = show();
     let nines =

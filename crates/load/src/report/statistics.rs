@@ -56,10 +56,10 @@ pub(crate) fn percentiles(tally: &Tally) -> StatisticsTable {
     let [measured @ .., failure] = times(tally);
     let times = measured.into_iter().chain((failure.1.count() > 0).then_some(failure));
     let times: Vec<_> = times.collect();
-    let (numbers, mut doubt) = (numbers(), EstimateNote::default());
+    let (numbers, mut note) = (numbers(), EstimateNote::default());
     let mut value = |of: Option<Bracket>| {
         of.map_or("-".to_owned(), |bracket| {
-            doubt.add(bracket);
+            note.add(bracket);
             numbers.value_with_mark(bracket)
         })
     };
@@ -74,7 +74,7 @@ pub(crate) fn percentiles(tally: &Tally) -> StatisticsTable {
     rows.push(["count".to_owned()].into_iter().chain(cells).collect());
     let names = times.iter().map(|time| time.0.to_owned());
     let head = [String::new()].into_iter().chain(names).collect();
-    StatisticsTable { head, rows, note: doubt.text("the JSON") }
+    StatisticsTable { head, rows, note: note.text("the JSON") }
 }
 
 /// Table of response times per request.

@@ -10,7 +10,7 @@ use std::path::Path;
 
 use codecs::frame_text;
 use hist::Histogram;
-use hist::codec::frame::{Temporality, Unit};
+use hist::codec::frame::{FrameUnit, Temporality};
 use serde::Deserialize;
 
 use crate::report::error::{ReportError, Result};
@@ -116,7 +116,7 @@ fn error_in<E: Display>(place: impl Display) -> impl FnOnce(E) -> ReportError {
 fn histogram(text: &str) -> Result<Histogram> {
     let decoded = frame_text::decode(text).map_err(|error| damaged(error.to_string()))?;
     let (histogram, meaning) = decoded;
-    if meaning.unit != Unit::Nanoseconds || meaning.temporality != Temporality::Delta {
+    if meaning.unit != FrameUnit::Nanoseconds || meaning.temporality != Temporality::Delta {
         return Err(damaged("expected a frame in nanoseconds of one interval".to_owned()));
     }
     Ok(histogram)

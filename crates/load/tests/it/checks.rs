@@ -67,7 +67,7 @@ struct Exchange {
 
 impl Exchange {
     /// Accounts for completions. Panics on a mismatch.
-    fn book(&mut self, ended: &[Completion]) {
+    fn record(&mut self, ended: &[Completion]) {
         for one in ended {
             assert!(self.in_flight.remove(&one.request_id), "{one:?} is not under way");
         }
@@ -116,7 +116,7 @@ fn talk(protocol: &dyn LoadProtocol, plan: &[u8], mut said: &[u8], piece: usize)
                     out.clear();
                     let result = codec.receive(bytes, &mut out, &mut ended);
                     assert!(out.len() <= SAID_MAX + ECHO_MAX * bytes.len(), "{} said", out.len());
-                    talk.book(&ended);
+                    talk.record(&ended);
                     ended.clear();
                     if let Err(failure) = result {
                         talk.error = Some(failure);
@@ -127,7 +127,7 @@ fn talk(protocol: &dyn LoadProtocol, plan: &[u8], mut said: &[u8], piece: usize)
         }
     }
     codec.close(&mut ended);
-    talk.book(&ended);
+    talk.record(&ended);
     talk
 }
 

@@ -6,7 +6,7 @@ use std::ops::ControlFlow;
 use bytes::Bytes;
 use collect::mapper::RowMapper;
 use collect::{
-    DecodedSample, InputError, RowSink, SampleSink, SampleTemporality, exposition,
+    DecodedSample, InputError, SampleSink, SampleTemporality, SeriesSink, exposition,
     prometheus_protobuf,
 };
 use http::{Response, header};
@@ -75,7 +75,7 @@ fn gunzip(body: &[u8], bytes_max: usize) -> Result<Bytes, String> {
 }
 
 /// Sink that adds the target labels.
-pub(crate) struct WithTargetLabels<'a, 'b, R: RowSink> {
+pub(crate) struct WithTargetLabels<'a, 'b, R: SeriesSink> {
     pub(crate) mapper: RowMapper<'a, R>,
     pub(crate) labels: &'b [(String, String)],
     pub(crate) honor_labels: bool,
@@ -84,7 +84,7 @@ pub(crate) struct WithTargetLabels<'a, 'b, R: RowSink> {
     pub(crate) first_error: Option<String>,
 }
 
-impl<R: RowSink> WithTargetLabels<'_, '_, R> {
+impl<R: SeriesSink> WithTargetLabels<'_, '_, R> {
     /// As in Prometheus (`mutateSampleLabels` in `scrape/scrape.go`): an empty scraped label counts
     /// as present only with `honor_labels`; a label that yields gets the prefix `exported_`,
     /// repeatedly if needed, shorter names first.
@@ -114,7 +114,7 @@ impl<R: RowSink> WithTargetLabels<'_, '_, R> {
     }
 }
 
-impl<R: RowSink> SampleSink for WithTargetLabels<'_, '_, R> {
+impl<R: SeriesSink> SampleSink for WithTargetLabels<'_, '_, R> {
     fn number(&mut self, value: f64) {
         self.mapper.number(value);
     }
@@ -148,7 +148,7 @@ impl<R: RowSink> SampleSink for WithTargetLabels<'_, '_, R> {
 
 #[cfg(test)]
 mod tests {
-    use collect::VecRowSink;
+    use collect::VecSeriesSink;
     use collect::mapper::MappingDefaults;
 
     use super::*;
@@ -157,7 +157,7 @@ mod tests {
     fn check(honor_labels: bool, labels: &[(&str, &str)], page: &str, expected: &str) {
         let owned = |label: &(&str, &str)| (label.0.to_owned(), label.1.to_owned());
         let labels: Vec<_> = labels.iter().map(owned).collect();
-        let mut rows = VecRowSink::default();
+        let mut rows = VecSeriesSink::default();
         let placing = RowMapper::new(
             MappingDefaults { time: Some(5), ..MappingDefaults::default() },
             &mut rows,

@@ -11,14 +11,14 @@ use crate::value::{StepValue, is_stale};
 /// is the sample itself; for other kinds it is the difference from the previous sample.
 pub(super) fn slots(
     statistic: MetricStatistic,
-    readings: &[SeriesPoint],
+    samples: &[SeriesPoint],
     grid: TimeGrid,
     is_delta: bool,
 ) -> Vec<Option<StepValue>> {
     let mut slots: Vec<Vec<SampleDelta>> = vec![Vec::new(); grid.columns as usize];
     let mut before: Option<(i64, f64)> = None;
-    for reading in readings {
-        let Some(number) = reading.value.number() else { continue };
+    for sample in samples {
+        let Some(number) = sample.value.number() else { continue };
         if is_stale(number) {
             before = None;
             continue;
@@ -26,18 +26,18 @@ pub(super) fn slots(
         if number.is_nan() {
             continue;
         }
-        let change = match (is_delta, reading.start, before) {
-            (true, Some(start), _) if start < reading.time => {
-                Some((number, seconds(reading.time - start)))
+        let change = match (is_delta, sample.start, before) {
+            (true, Some(start), _) if start < sample.time => {
+                Some((number, seconds(sample.time - start)))
             }
-            (false, _, Some((time, earlier))) if time < reading.time => {
-                Some((number - earlier, seconds(reading.time - time)))
+            (false, _, Some((time, earlier))) if time < sample.time => {
+                Some((number - earlier, seconds(sample.time - time)))
             }
             _ => None,
         };
-        before = Some((reading.time, number));
+        before = Some((sample.time, number));
         // A sample at the end of a column belongs to it.
-        let since = reading.time.saturating_sub(grid.start).saturating_sub(1);
+        let since = sample.time.saturating_sub(grid.start).saturating_sub(1);
         if let Ok(at) = usize::try_from(since.div_euclid(grid.step))
             && let Some(slot) = slots.get_mut(at)
         {
@@ -100,14 +100,14 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn check(statistic: MetricStatistic, readings: &[(i64, f64)], expected: [Option<f64>; 2]) {
-        let reading = |&(time, number): &(i64, f64)| {
+    fn check(statistic: MetricStatistic, samples: &[(i64, f64)], expected: [Option<f64>; 2]) {
+        let sample = |&(time, number): &(i64, f64)| {
             let time = time * store::SECOND;
             SeriesPoint { start: None, time, value: StepValue::Number(number) }
         };
-        let readings: Vec<SeriesPoint> = readings.iter().map(reading).collect();
+        let samples: Vec<SeriesPoint> = samples.iter().map(sample).collect();
         let grid = TimeGrid { start: 0, step: store::MINUTE, columns: 2 };
-        let found: Vec<Option<f64>> = slots(statistic, &readings, grid, false)
+        let found: Vec<Option<f64>> = slots(statistic, &samples, grid, false)
             .iter()
             .map(|point| point.as_ref()?.number())
             .collect();
@@ -116,12 +116,12 @@ mod tests {
 
     #[test]
     fn slots_hold_samples_that_ended_in_them() {
-        let readings = [(-10, 2.0), (20, 5.0), (50, 11.0), (60, 1.0), (90, 4.0)];
-        check(MetricStatistic::Count, &readings, [Some(3.0), Some(1.0)]);
-        check(MetricStatistic::Average, &readings, [Some(17.0 / 3.0), Some(4.0)]);
+        let samples = [(-10, 2.0), (20, 5.0), (50, 11.0), (60, 1.0), (90, 4.0)];
+        check(MetricStatistic::Count, &samples, [Some(3.0), Some(1.0)]);
+        check(MetricStatistic::Average, &samples, [Some(17.0 / 3.0), Some(4.0)]);
         // The drop at 60 adds no count and no time.
-        check(MetricStatistic::Counter, &readings, [Some(9.0 / 60.0), Some(0.1)]);
-        check(MetricStatistic::Derivative, &readings, [Some(-1.0 / 70.0), Some(0.1)]);
+        check(MetricStatistic::Counter, &samples, [Some(9.0 / 60.0), Some(0.1)]);
+        check(MetricStatistic::Derivative, &samples, [Some(-1.0 / 70.0), Some(0.1)]);
         check(MetricStatistic::Stddev, &[(10, 1.0), (20, 3.0)], [Some(1.0), None]);
         check(
             MetricStatistic::CounterStddev,

@@ -191,7 +191,7 @@ impl MetricQuery {
 
     /// Whether the statistic needs samples, each of which belongs to the slot that contains it,
     /// rather than increases since the previous sample.
-    fn needs_readings(&self, kind: SeriesKind) -> bool {
+    fn needs_samples(&self, kind: SeriesKind) -> bool {
         let is_total = kind == SeriesKind::Counter(Temporality::Cumulative);
         let are_values = matches!(
             self.statistic,
@@ -211,7 +211,7 @@ impl MetricQuery {
         grid: TimeGrid,
     ) -> Result<Vec<Option<store::NumberSummary>>> {
         let mut read = evaluation.source.numbers(&[handle], shift_grid(grid, handle, self))?;
-        if self.needs_readings(handle.kind) && !read.gaps.is_empty() {
+        if self.needs_samples(handle.kind) && !read.gaps.is_empty() {
             // A rollup also contains the sample at the end of its slot; it is used only if no raw
             // samples are left.
             let rolled = evaluation.source.numbers(&[handle], grid)?;
@@ -322,8 +322,8 @@ impl MetricQuery {
                 let before = evaluation.settings.lookback.max(grid.step);
                 let range = grid.range();
                 let from = range.start.saturating_sub(before);
-                let readings: Vec<SeriesPoint> = evaluation.readings(handles, from..range.end)?;
-                Ok(rates::slots(statistic, &readings, grid, counts && !is_total))
+                let samples: Vec<SeriesPoint> = evaluation.samples(handles, from..range.end)?;
+                Ok(rates::slots(statistic, &samples, grid, counts && !is_total))
             }
         }
     }
@@ -393,7 +393,7 @@ impl MetricQuery {
 /// Columns with the contents of the slots of `grid`: the store counts a value at the end of a
 /// column in that column.
 fn shift_grid(grid: TimeGrid, handle: &SeriesHandle, find: &MetricQuery) -> TimeGrid {
-    match find.needs_readings(handle.kind) {
+    match find.needs_samples(handle.kind) {
         true => TimeGrid { start: grid.start.saturating_sub(1), ..grid },
         false => grid,
     }

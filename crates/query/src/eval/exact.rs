@@ -159,7 +159,7 @@ impl Evaluation<'_> {
         let copies = steps.count / count;
         let step = if count == 1 { range } else { steps.step };
         let start = shift.apply(steps.start).saturating_sub(range);
-        let mut reading = ColumnCursor {
+        let mut sample = ColumnCursor {
             evaluation: self,
             read,
             columns: Vec::new(),
@@ -176,8 +176,8 @@ impl Evaluation<'_> {
         };
         // Windows with unread gaps between them are read one by one.
         let step_windows = if step > range {
-            reading.read_spaced(start, step, range, count)?;
-            of(std::mem::take(&mut reading.columns), 1, 1, Vec::new())
+            sample.read_spaced(start, step, range, count)?;
+            of(std::mem::take(&mut sample.columns), 1, 1, Vec::new())
         } else {
             let unit = gcd(step, range);
             let (each, apart) = ((range / unit) as usize, (step / unit) as usize);
@@ -186,17 +186,17 @@ impl Evaluation<'_> {
             let (whole, rest) = (range / step, range % step);
             let fewer = count as u64 - 1 + whole as u64;
             if rest == 0 || columns / COLUMN_RATIO_MAX <= fewer {
-                reading.read_adjacent(TimeGrid { start, step: unit, columns })?;
-                of(std::mem::take(&mut reading.columns), each, apart, Vec::new())
+                sample.read_adjacent(TimeGrid { start, step: unit, columns })?;
+                of(std::mem::take(&mut sample.columns), each, apart, Vec::new())
             } else {
-                reading.read_spaced(start, step, rest, count)?;
-                let rests = std::mem::take(&mut reading.columns);
+                sample.read_spaced(start, step, rest, count)?;
+                let rests = std::mem::take(&mut sample.columns);
                 let start = start.saturating_add(rest);
-                reading.read_adjacent(TimeGrid { start, step, columns: fewer })?;
-                of(std::mem::take(&mut reading.columns), whole as usize, 1, rests)
+                sample.read_adjacent(TimeGrid { start, step, columns: fewer })?;
+                of(std::mem::take(&mut sample.columns), whole as usize, 1, rests)
             }
         };
-        let ColumnCursor { gaps, charged_samples: held, .. } = reading;
+        let ColumnCursor { gaps, charged_samples: held, .. } = sample;
         self.gaps.extend(gaps);
         Ok((step_windows, held))
     }

@@ -69,27 +69,27 @@ impl Evaluation<'_> {
     ) -> Result<Vec<SeriesPoints>> {
         let end = ranged.shift().apply(time);
         let start = end.saturating_sub(ranged.range);
-        self.map_readings(ranged, StepGrid::at(time), &|evaluation, mut readings| {
+        self.map_samples(ranged, StepGrid::at(time), &|evaluation, mut samples| {
             match ranged.extension() {
                 RangeExtension::None => {
-                    readings.points.retain(|reading| start < reading.time && reading.time <= end);
+                    samples.points.retain(|sample| start < sample.time && sample.time <= end);
                 }
                 extension => {
-                    readings = range_functions::interpolate_at_ends(
-                        readings,
+                    samples = range_functions::interpolate_at_ends(
+                        samples,
                         (start, end),
                         extension,
                         ranged.span,
                     )?;
                 }
             }
-            if readings.points.is_empty() {
+            if samples.points.is_empty() {
                 return Ok(None);
             }
             // They are the result: charged from here on.
-            let samples = readings.points.iter().map(|reading| reading.value.samples()).sum();
-            evaluation.budget.charge_samples(samples)?;
-            Ok(Some(readings))
+            let count = samples.points.iter().map(|sample| sample.value.samples()).sum();
+            evaluation.budget.charge_samples(count)?;
+            Ok(Some(samples))
         })
     }
 

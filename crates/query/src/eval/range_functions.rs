@@ -28,7 +28,7 @@ use crate::stream::{SeriesPoint, SeriesPoints, StepGrid, Stream};
 use crate::value::StepValue;
 
 use series_warnings::{SeriesWarning, SeriesWarnings};
-use window::{RangeWindow, SeriesReadings, WindowCursors};
+use window::{RangeWindow, SeriesSamples, WindowCursors};
 
 /// Kernel of a range function.
 #[derive(Debug)]
@@ -127,8 +127,8 @@ impl Evaluation<'_> {
             lookback: self.settings.lookback,
         };
         let kept = AtomicUsize::new(0);
-        let streams = self.map_readings(&over.input, steps, &|evaluation, readings| {
-            let Some(stream) = apply.to_series(evaluation, readings)? else { return Ok(None) };
+        let streams = self.map_samples(&over.input, steps, &|evaluation, samples| {
+            let Some(stream) = apply.to_series(evaluation, samples)? else { return Ok(None) };
             let before = kept.fetch_add(1, Ordering::Relaxed);
             evaluation.budget.check_capacity(before + 1, steps.count)?;
             evaluation.budget.charge_samples(stream.samples())?;
@@ -144,8 +144,8 @@ impl Evaluation<'_> {
     }
 
     fn absent(&mut self, of: &RangeSelection, steps: StepGrid) -> Result<Vec<Stream>> {
-        let found = self.map_readings(of, steps, &|_, readings| {
-            let series = SeriesReadings::with_readings(readings);
+        let found = self.map_samples(of, steps, &|_, samples| {
+            let series = SeriesSamples::with_samples(samples);
             let mut cursors = WindowCursors::default();
             let is_there = steps.times().map(|time| {
                 let end = of.shift().apply(time);
@@ -196,16 +196,16 @@ impl RangeFunctionEval<'_> {
     fn to_series(
         &self,
         evaluation: &mut Evaluation<'_>,
-        mut readings: SeriesPoints,
+        mut samples: SeriesPoints,
     ) -> Result<Option<Stream>> {
         let function = self.kernel;
-        let labels = std::mem::take(&mut readings.labels);
-        let drops_name = readings.drops_name;
+        let labels = std::mem::take(&mut samples.labels);
+        let drops_name = samples.drops_name;
         let series = match function.work {
-            WindowFn::Points(_) | WindowFn::Absent => SeriesReadings::with_readings(readings),
+            WindowFn::Points(_) | WindowFn::Absent => SeriesSamples::with_samples(samples),
             WindowFn::Window(_) => {
                 let uses_starts = function.uses_starts && evaluation.settings.start_timestamps;
-                SeriesReadings::split(readings, uses_starts)
+                SeriesSamples::split(samples, uses_starts)
             }
         };
         let mut warnings = SeriesWarnings::default();
@@ -229,7 +229,7 @@ impl RangeFunctionEval<'_> {
     fn points(
         &self,
         evaluation: &Evaluation<'_>,
-        series: &SeriesReadings,
+        series: &SeriesSamples,
         warnings: &mut SeriesWarnings,
     ) -> Result<Vec<Option<StepValue>>> {
         let shift = self.call.input.shift();
@@ -259,7 +259,7 @@ impl RangeFunctionEval<'_> {
 
     fn point(
         &self,
-        series: &SeriesReadings,
+        series: &SeriesSamples,
         cursors: &mut WindowCursors,
         time: i64,
         args: &[f64],
@@ -276,12 +276,12 @@ impl RangeFunctionEval<'_> {
                 (start.saturating_sub(self.lookback), end.saturating_add(self.lookback))
             }
         };
-        let (readings, floats, histograms) = cursors.advance(series, after, until);
-        if readings.is_empty() && floats.is_empty() && histograms.is_empty() {
+        let (samples, floats, histograms) = cursors.advance(series, after, until);
+        if samples.is_empty() && floats.is_empty() && histograms.is_empty() {
             return Ok(None);
         }
         match self.kernel.work {
-            WindowFn::Points(work) => Ok(Some(work(readings))),
+            WindowFn::Points(work) => Ok(Some(work(samples))),
             WindowFn::Window(work) => {
                 let (span, range) = (self.span, of.range);
                 let is_running = series.is_running_total;

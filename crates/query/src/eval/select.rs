@@ -17,7 +17,7 @@ use crate::stream::{SeriesPoint, SeriesPoints, StepGrid, Stream};
 use crate::value::{StepValue, is_stale};
 
 /// Maps the samples of one series.
-pub(crate) type MapReadings<'a, T> =
+pub(crate) type MapSamples<'a, T> =
     dyn Fn(&mut Evaluation<'_>, SeriesPoints) -> Result<Option<T>> + Sync + 'a;
 
 /// Samples are read in slices of this length; limits are checked between slices.
@@ -29,7 +29,7 @@ impl Evaluation<'_> {
         if fetch.extension == RangeExtension::Smoothed {
             return self.smoothed_streams(fetch, steps);
         }
-        self.latest_by(fetch, steps, |_, reading| Some(reading.value.clone()))
+        self.latest_by(fetch, steps, |_, sample| Some(sample.value.clone()))
     }
 
     /// Maps the latest sample of each series at each step.
@@ -60,17 +60,17 @@ impl Evaluation<'_> {
                         reading.time > timestamp.saturating_sub(lookback)
                             && !is_stale_marker(&reading.value)
                     });
-                    points.push(fresh.and_then(|reading| of(step, reading)));
+                    points.push(fresh.and_then(|sample| of(step, sample)));
                 }
             };
             let mut resets = ResetDetector::default();
-            evaluation.slices(handles, range.clone(), &mut |mut readings| {
+            evaluation.slices(handles, range.clone(), &mut |mut samples| {
                 if fetch.detects_resets {
-                    resets.mark_resets(&mut readings);
+                    resets.mark_resets(&mut samples);
                 }
-                for reading in readings {
-                    until(reading.time, &latest);
-                    latest = Some(reading);
+                for sample in samples {
+                    until(sample.time, &latest);
+                    latest = Some(sample);
                 }
                 Ok(())
             })?;
@@ -89,11 +89,11 @@ impl Evaluation<'_> {
 
     /// Maps the samples of each series in the windows of all steps, and those that the range
     /// extension needs. Staleness markers are left out.
-    pub(crate) fn map_readings<T: Send>(
+    pub(crate) fn map_samples<T: Send>(
         &mut self,
         ranged: &RangeSelection,
         steps: StepGrid,
-        map: &MapReadings<'_, T>,
+        map: &MapSamples<'_, T>,
     ) -> Result<Vec<T>> {
         let fetch = match &ranged.source {
             RangeSource::Subquery { .. } => return self.map_subquery(ranged, steps, map),
@@ -111,11 +111,11 @@ impl Evaluation<'_> {
         self.report_gaps(&range);
         let series = self.series(fetch)?;
         self.map_series(series, &|evaluation, labels, handles| {
-            let mut readings = evaluation.readings(handles, range.clone())?;
+            let mut samples = evaluation.samples(handles, range.clone())?;
             if fetch.detects_resets {
-                ResetDetector::default().mark_resets(&mut readings);
+                ResetDetector::default().mark_resets(&mut samples);
             }
-            readings.retain(|reading| !is_stale_marker(&reading.value));
+            samples.retain(|sample| !is_stale_marker(&sample.value));
             let is_delta = |of_histograms: bool| {
                 handles.iter().any(|handle| match handle.kind {
                     SeriesKind::Histogram(_) => of_histograms && !handle.kind.is_cumulative(),
@@ -138,17 +138,17 @@ impl Evaluation<'_> {
                         return Err(Error::Execution { span: ranged.span, message });
                     }
                 }
-                evaluation.run_total(&mut readings, is_delta(false), is_delta(true))?;
+                evaluation.run_total(&mut samples, is_delta(false), is_delta(true))?;
             }
-            let held: u64 = readings.iter().map(|reading| reading.value.samples()).sum();
+            let held: u64 = samples.iter().map(|sample| sample.value.samples()).sum();
             evaluation.budget.charge_samples(held)?;
-            let readings = SeriesPoints {
+            let samples = SeriesPoints {
                 labels,
                 drops_name: false,
-                points: readings,
+                points: samples,
                 is_running_total: is_running,
             };
-            let mapped = map(evaluation, readings)?;
+            let mapped = map(evaluation, samples)?;
             evaluation.budget.release_samples(held);
             Ok(mapped)
         })
@@ -226,17 +226,17 @@ impl Evaluation<'_> {
     /// or both. Counter functions use only differences.
     fn run_total(
         &self,
-        readings: &mut [SeriesPoint],
+        samples: &mut [SeriesPoint],
         of_numbers: bool,
         of_distributions: bool,
     ) -> Result<()> {
         let (mut numbers, mut held) = (0.0, 0);
         let mut histogram: Option<FloatHistogram> = None;
-        for reading in readings {
-            match reading.value.histogram() {
+        for sample in samples {
+            match sample.value.histogram() {
                 None if of_numbers => {
-                    numbers += reading.value.number().unwrap_or(0.0);
-                    (reading.start, reading.value) = (None, StepValue::Number(numbers));
+                    numbers += sample.value.number().unwrap_or(0.0);
+                    (sample.start, sample.value) = (None, StepValue::Number(numbers));
                 }
                 Some(more) if of_distributions => {
                     let total = match &mut histogram {
@@ -254,7 +254,7 @@ impl Evaluation<'_> {
                     // A total has all buckets of the previous totals.
                     self.budget.charge_samples(total.samples())?;
                     held += total.samples();
-                    (reading.start, reading.value) = (None, total);
+                    (sample.start, sample.value) = (None, total);
                 }
                 _ => {}
             }
@@ -264,21 +264,21 @@ impl Evaluation<'_> {
     }
 
     /// Samples of series with the same labels, by time.
-    pub(crate) fn readings(
+    pub(crate) fn samples(
         &mut self,
         handles: &[SeriesHandle],
         range: Range<i64>,
     ) -> Result<Vec<SeriesPoint>> {
-        let (mut all, mut held) = (Vec::new(), 0);
+        let (mut all, mut charged) = (Vec::new(), 0);
         let budget = Arc::clone(&self.budget);
-        self.slices(handles, range, &mut |readings| {
-            let samples = readings.iter().map(|reading| reading.value.samples()).sum();
-            budget.charge_samples(samples)?;
-            held += samples;
-            all.extend(readings);
+        self.slices(handles, range, &mut |samples| {
+            let count = samples.iter().map(|sample| sample.value.samples()).sum();
+            budget.charge_samples(count)?;
+            charged += count;
+            all.extend(samples);
             Ok(())
         })?;
-        budget.release_samples(held);
+        budget.release_samples(charged);
         Ok(all)
     }
 
@@ -294,18 +294,18 @@ impl Evaluation<'_> {
         while start < range.end {
             self.budget.check_deadline()?;
             let end = start.saturating_add(SLICE).min(range.end);
-            let mut readings = Vec::new();
+            let mut samples = Vec::new();
             for handle in handles {
-                let read = self.source.readings(handle, start..end)?;
+                let read = self.source.samples(handle, start..end)?;
                 self.gaps.extend(read.gaps);
-                match readings.is_empty() {
-                    true => readings = read.values,
-                    false => readings.extend(read.values),
+                match samples.is_empty() {
+                    true => samples = read.values,
+                    false => samples.extend(read.values),
                 }
             }
             if handles.len() > 1 {
-                readings.sort_by_key(|reading| reading.time);
-                readings.dedup_by(|later, held| {
+                samples.sort_by_key(|sample| sample.time);
+                samples.dedup_by(|later, held| {
                     let is_same = later.time == held.time
                         && later.value.is_distribution() == held.value.is_distribution();
                     if is_same {
@@ -314,7 +314,7 @@ impl Evaluation<'_> {
                     is_same
                 });
             }
-            each(readings)?;
+            each(samples)?;
             start = end;
         }
         Ok(())
@@ -329,9 +329,9 @@ struct ResetDetector {
 
 impl ResetDetector {
     /// Sets the hint of each histogram: whether its counter was reset after the previous one.
-    fn mark_resets(&mut self, readings: &mut [SeriesPoint]) {
-        for reading in readings {
-            let StepValue::Histogram(histogram) = &mut reading.value else { continue };
+    fn mark_resets(&mut self, samples: &mut [SeriesPoint]) {
+        for sample in samples {
+            let StepValue::Histogram(histogram) = &mut sample.value else { continue };
             let original = Arc::clone(histogram);
             let before = self.previous.take().filter(|_| histogram.hint == ResetHint::Unknown);
             if let Some(is_reset) = before.map(|before| histogram.detect_reset(&before)) {

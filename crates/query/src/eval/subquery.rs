@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::error::Result;
 use crate::eval::Evaluation;
-use crate::eval::select::MapReadings;
+use crate::eval::select::MapSamples;
 use crate::histogram::ResetHint;
 use crate::plan::{RangeSelection, RangeSource};
 use crate::stream::{SeriesPoint, SeriesPoints, StepGrid};
@@ -15,7 +15,7 @@ impl Evaluation<'_> {
         &mut self,
         ranged: &RangeSelection,
         steps: StepGrid,
-        map: &MapReadings<'_, T>,
+        map: &MapSamples<'_, T>,
     ) -> Result<Vec<T>> {
         let RangeSource::Subquery { inner, step, shift } = &ranged.source else {
             panic!("BUG: not a subquery");
@@ -37,17 +37,17 @@ impl Evaluation<'_> {
         for stream in streams? {
             let held = stream.samples();
             let values = stream.points.into_iter().enumerate();
-            let readings = values.filter_map(|(at, point)| {
+            let samples = values.filter_map(|(at, point)| {
                 let (time, value) = (own.time(at), without_hint(point?));
                 Some(SeriesPoint { start: None, time, value })
             });
-            let readings = SeriesPoints {
+            let samples = SeriesPoints {
                 labels: stream.labels,
                 drops_name: stream.drops_name,
-                points: readings.collect(),
+                points: samples.collect(),
                 is_running_total: false,
             };
-            mapped.extend(map(self, readings)?);
+            mapped.extend(map(self, samples)?);
             self.budget.release_samples(held);
         }
         Ok(mapped)

@@ -369,7 +369,7 @@ const fn range(
     args: &'static [ValueType],
     kernel: RangeKernel,
 ) -> PromqlFunctionRow {
-    row(name, args, Vector, PromqlKernel::Range(kernel)).unit(UnitRule::Readings)
+    row(name, args, Vector, PromqlKernel::Range(kernel)).unit(UnitRule::Samples)
 }
 
 /// Exact deltas from the store.

@@ -144,9 +144,9 @@ fn suggest_replacement(average: &Expr, quantile: &Expr) -> Option<String> {
                 (true, _) => longer.to_string(),
                 (false, ExprKind::Selector(selector)) => {
                     let (selector, range) = (selector.clone(), range.clone());
-                    let readings =
+                    let samples =
                         Expr { kind: ExprKind::Matrix { selector, range }, span: of.span };
-                    format!("sum_over_time({readings})")
+                    format!("sum_over_time({samples})")
                 }
                 (false, _) => format!("sum_over_time(({of})[{range}:])"),
             };

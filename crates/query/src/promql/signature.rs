@@ -114,7 +114,7 @@ pub(crate) enum UnitRule {
     /// Square of the unit of the values in an argument's distributions.
     SquaredValuesOf(usize),
     /// Unit of the samples.
-    Readings,
+    Samples,
     /// Unit of the samples per second.
     PerSecond,
     /// Square of the unit of the samples.

@@ -46,13 +46,13 @@ pub(crate) fn histograms(load: &LoadCommand) -> Result<Vec<(LabelSet, Vec<Series
     }
     let mut histograms = Vec::with_capacity(all.len());
     for (labels, timestamps) in all {
-        let mut readings = Vec::with_capacity(timestamps.len());
+        let mut samples = Vec::with_capacity(timestamps.len());
         for (time, said) in timestamps {
             let histogram = said.histogram().map_err(|wrong| format!("{labels}: {wrong}"))?;
             let value = StepValue::Histogram(histogram.into());
-            readings.push(SeriesPoint { start: None, time, value });
+            samples.push(SeriesPoint { start: None, time, value });
         }
-        histograms.push((labels, readings));
+        histograms.push((labels, samples));
     }
     Ok(histograms)
 }

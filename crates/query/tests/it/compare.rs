@@ -53,9 +53,9 @@ impl ActualResult {
                 ActualResult::Matrix(streams.into_iter().map(row).collect())
             }
             ResultData::Points(all) => {
-                let row = |readings: query::SeriesPoints| ResultRow {
-                    labels: readings.labels,
-                    points: readings.points.into_iter().map(|r| (r.time, r.value)).collect(),
+                let row = |samples: query::SeriesPoints| ResultRow {
+                    labels: samples.labels,
+                    points: samples.points.into_iter().map(|r| (r.time, r.value)).collect(),
                 };
                 ActualResult::Matrix(all.into_iter().map(row).collect())
             }

@@ -30,23 +30,23 @@ struct ScriptSeries {
     /// Samples as loaded.
     loaded: Vec<SeriesPoint>,
     /// Samples as read.
-    readings: Vec<SeriesPoint>,
+    samples: Vec<SeriesPoint>,
 }
 
 impl ScriptSource {
     /// Adds the series of a `load` command.
     pub(crate) fn load(&mut self, load: &LoadCommand) -> Result<(), String> {
         for loaded in &load.series {
-            let mut readings = Vec::with_capacity(loaded.values.len());
+            let mut samples = Vec::with_capacity(loaded.values.len());
             for (at, item) in loaded.values.iter().enumerate() {
                 let Some(written) = item else { continue };
                 let time = load.step * at as i64;
                 let start = loaded.starts.get(at).copied().flatten().map(|offset| time + offset);
                 // Prometheus encodes an unknown start as timestamp 0.
                 let start = start.filter(|&start| start != 0);
-                readings.push(SeriesPoint { start, time, value: written.value.clone() });
+                samples.push(SeriesPoint { start, time, value: written.value.clone() });
             }
-            self.add(&loaded.labels, readings)?;
+            self.add(&loaded.labels, samples)?;
         }
         Ok(())
     }
@@ -55,24 +55,24 @@ impl ScriptSource {
     pub(crate) fn add(
         &mut self,
         labels: &LabelSet,
-        readings: Vec<SeriesPoint>,
+        samples: Vec<SeriesPoint>,
     ) -> Result<(), String> {
         let at = match self.indexes.get(labels) {
             Some(&at) => at,
             None => {
                 let series = series_of(labels)?;
                 self.indexes.insert(labels.clone(), self.series.len());
-                let (loaded, readings) = (Vec::new(), Vec::new());
-                self.series.push(ScriptSeries { labels: labels.clone(), series, loaded, readings });
+                let (loaded, samples) = (Vec::new(), Vec::new());
+                self.series.push(ScriptSeries { labels: labels.clone(), series, loaded, samples });
                 self.series.len() - 1
             }
         };
         let held = &mut self.series[at];
-        held.loaded.extend(readings);
-        held.loaded.sort_by_key(|reading| reading.time);
-        held.loaded.dedup_by_key(|reading| reading.time);
-        held.readings = held.loaded.clone();
-        hint(&mut held.readings);
+        held.loaded.extend(samples);
+        held.loaded.sort_by_key(|sample| sample.time);
+        held.loaded.dedup_by_key(|sample| sample.time);
+        held.samples = held.loaded.clone();
+        hint(&mut held.samples);
         Ok(())
     }
 }
@@ -86,10 +86,10 @@ fn series_of(labels: &LabelSet) -> Result<Series, String> {
 }
 
 /// Sets the reset hint of each histogram.
-fn hint(readings: &mut [SeriesPoint]) {
+fn hint(samples: &mut [SeriesPoint]) {
     let mut before: Option<Arc<FloatHistogram>> = None;
-    for reading in readings {
-        let StepValue::Histogram(histogram) = &mut reading.value else {
+    for sample in samples {
+        let StepValue::Histogram(histogram) = &mut sample.value else {
             // A staleness marker is part of the chunk and ends it; any other float is not part of
             // it.
             before = None;
@@ -138,15 +138,11 @@ impl Source for ScriptSource {
         Ok(picked.map(handle).collect())
     }
 
-    fn readings(
-        &self,
-        series: &SeriesHandle,
-        range: Range<i64>,
-    ) -> Result<ColumnRead<SeriesPoint>> {
-        let readings = &self.series[series.key].readings;
-        let from = readings.partition_point(|reading| reading.time <= range.start);
-        let to = readings.partition_point(|reading| reading.time <= range.end).max(from);
-        Ok(ColumnRead { values: readings[from..to].to_vec(), gaps: Vec::new() })
+    fn samples(&self, series: &SeriesHandle, range: Range<i64>) -> Result<ColumnRead<SeriesPoint>> {
+        let samples = &self.series[series.key].samples;
+        let from = samples.partition_point(|sample| sample.time <= range.start);
+        let to = samples.partition_point(|sample| sample.time <= range.end).max(from);
+        Ok(ColumnRead { values: samples[from..to].to_vec(), gaps: Vec::new() })
     }
 
     fn histograms(&self, _: &[&SeriesHandle], grid: TimeGrid) -> Result<ColumnRead<Mixture>> {

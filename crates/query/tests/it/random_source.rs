@@ -61,17 +61,17 @@ impl RandomSource {
             }
             let mut own = Series::new(name, kind).with_unit(choice.pick_one(&["", "s", "ns"]));
             own = labels.iter().fold(own, |series, (name, value)| series.with_label(*name, *value));
-            let readings = readings(choice, kind, begin);
+            let samples = samples(choice, kind, begin);
             let is_histogram = matches!(kind, SeriesKind::Histogram(_));
-            series.insert((name.to_owned(), format!("{labels:?}"), is_histogram), (own, readings));
+            series.insert((name.to_owned(), format!("{labels:?}"), is_histogram), (own, samples));
         }
         RandomSource { series: series.into_values().collect() }
     }
 }
 
-fn readings(choice: &mut ByteChoices<'_>, kind: SeriesKind, begin: i64) -> Vec<SeriesPoint> {
+fn samples(choice: &mut ByteChoices<'_>, kind: SeriesKind, begin: i64) -> Vec<SeriesPoint> {
     let step = choice.pick_one(&STEPS);
-    let mut readings = Vec::new();
+    let mut samples = Vec::new();
     let mut time = begin.saturating_add(choice.below(5) as i64 * SECOND);
     let mut total = 0.0;
     for _ in 0..choice.pick_one(&[12, 10, 8, 6, 4, 2, 1, 0]) {
@@ -94,14 +94,10 @@ fn readings(choice: &mut ByteChoices<'_>, kind: SeriesKind, begin: i64) -> Vec<S
                 StepValue::Number(if choice.one_in(3) { number(choice) } else { total })
             }
         };
-        readings.push(SeriesPoint {
-            start: Some(start).filter(|start| *start < time),
-            time,
-            value,
-        });
+        samples.push(SeriesPoint { start: Some(start).filter(|start| *start < time), time, value });
     }
-    readings.dedup_by_key(|reading| reading.time);
-    readings
+    samples.dedup_by_key(|sample| sample.time);
+    samples
 }
 
 fn number(choice: &mut ByteChoices<'_>) -> f64 {
@@ -208,18 +204,10 @@ impl Source for RandomSource {
         Ok((start < end).then_some(start..end))
     }
 
-    fn readings(
-        &self,
-        series: &SeriesHandle,
-        range: Range<i64>,
-    ) -> Result<ColumnRead<SeriesPoint>> {
-        let readings = &self.series[series.key].1;
-        let is_in =
-            |reading: &&SeriesPoint| range.start < reading.time && reading.time <= range.end;
-        Ok(ColumnRead {
-            values: readings.iter().filter(is_in).cloned().collect(),
-            gaps: Vec::new(),
-        })
+    fn samples(&self, series: &SeriesHandle, range: Range<i64>) -> Result<ColumnRead<SeriesPoint>> {
+        let samples = &self.series[series.key].1;
+        let is_in = |sample: &&SeriesPoint| range.start < sample.time && sample.time <= range.end;
+        Ok(ColumnRead { values: samples.iter().filter(is_in).cloned().collect(), gaps: Vec::new() })
     }
 
     fn histograms(
@@ -263,11 +251,11 @@ impl RandomSource {
         grid: store::TimeGrid,
         mut take: impl FnMut(usize, &StepValue),
     ) {
-        for reading in series.iter().flat_map(|handle| &self.series[handle.key].1) {
-            let at = (i128::from(reading.time) - i128::from(grid.start) - 1)
+        for sample in series.iter().flat_map(|handle| &self.series[handle.key].1) {
+            let at = (i128::from(sample.time) - i128::from(grid.start) - 1)
                 .div_euclid(i128::from(grid.step));
             if (0..i128::from(grid.columns)).contains(&at) {
-                take(at as usize, &reading.value);
+                take(at as usize, &sample.value);
             }
         }
     }

@@ -72,8 +72,8 @@ pub(crate) fn run(text: &str) -> ScriptReport {
 }
 
 fn add_histograms(memory: &mut ScriptSource, load: &script::LoadCommand) -> Result<(), String> {
-    for (labels, readings) in classic::histograms(load)? {
-        memory.add(&labels, readings)?;
+    for (labels, samples) in classic::histograms(load)? {
+        memory.add(&labels, samples)?;
     }
     Ok(())
 }

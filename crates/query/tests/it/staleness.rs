@@ -43,12 +43,12 @@ fn build_store() -> Store {
     let end = || SampleValue::Number(f64::from_bits(STALE_BITS));
     let cumulative = Temporality::Cumulative;
     let mut batch = BatchWriter::default();
-    let readings = [0, 10, 20].map(|at| (at, histogram(5 + at as u64))).to_vec();
-    put(&mut batch, "latency", SeriesKind::Histogram(cumulative), readings);
+    let samples = [0, 10, 20].map(|at| (at, histogram(5 + at as u64))).to_vec();
+    put(&mut batch, "latency", SeriesKind::Histogram(cumulative), samples);
     put(&mut batch, "latency", SeriesKind::Counter(cumulative), vec![(30, end())]);
     let number = |at| (at, SampleValue::Number(100.0 + at as f64));
-    let readings = vec![number(0), number(10), (20, end()), number(30)];
-    put(&mut batch, "requests", SeriesKind::Counter(cumulative), readings);
+    let samples = vec![number(0), number(10), (20, end()), number(30)];
+    put(&mut batch, "requests", SeriesKind::Counter(cumulative), samples);
     let _acknowledged = store.ingest(None, &batch.finish(), Level::Process).unwrap();
     store.catch_up().unwrap();
     store

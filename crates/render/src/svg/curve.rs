@@ -61,15 +61,15 @@ impl CurveFrame {
     }
 
     /// Draws a curve, with the CSS classes of its bounds and of itself.
-    pub fn curve(&self, out: &mut String, columns: &[Bracket], [doubt, curve]: [&str; 2]) {
+    pub fn curve(&self, out: &mut String, columns: &[Bracket], [band, curve]: [&str; 2]) {
         let last = columns.len().saturating_sub(1).max(1) as f64;
         let point =
             |at: usize, base: f64| format!("{:.1} {:.1}", self.x(at as f64 / last), self.y(base));
         let values = || columns.iter().enumerate();
         let upper = values().map(|(at, value)| point(at, value.upper));
         let lower = values().rev().map(|(at, value)| point(at, value.lower));
-        let band: Vec<String> = upper.chain(lower).collect();
-        let _ = writeln!(out, "<path class=\"{doubt}\" d=\"M{}Z\"/>", band.join("L"));
+        let outline: Vec<String> = upper.chain(lower).collect();
+        let _ = writeln!(out, "<path class=\"{band}\" d=\"M{}Z\"/>", outline.join("L"));
         let points: Vec<String> = values().map(|(at, value)| point(at, value.estimate)).collect();
         let _ = writeln!(out, "<path class=\"{curve}\" d=\"M{}\"/>", points.join("L"));
     }

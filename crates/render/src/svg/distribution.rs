@@ -89,7 +89,7 @@ impl DistributionPicture<'_> {
         let facts = facts.strip_prefix(&format!("{}: ", self.title)).unwrap_or(&facts);
         let facts = facts.split_once(". ").map_or(facts, |(first, _)| first).trim_end_matches('.');
         text(&mut out, (24.0, 58.0), "faint", TextAnchor::Start, facts);
-        heading(&mut out, HEADER_HEIGHT - 24.0, "Distribution", "share of values by column");
+        heading(&mut out, HEADER_HEIGHT - 24.0, "Distribution", "percentage of values per column");
         match DensityShape::new(self.distribution, &self.formatter, COLUMNS) {
             Some(shape) => self.shape(&mut out, &shape, HEADER_HEIGHT),
             None => text(
@@ -213,7 +213,7 @@ impl DistributionPicture<'_> {
         let frame =
             CurveFrame { axis, percentiles: spectrum.percentiles, top, height: SPECTRUM_HEIGHT };
         frame.draw(out, &self.formatter);
-        frame.curve(out, &spectrum.columns, ["doubt", "line"]);
+        frame.curve(out, &spectrum.columns, ["band", "line"]);
 
         let limits = || {
             let heights =

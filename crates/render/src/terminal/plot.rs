@@ -97,7 +97,7 @@ pub fn spectrum(
             marks.push((row, show.tick(tick)));
         }
     }
-    let doubtful = heights.iter().any(|(lower, upper)| lower != upper);
+    let has_bands = heights.iter().any(|(lower, upper)| lower != upper);
     let mut lines = bars(&heights, &marks, terminal);
     let ticks: Vec<(usize, String)> = spectrum
         .percentiles
@@ -114,7 +114,7 @@ pub fn spectrum(
             terminal,
         ));
     }
-    if doubtful {
+    if has_bands {
         let pattern = if terminal.ascii { '-' } else { '░' };
         lines.push(format!("{:GUTTER$} {pattern} between the bounds", ""));
     }
@@ -129,7 +129,7 @@ fn column(place: f64, width: usize) -> usize {
 /// a line.
 fn bars(heights: &[(usize, usize)], marks: &[(usize, String)], terminal: &Terminal) -> Vec<String> {
     let glyphs = if terminal.ascii { &EIGHTHS_ASCII } else { &EIGHTHS };
-    let doubt = if terminal.ascii { '-' } else { '░' };
+    let band_glyph = if terminal.ascii { '-' } else { '░' };
     (0..ROWS)
         .map(|row| {
             let floor = (ROWS - 1 - row) * 8;
@@ -140,7 +140,7 @@ fn bars(heights: &[(usize, usize)], marks: &[(usize, String)], terminal: &Termin
             for &(solid, upper) in heights {
                 let eighths = solid.saturating_sub(floor).min(8);
                 let (glyph, wanted) = if eighths == 0 && upper > floor {
-                    (doubt, TextStyle::Uncertain)
+                    (band_glyph, TextStyle::Uncertain)
                 } else {
                     (glyphs[eighths], TextStyle::Bar)
                 };

@@ -133,7 +133,7 @@ pub fn deserialize_text<'de, D: Deserializer<'de>, T>(
 impl<'de> Deserialize<'de> for Length {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Length, D::Error> {
         let parse = |text: &str| {
-            let ns = collect::parse_length(text).ok_or(collect::LENGTH_EXPECTED)?;
+            let ns = collect::parse_duration(text).ok_or(collect::DURATION_EXPECTED)?;
             let ns = u64::try_from(ns).ok().filter(|&ns| ns > 0).ok_or("must be greater than 0")?;
             Ok(Length(Duration::from_nanos(ns)))
         };

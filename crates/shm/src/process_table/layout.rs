@@ -11,8 +11,7 @@
 
 use super::{CollectionInfo, CollectionMethod, Error, ProcessRow, Result};
 
-/// Name, offset and size of a field.
-pub type Field = (&'static str, usize, usize);
+pub use crate::layout::Field;
 
 /// First bytes of a file.
 pub const MAGIC: [u8; 8] = *b"tdProces";

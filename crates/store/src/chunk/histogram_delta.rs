@@ -17,7 +17,7 @@ pub(super) fn is_delta_codable(chunk: &[Row<Histogram>], row: &Row<Histogram>) -
     let first_added =
         chunk.get(1).and_then(|second| self::delta_between(&chunk[0].value, &second.value));
     first_added.is_none_or(|first| is_uniform(&first, &added))
-        && apply_delta(before, &added, &SummaryValues::from_histogram(&row.value)).as_ref()
+        && apply_delta(before, &added, &TrackedSummary::from_histogram(&row.value)).as_ref()
             == Some(&row.value)
 }
 
@@ -34,7 +34,7 @@ pub(super) fn delta_between(before: &Histogram, after: &Histogram) -> Option<His
 pub(super) fn apply_delta(
     before: &Histogram,
     added: &Histogram,
-    sides: &SummaryValues,
+    sides: &TrackedSummary,
 ) -> Option<Histogram> {
     let mut after = before.clone();
     after.merge(added).ok()?;
@@ -44,17 +44,17 @@ pub(super) fn apply_delta(
 }
 
 /// Summary values of a cumulative histogram beside its counts.
-pub(super) struct SummaryValues {
+pub(super) struct TrackedSummary {
     pub(super) sum: TrackedValue<CompensatedSum>,
     pub(super) min: TrackedValue<f64>,
     pub(super) max: TrackedValue<f64>,
 }
 
-impl SummaryValues {
-    pub(super) fn from_histogram(histogram: &Histogram) -> SummaryValues {
+impl TrackedSummary {
+    pub(super) fn from_histogram(histogram: &Histogram) -> TrackedSummary {
         let (sum, min, max) =
             (histogram.tracked_sum(), histogram.tracked_min(), histogram.tracked_max());
-        SummaryValues { sum, min, max }
+        TrackedSummary { sum, min, max }
     }
 
     pub(super) fn exactness_bits(&self) -> u8 {
@@ -73,7 +73,7 @@ impl SummaryValues {
         [high, low, self.min.value().unwrap_or_default(), self.max.value().unwrap_or_default()]
     }
 
-    pub(super) fn from_bits(accuracies: u8, [high, low, min, max]: [f64; 4]) -> SummaryValues {
+    pub(super) fn from_bits(accuracies: u8, [high, low, min, max]: [f64; 4]) -> TrackedSummary {
         fn side<T>(tag: u8, value: T) -> TrackedValue<T> {
             match tag & 3 {
                 0 => TrackedValue::Absent,
@@ -81,7 +81,7 @@ impl SummaryValues {
                 _ => TrackedValue::Exact(value),
             }
         }
-        SummaryValues {
+        TrackedSummary {
             sum: side(accuracies, CompensatedSum::from_parts(high, low)),
             min: side(accuracies >> 2, min),
             max: side(accuracies >> 4, max),

@@ -10,7 +10,7 @@ use hist::codec::header::{SeriesMeta, Temporality};
 use hist::{Accumulator, CompensatedSum, Histogram, TrackedValue};
 use model::wire::{WireReader, put_bytes, put_varint, put_zigzag};
 
-use super::histogram_delta::{SummaryValues, apply_delta, delta_between, is_delta_codable};
+use super::histogram_delta::{TrackedSummary, apply_delta, delta_between, is_delta_codable};
 use super::{BYTES_MAX, ChunkHeader, ChunkKind, Corruption, HEADER_BYTES};
 use crate::column;
 use crate::row::{NumberSummary, Predecessor, Row, Rows};
@@ -19,7 +19,7 @@ use crate::times;
 /// A fast zstd level: texts are few.
 const TEXT_LEVEL: i32 = 3;
 const PLAIN_META: SeriesMeta =
-    SeriesMeta { unit: hist::codec::header::Unit::None, temporality: Temporality::Delta };
+    SeriesMeta { unit: hist::codec::header::FrameUnit::None, temporality: Temporality::Delta };
 /// The first row has no predecessor.
 const PREDECESSOR_NONE: u8 = 0;
 /// The first row is stored as its delta to the predecessor, which precedes it.
@@ -105,9 +105,9 @@ fn put_cumulative(out: &mut Vec<u8>, rows: &[Row<Histogram>], predecessor: &Pred
     let mut block = Vec::new();
     put_block(&mut block, deltas);
     put_bytes(out, &block);
-    let summaries: Vec<SummaryValues> =
-        rows.iter().map(|row| SummaryValues::from_histogram(&row.value)).collect();
-    out.extend(summaries.iter().map(SummaryValues::exactness_bits));
+    let summaries: Vec<TrackedSummary> =
+        rows.iter().map(|row| TrackedSummary::from_histogram(&row.value)).collect();
+    out.extend(summaries.iter().map(TrackedSummary::exactness_bits));
     for at in 0..4 {
         let column: Vec<f64> = summaries.iter().map(|summary| summary.numbers()[at]).collect();
         put_bytes(out, &column::put(&column));
@@ -270,8 +270,8 @@ impl CumulativeReadings {
         })
     }
 
-    fn summary_values(&self, row: usize) -> SummaryValues {
-        SummaryValues::from_bits(
+    fn tracked_summary(&self, row: usize) -> TrackedSummary {
+        TrackedSummary::from_bits(
             self.exactness[row],
             std::array::from_fn(|column| self.columns[column][row]),
         )
@@ -289,7 +289,7 @@ impl CumulativeReadings {
             values.push(last.clone());
         }
         for delta in &deltas {
-            let summary = self.summary_values(values.len());
+            let summary = self.tracked_summary(values.len());
             last = apply_delta(&last, delta, &summary).ok_or("delta does not apply")?;
             values.push(last.clone());
         }
@@ -310,7 +310,7 @@ impl CumulativeReadings {
             (TrackedValue::Absent, TrackedValue::Absent, TrackedValue::Absent);
         let added = Histogram::from_parts(parts).map_err(|error| error.to_string())?;
         let last = self.rows.checked_sub(1).ok_or("chunk without rows")?;
-        let last = apply_delta(&self.base, &added, &self.summary_values(last));
+        let last = apply_delta(&self.base, &added, &self.tracked_summary(last));
         last.ok_or_else(|| "delta does not apply".to_owned())
     }
 }

@@ -27,7 +27,7 @@ fn check_error(life: &StoreHarness, error: &Error) {
 }
 
 fn needs_reopen(error: &Error) -> bool {
-    matches!(error, Error::FailStop { .. } | Error::Journal(journal::Error::Poisoned))
+    matches!(error, Error::FailStop { .. } | Error::Journal(journal::Error::FailStop))
 }
 
 /// Runs the step while the disk fails, and again after; returns whether it failed.

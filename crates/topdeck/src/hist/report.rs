@@ -68,7 +68,7 @@ fn group_report(
         lines.push(String::new());
         lines.extend(decades::lines(&group.distribution, &show, terminal));
         lines.push(String::new());
-        lines.push(heading(terminal, "Distribution", "share of values by column"));
+        lines.push(heading(terminal, "Distribution", "percentage of values per column"));
         lines.extend(plot::distribution(&group.distribution, &show, terminal));
         let spectrum = plot::spectrum(&group.distribution, &show, terminal);
         if !spectrum.is_empty() {

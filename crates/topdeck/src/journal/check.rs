@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Result;
-use journal::{CheckReport, DamageReport};
+use journal::{CheckReport, FileDamage};
 
 use crate::command::print_stdout;
 use crate::journal::progress_line::ProgressLine;
@@ -168,8 +168,8 @@ fn summary(dir: &Path, report: &CheckReport, is: &str, are: &str) -> String {
     text
 }
 
-fn describe_damage(damage: &DamageReport) -> String {
-    let DamageReport { path, bytes, positions, description: what } = damage;
+fn describe_damage(damage: &FileDamage) -> String {
+    let FileDamage { path, bytes, positions, description: what } = damage;
     let path = escape_control(&path.display().to_string());
     let place = match bytes.end.saturating_sub(bytes.start) {
         0 => path,
@@ -226,13 +226,13 @@ mod tests {
         report.records = 4000;
         report.positions = 0..4100;
         report.damages = vec![
-            DamageReport {
+            FileDamage {
                 path: "j/segments/0000000000000000.seg".into(),
                 bytes: 4096..8192,
                 positions: 1000..1100,
                 description: "a frame whose checksum is wrong",
             },
-            DamageReport {
+            FileDamage {
                 path: "j/checkpoints/store".into(),
                 bytes: 0..0,
                 positions: 0..0,

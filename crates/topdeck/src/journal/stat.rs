@@ -252,7 +252,7 @@ fn stat_json(stat: &JournalStat) -> Json {
         ("checkpoints", List(checkpoints.collect())),
         ("damaged_checkpoints", List(stat.damaged_checkpoints.iter().cloned().map(Text).collect())),
         ("gaps", List(stat.gaps.iter().map(gap_json).collect())),
-        ("poisoned", Bool(stat.is_failed)),
+        ("failed", Bool(stat.is_failed)),
         ("full_reason", stat.full_reason.as_ref().map_or(Null, |full| Text(full.to_string()))),
     ])
 }

@@ -60,8 +60,8 @@ impl ResultPage<'_> {
         for maxima in self.maxima.iter().filter(|maxima| !maxima.is_per_stream) {
             self.text.push_str(&format!("  {}\n", merged_maxima_line(maxima)));
         }
-        if let Some(doubt) = self.estimate_note.text("--json") {
-            self.faint(&format!("  {doubt}"));
+        if let Some(note) = self.estimate_note.text("--json") {
+            self.faint(&format!("  {note}"));
         }
         self.text
     }
@@ -338,7 +338,7 @@ impl ResultPage<'_> {
         for series in series {
             self.heading(&stream_name(&series.labels));
             let is_whole =
-                |reading: &query::SeriesPoint| matches!(reading.value, StepValue::Distribution(_));
+                |sample: &query::SeriesPoint| matches!(sample.value, StepValue::Distribution(_));
             let of_numbers = [(TIME, false), ("value", true), ("bounds", false)];
             let mut table = match series.points.iter().all(is_whole) {
                 true => TextTable::new(&[&[(TIME, false)], &STATISTICS[..]].concat()),
@@ -348,8 +348,8 @@ impl ResultPage<'_> {
                 1,
                 series.points.iter().any(|of| matches!(of.value, StepValue::Histogram(_))),
             );
-            for reading in &series.points {
-                let cells = match &reading.value {
+            for sample in &series.points {
+                let cells = match &sample.value {
                     StepValue::Distribution(mixture) if series.points.iter().all(is_whole) => {
                         statistics(&self.formatter, &mut self.estimate_note, mixture).to_vec()
                     }
@@ -363,7 +363,7 @@ impl ResultPage<'_> {
                         }
                     },
                 };
-                let time = render::time::time_text(reading.time, time_precision_ns(reading.time));
+                let time = render::time::time_text(sample.time, time_precision_ns(sample.time));
                 table.row([time].into_iter().chain(cells).collect());
             }
             self.table(&table);
@@ -377,11 +377,11 @@ const STATISTICS: [(&str, bool); 4] =
 
 fn statistics(
     numbers: &NumberFormatter,
-    doubt: &mut EstimateNote,
+    note: &mut EstimateNote,
     mixture: &Mixture,
 ) -> [String; 4] {
     let mut marked = |share: f64| {
-        let of = mixture.quantile(share).inspect(|of| doubt.add(*of));
+        let of = mixture.quantile(share).inspect(|of| note.add(*of));
         of.map_or_else(String::new, |of| numbers.value_with_mark(of))
     };
     let max = mixture.max().map_or_else(String::new, |max| numbers.range(max));
@@ -419,7 +419,7 @@ fn time_precision_ns(ns: i64) -> i64 {
 /// Distribution in one cell.
 fn distribution_text(
     numbers: &NumberFormatter,
-    doubt: &mut EstimateNote,
+    note: &mut EstimateNote,
     value: &StepValue,
 ) -> String {
     match value {
@@ -429,7 +429,7 @@ fn distribution_text(
         StepValue::Distribution(mixture) => {
             let n = plural(mixture.count(), "value", "values");
             let mut marked = |share: f64| {
-                let of = mixture.quantile(share).inspect(|of| doubt.add(*of));
+                let of = mixture.quantile(share).inspect(|of| note.add(*of));
                 of.map_or_else(String::new, |of| numbers.value_with_mark(of))
             };
             match mixture.max() {

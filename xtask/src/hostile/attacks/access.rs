@@ -64,7 +64,7 @@ pub(super) fn path_traversal(scene: &AttackTarget) -> Result<String> {
     Ok(format!("{requests_sent} requests"))
 }
 
-pub(super) fn wrong_tokens(scene: &AttackTarget) -> Result<String> {
+pub(super) fn invalid_tokens(scene: &AttackTarget) -> Result<String> {
     let tokens = [
         ("ingest", &scene.ingest_token),
         ("read", &scene.read_token),

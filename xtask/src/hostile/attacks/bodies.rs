@@ -111,7 +111,7 @@ pub(super) fn decompression_bombs(scene: &AttackTarget) -> Result<String> {
 }
 
 /// Messages with lengths beyond their end, or beyond any valid length.
-pub(super) fn absurd_lengths(scene: &AttackTarget) -> Result<String> {
+pub(super) fn oversized_length_fields(scene: &AttackTarget) -> Result<String> {
     let mut messages: Vec<Vec<u8>> = Vec::new();
     for length in [u64::MAX, i64::MAX as u64, u64::from(u32::MAX), 1 << 31, 1 << 24] {
         let mut message = vec![0x0a];

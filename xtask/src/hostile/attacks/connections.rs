@@ -51,7 +51,7 @@ fn trickle(scene: &AttackTarget, start: &str) -> Result<String> {
     Ok(format!("ended after {:.1} s", began.elapsed().as_secs_f64()))
 }
 
-pub(super) fn slow_heads(scene: &AttackTarget) -> Result<String> {
+pub(super) fn slow_headers(scene: &AttackTarget) -> Result<String> {
     trickle(scene, &(request_head(scene.address(), "GET", "/v1/status", &[]) + "X-Slow: "))
 }
 
@@ -64,7 +64,7 @@ pub(super) fn slow_bodies(scene: &AttackTarget) -> Result<String> {
     )
 }
 
-pub(super) fn huge_heads(scene: &AttackTarget) -> Result<String> {
+pub(super) fn oversized_headers(scene: &AttackTarget) -> Result<String> {
     let start = request_head(scene.address(), "GET", "/health", &[]);
     let lines: String = (0..50_000).map(|at| format!("X-{at}: {at}\r\n")).collect();
     let value = "v".repeat(4 << 20);

@@ -17,7 +17,7 @@ const MINUTE_MS: u64 = 60_000;
 const DAY_MS: u64 = 24 * 60 * MINUTE_MS;
 
 /// One sender exhausts the values of a label while another sends new hosts.
-pub(super) fn label_flood(scene: &AttackTarget) -> Result<String> {
+pub(super) fn cardinality_flood(scene: &AttackTarget) -> Result<String> {
     const LINES: u64 = 300_000;
     const NEW_HOSTS: u64 = 100;
     let is_over = AtomicBool::new(false);
@@ -55,7 +55,7 @@ pub(super) fn label_flood(scene: &AttackTarget) -> Result<String> {
 
 /// Valid histograms of one series and minute, whose counts add up to more than 2^64. Their schemes
 /// differ, so the server has to merge them.
-pub(super) fn overflowing_counts(scene: &AttackTarget) -> Result<String> {
+pub(super) fn count_overflow(scene: &AttackTarget) -> Result<String> {
     let minute = now_ms() / DAY_MS * DAY_MS - DAY_MS / 2;
     let request = |name: &str, points: u64, count: u64| {
         let point = |at: u64| {
@@ -165,7 +165,7 @@ pub(super) fn udp_flood(scene: &AttackTarget) -> Result<String> {
 }
 
 /// Stops the server under load: acknowledged data must be present afterwards.
-pub(super) fn stop_in_the_middle(scene: &AttackTarget) -> Result<String> {
+pub(super) fn stop_during_ingest(scene: &AttackTarget) -> Result<String> {
     let is_over = AtomicBool::new(false);
     let (acknowledged, sent) = (AtomicU64::new(0), AtomicU64::new(0));
     let stopped = thread::scope(|scope| {

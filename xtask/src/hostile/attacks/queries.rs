@@ -31,7 +31,7 @@ pub(super) fn send_numbers(
 }
 
 /// As many queries as run concurrently, each of which uses its whole memory limit.
-pub(super) fn heavy_queries(scene: &AttackTarget) -> Result<String> {
+pub(super) fn expensive_queries(scene: &AttackTarget) -> Result<String> {
     let (from, to) = send_numbers(scene, "heavy", 2_000, 300)?;
     let queries = [
         "max_over_time(heavy[50m:1s])",
@@ -126,7 +126,7 @@ pub(super) fn regex_bombs(scene: &AttackTarget) -> Result<String> {
     Ok(String::new())
 }
 
-pub(super) fn absurd_heatmaps(scene: &AttackTarget) -> Result<String> {
+pub(super) fn oversized_heatmaps(scene: &AttackTarget) -> Result<String> {
     let values: String = (1..10_000u64).map(|at| format!("{}\n", at * at)).collect();
     for _ in 0..5 {
         let path = "/v1/record?metric=heat&unit=ns";

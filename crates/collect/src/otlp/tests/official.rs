@@ -428,7 +428,7 @@ proptest! {
     fn requests_decode_to_expected_rows(request in requests()) {
         let (rows, rejected) = expected(&request);
         let body = request.encode_to_vec();
-        let (mut kept, mut from_json) = (VecRowSink::default(), VecRowSink::default());
+        let (mut kept, mut from_json) = (VecSeriesSink::default(), VecSeriesSink::default());
         let has_row = read_protobuf(&body, NOW, &mut kept).unwrap();
         prop_assert_eq!(&kept.rows, &rows);
         prop_assert_eq!(has_row.rejected, rejected);
@@ -441,8 +441,8 @@ proptest! {
 
     #[test]
     fn arbitrary_bytes_are_read_or_rejected(bytes in prop::collection::vec(proptest::num::u8::ANY, 0..200)) {
-        let _ = read_protobuf(&bytes, NOW, &mut VecRowSink::default());
-        let _ = read_json(&bytes, NOW, &mut VecRowSink::default());
+        let _ = read_protobuf(&bytes, NOW, &mut VecSeriesSink::default());
+        let _ = read_json(&bytes, NOW, &mut VecSeriesSink::default());
     }
 
     /// One-byte corruption, as a fuzzer would start.
@@ -453,6 +453,6 @@ proptest! {
             let at = at.index(body.len());
             body[at] = to;
         }
-        let _ = read_protobuf(&body, NOW, &mut VecRowSink::default());
+        let _ = read_protobuf(&body, NOW, &mut VecSeriesSink::default());
     }
 }

@@ -330,7 +330,7 @@ fn a_histogram_in_full() {
               values per cell  · 1  █ 2+    ▁ maximum
               2026-11-14 22:40:01Z to 2026-11-14 22:40:12Z; column width 1 s
 
-              Distribution, last minute (share of the values by column; w: another window)
+              Distribution, last minute (percentage of values per column; w: another window)
                  20 % ┤█      ▄         ▄   █                                                                  █
                       │█      █         █   █                                                                  █
                       │█      █         █   █                                                                  █

@@ -22,7 +22,7 @@ impl Source for EmptySource {
         Ok(Vec::new())
     }
 
-    fn readings(
+    fn samples(
         &self,
         _: &SeriesHandle,
         _: std::ops::Range<i64>,

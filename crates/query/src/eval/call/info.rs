@@ -252,22 +252,22 @@ impl Evaluation<'_> {
         let end = timestamps().max().unwrap_or_default();
         let mut infos = Vec::new();
         for (labels, handles) in self.series(fetch)? {
-            let readings = self.readings(&handles, start..end)?;
+            let samples = self.samples(&handles, start..end)?;
             let mut next = 0;
             let mut times = Vec::with_capacity(steps.count);
             for timestamp in timestamps() {
-                next = advance(&readings, next, timestamp);
-                let latest = next.checked_sub(1).map(|at| &readings[at]);
+                next = advance(&samples, next, timestamp);
+                let latest = next.checked_sub(1).map(|at| &samples[at]);
                 let latest = latest.filter(|reading| {
                     reading.time > timestamp.saturating_sub(lookback)
                         && !is_stale_marker(&reading.value)
                 });
-                if latest.is_some_and(|reading| reading.value.is_distribution()) {
+                if latest.is_some_and(|sample| sample.value.is_distribution()) {
                     let message =
                         format!("this should be an info metric, with float samples: {labels}");
                     return Err(Error::Execution { span: fetch.span, message });
                 }
-                times.push(latest.map(|reading| reading.time));
+                times.push(latest.map(|sample| sample.time));
             }
             infos.push(InfoSeries { labels, times });
         }

@@ -36,7 +36,7 @@ impl Source for LatencySource {
         Ok(vec![SeriesHandle { labels, kind, unit: "s".to_owned(), key: 0 }])
     }
 
-    fn readings(&self, _: &SeriesHandle, range: Range<i64>) -> Result<ColumnRead<SeriesPoint>> {
+    fn samples(&self, _: &SeriesHandle, range: Range<i64>) -> Result<ColumnRead<SeriesPoint>> {
         let made = |k: i64| SeriesPoint {
             start: Some((k - 1) * MINUTE),
             time: k * MINUTE,

@@ -28,7 +28,7 @@ pub(crate) fn timestamp(
             .map_points(call, 0, |step, _| Some(StepValue::Number(seconds(steps.time(step)))));
     };
     let streams = evaluation
-        .latest_by(fetch, steps, |_, reading| Some(StepValue::Number(seconds(reading.time))))?;
+        .latest_by(fetch, steps, |_, sample| Some(StepValue::Number(seconds(sample.time))))?;
     without_name(evaluation, streams, call)
 }
 
@@ -45,9 +45,9 @@ pub(crate) fn start_timestamp(
     if !evaluation.settings.start_timestamps {
         return Ok(Vec::new());
     }
-    let streams = evaluation.latest_by(fetch, call.steps, |_, reading| {
+    let streams = evaluation.latest_by(fetch, call.steps, |_, sample| {
         // 0 if the source has none, as in Prometheus.
-        Some(StepValue::Number(seconds(reading.start.unwrap_or(0))))
+        Some(StepValue::Number(seconds(sample.start.unwrap_or(0))))
     })?;
     without_name(evaluation, streams, call)
 }

@@ -133,10 +133,10 @@ fn count_pairs(
     if window.extension == RangeExtension::Anchored {
         (floats, histograms) = anchored_points(window)?;
     }
-    let mut readings = by_time(floats, histograms);
-    let mut earlier = readings.next()?;
+    let mut samples = by_time(floats, histograms);
+    let mut earlier = samples.next()?;
     let mut count = 0_u64;
-    for later in readings {
+    for later in samples {
         count += u64::from(is_so((earlier, later)));
         earlier = later;
     }

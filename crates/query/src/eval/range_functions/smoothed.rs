@@ -13,7 +13,7 @@ use super::extend;
 use super::rate::Growth;
 use super::series_warnings::{SeriesWarning, SeriesWarnings};
 use super::window::{
-    FloatPoint, HistogramPoint, RangeWindow, SeriesReadings, WindowCursors, count_until,
+    FloatPoint, HistogramPoint, RangeWindow, SeriesSamples, WindowCursors, count_until,
 };
 
 impl Evaluation<'_> {
@@ -27,9 +27,9 @@ impl Evaluation<'_> {
         let (of, span) = (RangeSource::Series(fetch.clone()), fetch.span);
         let ranged = RangeSelection { source: of, range: 0, is_for_counters: false, span };
         let lookback = self.settings.lookback;
-        self.map_readings(&ranged, steps, &|evaluation, mut readings| {
-            let labels = std::mem::take(&mut readings.labels);
-            let series = SeriesReadings::split(readings, false);
+        self.map_samples(&ranged, steps, &|evaluation, mut samples| {
+            let labels = std::mem::take(&mut samples.labels);
+            let series = SeriesSamples::split(samples, false);
             let mut cursors = WindowCursors::default();
             let mut warnings = SeriesWarnings::default();
             let point = |time: i64| {
@@ -98,13 +98,13 @@ fn histogram_at(
 
 /// Samples of one window, with floats at both boundaries.
 pub(crate) fn interpolate_at_ends(
-    readings: SeriesPoints,
+    samples: SeriesPoints,
     (start, end): (i64, i64),
     extension: RangeExtension,
     span: SourceSpan,
 ) -> Result<SeriesPoints> {
-    let (labels, drops_name) = (readings.labels.clone(), readings.drops_name);
-    let series = SeriesReadings::split(readings, false);
+    let (labels, drops_name) = (samples.labels.clone(), samples.drops_name);
+    let series = SeriesSamples::split(samples, false);
     if !series.histograms.is_empty() {
         let word = if extension == RangeExtension::Smoothed { "smoothed" } else { "anchored" };
         let message = format!("{word} modifier is not supported with histograms");
@@ -125,15 +125,15 @@ pub(crate) fn interpolate_at_ends(
         is_running_total: is_running,
         args,
     };
-    let reading =
+    let sample =
         |time: i64, value: f64| SeriesPoint { start: None, time, value: StepValue::Number(value) };
-    let readings = match extend::interpolated_ends(&window) {
+    let samples = match extend::interpolated_ends(&window) {
         None => Vec::new(),
-        Some((left, inner, right)) => [reading(start, left)]
+        Some((left, inner, right)) => [sample(start, left)]
             .into_iter()
-            .chain(inner.map(|float| reading(float.time, float.value)))
-            .chain([reading(end, right)])
+            .chain(inner.map(|float| sample(float.time, float.value)))
+            .chain([sample(end, right)])
             .collect(),
     };
-    Ok(SeriesPoints { labels, drops_name, points: readings, is_running_total: false })
+    Ok(SeriesPoints { labels, drops_name, points: samples, is_running_total: false })
 }

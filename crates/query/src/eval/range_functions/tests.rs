@@ -19,8 +19,8 @@ use crate::{
 struct MemorySource(Vec<(LabelSet, Vec<SeriesPoint>)>);
 
 impl MemorySource {
-    fn with(mut self, labels: &[(&str, &str)], readings: Vec<SeriesPoint>) -> MemorySource {
-        self.0.push((LabelSet::new(labels.iter().copied()), readings));
+    fn with(mut self, labels: &[(&str, &str)], samples: Vec<SeriesPoint>) -> MemorySource {
+        self.0.push((LabelSet::new(labels.iter().copied()), samples));
         self
     }
 }
@@ -36,13 +36,9 @@ impl Source for MemorySource {
         Ok(self.0.iter().enumerate().map(handle).collect())
     }
 
-    fn readings(
-        &self,
-        series: &SeriesHandle,
-        range: Range<i64>,
-    ) -> Result<ColumnRead<SeriesPoint>> {
+    fn samples(&self, series: &SeriesHandle, range: Range<i64>) -> Result<ColumnRead<SeriesPoint>> {
         let is_within =
-            |reading: &&SeriesPoint| range.start < reading.time && reading.time <= range.end;
+            |sample: &&SeriesPoint| range.start < sample.time && sample.time <= range.end;
         let values = self.0[series.key].1.iter().filter(is_within).cloned().collect();
         Ok(ColumnRead { values, gaps: Vec::new() })
     }
@@ -61,21 +57,21 @@ impl Source for MemorySource {
 }
 
 /// Floats with timestamps and start timestamps in seconds.
-fn numbers(readings: &[(f64, f64, f64)]) -> Vec<SeriesPoint> {
+fn numbers(samples: &[(f64, f64, f64)]) -> Vec<SeriesPoint> {
     let nanos = |seconds: f64| (seconds * 1e3).round() as i64 * (SECOND / 1000);
-    let reading = |&(start, time, value): &(f64, f64, f64)| SeriesPoint {
+    let sample = |&(start, time, value): &(f64, f64, f64)| SeriesPoint {
         start: Some(nanos(start)),
         time: nanos(time),
         value: StepValue::Number(value),
     };
-    readings.iter().map(reading).collect()
+    samples.iter().map(sample).collect()
 }
 
 /// One sample every ten seconds from 0.
 fn every_ten(values: &[f64]) -> Vec<SeriesPoint> {
     let at = |at: usize| at as f64 * 10.0;
-    let readings = values.iter().enumerate().map(|(span, &value)| (at(span), at(span), value));
-    numbers(&readings.collect::<Vec<_>>())
+    let samples = values.iter().enumerate().map(|(span, &value)| (at(span), at(span), value));
+    numbers(&samples.collect::<Vec<_>>())
 }
 
 fn single_series(values: &[f64]) -> MemorySource {
@@ -173,8 +169,8 @@ fn a_fixed_window_follows_its_arguments() {
 
 #[test]
 fn start_times_are_used_only_when_enabled() {
-    let readings = numbers(&[(0.0, 30.0, 5.0), (0.0, 40.0, 7.0), (45.0, 50.0, 9.0)]);
-    let memory = MemorySource::default().with(&[("__name__", "x_total")], readings);
+    let samples = numbers(&[(0.0, 30.0, 5.0), (0.0, 40.0, 7.0), (45.0, 50.0, 9.0)]);
+    let memory = MemorySource::default().with(&[("__name__", "x_total")], samples);
     check(&memory, "resets(x[1m])", "{} - - 0 0");
     let settings = Settings { start_timestamps: true, ..Settings::default() };
     check_with(&memory, "resets(x[1m])", &settings, "{} - - 0 1");
@@ -184,8 +180,8 @@ fn start_times_are_used_only_when_enabled() {
 
 #[test]
 fn overlapping_starts_are_warned_about() {
-    let readings = numbers(&[(10.0, 30.0, 5.0), (20.0, 40.0, 7.0)]);
-    let memory = MemorySource::default().with(&[("__name__", "x_total")], readings);
+    let samples = numbers(&[(10.0, 30.0, 5.0), (20.0, 40.0, 7.0)]);
+    let memory = MemorySource::default().with(&[("__name__", "x_total")], samples);
     let settings = Settings { start_timestamps: true, ..Settings::default() };
     let notes = check_with(&memory, "increase(x[30s])", &settings, "{} - - 3 -");
     let expected = "PromQL warning: sample has start time that overlaps with previous sample \
@@ -280,8 +276,8 @@ fn distributions_are_kept_without_arithmetic() {
     let mut histogram = Histogram::new(Scheme::exp2(3).expect("a scheme"));
     histogram.record(0.25);
     let whole = StepValue::Distribution(Arc::new(Mixture::from(histogram)));
-    let reading = SeriesPoint { start: None, time: 0, value: whole.clone() };
-    let memory = MemorySource::default().with(&[("__name__", "x")], vec![reading]);
+    let sample = SeriesPoint { start: None, time: 0, value: whole.clone() };
+    let memory = MemorySource::default().with(&[("__name__", "x")], vec![sample]);
     for (text, is_whole) in [("last_over_time(x[1m])", true), ("sum_over_time(x[1m])", false)] {
         let found = run_query(&memory, text, &Settings::default()).expect("an answer");
         let ResultData::Matrix(streams) = found.data else { panic!("{text}: no matrix") };

@@ -61,27 +61,27 @@ pub(super) fn count_until(points: &[impl HasTime], timestamp: i64) -> usize {
 
 /// Samples of one series, raw or split into floats and histograms.
 #[derive(Default)]
-pub(super) struct SeriesReadings {
-    pub(super) readings: Vec<SeriesPoint>,
+pub(super) struct SeriesSamples {
+    pub(super) samples: Vec<SeriesPoint>,
     pub(super) floats: Vec<FloatPoint>,
     pub(super) histograms: Vec<HistogramPoint>,
     /// Whether the samples are running totals of deltas.
     pub(super) is_running_total: bool,
 }
 
-impl SeriesReadings {
+impl SeriesSamples {
     /// Unsplit samples.
-    pub(super) fn with_readings(readings: SeriesPoints) -> SeriesReadings {
-        SeriesReadings { readings: readings.points, ..SeriesReadings::default() }
+    pub(super) fn with_samples(samples: SeriesPoints) -> SeriesSamples {
+        SeriesSamples { samples: samples.points, ..SeriesSamples::default() }
     }
 
     /// Splits samples by kind; start timestamps are kept if they are used.
-    pub(super) fn split(readings: SeriesPoints, keeps_starts: bool) -> SeriesReadings {
-        let mut series = SeriesReadings {
-            is_running_total: readings.is_running_total,
-            ..SeriesReadings::default()
+    pub(super) fn split(samples: SeriesPoints, keeps_starts: bool) -> SeriesSamples {
+        let mut series = SeriesSamples {
+            is_running_total: samples.is_running_total,
+            ..SeriesSamples::default()
         };
-        for SeriesPoint { start, time, value } in readings.points {
+        for SeriesPoint { start, time, value } in samples.points {
             let start = start.filter(|_| keeps_starts).unwrap_or(time);
             if let Some(value) = value.number() {
                 series.floats.push(TimedPoint { start, time, value });
@@ -113,7 +113,7 @@ impl WindowCursor {
 /// Windows of all samples of a series.
 #[derive(Default)]
 pub(super) struct WindowCursors {
-    readings: WindowCursor,
+    samples: WindowCursor,
     floats: WindowCursor,
     histograms: WindowCursor,
 }
@@ -123,12 +123,12 @@ impl WindowCursors {
     /// calls.
     pub(super) fn advance<'a>(
         &mut self,
-        series: &'a SeriesReadings,
+        series: &'a SeriesSamples,
         after: i64,
         until: i64,
     ) -> (&'a [SeriesPoint], &'a [FloatPoint], &'a [HistogramPoint]) {
         (
-            self.readings.advance(&series.readings, after, until),
+            self.samples.advance(&series.samples, after, until),
             self.floats.advance(&series.floats, after, until),
             self.histograms.advance(&series.histograms, after, until),
         )

@@ -27,13 +27,9 @@ impl Source for CountingSource<'_> {
         self.source.select(selector)
     }
 
-    fn readings(
-        &self,
-        series: &SeriesHandle,
-        range: Range<i64>,
-    ) -> Result<ColumnRead<SeriesPoint>> {
+    fn samples(&self, series: &SeriesHandle, range: Range<i64>) -> Result<ColumnRead<SeriesPoint>> {
         self.count();
-        self.source.readings(series, range)
+        self.source.samples(series, range)
     }
 
     fn histograms(&self, series: &[&SeriesHandle], grid: TimeGrid) -> Result<ColumnRead<Mixture>> {

@@ -76,8 +76,8 @@ struct Service<'a> {
 
 impl Service<'_> {
     /// Hosts are scraped at different times.
-    fn time(&self, reading: i64) -> i64 {
-        START_MS + reading * READ_EVERY_MS + 137 * self.host
+    fn time(&self, sample: i64) -> i64 {
+        START_MS + sample * READ_EVERY_MS + 137 * self.host
     }
 
     fn series(&self, name: &str, kind: SeriesKind, labels: &[(&str, &str)]) -> Series {
@@ -97,9 +97,9 @@ impl Service<'_> {
     ) {
         let series = self.series(name, kind, labels);
         let mut points = Vec::new();
-        for reading in 0..READINGS {
-            if let Some(value) = value(reading, &mut self.random) {
-                points.push((self.time(reading), DataPoint::Number(value)));
+        for sample in 0..READINGS {
+            if let Some(value) = value(sample, &mut self.random) {
+                points.push((self.time(sample), DataPoint::Number(value)));
             }
         }
         self.lines.push(DataSeries { series, points });
@@ -119,12 +119,12 @@ impl Service<'_> {
         }
         self.add(("demo_num_cpus", SeriesKind::Gauge), &[], |_, _| Some(4.0));
         self.add(("demo_disk_total_bytes", SeriesKind::Gauge), &[], |_, _| Some(2e11));
-        self.add(("demo_disk_usage_bytes", SeriesKind::Gauge), &[], |reading, random| {
-            Some(5e10 + 1e6 * reading as f64 + (1e6 * random.unit_interval()).round())
+        self.add(("demo_disk_usage_bytes", SeriesKind::Gauge), &[], |sample, random| {
+            Some(5e10 + 1e6 * sample as f64 + (1e6 * random.unit_interval()).round())
         });
         let name = "demo_batch_last_success_timestamp_seconds";
-        self.add((name, SeriesKind::Gauge), &[], |reading, _| {
-            Some((START_MS / 1_000 + reading / 13 * 65) as f64)
+        self.add((name, SeriesKind::Gauge), &[], |sample, _| {
+            Some((START_MS / 1_000 + sample / 13 * 65) as f64)
         });
         let host = self.host;
         let version = ["1.2.3", "1.2.3", "1.3.0"][host as usize];
@@ -149,8 +149,8 @@ impl Service<'_> {
             });
         }
         // Starts within the queried ranges, like the third host of a deployment.
-        self.add(("demo_items_shipped_total", kind), &[], |reading, random| {
-            let begun = reading - 900 * i64::from(host == 2);
+        self.add(("demo_items_shipped_total", kind), &[], |sample, random| {
+            let begun = sample - 900 * i64::from(host == 2);
             (begun >= 0)
                 .then(|| (begun as f64 * 7.0).floor() + (5.0 * random.unit_interval()).floor())
         });
@@ -168,9 +168,9 @@ impl Service<'_> {
             let limits: Vec<f64> =
                 BOUNDS.iter().map(|bound| bound.parse().expect("a number")).collect();
             let (mut counts, mut sum) = (vec![0.0; BOUNDS.len()], 0.0);
-            let mut readings = Vec::new();
-            for reading in 0..READINGS {
-                if self.host == 1 && reading == 931 {
+            let mut samples = Vec::new();
+            for sample in 0..READINGS {
+                if self.host == 1 && sample == 931 {
                     counts.fill(0.0);
                     sum = 0.0;
                 }
@@ -181,17 +181,16 @@ impl Service<'_> {
                         *count += f64::from(u8::from(value <= *limit));
                     }
                 }
-                readings.push((counts.clone(), sum));
+                samples.push((counts.clone(), sum));
             }
             for (at, bound) in BOUNDS.iter().enumerate() {
                 let labels: Vec<_> = labels.into_iter().chain([("le", *bound)]).collect();
-                let value =
-                    |reading: i64, _: &mut Splitmix64| Some(readings[reading as usize].0[at]);
+                let value = |sample: i64, _: &mut Splitmix64| Some(samples[sample as usize].0[at]);
                 self.add((&name("bucket"), kind), &labels, value);
             }
-            self.add((&name("sum"), kind), &labels, |at, _| Some(readings[at as usize].1));
+            self.add((&name("sum"), kind), &labels, |at, _| Some(samples[at as usize].1));
             self.add((&name("count"), kind), &labels, |at, _| {
-                readings[at as usize].0.last().copied()
+                samples[at as usize].0.last().copied()
             });
         }
     }
@@ -226,30 +225,30 @@ impl Service<'_> {
         let series = self.series(name, SeriesKind::Histogram(CUMULATIVE), labels);
         let mut histogram = Histogram::new(scheme.clone());
         let mut points = Vec::new();
-        for reading in 0..READINGS {
-            if self.host == 1 && reading == 931 {
+        for sample in 0..READINGS {
+            if self.host == 1 && sample == 931 {
                 histogram = Histogram::new(scheme.clone());
             }
             for _ in 0..1 + self.random.next() % 6 {
                 histogram.record(value(&mut self.random));
             }
-            points.push((self.time(reading), DataPoint::Histogram(Box::new(histogram.clone()))));
+            points.push((self.time(sample), DataPoint::Histogram(Box::new(histogram.clone()))));
         }
         self.lines.push(DataSeries { series, points });
     }
 
     fn edge_cases(&mut self) {
         // Present for a minute, then absent for three, with staleness markers.
-        self.add(("demo_intermittent_metric", SeriesKind::Gauge), &[], |reading, _| {
-            match reading % 48 {
-                0..12 => Some(reading as f64),
+        self.add(("demo_intermittent_metric", SeriesKind::Gauge), &[], |sample, _| {
+            match sample % 48 {
+                0..12 => Some(sample as f64),
                 12 => Some(f64::from_bits(STALE_BITS)),
                 _ => None,
             }
         });
         // Absent for seven minutes without a staleness marker.
-        self.add(("demo_silent_metric", SeriesKind::Gauge), &[], |reading, random| {
-            let is_silent = (890..974).contains(&reading);
+        self.add(("demo_silent_metric", SeriesKind::Gauge), &[], |sample, random| {
+            let is_silent = (890..974).contains(&sample);
             (!is_silent).then(|| (10.0 * random.unit_interval()).round())
         });
         let values = [
@@ -264,11 +263,11 @@ impl Service<'_> {
             self.add(("demo_special", SeriesKind::Gauge), &[("kind", kind)], |_, _| Some(value));
         }
         // Numbers with NaN between them.
-        self.add(("demo_with_holes", SeriesKind::Gauge), &[], |reading, random| {
-            Some(if reading % 7 == 3 { f64::NAN } else { random.unit_interval() - 0.5 })
+        self.add(("demo_with_holes", SeriesKind::Gauge), &[], |sample, random| {
+            Some(if sample % 7 == 3 { f64::NAN } else { random.unit_interval() - 0.5 })
         });
-        self.add(("demo.dotted", SeriesKind::Gauge), &[("region.name", "süd")], |reading, _| {
-            Some((reading % 60) as f64)
+        self.add(("demo.dotted", SeriesKind::Gauge), &[("region.name", "süd")], |sample, _| {
+            Some((sample % 60) as f64)
         });
     }
 }

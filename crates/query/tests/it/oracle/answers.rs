@@ -57,9 +57,9 @@ fn matches_expected(value: &StepValue, truth: &ExpectedValue) -> bool {
                 _ => false,
             }
         }
-        ExpectedValue::Number(truth, doubt) => {
+        ExpectedValue::Number(truth, tolerance) => {
             let Some(bracket) = value.bracket() else { return false };
-            match doubt {
+            match tolerance {
                 Tolerance::None => *value == StepValue::Number(*truth),
                 Tolerance::Rounding => {
                     bracket.is_exact() && near(bracket.estimate, *truth)
@@ -69,8 +69,8 @@ fn matches_expected(value: &StepValue, truth: &ExpectedValue) -> bool {
                 // Division by zero.
                 Tolerance::Bounds if !truth.is_finite() || bracket.estimate.is_nan() => true,
                 Tolerance::Bounds => {
-                    let doubt = 1e-9 * (truth.abs() + 1e-9);
-                    bracket.lower - doubt <= *truth && *truth <= bracket.upper + doubt
+                    let tolerance = 1e-9 * (truth.abs() + 1e-9);
+                    bracket.lower - tolerance <= *truth && *truth <= bracket.upper + tolerance
                 }
             }
         }

@@ -51,8 +51,8 @@ fn share(sorted: &[f64], limit: f64) -> f64 {
 
 #[track_caller]
 fn assert_contains(what: &str, bracket: Bracket, truth: f64) {
-    let doubt = 1e-9 * (truth.abs() + 1.0);
-    let is_in = bracket.lower - doubt <= truth && truth <= bracket.upper + doubt;
+    let tolerance = 1e-9 * (truth.abs() + 1.0);
+    let is_in = bracket.lower - tolerance <= truth && truth <= bracket.upper + tolerance;
     assert!(
         is_in && bracket.lower <= bracket.estimate && bracket.estimate <= bracket.upper,
         "{what}: {bracket:?}, not {truth}"
@@ -218,7 +218,7 @@ impl Source for RandomSeries {
         }])
     }
 
-    fn readings(&self, _: &SeriesHandle, _: Range<i64>) -> Result<ColumnRead<SeriesPoint>> {
+    fn samples(&self, _: &SeriesHandle, _: Range<i64>) -> Result<ColumnRead<SeriesPoint>> {
         Ok(ColumnRead { values: Vec::new(), gaps: Vec::new() })
     }
 

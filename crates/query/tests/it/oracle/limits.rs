@@ -69,15 +69,11 @@ impl Source for SyntheticSource {
         Ok(handles)
     }
 
-    fn readings(
-        &self,
-        series: &SeriesHandle,
-        range: Range<i64>,
-    ) -> Result<ColumnRead<SeriesPoint>> {
+    fn samples(&self, series: &SeriesHandle, range: Range<i64>) -> Result<ColumnRead<SeriesPoint>> {
         let last = (range.end.div_euclid(SECOND)).min(self.seconds);
         let first = (range.start.div_euclid(SECOND) + 1).max(0);
         let every = if series.labels.name() == "sparse" { self.seconds.max(1) as usize } else { 1 };
-        let reading = |second: i64| {
+        let sample = |second: i64| {
             let time = second * SECOND;
             let value = match series.kind {
                 SeriesKind::Histogram(_) => StepValue::Distribution(Arc::clone(&self.busy)),
@@ -85,7 +81,7 @@ impl Source for SyntheticSource {
             };
             SeriesPoint { start: Some(time - SECOND), time, value }
         };
-        let values: Vec<SeriesPoint> = (first..=last).step_by(every).map(reading).collect();
+        let values: Vec<SeriesPoint> = (first..=last).step_by(every).map(sample).collect();
         self.given.fetch_add(values.len() as u64, Ordering::Relaxed);
         Ok(ColumnRead { values, gaps: Vec::new() })
     }
@@ -238,7 +234,7 @@ fn cancellation_is_polled_often() {
         };
         execute(&many, text, times, limits, &watched).unwrap();
         let (asked, most) = (asked.into_inner(), most.into_inner());
-        println!("{text}: asked {asked} times, after {most} readings at the most");
+        println!("{text}: asked {asked} times, after {most} samples at the most");
         // Two series of ten thousand samples, or a thousand columns of all hundred.
         assert!(asked > 50 && most <= 110_000, "{text}: {asked} times, after {most}");
         for patience in [0, 1, asked / 3, asked / 2, asked - 1] {

@@ -70,8 +70,8 @@ pub(crate) fn expected_series(raw: &RawData, ask: &RandomQuery, times: &[i64]) -
             for points in truths.values_mut() {
                 let mut total = (0.0, Tolerance::None);
                 for point in points.iter_mut() {
-                    if let Some(ExpectedValue::Number(more, doubt)) = point {
-                        total = (total.0 + *more, total.1.max(*doubt));
+                    if let Some(ExpectedValue::Number(more, tolerance)) = point {
+                        total = (total.0 + *more, total.1.max(*tolerance));
                         *point =
                             Some(ExpectedValue::Number(total.0, total.1.max(Tolerance::Rounding)));
                     } else {
@@ -91,8 +91,8 @@ pub(crate) fn expected_series(raw: &RawData, ask: &RandomQuery, times: &[i64]) -
                         let may_be_nought = *operator == '/' && *y >= Tolerance::Bounds;
                         let own =
                             if may_be_nought { Tolerance::Unbounded } else { Tolerance::Rounding };
-                        let doubt = (*x).max(*y).max(own);
-                        Some(ExpectedValue::Number(apply_operator(*operator, *a, *b), doubt))
+                        let tolerance = (*x).max(*y).max(own);
+                        Some(ExpectedValue::Number(apply_operator(*operator, *a, *b), tolerance))
                     }
                     _ => None,
                 });
@@ -102,9 +102,9 @@ pub(crate) fn expected_series(raw: &RawData, ask: &RandomQuery, times: &[i64]) -
         }
         RandomQuery::Scaled { operator, input: of, number } => {
             map(expected_series(raw, of, times), |truth| match truth {
-                ExpectedValue::Number(x, doubt) => {
-                    let doubt = (*doubt).max(Tolerance::Rounding);
-                    Some(ExpectedValue::Number(apply_operator(*operator, *x, *number), doubt))
+                ExpectedValue::Number(x, tolerance) => {
+                    let tolerance = (*tolerance).max(Tolerance::Rounding);
+                    Some(ExpectedValue::Number(apply_operator(*operator, *x, *number), tolerance))
                 }
                 ExpectedValue::Values(..) => None,
             })
@@ -168,8 +168,9 @@ fn exact_increase(series: &RawSeries, from: i64, to: i64, is_rate: bool) -> Opti
             false => taken.number,
         })
         .collect();
-    let doubt = if is_rate { Tolerance::Rounding } else { Tolerance::None };
-    (!numbers.is_empty()).then(|| ExpectedValue::Number(numbers.iter().sum::<f64>() * scale, doubt))
+    let tolerance = if is_rate { Tolerance::Rounding } else { Tolerance::None };
+    (!numbers.is_empty())
+        .then(|| ExpectedValue::Number(numbers.iter().sum::<f64>() * scale, tolerance))
 }
 
 fn gauge_statistic(over: RangeStatistic, series: &RawSeries, from: i64, to: i64) -> Option<f64> {
@@ -205,28 +206,28 @@ fn gauge_statistic(over: RangeStatistic, series: &RawSeries, from: i64, to: i64)
 /// resets, extrapolated to both boundaries of the window if samples are near.
 fn extrapolated(series: &RawSeries, from: i64, to: i64, is_rate: bool) -> Option<f64> {
     let is_delta = !series.series.kind().is_cumulative();
-    let mut readings: Vec<(f64, f64)> = Vec::new();
+    let mut samples: Vec<(f64, f64)> = Vec::new();
     let mut total = 0.0;
     for (_, taken) in samples_within(series, from, to) {
         total += taken.number;
         let number = if is_delta { total } else { taken.number };
         let time = taken.end as f64 / 1e9;
-        match readings.last_mut() {
+        match samples.last_mut() {
             Some(last) if last.0 == time => last.1 = number,
-            _ => readings.push((time, number)),
+            _ => samples.push((time, number)),
         }
     }
-    let [first, .., last] = readings[..] else { return None };
+    let [first, .., last] = samples[..] else { return None };
     let seconds = |from: i64, to: i64| (to - from) as f64 / 1e9;
     let ends: Vec<i64> = samples_within(series, from, to).map(|(_, taken)| taken.end).collect();
     let (first_end, last_end) = (ends[0], ends[ends.len() - 1]);
     let mut grown = 0.0;
-    for pair in readings.windows(2) {
+    for pair in samples.windows(2) {
         grown += if pair[1].1 < pair[0].1 { pair[1].1 } else { pair[1].1 - pair[0].1 };
     }
     let _ = last;
     let length = seconds(first_end, last_end);
-    let interval = length / (readings.len() - 1) as f64;
+    let interval = length / (samples.len() - 1) as f64;
     let near = |distance: f64| if distance < interval * 1.1 { distance } else { interval / 2.0 };
     let mut to_start = near(seconds(from, first_end));
     // A counter is not extrapolated below zero; deltas turned into a counter have no zero.
@@ -248,7 +249,7 @@ fn statistic_of(
     let sum: f64 = values.iter().sum();
     let variance = values.iter().map(|x| (x - sum / n) * (x - sum / n)).sum::<f64>() / n;
     let is_whole = is_whole && scale == 1.0;
-    let number = |x: f64, doubt: Tolerance| ExpectedValue::Number(x, doubt);
+    let number = |x: f64, tolerance: Tolerance| ExpectedValue::Number(x, tolerance);
     match *statistic {
         HistogramStatistic::Count if scale == 1.0 => number(n, Tolerance::None),
         HistogramStatistic::Count => number(n * scale, Tolerance::Rounding),
@@ -313,20 +314,20 @@ fn fold_series(
         }
         let numbers = || {
             members.iter().filter_map(|truth| match truth {
-                ExpectedValue::Number(x, doubt) => Some((*x, *doubt)),
+                ExpectedValue::Number(x, tolerance) => Some((*x, *tolerance)),
                 ExpectedValue::Values(..) => None,
             })
         };
-        let doubt = numbers().map(|(_, doubt)| doubt).max()?.max(Tolerance::Rounding);
+        let tolerance = numbers().map(|(_, tolerance)| tolerance).max()?.max(Tolerance::Rounding);
         let numbers = || numbers().map(|(x, _)| x);
         Some(match fold {
-            AggregateKind::Sum => ExpectedValue::Number(numbers().sum(), doubt),
-            AggregateKind::Avg => ExpectedValue::Number(numbers().sum::<f64>() / n, doubt),
+            AggregateKind::Sum => ExpectedValue::Number(numbers().sum(), tolerance),
+            AggregateKind::Avg => ExpectedValue::Number(numbers().sum::<f64>() / n, tolerance),
             AggregateKind::Max => {
-                ExpectedValue::Number(numbers().fold(f64::NEG_INFINITY, f64::max), doubt)
+                ExpectedValue::Number(numbers().fold(f64::NEG_INFINITY, f64::max), tolerance)
             }
             AggregateKind::Min => {
-                ExpectedValue::Number(numbers().fold(f64::INFINITY, f64::min), doubt)
+                ExpectedValue::Number(numbers().fold(f64::INFINITY, f64::min), tolerance)
             }
             AggregateKind::Count => ExpectedValue::Number(n, Tolerance::None),
         })

@@ -1,10 +1,10 @@
-//! Lengths of time as people write them: Prometheus' (`1h30m`), or a number and a unit (`90min`,
+//! Durations as people write them: Prometheus' (`1h30m`), or a number and a unit (`90min`,
 //! `1.5w`, `250us`). They become nanoseconds. A year has 365 days, and a minute is `min` or `m`.
 
 use crate::unit::{Quantity, Unit};
 
 /// Description of a valid duration, for messages.
-pub const LENGTH_EXPECTED: &str =
+pub const DURATION_EXPECTED: &str =
     "expected a duration in ns, us, ms, s, min, h, d, w or y, such as 30d";
 
 const SECOND: f64 = 1e9;
@@ -24,7 +24,7 @@ const COMPOUND_UNITS: [(&str, i64); 7] = [
 ];
 
 /// Parses a positive duration with a unit, in nanoseconds.
-pub fn parse_length(text: &str) -> Option<i64> {
+pub fn parse_duration(text: &str) -> Option<i64> {
     let text = text.trim();
     if let Some(ns) = parse_compound(text) {
         return (ns > 0).then_some(ns);
@@ -69,11 +69,11 @@ mod tests {
 
     #[track_caller]
     fn check(text: &str, seconds: f64) {
-        assert_eq!(parse_length(text), Some((seconds * 1e9) as i64), "{text}");
+        assert_eq!(parse_duration(text), Some((seconds * 1e9) as i64), "{text}");
     }
 
     #[test]
-    fn lengths_have_units() {
+    fn durations_have_units() {
         check("10s", 10.0);
         check(" 1h30m ", 5400.0);
         check("90min", 5400.0);
@@ -82,7 +82,7 @@ mod tests {
         check("1.5m", 90.0);
         check("1y", 365.0 * 86_400.0);
         for text in ["", "0", "0s", "10", "s", "-1s", "1m1h", "1s1s", "soon", "1h 30", "9999999y"] {
-            assert_eq!(parse_length(text), None, "{text}");
+            assert_eq!(parse_duration(text), None, "{text}");
         }
     }
 }

@@ -1,20 +1,29 @@
 //! Counter reset hints and their combination.
 
-/// Hint whether a counter was reset before this histogram.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// The sender's knowledge of a counter reset before this histogram; the numbers are those of
+/// remote write.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[repr(i32)]
 pub enum ResetHint {
-    /// Unknown: must be detected.
+    /// Unknown: compare with the previous sample.
     #[default]
-    Unknown,
-    /// Reset.
-    Reset,
-    /// No reset.
-    NotReset,
-    /// Not a counter.
-    Gauge,
+    Unknown = 0,
+    /// This is the first sample after a reset.
+    Reset = 1,
+    /// There was no reset.
+    NotReset = 2,
+    /// The histogram is a gauge and has no resets.
+    Gauge = 3,
 }
 
 impl ResetHint {
+    /// The hint with this number; unknown numbers mean unknown.
+    pub(super) fn from_number(number: i32) -> ResetHint {
+        use ResetHint::{Gauge, NotReset, Reset, Unknown};
+        let hints = [Unknown, Reset, NotReset, Gauge];
+        hints.into_iter().find(|&hint| hint as i32 == number).unwrap_or(Unknown)
+    }
+
     /// Hint of a sum or difference, and whether the two hints conflict, which causes a warning.
     pub fn combine(self, other: ResetHint) -> (ResetHint, bool) {
         match (self, other) {

@@ -1,9 +1,9 @@
-//! Row sink trait: rows grouped by series.
+//! Series sink trait: samples grouped by series.
 
 use model::{Gap, Result, Sample, Series};
 
-/// Sink of rows, in input order.
-pub trait RowSink {
+/// Sink of samples, in input order.
+pub trait SeriesSink {
     /// Selects the series of the following samples. Equal keys must denote equal series, so
     /// `series` is called only for a new key. A key contains everything that determines the series,
     /// including the kind. After an error, no series is selected and samples must wait for the next
@@ -17,7 +17,7 @@ pub trait RowSink {
 
 /// Recording sink for tests.
 #[derive(Debug, Default)]
-pub struct VecRowSink {
+pub struct VecSeriesSink {
     /// Samples with their series, in input order.
     pub rows: Vec<(Series, Sample)>,
     /// Recorded gaps.
@@ -26,7 +26,7 @@ pub struct VecRowSink {
     series: Option<Series>,
 }
 
-impl RowSink for VecRowSink {
+impl SeriesSink for VecSeriesSink {
     fn series(&mut self, key: &[u8], series: &mut dyn FnMut() -> Result<Series>) -> Result<()> {
         self.series = None;
         let found = match self.known.get(key) {
