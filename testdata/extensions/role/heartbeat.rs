@@ -4,7 +4,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use intake::{Counter, Restartable, keep_running};
+use intake::{EventCounter, Restartable, keep_running};
 use role::json::integer;
 use role::settings::{
     Document, Length, Problems, SettingsCheck, SettingsCount, TableRef, length_or,
