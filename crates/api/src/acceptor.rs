@@ -163,8 +163,11 @@ async fn connection(
     let Ok(Ok(stream)) = handshake else {
         return accepting.middleware.reject_counters.count(RejectReason::Handshake);
     };
-    let shown = stream.get_ref().1.peer_certificates().and_then(<[_]>::first);
-    let certificate = shown.map(|shown| net::names(shown)).unwrap_or_default().into();
+    let client_certificate = stream.get_ref().1.peer_certificates().and_then(<[_]>::first);
+    let certificate = client_certificate
+        .map(|client_certificate| net::names(client_certificate))
+        .unwrap_or_default()
+        .into();
     serve(stream, Peer { local, remote, certificate }, accepting, &builder).await;
 }
 
@@ -197,10 +200,11 @@ async fn serve<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
                     false => Arc::clone(&gate).handle(peer, request).await,
                 };
                 let phase = is_endless(&response).then_some(phase);
-                let (response, held) = track_response(&gate, &unread, response, is_grpc);
-                Ok::<_, Infallible>(
-                    response.map(|body| TrackedResponseBody::new(body, in_flight, phase, held)),
-                )
+                let (response, buffered_response) =
+                    track_response(&gate, &unread, response, is_grpc);
+                Ok::<_, Infallible>(response.map(|body| {
+                    TrackedResponseBody::new(body, in_flight, phase, buffered_response)
+                }))
             }
         })
     };
@@ -211,8 +215,8 @@ async fn serve<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
         tokio::select! {
             // The result is ignored: errors of the client are counted elsewhere.
             _ = connection.as_mut() => return,
-            why = overdue.as_mut() => {
-                why.into_iter().for_each(|why| gate.reject_counters.count(why));
+            reason = overdue.as_mut() => {
+                reason.into_iter().for_each(|reason| gate.reject_counters.count(reason));
                 return;
             }
             changed = phase.changed() => {
@@ -236,12 +240,12 @@ fn track_response(
     let is_own = response.extensions().get::<SharedBody>().is_none();
     // A stream has limits of its own.
     let bytes = if is_own { response.body().size_hint().exact().unwrap_or(0) } else { 0 };
-    if let Some(held) = unread.reserve(usize::try_from(bytes).unwrap_or(usize::MAX)) {
-        return (response, (held, is_own));
+    if let Some(reservation) = unread.reserve(usize::try_from(bytes).unwrap_or(usize::MAX)) {
+        return (response, (reservation, is_own));
     }
     let refusal = gate.response_buffers_full(is_grpc);
-    let held = unread.reserve(0).expect("BUG: a tiny response is always admitted");
-    (refusal, (held, true))
+    let reservation = unread.reserve(0).expect("BUG: a tiny response is always admitted");
+    (refusal, (reservation, true))
 }
 
 /// Whether a response has no end.

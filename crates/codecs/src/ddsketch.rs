@@ -185,10 +185,10 @@ impl Sketch {
     fn check_total(&self, parts: &HistogramParts, end: usize) -> Result<(), DecodeError> {
         let counts = parts.positive.iter().chain(&parts.negative).map(|&(_, count)| count);
         // Below 2^32 bins of at most 2^53: no overflow in 128 bits.
-        let held = counts.chain([parts.zero]).map(u128::from).sum::<u128>();
+        let bucket_total = counts.chain([parts.zero]).map(u128::from).sum::<u128>();
         match self.total {
-            Some(total) if total != held as f64 => {
-                let found = format_args!("{total} while the bins hold {held}");
+            Some(total) if total != bucket_total as f64 => {
+                let found = format_args!("{total} while the bins hold {bucket_total}");
                 Err(ByteReader::invalid_error(end, "count", found, "the sum of all bins"))
             }
             _ => Ok(()),
@@ -203,16 +203,16 @@ impl Sketch {
     ) -> Result<Vec<(i32, u64)>, DecodeError> {
         let mut bins = std::mem::take(self.store(store));
         bins.sort_by_key(|bin| bin.index);
-        let mut whole = Vec::with_capacity(bins.len());
+        let mut integers = Vec::with_capacity(bins.len());
         for same in bins.chunk_by(|a, b| a.index == b.index) {
             // The sum of whole doubles is exact up to the checked limit.
             let mut total = 0.0;
             for bin in same {
                 total = self.check_count(total + bin.count, bin.offset, "bin count")?;
             }
-            whole.push((same[0].index, round_count(total, rounding)));
+            integers.push((same[0].index, round_count(total, rounding)));
         }
-        Ok(whole)
+        Ok(integers)
     }
 
     fn store(&mut self, store: SketchStore) -> &mut Vec<SketchBin> {
@@ -250,10 +250,10 @@ enum SketchStore {
 
 /// Nearest whole number, half upwards; the difference is recorded.
 fn round_count(count: f64, rounding: &mut Rounding) -> u64 {
-    let whole = count.round();
-    rounding.added += (whole - count).max(0.0);
-    rounding.removed += (count - whole).max(0.0);
-    whole as u64
+    let rounded = count.round();
+    rounding.added += (rounded - count).max(0.0);
+    rounding.removed += (count - rounded).max(0.0);
+    rounded as u64
 }
 
 /// The mapping of a histogram that a sketch can hold.

@@ -41,8 +41,8 @@ pub fn read_lines(input: &mut dyn BufRead, sink: &mut dyn SampleSink) -> io::Res
                 sink.sample(DecodedSample::new(DecodedValue::Histogram(Box::new(histogram))));
                 ControlFlow::Continue(())
             }
-            Some(Err(why)) => {
-                let found = format!("{} ({why})", quote(bytes));
+            Some(Err(reason)) => {
+                let found = format!("{} ({reason})", quote(bytes));
                 sink.error(InputError::new(InputPosition::Line(number), EXPECTED, found))
             }
             None => {

@@ -34,8 +34,8 @@ pub fn read(input: &mut dyn BufRead, sink: &mut dyn SampleSink) -> io::Result<()
     }
     if head.len() > SKETCH_BYTES_MAX {
         let expected = "the end of the sketch (limit 1 MiB)";
-        let place = InputPosition::Byte(SKETCH_BYTES_MAX as u64);
-        let _ = sink.error(InputError::new(place, expected, "more"));
+        let position = InputPosition::Byte(SKETCH_BYTES_MAX as u64);
+        let _ = sink.error(InputError::new(position, expected, "more"));
         return Ok(());
     }
     match codec::decode_any(&head) {
@@ -57,16 +57,16 @@ fn read_lines(input: &mut dyn BufRead, sink: &mut dyn SampleSink) -> io::Result<
         if bytes.is_empty() || bytes[0] == b'#' {
             return ControlFlow::Continue(());
         }
-        let place = InputPosition::Line(number);
+        let position = InputPosition::Line(number);
         match codec::decode_base64(bytes) {
-            _ if too_long => sink.error(InputError::new(place, EXPECTED, quote(bytes))),
+            _ if too_long => sink.error(InputError::new(position, EXPECTED, quote(bytes))),
             Ok(histogram) => {
                 sink.sample(sample(histogram));
                 ControlFlow::Continue(())
             }
             Err(error) => {
                 let found = format!("{} ({error})", quote(bytes));
-                sink.error(InputError::new(place, EXPECTED, found))
+                sink.error(InputError::new(position, EXPECTED, found))
             }
         }
     })

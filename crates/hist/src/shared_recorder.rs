@@ -109,9 +109,10 @@ impl<const SCALE: u32> SharedRecorder<SCALE> {
             // Already borrowed if an allocator or a signal handler records during the first record
             // of a thread.
             let claims = claims.try_borrow().ok()?;
-            let held = claims.get(slot.index).and_then(Option::as_ref);
-            held.filter(|held| held.serial == slot.serial)
-                .map(|held| held.lease.record::<SCALE>(value))
+            let claim = claims.get(slot.index).and_then(Option::as_ref);
+            claim
+                .filter(|claim| claim.serial == slot.serial)
+                .map(|claim| claim.lease.record::<SCALE>(value))
         });
         if !matches!(recorded, Ok(Some(()))) {
             self.record_unleased(value);
@@ -420,18 +421,18 @@ mod tests {
         let recorder = SharedRecorder::<5>::with_thresholds(&[LIMIT]);
         let mut before = 0;
         let mut check = |interval: Histogram| {
-            let held = &values[before..before + interval.count() as usize];
-            before += held.len();
-            if held.is_empty() {
+            let recorded = &values[before..before + interval.count() as usize];
+            before += recorded.len();
+            if recorded.is_empty() {
                 return before;
             }
             let claimed = [
-                (interval.tracked_min().exact(), *held.iter().min().unwrap()),
-                (interval.tracked_max().exact(), *held.iter().max().unwrap()),
-                (interval.tracked_sum().exact().map(|sum| sum.value()), held.iter().sum()),
+                (interval.tracked_min().exact(), *recorded.iter().min().unwrap()),
+                (interval.tracked_max().exact(), *recorded.iter().max().unwrap()),
+                (interval.tracked_sum().exact().map(|sum| sum.value()), recorded.iter().sum()),
                 (
                     interval.thresholds().first().map(|threshold| threshold.above as f64),
-                    held.iter().filter(|&&value| value > LIMIT).count() as u64,
+                    recorded.iter().filter(|&&value| value > LIMIT).count() as u64,
                 ),
             ];
             for (claim, truth) in claimed {

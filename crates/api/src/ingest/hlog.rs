@@ -112,13 +112,13 @@ impl<S: SampleSink> SampleSink for RelativeTimeSink<S> {
 
     fn sample(&mut self, mut reading: DecodedSample) {
         if !collect::hlog::make_absolute(&mut reading, self.start) {
-            let trouble = InputError {
+            let error = InputError {
                 position: InputPosition::Line(1),
                 expected: "absolute times, or ?start= with the start of the log".into(),
                 actual: "times relative to the start of the log".to_owned(),
                 is_semantic: false,
             };
-            let _ = self.sink.error(trouble);
+            let _ = self.sink.error(error);
             return;
         }
         self.sink.sample(reading);
@@ -128,7 +128,7 @@ impl<S: SampleSink> SampleSink for RelativeTimeSink<S> {
         self.sink.skipped(what);
     }
 
-    fn error(&mut self, trouble: InputError) -> ControlFlow<()> {
-        self.sink.error(trouble)
+    fn error(&mut self, error: InputError) -> ControlFlow<()> {
+        self.sink.error(error)
     }
 }

@@ -61,9 +61,9 @@ async fn list_response<T: Ord>(
             }
             entries.set_count(found.len())
         })?;
-        let mut beside = ResponseExtras::default();
-        beside.warnings.extend((found.len() > limit).then(|| TRUNCATED.to_owned()));
-        success(active.response_buffer(), &beside, |page| {
+        let mut extras = ResponseExtras::default();
+        extras.warnings.extend((found.len() > limit).then(|| TRUNCATED.to_owned()));
+        success(active.response_buffer(), &extras, |page| {
             write_list(page, found.iter().take(limit), write)
         })
     };
@@ -150,7 +150,7 @@ pub(super) async fn metadata(
             };
             let metadata = (kind, series.unit().to_owned());
             match found.get_mut(series.name()) {
-                Some(held) => drop(held.insert(metadata)),
+                Some(entry) => drop(entry.insert(metadata)),
                 None => drop(found.insert(series.name().to_owned(), BTreeSet::from([metadata]))),
             }
             entries.set_count(found.len())

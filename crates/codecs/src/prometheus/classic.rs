@@ -96,10 +96,11 @@ impl ClassicHistogram<f64> {
         if float.zero_count > 0.0 {
             return Err(unrepresentable_error("a zero bucket in a classic histogram".into()));
         }
-        let mut held = float.positive.iter().peekable();
+        let mut float_buckets = float.positive.iter().peekable();
         let mut cumulative = 0.0;
         let mut up_to = |(index, bound)| {
-            cumulative += held.next_if(|bucket| bucket.0 == index).map_or(0.0, |bucket| bucket.1);
+            cumulative +=
+                float_buckets.next_if(|bucket| bucket.0 == index).map_or(0.0, |bucket| bucket.1);
             (bound, cumulative)
         };
         let mut buckets: Vec<_> = (0..).zip(bounds).map(&mut up_to).collect();

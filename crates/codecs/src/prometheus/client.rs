@@ -285,18 +285,18 @@ impl ClientHistogram {
         })
     }
 
-    fn from_common<N, D>(mut written: NativeMessage<N, D>) -> Self {
-        let bare = written.positive_spans.is_empty() && written.negative_spans.is_empty();
-        if bare && written.zero_threshold == 0.0 {
+    fn from_common<N, D>(mut message: NativeMessage<N, D>) -> Self {
+        let bare = message.positive_spans.is_empty() && message.negative_spans.is_empty();
+        if bare && message.zero_threshold == 0.0 {
             // An empty span marks the message as native.
-            written.positive_spans.push(BucketSpan::default());
+            message.positive_spans.push(BucketSpan::default());
         }
         ClientHistogram {
-            sample_sum: Some(written.sum),
-            schema: Some(written.schema),
-            zero_threshold: Some(written.zero_threshold),
-            positive_span: written.positive_spans,
-            negative_span: written.negative_spans,
+            sample_sum: Some(message.sum),
+            schema: Some(message.schema),
+            zero_threshold: Some(message.zero_threshold),
+            positive_span: message.positive_spans,
+            negative_span: message.negative_spans,
             ..Default::default()
         }
     }
@@ -331,6 +331,6 @@ impl ClientHistogram {
 }
 
 /// A float field takes precedence over the integer field if it is above 0.
-fn float_or_integer(double: f64, whole: u64) -> f64 {
-    if double > 0.0 { double } else { whole as f64 }
+fn float_or_integer(double: f64, integer: u64) -> f64 {
+    if double > 0.0 { double } else { integer as f64 }
 }

@@ -219,14 +219,14 @@ impl RemoteHistogram {
     }
 
     /// The fields that do not depend on the type of count.
-    fn from_common<N, D>(written: NativeMessage<N, D>) -> Self {
+    fn from_common<N, D>(message: NativeMessage<N, D>) -> Self {
         RemoteHistogram {
-            sum: written.sum,
-            schema: written.schema,
-            zero_threshold: written.zero_threshold,
-            positive_spans: written.positive_spans,
-            negative_spans: written.negative_spans,
-            custom_values: written.custom_values,
+            sum: message.sum,
+            schema: message.schema,
+            zero_threshold: message.zero_threshold,
+            positive_spans: message.positive_spans,
+            negative_spans: message.negative_spans,
+            custom_values: message.custom_values,
             ..Default::default()
         }
     }

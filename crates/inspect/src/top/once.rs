@@ -27,8 +27,8 @@ pub fn snapshot_text(board: &AppState) -> String {
         lines.push("~ only the bucket of the greatest value is known".to_owned());
     }
     for process in rows {
-        if let Some(trouble) = row_status(process) {
-            lines.push(format!("{} {}: {trouble}", process.pid, process.program));
+        if let Some(status) = row_status(process) {
+            lines.push(format!("{} {}: {status}", process.pid, process.program));
         }
     }
     lines.join("\n") + "\n"

@@ -177,9 +177,9 @@ impl<'a> DescriptionReader<'a> {
         &rest[..end]
     }
 
-    fn consume(&mut self, wanted: char) -> bool {
-        let is_there = self.rest().starts_with(wanted);
-        self.at += if is_there { wanted.len_utf8() } else { 0 };
+    fn consume(&mut self, expected: char) -> bool {
+        let is_there = self.rest().starts_with(expected);
+        self.at += if is_there { expected.len_utf8() } else { 0 };
         is_there
     }
 
@@ -325,9 +325,10 @@ impl FloatHistogram {
             if first != 0 {
                 fields.push(format!("{key}offset:{first}"));
             }
-            let mut held = counts.iter().copied().peekable();
-            let all = (first..=last)
-                .map(|index| held.next_if(|&(at, _)| at == index).map_or(0.0, |(_, count)| count));
+            let mut buckets = counts.iter().copied().peekable();
+            let all = (first..=last).map(|index| {
+                buckets.next_if(|&(at, _)| at == index).map_or(0.0, |(_, count)| count)
+            });
             fields.push(format!("{key}buckets:{}", list(all)));
         }
         Some(format!("{{{{{}}}}}", fields.join(" ")))

@@ -9,7 +9,7 @@ pub(crate) struct Problem {
     /// Line number from 1, if known.
     line: Option<usize>,
     /// Column from 1 in characters, and the source line.
-    shown: Option<(usize, String)>,
+    excerpt: Option<(usize, String)>,
     what: String,
 }
 
@@ -72,7 +72,7 @@ impl Problems {
 impl Problem {
     /// A problem without a line.
     pub(crate) fn of_nothing(what: String) -> Problem {
-        Problem { line: None, shown: None, what }
+        Problem { line: None, excerpt: None, what }
     }
 
     /// A problem at a byte of the text.
@@ -81,8 +81,8 @@ impl Problem {
         let start = before.rfind('\n').map_or(0, |at| at + 1);
         let line = before.matches('\n').count() + 1;
         let column = before[start..].chars().count() + 1;
-        let shown = text[start..].lines().next().unwrap_or("").to_owned();
-        Problem { line: Some(line), shown: Some((column, shown)), what }
+        let source_line = text[start..].lines().next().unwrap_or("").to_owned();
+        Problem { line: Some(line), excerpt: Some((column, source_line)), what }
     }
 }
 
@@ -103,7 +103,7 @@ impl fmt::Display for Problems {
                 write!(f, "line {line}: ")?;
             }
             f.write_str(&problem.what)?;
-            if let Some((column, line)) = &problem.shown {
+            if let Some((column, line)) = &problem.excerpt {
                 // Tabs are kept, so that the marker lines up with the source line.
                 let blank: String = line
                     .chars()
@@ -129,9 +129,10 @@ fn with_nearest(message: &str) -> String {
 /// Message for an unknown key with the nearest known one.
 pub(crate) fn unknown_key(found: &str, known: &[&str]) -> String {
     let nearest = known.iter().min_by_key(|known| distance(found, known));
-    let near = nearest.filter(|known| distance(found, known) <= 1 + found.chars().count() / 3);
-    match near {
-        Some(near) => format!("unknown key {found:?}; did you mean {near:?}?"),
+    let nearest_key =
+        nearest.filter(|known| distance(found, known) <= 1 + found.chars().count() / 3);
+    match nearest_key {
+        Some(nearest_key) => format!("unknown key {found:?}; did you mean {nearest_key:?}?"),
         None => format!("unknown key {found:?}; known keys: {}", known.join(", ")),
     }
 }

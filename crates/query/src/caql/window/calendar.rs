@@ -80,9 +80,9 @@ impl WindowCalendar {
 /// Last time at or before this one at which the local time is a multiple of `skip`, an interval of
 /// a day or more.
 fn local_floor(zone: &Zone, time: i64, skip: i64) -> i64 {
-    let shown = nanos(zone.local(time));
+    let local_time = nanos(zone.local(time));
     let skip = i128::from(skip);
-    let mut at = shown.div_euclid(skip);
+    let mut at = local_time.div_euclid(skip);
     // A skipped local time maps to a later one; if that is after `time`, the previous multiple
     // applies. One retry is enough, because no clock change is as long as two days.
     for _ in 0..3 {
@@ -96,13 +96,13 @@ fn local_floor(zone: &Zone, time: i64, skip: i64) -> i64 {
 
 /// Time at which the local time is this much later.
 fn add_local_time(zone: &Zone, time: i64, by: i64) -> i64 {
-    let shown = nanos(zone.local(time)) + i128::from(by);
-    zone.time_of_local(datetime(shown)).unwrap_or(time.saturating_add(by))
+    let local_time = nanos(zone.local(time)) + i128::from(by);
+    zone.time_of_local(datetime(local_time)).unwrap_or(time.saturating_add(by))
 }
 
 /// Local time as if it were UTC.
-fn nanos(shown: DateTime) -> i128 {
-    Offset::UTC.to_timestamp(shown).map_or(0, Timestamp::as_nanosecond)
+fn nanos(time: DateTime) -> i128 {
+    Offset::UTC.to_timestamp(time).map_or(0, Timestamp::as_nanosecond)
 }
 
 fn datetime(nanos: i128) -> DateTime {

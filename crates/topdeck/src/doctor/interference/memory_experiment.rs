@@ -16,9 +16,9 @@ const PIECE_BYTES: u64 = 1 << 20;
 const LEAST_BYTES: u64 = 16 << 20;
 const PAGE_BYTES: usize = 4096;
 
-pub(crate) fn prepare(wanted: u64) -> Result<PreparedExperiment, String> {
+pub(crate) fn prepare(bytes: u64) -> Result<PreparedExperiment, String> {
     let most = available_bytes().ok_or("cannot read /proc/meminfo")? / 4;
-    let size = wanted.min(most) / PIECE_BYTES * PIECE_BYTES;
+    let size = bytes.min(most) / PIECE_BYTES * PIECE_BYTES;
     if size < LEAST_BYTES {
         let (size, least) = (format_bytes(size), format_bytes(LEAST_BYTES));
         return Err(format!(
@@ -28,8 +28,8 @@ pub(crate) fn prepare(wanted: u64) -> Result<PreparedExperiment, String> {
     }
     let resident = allocate_touched(size)
         .map_err(|error| format!("cannot map {}: {error}", format_bytes(size)))?;
-    let less = match size < wanted {
-        true => format!(" (a quarter of the available memory, not {})", format_bytes(wanted)),
+    let less = match size < bytes {
+        true => format!(" (a quarter of the available memory, not {})", format_bytes(bytes)),
         false => String::new(),
     };
     let once = move || {
